@@ -1,0 +1,46 @@
+# Works on a fresh clone with Python 3.11 or newer and make; everything else goes into .venv.
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+BIN := .venv/bin
+INSTALLED := .venv/installed
+
+.PHONY: help setup run test lint bench clean
+
+help: ## list the targets
+	@sed -nE 's/^([a-z-]+):.*## (.*)$$/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+
+setup: $(INSTALLED) ## make .venv, install reput with everything it can use, compile the kernels
+
+# Runs again when pyproject.toml is newer than the last complete installation.
+$(INSTALLED): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("reput needs Python 3.11 or newer, $(PYTHON) is " + sys.version.split()[0])'
+	@echo "setup: virtual environment .venv"
+	@test -x $(BIN)/pip || $(PYTHON) -m venv .venv
+	@echo "setup: packages (the first time takes a few minutes)"
+	@$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off -e '.[all,dev]' \
+		| sed -unE 's/^ *((Collecting|Downloading|Building wheel for|Installing) .{0,90}).*/  \1/p'
+	@echo "setup: kernels"
+	@$(BIN)/reput warm
+	@touch $@
+	@echo "setup: done"
+
+run: setup ## store, consume, query, rebuild and count the flights of 2013, and write a report
+	@$(BIN)/python examples/flights/main.py
+
+lint: setup ## ruff, mypy and the import contracts
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: lint ## everything that must hold: lint, then all tests
+	$(BIN)/pytest -q
+
+bench: setup ## measure each hot path beside the disk's and the memory's own rates
+	@$(BIN)/python bench/main.py
+
+clean: ## remove the environment, caches and outputs
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist out
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

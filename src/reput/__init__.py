@@ -1,0 +1,83 @@
+"""reput: Apache RocketMQ's message store in Python, byte for byte, and Spark jobs straight on its files.
+
+The public names are below; each is imported on first use, so that `import reput` alone stays light.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from reput.errors import (
+    ConfigError,
+    CorruptConsumeQueueError,
+    CorruptIndexFileError,
+    CorruptMetadataError,
+    CorruptRecordError,
+    CorruptStoreError,
+    MessageIllegalError,
+    ReputError,
+    StoreError,
+    StoreFormatError,
+    StoreFullError,
+    StoreLockedError,
+    StorePoisonedError,
+    StoreStateError,
+)
+
+if TYPE_CHECKING:
+    from reput.config.message_store import FlushDiskType, MessageStoreConfig
+    from reput.formats.message import Message, MessageExt
+    from reput.log import read_log
+    from reput.store.message_store import MessageStore
+    from reput.store.results import GetMessageStatus, PutMessageStatus
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ConfigError",
+    "CorruptConsumeQueueError",
+    "CorruptIndexFileError",
+    "CorruptMetadataError",
+    "CorruptRecordError",
+    "CorruptStoreError",
+    "FlushDiskType",
+    "GetMessageStatus",
+    "Message",
+    "MessageExt",
+    "MessageIllegalError",
+    "MessageStore",
+    "MessageStoreConfig",
+    "PutMessageStatus",
+    "ReputError",
+    "StoreError",
+    "StoreFormatError",
+    "StoreFullError",
+    "StoreLockedError",
+    "StorePoisonedError",
+    "StoreStateError",
+    "read_log",
+]
+
+_MODULE_OF = {
+    "FlushDiskType": "reput.config.message_store",
+    "GetMessageStatus": "reput.store.results",
+    "Message": "reput.formats.message",
+    "MessageExt": "reput.formats.message",
+    "MessageStore": "reput.store.message_store",
+    "MessageStoreConfig": "reput.config.message_store",
+    "PutMessageStatus": "reput.store.results",
+    "read_log": "reput.log",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name's module on the name's first use (PEP 562), and keep the name here."""
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'reput' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_MODULE_OF[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

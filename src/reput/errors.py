@@ -1,0 +1,101 @@
+"""The errors of reput: one hierarchy, each class with the moment at which it is raised.
+
+What RocketMQ answers to a producer or a consumer (`PUT_OK`, `OFFSET_OVERFLOW_ONE`, ...) is a status, not an error: see
+`reput.store.results`. Errors are for a caller's mistake, for damage, and for the environment. A message names the file,
+what was expected and what was found, and says what to do.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "ConfigError",
+    "CorruptConsumeQueueError",
+    "CorruptIndexFileError",
+    "CorruptMetadataError",
+    "CorruptRecordError",
+    "CorruptStoreError",
+    "MessageIllegalError",
+    "ReputError",
+    "StoreError",
+    "StoreFormatError",
+    "StoreFullError",
+    "StoreLockedError",
+    "StorePoisonedError",
+    "StoreStateError",
+]
+
+
+class ReputError(Exception):
+    """Raised when reput cannot do what it was asked; the class of all errors below.
+
+    `retriable` is true where the same call may succeed later without any change by the caller.
+    """
+
+    retriable: bool = False
+
+
+class ConfigError(ReputError, ValueError):
+    """Raised when a configuration names an unknown key, gives a wrong value, or contradicts the files of the store."""
+
+
+class MessageIllegalError(ReputError, ValueError):
+    """Raised when a message breaks one of RocketMQ's limits; nothing of it was written."""
+
+
+class StoreError(ReputError):
+    """Raised when a store or one of its files cannot be used, for a reason without a class of its own below."""
+
+
+class StoreStateError(StoreError):
+    """Raised when the store is not started, is closed already, or was opened read-only."""
+
+
+class StoreLockedError(StoreError):
+    """Raised when another store, in this process or in another one, holds the lock of the directory."""
+
+
+class StoreFullError(StoreError):
+    """Raised when the disk has no space for a write; the store goes on, and writes again once there is space."""
+
+    retriable = True
+
+
+class StorePoisonedError(StoreError):
+    """Raised when a sync has failed earlier: nothing more is accepted until a new start of the store recovers it."""
+
+
+class StoreFormatError(StoreError):
+    """Raised when a directory is no store, holds a foreign file, or files of another size than the configured one."""
+
+
+class CorruptStoreError(StoreError):
+    """Raised when stored bytes contradict themselves; one of the four classes below says in which kind of file.
+
+    `path` names the file, `offset` is the place of the first wrong byte or record (the commit log offset for a record,
+    the position in the file otherwise), `reason` says what was expected and found.
+    """
+
+    def __init__(self, path: str, offset: int, reason: str) -> None:
+        super().__init__(path, offset, reason)
+        self.path = path
+        self.offset = offset
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.path}: damaged at offset {self.offset}: {self.reason}"
+
+
+class CorruptRecordError(CorruptStoreError):
+    """Raised when a commit log record does not prove itself: size, magic code, own offset, lengths or body CRC."""
+
+
+class CorruptConsumeQueueError(CorruptStoreError):
+    """Raised when a consume queue holds a unit that no dispatch of its commit log could have written."""
+
+
+class CorruptIndexFileError(CorruptStoreError):
+    """Raised when an index file's header, slots or chains contradict each other."""
+
+
+class CorruptMetadataError(CorruptStoreError):
+    """Raised when the checkpoint or a JSON file of the store cannot be read as what it should be."""

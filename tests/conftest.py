@@ -1,0 +1,24 @@
+"""What every test may use."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import settings
+
+from reput.config.message_store import MessageStoreConfig
+
+# A slow machine is no finding; the examples are the same in every run, so that a red run can be repeated.
+settings.register_profile("reput", deadline=None, derandomize=True)
+settings.load_profile("reput")
+
+
+@pytest.fixture
+def small_config() -> MessageStoreConfig:
+    """Files so small that a few hundred messages roll every kind of them."""
+    return MessageStoreConfig(
+        mapped_file_size_commit_log=16 * 1024,
+        mapped_file_size_consume_queue=20 * 50,
+        max_hash_slot_num=100,
+        max_index_num=400,
+        max_message_size=4096,
+    )

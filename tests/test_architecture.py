@@ -1,0 +1,129 @@
+"""The rules of the house that the import contracts in pyproject.toml cannot express."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import reput
+
+SOURCE = Path(reput.__file__).parent
+
+#: What code outside the file layer may use of `os`: paths as texts, looking, the environment and the process; nothing
+#: that opens or changes a file.
+OS_NAMES = {
+    "access", "cpu_count", "environ", "fspath", "getpid", "listdir",
+    "path", "PathLike", "pathsep", "sched_getaffinity", "X_OK",
+}  # fmt: skip
+SHUTIL_NAMES = {"get_terminal_size", "which"}
+FILE_MODULES = {"fcntl", "mmap", "pathlib", "tempfile"}
+FILE_FUNCTIONS = {"OSFile", "fromfile", "memmap", "memory_map", "tofile", "touch", "write_bytes", "write_text"}
+HEAVY_MODULES = {"numba", "numpy", "pandas", "plotly", "pyarrow", "pyspark", "rich", "typer"}
+
+
+def file_access(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """(line, name) of everything that reaches for a file without the file layer."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=names):
+                yield from ((node.lineno, name.name) for name in names if name.name in FILE_MODULES)
+            case ast.ImportFrom(module="os", names=names):
+                yield from ((node.lineno, f"os.{name.name}") for name in names if name.name not in OS_NAMES)
+            case ast.ImportFrom(module=str(module)) if module in FILE_MODULES:
+                yield node.lineno, module
+            case ast.Attribute(value=ast.Name(id="os"), attr=name) if name not in OS_NAMES:
+                yield node.lineno, f"os.{name}"
+            case ast.ImportFrom(module="io" | "shutil" as module):
+                yield node.lineno, module
+            case ast.Attribute(value=ast.Name(id="shutil"), attr=name) if name not in SHUTIL_NAMES:
+                yield node.lineno, f"shutil.{name}"
+            case ast.Attribute(value=ast.Name(id="io"), attr="open" | "FileIO" as name):
+                yield node.lineno, f"io.{name}"
+            case ast.Attribute(attr=name) if name in FILE_FUNCTIONS:
+                yield node.lineno, name
+            case ast.Call(func=ast.Name(id="open")):
+                yield node.lineno, "open"
+
+
+def test_no_module_outside_the_file_layer_touches_files_by_itself() -> None:
+    sources = [path for path in SOURCE.rglob("*.py") if SOURCE / "files" not in path.parents]
+    found = [
+        f"{path.relative_to(SOURCE)}:{line}: {name}"
+        for path in sources
+        for line, name in file_access(ast.parse(path.read_text()))
+    ]
+    assert len(sources) > 10
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "open('x')",
+        "with open('x') as file: pass",
+        "import os\nos.open('x', 0)",
+        "import os\nos.replace('x', 'y')",
+        "import os\nwrite = os.pwrite",
+        "from os import fsync",
+        "from pathlib import Path",
+        "import shutil\nshutil.rmtree('x')",
+        "from shutil import copyfile",
+        "import mmap",
+        "import io\nio.open('x')",
+        "numpy.memmap('x')",
+        "path.write_text('x')",
+    ],
+)
+def test_every_way_to_touch_a_file_is_noticed(text: str) -> None:
+    assert list(file_access(ast.parse(text)))
+
+
+def test_the_file_layer_itself_is_what_the_rule_is_about() -> None:
+    assert [name for path in (SOURCE / "files").glob("*.py") for _, name in file_access(ast.parse(path.read_text()))]
+
+
+def test_importing_reput_imports_nothing_heavy() -> None:
+    loaded = modules_after("import reput")
+    assert "reput.errors" in loaded
+    assert loaded & HEAVY_MODULES == set()
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "reput.config.message_store",
+        "reput.formats.checkpoint",
+        "reput.formats.consume_queue",
+        "reput.formats.index_file",
+        "reput.formats.message",
+        "reput.formats.paths",
+        "reput.formats.record",
+        "reput.files",
+    ],
+)
+def test_the_pure_layers_and_the_file_layer_import_nothing_heavy(module: str) -> None:
+    assert modules_after(f"import {module}") & HEAVY_MODULES == set()
+
+
+def test_every_public_name_is_there() -> None:
+    assert sorted(reput.__all__) == reput.__all__
+    for name in reput.__all__:
+        assert getattr(reput, name).__doc__, name
+        assert name in dir(reput)
+
+
+def test_a_name_that_reput_does_not_have_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="'reput' has no attribute 'nothing'"):
+        _ = reput.nothing
+
+
+def modules_after(statement: str) -> set[str]:
+    """The modules that a fresh interpreter has loaded after one statement."""
+    code = f"{statement}\nimport sys\nprint(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(done.stdout.split())

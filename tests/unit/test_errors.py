@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import pytest
+
+from reput import errors
+
+CLASSES = [getattr(errors, name) for name in errors.__all__]
+
+
+@pytest.mark.parametrize("error", CLASSES)
+def test_every_error_says_when_it_is_raised(error: type[errors.ReputError]) -> None:
+    assert issubclass(error, errors.ReputError)
+    assert error.__doc__ is not None
+    assert error.__doc__.startswith("Raised when ")
+
+
+def test_only_a_full_disk_passes_by_itself() -> None:
+    assert [error for error in CLASSES if error.retriable] == [errors.StoreFullError]
+
+
+def test_a_mistake_of_the_caller_is_a_value_error() -> None:
+    mistakes = {error for error in CLASSES if issubclass(error, ValueError)}
+    assert mistakes == {errors.ConfigError, errors.MessageIllegalError}
+
+
+@pytest.mark.parametrize("error", [error for error in CLASSES if issubclass(error, errors.CorruptStoreError)])
+def test_damage_is_told_with_file_offset_and_reason(error: type[errors.CorruptStoreError]) -> None:
+    raised = error("/store/commitlog/00000000000000000000", 4711, "body CRC is 1, expected 2")
+    assert str(raised) == "/store/commitlog/00000000000000000000: damaged at offset 4711: body CRC is 1, expected 2"
+    assert (raised.path, raised.offset, raised.reason) == (
+        "/store/commitlog/00000000000000000000", 4711, "body CRC is 1, expected 2",
+    )  # fmt: skip
+
+
+def test_damage_survives_the_way_from_a_worker_process() -> None:
+    import pickle
+
+    raised = pickle.loads(pickle.dumps(errors.CorruptRecordError("log", 7, "magic code")))
+    assert isinstance(raised, errors.CorruptRecordError)
+    assert str(raised) == "log: damaged at offset 7: magic code"
