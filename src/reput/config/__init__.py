@@ -1,0 +1,1 @@
+"""Configuration under RocketMQ's own names: values only, no behaviour."""

@@ -1,0 +1,254 @@
+"""MessageStoreConfig: RocketMQ's keys that the store honours, with RocketMQ's defaults (`MessageStoreConfig` of 5.3.3).
+
+A field is RocketMQ's key in snake_case, misspellings included. RocketMQ's names lack units: `metadata["unit"]` has
+them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import Field, dataclass, field, fields, replace
+from difflib import get_close_matches
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any, Self
+
+from reput.config.properties import camel_case, read_properties, snake_case
+from reput.config.rocketmq_keys import ROCKETMQ_KEYS
+from reput.errors import ConfigError
+
+__all__ = ["FlushDiskType", "MessageStoreConfig"]
+
+_MAX_INT = 2**31 - 1  # RocketMQ holds every one of these numbers in a Java int
+_CONSUME_QUEUE_UNIT = 20
+_DELAY_LEVEL = re.compile(r"([0-9]+)([smhd])")
+_DELAY_UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+class FlushDiskType(StrEnum):
+    """When a put is acknowledged: after the sync of its bytes, or before."""
+
+    SYNC_FLUSH = "SYNC_FLUSH"
+    ASYNC_FLUSH = "ASYNC_FLUSH"
+
+
+def _key(
+    default: Any, doc: str, *, unit: str = "", minimum: int = 0, maximum: int = _MAX_INT, frozen: bool = False
+) -> Any:
+    """A field that is a RocketMQ key. `frozen`: it decides the geometry of the files of a store once and for all."""
+    metadata = {"doc": doc, "unit": unit, "minimum": minimum, "maximum": maximum, "frozen": frozen}
+    return field(default=default, metadata=metadata)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageStoreConfig:
+    """The values that a store is opened with; immutable. Text is accepted for each field ("4096", "true").
+
+    Raises ConfigError for a value of the wrong type or outside its bounds.
+    """
+
+    # where
+    store_path_root_dir: str = _key("~/store", "The folder of the store; `~` stands for the home of the user.")
+    store_path_commit_log: str | None = _key(None, "The folder of the commit log, where it is not <root>/commitlog.")
+    broker_ip1: str = _key("127.0.0.1", "The address that a record names as its store host: IPv4 or IPv6.")
+    listen_port: int = _key(10911, "The port that a record names as its store host.", maximum=65_535)
+
+    # the files' geometry
+    mapped_file_size_commit_log: int = _key(
+        1 << 30, "Size of one commit log file.", unit="bytes", minimum=4096, frozen=True
+    )
+    mapped_file_size_consume_queue: int = _key(
+        6_000_000,
+        "Size of one consume queue file, rounded up to whole units of 20 bytes.",
+        unit="bytes",
+        minimum=1,
+        maximum=_MAX_INT - _MAX_INT % _CONSUME_QUEUE_UNIT,
+        frozen=True,
+    )
+    max_hash_slot_num: int = _key(5_000_000, "Hash slots of one index file.", unit="slots", minimum=1, frozen=True)
+    max_index_num: int = _key(
+        20_000_000, "Entries of one index file, the unused entry 0 counted.", unit="entries", minimum=2, frozen=True,
+    )  # fmt: skip
+
+    # putting
+    max_message_size: int = _key(4_194_304, "The largest stored body.", unit="bytes", minimum=10)
+    auto_message_version_on_topic_len: bool = _key(
+        True, "Write a topic of more than 127 bytes as a V2 record; otherwise it is refused."
+    )
+    message_delay_level: str = _key(
+        "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h", "The delays of the levels 1, 2, 3, ..."
+    )
+    warm_maped_file_enable: bool = _key(
+        False, "Fill a new commit log file with zeros ahead: slower to roll, steadier to write."
+    )
+    flush_least_pages_when_warm_maped_file: int = _key(
+        4096, "Pages between two syncs while a file is warmed under SYNC_FLUSH.", unit="pages", minimum=1
+    )
+
+    # flushing
+    flush_disk_type: FlushDiskType = _key(
+        FlushDiskType.ASYNC_FLUSH,
+        "SYNC_FLUSH: an acknowledged message survives a power cut. ASYNC_FLUSH: it survives a crash of the process; a "
+        "power cut may lose what came after the last sync.",
+    )
+    sync_flush_timeout: int = _key(5000, "How long a put waits for its sync: then FLUSH_DISK_TIMEOUT.", unit="ms")
+    flush_interval_commit_log: int = _key(500, "Time between two syncs under ASYNC_FLUSH.", unit="ms", minimum=1)
+    flush_commit_log_least_pages: int = _key(4, "Fewer unsynced pages than this wait for more.", unit="pages")
+    flush_commit_log_thorough_interval: int = _key(
+        10_000, "After this time even a single byte is synced: what a power cut may lose.", unit="ms"
+    )
+    flush_interval_consume_queue: int = _key(
+        1000, "Time between two syncs of the consume queues.", unit="ms", minimum=1
+    )
+    flush_consume_queue_least_pages: int = _key(2, "Fewer unsynced pages than this wait for more.", unit="pages")
+    flush_consume_queue_thorough_interval: int = _key(
+        60_000, "After this time every queue is synced and the checkpoint moves: what a recovery scans.", unit="ms"
+    )
+
+    # the index
+    message_index_enable: bool = _key(True, "Keep index files, which answer queries by key.")
+    message_index_safe: bool = _key(False, "Let a recovery begin no later than the synced end of the index files.")
+
+    # getting
+    max_transfer_bytes_on_message_in_memory: int = _key(
+        262_144, "Bytes that one get returns at most from memory.", unit="bytes"
+    )
+    max_transfer_count_on_message_in_memory: int = _key(
+        32, "Messages that one get returns at most from memory.", unit="messages", minimum=1
+    )
+    max_transfer_bytes_on_message_in_disk: int = _key(
+        65_536, "Bytes that one get returns at most from disk.", unit="bytes"
+    )
+    max_transfer_count_on_message_in_disk: int = _key(
+        8, "Messages that one get returns at most from disk.", unit="messages", minimum=1
+    )
+    access_message_in_memory_max_ratio: int = _key(
+        40, "The newest part of the log that counts as in memory, as a share of the machine's memory.", unit="percent",
+        maximum=100,
+    )  # fmt: skip
+    max_filter_message_size: int = _key(
+        16_000, "Bytes of consume queue units that one get with a tag filter looks through.", unit="bytes", minimum=20
+    )
+
+    # recovery
+    check_crc_on_recover: bool = _key(True, "Check the CRC of each body that a recovery reads.")
+
+    ignored: tuple[str, ...] = field(default=())
+    """RocketMQ's keys that were given and that this store has no use for."""
+
+    def __post_init__(self) -> None:
+        for name, key in _KEYS.items():
+            object.__setattr__(self, name, _coerce(key, getattr(self, name)))
+        units = -(-self.mapped_file_size_consume_queue // _CONSUME_QUEUE_UNIT)
+        object.__setattr__(self, "mapped_file_size_consume_queue", units * _CONSUME_QUEUE_UNIT)
+        if self.store_path_commit_log is not None and "," in self.store_path_commit_log:
+            raise ConfigError(
+                f"storePathCommitLog={self.store_path_commit_log}: RocketMQ reads a comma as several folders, which "
+                "this store does not support; name one folder"
+            )
+        index_file_size = 40 + 4 * self.max_hash_slot_num + 20 * self.max_index_num
+        if index_file_size > _MAX_INT:
+            raise ConfigError(
+                f"maxHashSlotNum and maxIndexNum: an index file would have {index_file_size} bytes, "
+                f"expected at most {_MAX_INT}"
+            )
+        _ = self.delay_levels_ms  # raises what is wrong with them
+
+    @property
+    def store_host(self) -> str:
+        """The store host of each record that this store writes: `10.0.0.1:10911`, `[2001:db8::1]:10911`."""
+        address = f"[{self.broker_ip1}]" if ":" in self.broker_ip1 else self.broker_ip1
+        return f"{address}:{self.listen_port}"
+
+    @property
+    def delay_levels_ms(self) -> tuple[int, ...]:
+        """The delay of level 1, 2, 3, ... (`ScheduleMessageService.parseDelayLevel`)."""
+        levels = []
+        for text in self.message_delay_level.split():
+            match = _DELAY_LEVEL.fullmatch(text)
+            if match is None:
+                raise ConfigError(
+                    f"messageDelayLevel: {text!r} is no delay; write a number and s, m, h or d: 30s 5m 2h"
+                )
+            levels.append(int(match[1]) * _DELAY_UNIT_MS[match[2]])
+        return tuple(levels)
+
+    @classmethod
+    def from_mapping(cls, mapping: Mapping[str, object], base: Self | None = None) -> Self:
+        """A configuration with the given keys, camelCase or snake_case, over `base` (RocketMQ's defaults).
+
+        Raises ConfigError for a wrong value, and for a name that RocketMQ does not have, with the nearest one.
+        """
+        return cls._from_keys([("", name, value) for name, value in mapping.items()], base)
+
+    @classmethod
+    def from_broker_conf(cls, text: str, source: str) -> Self:
+        """The configuration that a broker.conf describes; `source` is its name in errors.
+
+        Raises ConfigError with source and line, as `from_mapping` does.
+        """
+        entries = read_properties(text, source)
+        return cls._from_keys([(f"{source}:{line}: ", name, value) for line, name, value in entries], None)
+
+    @classmethod
+    def _from_keys(cls, keys: list[tuple[str, str, object]], base: Self | None) -> Self:
+        """Over `base`; a key is the place for an error's beginning, its name and its value."""
+        changes: dict[str, Any] = {}
+        ignored = list(base.ignored) if base else []
+        for place, name, value in keys:
+            known = snake_case(name)
+            if known in _KEYS:
+                changes[known] = _coerce(_KEYS[known], value, place)
+            elif known in _IGNORED:
+                ignored.append(_IGNORED[known])
+            else:
+                raise ConfigError(f"{place}{_unknown(name)}")
+        changes["ignored"] = tuple(dict.fromkeys(ignored))
+        return replace(base, **changes) if base else cls(**changes)
+
+
+_KEYS: Mapping[str, Field[Any]] = MappingProxyType(
+    {key.name: key for key in fields(MessageStoreConfig) if key.metadata}
+)
+_IGNORED: Mapping[str, str] = MappingProxyType(
+    {snake_case(name): name for name in ROCKETMQ_KEYS if snake_case(name) not in _KEYS}
+)
+
+
+def _unknown(name: str) -> str:
+    spell = snake_case if "_" in name else camel_case
+    names = [*map(spell, _KEYS), *(_IGNORED if "_" in name else _IGNORED.values())]
+    nearest = get_close_matches(name, names, n=1)
+    hint = f"; did you mean {nearest[0]}?" if nearest else ""
+    return f"unknown configuration key {name!r}: RocketMQ has none of this name{hint}"
+
+
+def _coerce(key: Field[Any], value: object, place: str = "") -> object:
+    """The value as its field's type, or ConfigError. Text is what a broker.conf, a command line or Spark gives."""
+    text = value.strip() if isinstance(value, str) else value
+    expected: str
+    if key.default is None and value is None:
+        return None
+    if isinstance(key.default, FlushDiskType):
+        if text in tuple(FlushDiskType):
+            return FlushDiskType(str(text))
+        expected = " or ".join(FlushDiskType)
+    elif isinstance(key.default, bool):
+        if isinstance(text, bool):
+            return text
+        if isinstance(text, str) and text.lower() in ("true", "false"):
+            return text.lower() == "true"
+        expected = "true or false"
+    elif isinstance(key.default, int):
+        minimum, maximum = key.metadata["minimum"], key.metadata["maximum"]
+        number = int(text) if isinstance(text, str) and re.fullmatch(r"[+-]?[0-9]{1,19}", text) else text
+        if isinstance(number, int) and not isinstance(number, bool) and minimum <= number <= maximum:
+            return number
+        unit = f" {key.metadata['unit']}" if key.metadata["unit"] else ""
+        expected = f"a whole number from {minimum} to {maximum}{unit}"
+    else:
+        if isinstance(text, str) and text:
+            return text
+        expected = "a text"
+    raise ConfigError(f"{place}{camel_case(key.name)}={value}: expected {expected}")
