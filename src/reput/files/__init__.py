@@ -1,0 +1,11 @@
+"""The file layer: the only code of reput that opens, writes, allocates, syncs, renames, unlinks, locks and maps files.
+
+`DISK` is the real one. A component takes its layer as a parameter, so that a test can put one below it that loses what
+was not synced.
+"""
+
+from reput.files.file import File, Mapping
+from reput.files.layer import DISK, Entry, FileLayer
+from reput.files.lock import RecordLock
+
+__all__ = ["DISK", "Entry", "File", "FileLayer", "Mapping", "RecordLock"]

@@ -1,0 +1,41 @@
+"""What the operating system refused, told as one of reput's errors: the file, the reason, and what to do."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from reput.errors import StoreError, StoreFullError
+
+_FULL = {
+    errno.ENOSPC: "no space left on the disk; free some and try again",
+    errno.EDQUOT: "the disk quota is used up; free some space or raise the quota, and try again",
+    errno.EFBIG: "the file would grow past the largest size allowed; raise the limit (ulimit -f), or use smaller files",
+}
+_REFUSED = {
+    errno.EACCES: "permission denied; check owner and mode of it and of its folder",
+    errno.EPERM: "operation not permitted; check its owner, and whether it was made immutable",
+    errno.EROFS: "the file system is mounted read-only; mount it writable, or open the store read-only",
+}
+
+
+def failure(error: OSError, path: str, deed: str) -> StoreError:
+    """The error to raise `from` an OSError that came while reput wanted to do `deed` (a verb) with `path`."""
+    reason = _REFUSED.get(error.errno or 0) or error.strerror or str(error)
+    return StoreError(f"{path}: cannot {deed}: {reason}")
+
+
+def write_failure(error: OSError, path: str, deed: str, needed_bytes: int) -> StoreError:
+    """As `failure`, for a deed that takes disk space: StoreFullError where there is none left."""
+    reason = _FULL.get(error.errno or 0)
+    if reason is None:
+        return failure(error, path, deed)
+    return StoreFullError(f"{path}: cannot {deed}: {needed_bytes} bytes needed, {_free_bytes(path)} free: {reason}")
+
+
+def _free_bytes(path: str) -> int:
+    """Free bytes where `path` is or would be."""
+    while path and not os.path.exists(path):
+        path = os.path.dirname(path)
+    status = os.statvfs(path or ".")
+    return status.f_bavail * status.f_frsize

@@ -1,0 +1,187 @@
+"""File and Mapping: one open file, and its bytes in memory."""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Self
+
+from reput.errors import StoreError
+from reput.files.failure import failure, write_failure
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer, WriteableBuffer
+
+_BLOCK_SIZE = 1 << 20
+_ZEROS = bytes(_BLOCK_SIZE)
+
+
+class Mapping:
+    """The bytes of a whole file, mapped. They stay mapped as long as the Mapping or any view of it lives.
+
+    Only space that was allocated may be written through a writable one: on a full disk the first store into a hole
+    kills the process (SIGBUS) where `File.allocate` and `File.write` raise an error.
+    """
+
+    __slots__ = ("address", "size", "view")
+
+    def __init__(self, mapped: mmap.mmap) -> None:
+        import numpy  # not at the head: it takes 60 ms, and not every user of files maps one
+
+        self.view = memoryview(mapped)
+        #: Where the bytes begin, for kernels.
+        self.address = int(numpy.frombuffer(mapped, numpy.uint8).ctypes.data)
+        self.size = self.view.nbytes
+
+
+class File:
+    """An open file with positioned reads and writes only; `FileLayer.open` makes it. Several threads may use one.
+
+    Every method raises StoreError, and a method that takes disk space StoreFullError when there is none.
+    """
+
+    __slots__ = ("_descriptor", "path")
+
+    def __init__(self, path: str, descriptor: int) -> None:
+        self.path = path
+        self._descriptor = descriptor
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the descriptor; mappings live on. Closing again does nothing."""
+        if self._descriptor >= 0:
+            descriptor, self._descriptor = self._descriptor, -1
+            os.close(descriptor)
+
+    def fileno(self) -> int:
+        """The descriptor, for `FileLayer.write_runs`."""
+        return self._descriptor
+
+    @property
+    def size(self) -> int:
+        """The length of the file in bytes, holes included."""
+        try:
+            return os.fstat(self._descriptor).st_size
+        except OSError as error:
+            raise failure(error, self.path, "look up its size") from error
+
+    def read(self, position: int, size: int) -> bytes:
+        """Up to `size` bytes from `position`; fewer only where the file ends."""
+        try:
+            data = os.pread(self._descriptor, size, position)
+            if len(data) == size:
+                return data
+            parts = [data]
+            read = len(data)
+            while data and read < size:
+                data = os.pread(self._descriptor, size - read, position + read)
+                parts.append(data)
+                read += len(data)
+        except OSError as error:
+            raise failure(error, self.path, f"read at {position}") from error
+        return b"".join(parts)
+
+    def read_into(self, position: int, buffer: WriteableBuffer) -> int:
+        """Fill `buffer` from `position`; returns the bytes read, fewer than its size only where the file ends."""
+        view = memoryview(buffer).cast("B")
+        read = 0
+        try:
+            while read < view.nbytes:
+                count = os.preadv(self._descriptor, [view[read:]], position + read)
+                if count == 0:
+                    break
+                read += count
+        except OSError as error:
+            raise failure(error, self.path, f"read at {position}") from error
+        return read
+
+    def write(self, position: int, data: ReadableBuffer) -> None:
+        """Write all of `data` at `position`; into the page cache: `sync` makes it durable."""
+        view = memoryview(data).cast("B")
+        try:
+            written = os.pwrite(self._descriptor, view, position)
+            while written < view.nbytes:
+                written += os.pwrite(self._descriptor, view[written:], position + written)
+        except OSError as error:
+            raise write_failure(error, self.path, f"write at {position}", view.nbytes) from error
+
+    def allocate(self, position: int, size: int) -> None:
+        """Reserve disk space for `size` bytes at `position`; they read as zeros, and the file grows where it must."""
+        try:
+            os.posix_fallocate(self._descriptor, position, size)
+        except OSError as error:
+            raise write_failure(error, self.path, f"allocate at {position}", size) from error
+
+    def grow(self, size: int) -> None:
+        """Make the file `size` bytes long by a hole at its end; a file that is longer stays as it is."""
+        try:
+            if os.fstat(self._descriptor).st_size < size:
+                os.ftruncate(self._descriptor, size)
+        except OSError as error:
+            raise write_failure(error, self.path, f"grow to {size} bytes", size) from error
+
+    def zero_from(self, position: int) -> int:
+        """Turn every byte from `position` to the end into zero; returns how many were something else.
+
+        Holes are not read, and blocks of zeros are not written.
+        """
+        changed = 0
+        for start, block in self._data_from(position):
+            self.write(start, _ZEROS[: len(block)])
+            changed += len(block) - block.count(0)
+        return changed
+
+    def has_data_from(self, position: int) -> bool:
+        """Whether any byte from `position` to the end is not zero."""
+        return any(True for _ in self._data_from(position))
+
+    def _data_from(self, position: int) -> Iterator[tuple[int, bytes]]:
+        """(position, bytes) of each block of at most 1 MiB, from `position` on, that holds a byte other than zero."""
+        while (begin := self._seek(position, os.SEEK_DATA)) >= 0:
+            end = self._seek(begin, os.SEEK_HOLE)
+            for start in range(begin, end, _BLOCK_SIZE):
+                block = self.read(start, min(_BLOCK_SIZE, end - start))
+                if block != _ZEROS[: len(block)]:
+                    yield start, block
+            position = end
+
+    def _seek(self, position: int, whence: int) -> int:
+        """The next data or hole; -1 behind the last one."""
+        try:
+            return os.lseek(self._descriptor, position, whence)
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                return -1
+            raise failure(error, self.path, f"look for data from {position}") from error
+
+    def sync(self) -> None:
+        """Make everything written so far durable, through mappings too (fdatasync, without the interpreter lock).
+
+        After a failure nobody knows what is on the disk: trying again may succeed without the lost bytes. So an error
+        here is never StoreFullError, which invites to a retry.
+        """
+        try:
+            os.fdatasync(self._descriptor)
+        except OSError as error:
+            raise failure(error, self.path, "sync") from error
+
+    def map(self, *, writable: bool = False, random: bool = False) -> Mapping:
+        """Map the whole file. `random`: read no pages ahead, for tables that are looked into here and there."""
+        size = self.size
+        if size == 0:
+            raise StoreError(f"{self.path}: cannot map an empty file")
+        protection = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
+        try:
+            mapped = mmap.mmap(self._descriptor, size, flags=mmap.MAP_SHARED, prot=protection)
+        except OSError as error:
+            raise failure(error, self.path, f"map {size} bytes") from error
+        if random:
+            mapped.madvise(mmap.MADV_RANDOM)
+        return Mapping(mapped)

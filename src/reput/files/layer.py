@@ -1,0 +1,224 @@
+"""FileLayer: what reput does with folders and files by path, and where open files come from."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from reput.errors import StoreError
+from reput.files.failure import failure, write_failure
+from reput.files.file import File
+from reput.files.lock import RecordLock
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+    from numpy import int64
+    from numpy.typing import NDArray
+
+
+class Entry(NamedTuple):
+    """One file or folder of a folder. `size` counts holes, `allocated_bytes` is what it takes on the disk."""
+
+    name: str
+    size: int
+    is_directory: bool
+    allocated_bytes: int
+
+
+class FileLayer:
+    """The real disk; without state. Every method raises StoreError, or StoreFullError when the disk is full."""
+
+    def open(self, path: str, *, writable: bool = False, create: bool = False, size: int | None = None) -> File:
+        """Open a file; with `size`, make it that long by a hole if it is shorter.
+
+        `create` makes a missing file (and needs `writable`). Its *name* survives a power cut only after
+        `sync_directory` of its folder, which is left to the caller: one such sync serves many files.
+        """
+        flags = (os.O_RDWR if writable else os.O_RDONLY) | (os.O_CREAT if create else 0) | os.O_CLOEXEC
+        missing = create and not os.path.exists(path)
+        try:
+            file = File(path, os.open(path, flags, 0o644))
+        except OSError as error:
+            if missing:
+                raise write_failure(error, path, "create", size or 0) from error
+            raise failure(error, path, "open") from error
+        if size is not None:
+            try:
+                file.grow(size)
+            except StoreError:
+                file.close()
+                if missing:
+                    os.unlink(path)
+                raise
+        return file
+
+    def read_bytes(self, path: str) -> bytes:
+        """The content of a small file."""
+        with self.open(path) as file:
+            return file.read(0, file.size)
+
+    def write_atomically(self, path: str, data: ReadableBuffer) -> None:
+        """Replace a file: after a crash at any moment it has the old content or the new one, both whole.
+
+        The new content is written to `<path>.tmp`, synced, and renamed.
+        """
+        temporary = path + ".tmp"
+        if os.path.exists(temporary):
+            self.unlink(temporary)  # a crash left it here
+        try:
+            with self.open(temporary, writable=True, create=True) as file:
+                file.write(0, data)
+                file.sync()
+            self.rename(temporary, path)
+        except StoreError:
+            if os.path.exists(temporary):
+                self.unlink(temporary)
+            raise
+
+    def list_directory(self, path: str) -> list[Entry]:
+        """What is in a folder, sorted by name; what vanishes meanwhile (another process cleans up) is left out."""
+        entries = []
+        try:
+            with os.scandir(path) as found:
+                for entry in found:
+                    try:
+                        status = entry.stat()
+                    except FileNotFoundError:
+                        continue
+                    entries.append(Entry(entry.name, status.st_size, entry.is_dir(), status.st_blocks * 512))
+        except OSError as error:
+            raise failure(error, path, "list") from error
+        return sorted(entries)
+
+    def exists(self, path: str) -> bool:
+        """Whether there is a file or folder of this name."""
+        return os.path.exists(path)
+
+    def is_directory(self, path: str) -> bool:
+        """Whether there is a folder of this name."""
+        return os.path.isdir(path)
+
+    def file_size(self, path: str) -> int:
+        """The length of a file in bytes, holes included."""
+        return self._status(path).st_size
+
+    def identity(self, path: str) -> tuple[int, int]:
+        """(device, inode): the same for two paths of one file."""
+        status = self._status(path)
+        return status.st_dev, status.st_ino
+
+    def disk_free(self, path: str) -> int:
+        """Bytes that an ordinary user can still write to the disk that `path` is on."""
+        try:
+            status = os.statvfs(path)
+        except OSError as error:
+            raise failure(error, path, "look up the free space") from error
+        return status.f_bavail * status.f_frsize
+
+    def make_directories(self, path: str) -> None:
+        """Make a folder and the missing ones above it, durably. One that exists already is left as it is."""
+        missing = []
+        current = os.path.abspath(path)
+        while not os.path.isdir(current):
+            missing.append(current)
+            current = os.path.dirname(current)
+        for folder in reversed(missing):
+            try:
+                os.mkdir(folder)
+            except FileExistsError as error:
+                if not os.path.isdir(folder):
+                    raise failure(error, folder, "make a folder") from error
+            except OSError as error:
+                raise write_failure(error, folder, "make a folder", 0) from error
+            self.sync_directory(os.path.dirname(folder))
+
+    def sync_directory(self, path: str) -> None:
+        """Make the names in a folder durable: what was created, renamed and unlinked there."""
+        try:
+            descriptor = os.open(path or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise failure(error, path, "sync the folder") from error
+
+    def rename(self, source: str, target: str) -> None:
+        """Give a file or folder another name, durably; a file that had that name is replaced."""
+        try:
+            os.rename(source, target)
+        except OSError as error:
+            raise write_failure(error, source, f"rename to {target}", 0) from error
+        folders = {os.path.dirname(target), os.path.dirname(source)}
+        for folder in folders:
+            self.sync_directory(folder)
+
+    def unlink(self, path: str) -> None:
+        """Remove a file, durably."""
+        try:
+            os.unlink(path)
+        except OSError as error:
+            raise failure(error, path, "remove") from error
+        self.sync_directory(os.path.dirname(path))
+
+    def remove_tree(self, path: str) -> None:
+        """Remove a folder with everything in it, durably; for folders that reput made itself."""
+        try:
+            shutil.rmtree(path)
+        except OSError as error:
+            raise failure(error, path, "remove the folder") from error
+        self.sync_directory(os.path.dirname(path))
+
+    def make_executable(self, path: str) -> None:
+        """Let everybody who may read a file run it."""
+        try:
+            os.chmod(path, self._status(path).st_mode | 0o111)
+        except OSError as error:
+            raise failure(error, path, "make executable") from error
+
+    def make_link(self, target: str, path: str) -> None:
+        """Make `path` a symbolic link to `target`. One that exists already is left as it is."""
+        try:
+            os.symlink(target, path)
+        except FileExistsError:
+            return
+        except OSError as error:
+            raise write_failure(error, path, "make a link", 0) from error
+
+    def lock(self, path: str) -> RecordLock:
+        """Take the store lock on this file, making it when it is missing.
+
+        Raises StoreLockedError when somebody holds it.
+        """
+        return RecordLock(path)
+
+    def write_runs(
+        self,
+        descriptors: NDArray[int64],
+        addresses: NDArray[int64],
+        sizes: NDArray[int64],
+        positions: NDArray[int64],
+        path_of: Callable[[int], str],
+    ) -> None:
+        """Many writes in one call, in order: `sizes[i]` bytes at address `addresses[i]` to `positions[i]` of a file.
+
+        All four are int64[k], contiguous; `descriptors` come from `File.fileno`. Nothing checks the addresses. After an
+        error the runs before the failed one are written, and `path_of(i)` names the file for the message.
+        """
+        from reput.files.write_runs import write_runs  # not at the head: Numba takes 0.3 s to import
+
+        index, code = write_runs(descriptors, addresses, sizes, positions)
+        if code:
+            error = OSError(code, os.strerror(code))
+            raise write_failure(error, path_of(index), f"write at {positions[index]}", int(sizes[index])) from error
+
+    def _status(self, path: str) -> os.stat_result:
+        try:
+            return os.stat(path)
+        except OSError as error:
+            raise failure(error, path, "look up") from error
+
+
+DISK = FileLayer()

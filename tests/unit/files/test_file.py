@@ -1,0 +1,167 @@
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reput.errors import StoreError, StoreFullError
+from reput.files import DISK, File
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> File:
+    return DISK.open(str(tmp_path / "file"), writable=True, create=True)
+
+
+def test_what_was_written_is_read_back(file: File) -> None:
+    file.write(5, b"hello")
+    file.write(10, memoryview(b" world"))
+    file.write(16, bytearray(b"!"))
+    assert file.read(0, 100) == b"\0\0\0\0\0hello world!"
+    assert file.read(5, 5) == b"hello"
+    assert file.read(17, 5) == b""
+    assert file.size == 17
+
+
+def test_reading_into_a_buffer_stops_where_the_file_ends(file: File) -> None:
+    file.write(0, b"abcdef")
+    buffer = bytearray(b"........")
+    assert file.read_into(2, buffer) == 4
+    assert buffer == b"cdef...."
+    assert file.read_into(6, buffer) == 0
+
+
+def test_a_closed_file_is_an_error_not_another_file(tmp_path: Path) -> None:
+    with DISK.open(str(tmp_path / "file"), writable=True, create=True) as file:
+        file.write(0, b"x")
+    file.close()
+    with pytest.raises(StoreError, match="file: cannot read at 0: Bad file descriptor"):
+        file.read(0, 1)
+
+
+def test_a_file_that_was_opened_for_reading_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"abc")
+    with DISK.open(str(tmp_path / "file")) as file, pytest.raises(StoreError, match="cannot write at 0"):
+        file.write(0, b"x")
+    assert (tmp_path / "file").read_bytes() == b"abc"
+
+
+def test_growing_makes_a_hole_and_never_cuts(file: File) -> None:
+    file.write(0, b"abc")
+    file.grow(MIB)
+    assert file.size == MIB
+    assert os.stat(file.path).st_blocks * 512 < MIB
+    file.grow(10)
+    assert file.size == MIB
+    assert file.read(0, 4) == b"abc\0"
+
+
+def test_allocated_space_is_on_the_disk_and_reads_as_zeros(file: File) -> None:
+    file.write(0, b"abc")
+    file.allocate(0, MIB)
+    assert os.stat(file.path).st_blocks * 512 >= MIB
+    assert file.read(0, MIB) == b"abc" + bytes(MIB - 3)
+
+
+def test_zeroing_changes_nothing_before_the_position(file: File) -> None:
+    file.write(0, b"head")
+    file.write(4, b"tail")
+    assert file.has_data_from(4)
+    assert file.zero_from(5) == 3
+    assert file.read(0, 8) == b"headt\0\0\0"
+    assert not file.has_data_from(5)
+    assert file.zero_from(5) == 0
+
+
+def test_zeroing_leaves_holes_and_finds_what_lies_behind_them(file: File) -> None:
+    file.grow(64 * MIB)
+    file.write(0, b"begin")
+    file.write(40 * MIB + 3, b"far")
+    file.sync()
+    before = os.stat(file.path).st_blocks
+    assert file.zero_from(5) == 3
+    file.sync()
+    assert os.stat(file.path).st_blocks == before
+    assert file.size == 64 * MIB
+    assert file.read(0, 5) == b"begin"
+    assert not file.has_data_from(5)
+    assert not file.has_data_from(64 * MIB)
+
+
+@given(
+    pieces=st.lists(st.tuples(st.integers(0, 3 * MIB), st.binary(min_size=1, max_size=300)), max_size=8),
+    position=st.integers(0, 3 * MIB),
+)
+def test_zeroing_equals_zeroing_the_bytes_in_memory(
+    tmp_path_factory: pytest.TempPathFactory, pieces: list[tuple[int, bytes]], position: int
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "zeroed"
+    path.unlink(missing_ok=True)
+    expected = bytearray(4 * MIB)
+    with DISK.open(str(path), writable=True, create=True, size=len(expected)) as file:
+        for start, data in pieces:
+            file.write(start, data)
+            expected[start : start + len(data)] = data
+        changed = len(expected) - position - expected[position:].count(0)
+        expected[position:] = bytes(len(expected) - position)
+        assert file.has_data_from(position) == (changed > 0)
+        assert file.zero_from(position) == changed
+        assert file.read(0, len(expected)) == expected
+
+
+def test_a_mapping_shows_the_whole_file_at_its_address(file: File) -> None:
+    file.write(0, b"abcdef")
+    mapping = file.map()
+    assert mapping.size == 6
+    assert bytes(mapping.view) == b"abcdef"
+    assert ctypes.string_at(mapping.address, 6) == b"abcdef"
+    file.write(2, b"X")
+    assert mapping.view[2] == ord("X")
+    assert mapping.view.readonly
+
+
+def test_stores_through_a_writable_mapping_reach_the_file(file: File) -> None:
+    file.allocate(0, 8192)
+    mapping = file.map(writable=True, random=True)
+    mapping.view[4096:4099] = b"abc"
+    file.sync()
+    assert file.read(4096, 4) == b"abc\0"
+
+
+def test_a_view_keeps_its_bytes_when_file_and_mapping_are_gone(file: File) -> None:
+    file.write(0, b"abcdef")
+    view = file.map().view[2:4]
+    file.close()
+    os.unlink(file.path)
+    gc.collect()
+    assert bytes(view) == b"cd"
+
+
+def test_an_empty_file_is_not_mapped(file: File) -> None:
+    with pytest.raises(StoreError, match="file: cannot map an empty file"):
+        file.map()
+
+
+def test_a_full_disk_is_an_error_that_names_file_need_and_what_to_do() -> None:
+    with DISK.open("/dev/full", writable=True) as file, pytest.raises(StoreFullError) as raised:
+        file.write(0, b"abc")
+    assert str(raised.value).startswith("/dev/full: cannot write at 0: 3 bytes needed, ")
+    assert str(raised.value).endswith(" free: no space left on the disk; free some and try again")
+    assert raised.value.retriable
+    assert isinstance(raised.value.__cause__, OSError)
+
+
+def test_a_failed_sync_is_never_called_a_full_disk() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with File("pipe", writer) as file, pytest.raises(StoreError, match="pipe: cannot sync: ") as raised:
+        file.sync()
+    assert type(raised.value) is StoreError
+    assert not raised.value.retriable

@@ -1,0 +1,204 @@
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from reput.errors import StoreError, StoreFullError
+from reput.files import DISK, Entry, FileLayer
+from reput.files.failure import failure, write_failure
+
+
+class SyncRecorder(FileLayer):
+    """The real layer, which also remembers which folders it synced."""
+
+    def __init__(self) -> None:
+        self.synced: list[str] = []
+
+    def sync_directory(self, path: str) -> None:
+        super().sync_directory(path)
+        self.synced.append(path)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> str:
+    return str(tmp_path)
+
+
+def test_a_file_is_created_with_its_size_as_a_hole(folder: str) -> None:
+    with DISK.open(f"{folder}/file", writable=True, create=True, size=1 << 30) as file:
+        assert file.size == 1 << 30
+    assert DISK.list_directory(folder) == [Entry("file", 1 << 30, False, 0)]
+
+
+def test_opening_again_keeps_what_is_there(folder: str) -> None:
+    for size in (100, 50, 200):
+        with DISK.open(f"{folder}/file", writable=True, create=True, size=size) as file:
+            file.write(0, b"abc")
+    assert DISK.read_bytes(f"{folder}/file") == b"abc" + bytes(197)
+
+
+def test_a_missing_file_is_named(folder: str) -> None:
+    with pytest.raises(StoreError, match=r"/none: cannot open: No such file or directory"):
+        DISK.open(f"{folder}/none")
+    with pytest.raises(StoreError, match=r"/none/file: cannot create: No such file or directory"):
+        DISK.open(f"{folder}/none/file", writable=True, create=True)
+
+
+def test_a_folder_is_listed_by_name(tmp_path: Path) -> None:
+    (tmp_path / "b").write_bytes(bytes(5000))
+    (tmp_path / "a").mkdir()
+    (tmp_path / "c").symlink_to("nowhere")
+    listed = DISK.list_directory(str(tmp_path))
+    assert [(entry.name, entry.is_directory) for entry in listed] == [("a", True), ("b", False)]
+    assert listed[1].size == 5000
+    with pytest.raises(StoreError, match=r"none: cannot list: No such file or directory"):
+        DISK.list_directory(str(tmp_path / "none"))
+
+
+def test_files_are_looked_up(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"abc")
+    (tmp_path / "same").hardlink_to(tmp_path / "file")
+    file, same = str(tmp_path / "file"), str(tmp_path / "same")
+    assert DISK.exists(file)
+    assert not DISK.exists(f"{file}.none")
+    assert DISK.is_directory(str(tmp_path))
+    assert not DISK.is_directory(file)
+    assert DISK.file_size(file) == 3
+    assert DISK.identity(file) == DISK.identity(same) != DISK.identity(str(tmp_path))
+    assert DISK.disk_free(file) > 0
+    with pytest.raises(StoreError, match="none: cannot look up: No such file or directory"):
+        DISK.file_size(f"{file}.none")
+
+
+def test_every_new_folder_is_synced_into_the_one_above_it(folder: str) -> None:
+    files = SyncRecorder()
+    files.make_directories(f"{folder}/a/b/c")
+    assert files.is_directory(f"{folder}/a/b/c")
+    assert files.synced == [folder, f"{folder}/a", f"{folder}/a/b"]
+    files.make_directories(f"{folder}/a/b/c")
+    assert len(files.synced) == 3
+
+
+def test_a_file_in_the_way_of_a_folder_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for path in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(StoreError, match="cannot make a folder"):
+            DISK.make_directories(str(path))
+
+
+def test_renaming_syncs_both_folders(tmp_path: Path) -> None:
+    files = SyncRecorder()
+    files.make_directories(str(tmp_path / "to"))
+    (tmp_path / "source").write_bytes(b"new")
+    (tmp_path / "to" / "target").write_bytes(b"old")
+    files.synced.clear()
+    files.rename(str(tmp_path / "source"), str(tmp_path / "to" / "target"))
+    assert (tmp_path / "to" / "target").read_bytes() == b"new"
+    assert sorted(files.synced) == [str(tmp_path), str(tmp_path / "to")]
+
+
+def test_removing_syncs_the_folder(tmp_path: Path) -> None:
+    files = SyncRecorder()
+    (tmp_path / "file").touch()
+    (tmp_path / "tree" / "deep").mkdir(parents=True)
+    (tmp_path / "tree" / "deep" / "file").touch()
+    files.unlink(str(tmp_path / "file"))
+    files.remove_tree(str(tmp_path / "tree"))
+    assert files.synced == [str(tmp_path), str(tmp_path)]
+    assert files.list_directory(str(tmp_path)) == []
+    for remove in (files.unlink, files.remove_tree):
+        with pytest.raises(StoreError, match="none: cannot remove"):
+            remove(str(tmp_path / "none"))
+
+
+def test_paths_below_the_current_folder_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    DISK.make_directories("a/b")
+    DISK.write_atomically("file", b"abc")
+    DISK.rename("file", "other")
+    DISK.unlink("other")
+    assert os.listdir() == ["a"]
+
+
+def test_a_file_is_replaced_atomically(tmp_path: Path) -> None:
+    files = SyncRecorder()
+    path = tmp_path / "checkpoint"
+    (tmp_path / "checkpoint.tmp").write_bytes(b"left by a crash, and longer")
+    for content in (b"first", b"second"):
+        files.write_atomically(str(path), content)
+        assert path.read_bytes() == content
+    assert os.listdir(tmp_path) == ["checkpoint"]
+    assert files.synced[-1] == str(tmp_path)
+
+
+def test_a_file_becomes_executable(tmp_path: Path) -> None:
+    (tmp_path / "run").write_text("#!/bin/sh\n")
+    DISK.make_executable(str(tmp_path / "run"))
+    assert os.access(tmp_path / "run", os.X_OK)
+
+
+FULL = """
+import os, resource, sys
+from reput.errors import StoreFullError
+from reput.files import DISK
+os.chdir(sys.argv[1])
+resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
+with DISK.open("file", writable=True, create=True) as file:
+    file.write(0, b"whole")
+    for deed in (
+        lambda: file.write(9_000, bytes(2_000)),
+        lambda: file.allocate(0, 20_000),
+        lambda: file.grow(20_000),
+        lambda: DISK.open("created", writable=True, create=True, size=20_000),
+        lambda: DISK.write_atomically("replaced", bytes(20_000)),
+    ):
+        try:
+            deed()
+            print("no error")
+        except StoreFullError as error:
+            print(error)
+"""
+
+
+def test_a_limit_of_the_file_size_is_an_error_and_leaves_no_file_behind(tmp_path: Path) -> None:
+    (tmp_path / "replaced").write_bytes(b"old")
+    done = subprocess.run([sys.executable, "-c", FULL, tmp_path], capture_output=True, text=True, check=True)
+    lines = done.stdout.splitlines()
+    assert [line.partition(" bytes needed, ")[0] for line in lines] == [
+        "file: cannot write at 9000: 2000",
+        "file: cannot allocate at 0: 20000",
+        "file: cannot grow to 20000 bytes: 20000",
+        "created: cannot grow to 20000 bytes: 20000",
+        "replaced.tmp: cannot write at 0: 20000",
+    ]
+    assert all(line.endswith("raise the limit (ulimit -f), or use smaller files") for line in lines)
+    assert sorted(os.listdir(tmp_path)) == ["file", "replaced"]
+    assert (tmp_path / "replaced").read_bytes() == b"old"
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
+def test_no_space_is_told_with_what_is_needed_and_free(code: int) -> None:
+    error = write_failure(OSError(code, os.strerror(code)), "/none/yet/file", "create", 77)
+    assert isinstance(error, StoreFullError)
+    assert str(error).startswith("/none/yet/file: cannot create: 77 bytes needed, ")
+
+
+@pytest.mark.parametrize(
+    ("code", "advice"),
+    [
+        (errno.EACCES, "permission denied; check owner and mode of it and of its folder"),
+        (errno.EPERM, "operation not permitted; check its owner, and whether it was made immutable"),
+        (errno.EROFS, "the file system is mounted read-only; mount it writable, or open the store read-only"),
+        (errno.EIO, "Input/output error"),
+        (errno.ENOSPC, "No space left on device"),
+    ],
+)
+def test_a_refusal_names_the_file_and_what_to_do(code: int, advice: str) -> None:
+    error = failure(OSError(code, os.strerror(code)), "/store/lock", "open")
+    assert type(error) is StoreError
+    assert str(error) == f"/store/lock: cannot open: {advice}"
