@@ -1,0 +1,43 @@
+"""Hosts as records store them: 4 or 16 bytes of address, then the port as an int32 (docs/formats/commit-log.md)."""
+
+from __future__ import annotations
+
+import ipaddress
+from functools import lru_cache
+
+from reput.errors import MessageIllegalError
+
+HOST_V4_SIZE = 8
+HOST_V6_SIZE = 20
+_PORT_SIZE = 4
+
+
+@lru_cache(maxsize=4096)
+def encode_host(text: str) -> bytes:
+    """Bytes of "10.0.0.1:10911" (8) or "[2001:db8::1]:10911" (20).
+
+    Raises MessageIllegalError if the text is no address with a port of 0 to 65535. Names are not looked up.
+    """
+    address, _, port = text.rpartition(":")
+    try:
+        if not (port.isascii() and port.isdigit() and int(port) <= 0xFFFF) or "%" in address:
+            raise ValueError
+        packed = (
+            ipaddress.IPv6Address(address[1:-1]).packed
+            if address.startswith("[") and address.endswith("]")
+            else ipaddress.IPv4Address(address).packed
+        )
+    except ValueError:
+        reason = f"host {text!r} is no address with a port; write 10.0.0.1:10911 or [2001:db8::1]:10911"
+        raise MessageIllegalError(reason) from None
+    return packed + int(port).to_bytes(_PORT_SIZE, "big")
+
+
+@lru_cache(maxsize=4096)
+def decode_host(host: bytes) -> str:
+    """Text of a host of 8 or 20 bytes, in the form that encode_host reads; a port out of range is shown as stored."""
+    assert len(host) in (HOST_V4_SIZE, HOST_V6_SIZE), "a host takes 8 or 20 bytes"
+    port = int.from_bytes(host[-_PORT_SIZE:], "big", signed=True)
+    if len(host) == HOST_V4_SIZE:
+        return f"{host[0]}.{host[1]}.{host[2]}.{host[3]}:{port}"
+    return f"[{ipaddress.IPv6Address(host[:-_PORT_SIZE])}]:{port}"

@@ -1,0 +1,32 @@
+"""Java's arithmetic, as far as bytes on disk depend on it."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+
+_UINT32 = 0xFFFFFFFF
+_INT32_MIN = -0x80000000
+
+
+def string_hash(text: str) -> int:
+    """Java's String.hashCode: a signed 32-bit number over the UTF-16 units of the text (two above U+FFFF)."""
+    encoded = text.encode("utf-16-be", "surrogatepass")
+    value = 0
+    for unit in struct.unpack(f">{len(encoded) // 2}H", encoded):
+        value = (31 * value + unit) & _UINT32
+    return value - 0x100000000 if value > 0x7FFFFFFF else value
+
+
+def index_hash(text: str) -> int:
+    """IndexFile.indexKeyHashMethod: the absolute value of string_hash, 0 to 2**31 - 1.
+
+    Java's Math.abs(-2**31) stays negative; RocketMQ takes 0 for it.
+    """
+    value = string_hash(text)
+    return 0 if value == _INT32_MIN else abs(value)
+
+
+def body_crc(body: bytes | bytearray | memoryview) -> int:
+    """UtilAll.crc32: CRC-32 of the body with the top bit cleared; 0 for an empty body."""
+    return zlib.crc32(body) & 0x7FFFFFFF

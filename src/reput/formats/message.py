@@ -1,0 +1,324 @@
+"""Messages: what a producer hands in, what a store gives back, the checks between them, and message ids."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from reput.errors import MessageIllegalError
+from reput.formats.hosts import HOST_V4_SIZE, HOST_V6_SIZE, decode_host, encode_host
+from reput.formats.properties import (
+    KEYS,
+    NAME_VALUE_SEPARATOR,
+    PROPERTY_SEPARATOR,
+    TAGS,
+    UNIQ_KEY,
+    WAIT,
+    check_property,
+    decode_properties,
+    split_keys,
+)
+from reput.formats.record_layout import MAX_PROPERTIES_SIZE, Bounds, Buffer, unpack_record
+
+MAX_TOPIC_SIZE = 127
+MAX_RETRY_TOPIC_SIZE = 255
+RETRY_TOPIC_PREFIX = "%RETRY%"
+
+_TOPIC_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789%|_-")
+_RESERVED = {TAGS: "tags=", KEYS: "keys=", UNIQ_KEY: "unique_key=", WAIT: "wait_store_msg_ok="}
+_RESERVED_NAMES = frozenset(_RESERVED)
+_NUMBERS = {"flag": 32, "sys_flag": 32, "reconsume_times": 32, "prepared_transaction_offset": 64, "born_timestamp": 64}
+_NUMBERS_STRUCT = struct.Struct(">iiiqq")
+_OFFSET_SIZE = 8
+_SEPARATORS = NAME_VALUE_SEPARATOR + PROPERTY_SEPARATOR
+
+
+@dataclass(slots=True)
+class Message:
+    """A message to be stored.
+
+    tags, unique_key: an empty text counts as none. born_timestamp: ms since 1970 UTC, None = now; born_host: "ip:port",
+    None = the store's host. properties: without TAGS, KEYS, UNIQ_KEY and WAIT, which have fields of their own.
+    The store adds no UNIQ_KEY by itself (as DefaultMessageStore).
+    """
+
+    topic: str
+    body: Buffer
+    tags: str | None = None
+    keys: Sequence[str] = ()
+    properties: Mapping[str, str] | None = None
+    flag: int = 0
+    unique_key: str | None = None
+    sys_flag: int = 0
+    born_timestamp: int | None = None
+    born_host: str | None = None
+    reconsume_times: int = 0
+    prepared_transaction_offset: int = 0
+    wait_store_msg_ok: bool = True
+
+
+_FIELD_NAMES = (
+    *("topic", "body", "tags", "keys", "properties", "flag", "unique_key"),
+    *("queue_id", "queue_offset", "commit_log_offset", "store_size", "magic_code", "sys_flag"),
+    *("born_timestamp", "born_host", "store_timestamp", "store_host", "reconsume_times"),
+    *("prepared_transaction_offset", "body_crc"),
+)
+
+
+class MessageExt:
+    """A stored message: a record at a position of a buffer, whose fields are decoded when they are first asked for.
+
+    buffer: bytes-like; it must not change while the message is in use (decode_record checks the record before).
+    body: the bytes as stored, so compressed where sys_flag says so. properties: all but TAGS, KEYS and UNIQ_KEY.
+    Timestamps in ms since 1970 UTC; hosts as "ip:port". Text that is no UTF-8 is shown with U+FFFD in it.
+    A field of a record that is damaged raises CorruptRecordError (path '', offset = position).
+    """
+
+    # A field's slot is empty until __getattr__, which Python asks for empty slots only, has filled it.
+    __slots__ = ("_bounds", "_buffer", "_position", *_FIELD_NAMES)
+
+    topic: str
+    body: bytes
+    tags: str | None
+    keys: tuple[str, ...]
+    properties: dict[str, str]
+    flag: int
+    unique_key: str | None
+    queue_id: int
+    queue_offset: int
+    commit_log_offset: int
+    store_size: int
+    magic_code: int
+    sys_flag: int
+    born_timestamp: int
+    born_host: str
+    store_timestamp: int
+    store_host: str
+    reconsume_times: int
+    prepared_transaction_offset: int
+    body_crc: int
+    _bounds: Bounds
+
+    def __init__(self, buffer: Buffer, position: int = 0) -> None:
+        self._buffer = buffer
+        self._position = position
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            decode = _DECODE.get(name)
+            if decode is None:
+                raise AttributeError(f"MessageExt has no field {name!r}")
+            decode(self)
+            return getattr(self, name)
+
+    @property
+    def message_id(self) -> str:
+        """RocketMQ's offset message id (MessageDecoder.createMessageId)."""
+        head, _ = unpack_record(self._buffer, self._position)
+        return encode_message_id(head[11], head[6])
+
+    def _decode_head(self) -> None:
+        head, self._bounds = unpack_record(self._buffer, self._position)
+        self.store_size, self.magic_code, self.body_crc, self.queue_id, self.flag = head[:5]
+        self.queue_offset, self.commit_log_offset, self.sys_flag, self.born_timestamp = head[5:9]
+        self.born_host = decode_host(head[9])
+        self.store_timestamp = head[10]
+        self.store_host = decode_host(head[11])
+        self.reconsume_times, self.prepared_transaction_offset = head[12:14]
+
+    def _decode_body(self) -> None:
+        start, end = self._bounds[:2]
+        self.body = bytes(self._buffer[start:end])
+
+    def _decode_topic(self) -> None:
+        start, end = self._bounds[2:4]
+        self.topic = bytes(self._buffer[start:end]).decode(errors="replace")
+
+    def _decode_properties(self) -> None:
+        start, end = self._bounds[4:]
+        properties = decode_properties(bytes(self._buffer[start:end]))
+        self.tags = properties.pop(TAGS, None)
+        self.keys = split_keys(properties.pop(KEYS, ""))
+        self.unique_key = properties.pop(UNIQ_KEY, None)
+        self.properties = properties
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, MessageExt):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in _FIELD_NAMES)
+
+    def __repr__(self) -> str:
+        return f"MessageExt({', '.join(f'{name}={getattr(self, name)!r}' for name in _FIELD_NAMES)})"
+
+    def __reduce__(self) -> tuple[type[MessageExt], tuple[bytes]]:
+        """Copies and pickles carry the record's bytes alone, not the buffer that it is part of."""
+        return MessageExt, (bytes(self._buffer[self._position : self._position + self.store_size]),)
+
+
+_DECODE: dict[str, Callable[[MessageExt], None]] = {
+    **dict.fromkeys(("_bounds", *_FIELD_NAMES), MessageExt._decode_head),
+    **dict.fromkeys(("tags", "keys", "unique_key", "properties"), MessageExt._decode_properties),
+    "topic": MessageExt._decode_topic,
+    "body": MessageExt._decode_body,
+}
+
+
+def encode_message_id(store_host: bytes, commit_log_offset: int) -> str:
+    """Offset message id: upper-case hex of the store's host (8 or 20 bytes) and the offset, 32 or 56 digits."""
+    return (store_host + commit_log_offset.to_bytes(_OFFSET_SIZE, "big", signed=True)).hex().upper()
+
+
+def decode_message_id(text: str) -> tuple[bytes, int]:
+    """Store host (8 or 20 bytes) and CommitLog offset of an offset message id; raises MessageIllegalError."""
+    sizes = (HOST_V4_SIZE + _OFFSET_SIZE, HOST_V6_SIZE + _OFFSET_SIZE)
+    try:
+        data = bytes.fromhex(text)
+    except ValueError:
+        data = b""
+    if len(data) not in sizes or 2 * len(data) != len(text):
+        raise MessageIllegalError(f"message id {text!r}: expected 32 or 56 hexadecimal digits (host, port, offset)")
+    return data[:-_OFFSET_SIZE], int.from_bytes(data[-_OFFSET_SIZE:], "big", signed=True)
+
+
+def check_message(message: Message, *, max_message_size: int) -> None:
+    """Raises MessageIllegalError with the reason if RocketMQ would refuse the message, or lose a part of it.
+
+    max_message_size: greatest size of a body in bytes (maxMessageSize). A writer that needs the properties anyway
+    calls check_head and encode_properties_of itself: the two are all that is checked.
+    """
+    check_head(message, max_message_size=max_message_size)
+    encode_properties_of(message)
+
+
+def check_head(message: Message, *, max_message_size: int) -> None:
+    """Checks of topic, body, numbers and born host; raises MessageIllegalError (see check_message)."""
+    topic = message.topic
+    if not isinstance(topic, str):
+        raise MessageIllegalError(f"the topic must be text, not {type(topic).__name__}")
+    check_topic(topic)
+    body = message.body
+    if not isinstance(body, bytes):
+        _check_body_type(body)
+    if len(body) > max_message_size:
+        reason = f"the body takes {len(body)} bytes; maxMessageSize allows {max_message_size}"
+        raise MessageIllegalError(reason)
+    try:
+        _NUMBERS_STRUCT.pack(
+            message.flag,
+            message.sys_flag,
+            message.reconsume_times,
+            message.prepared_transaction_offset,
+            0 if message.born_timestamp is None else message.born_timestamp,
+        )
+    except struct.error:
+        _refuse_numbers(message)
+    if message.born_host is not None:
+        if not isinstance(message.born_host, str):
+            raise MessageIllegalError(f"born_host must be text, not {type(message.born_host).__name__}")
+        encode_host(message.born_host)
+
+
+@lru_cache(maxsize=4096)
+def check_topic(topic: str) -> None:
+    """Raises MessageIllegalError unless a message may be written to the topic; reading has no such limits.
+
+    Characters as TopicValidator, sizes as HookUtils.checkBeforePutMessage: 127 bytes, %RETRY% topics 255.
+    """
+    if not topic:
+        raise MessageIllegalError("the topic is empty")
+    illegal = sorted(set(topic) - _TOPIC_CHARACTERS)
+    if illegal:
+        reason = f"topic {topic!r} holds {illegal[0]!r}; allowed are letters a-z A-Z, digits, %, |, _ and -"
+        raise MessageIllegalError(reason)
+    limit = MAX_RETRY_TOPIC_SIZE if topic.startswith(RETRY_TOPIC_PREFIX) else MAX_TOPIC_SIZE
+    if len(topic) > limit:
+        raise MessageIllegalError(f"topic {topic!r} takes {len(topic)} bytes; {limit} are allowed")
+
+
+def encode_properties_of(message: Message) -> bytes:
+    """Properties text of a message, in the order of encode_properties.
+
+    Raises MessageIllegalError for names, values, tags, keys or a unique key that the text cannot carry back, for
+    reserved names, and for a text over 32767 bytes. It is on the path of each put: the text is built first, and
+    only one with more separators than its pairs need is searched for the culprit.
+    """
+    text = ""
+    pairs = 0
+    keys = message.keys
+    properties = message.properties
+    try:
+        if message.unique_key:
+            text = "UNIQ_KEY\x01" + message.unique_key + "\x02"
+            pairs = 1
+        if message.tags:
+            text += "TAGS\x01" + message.tags + "\x02"
+            pairs += 1
+        if keys:
+            joined = " ".join(keys)
+            if isinstance(keys, str) or "" in keys or joined.count(" ") != len(keys) - 1:
+                _refuse_properties(message)
+            text += "KEYS\x01" + joined + "\x02"
+            pairs += 1
+        if properties:
+            if not _RESERVED_NAMES.isdisjoint(properties) or "" in properties or "" in properties.values():
+                _refuse_properties(message)
+            for name, value in properties.items():
+                text += name + "\x01" + value + "\x02"
+            pairs += len(properties)
+        if not message.wait_store_msg_ok:
+            text += "WAIT\x01false\x02"
+            pairs += 1
+        data = text.encode()
+    except (TypeError, AttributeError, UnicodeEncodeError):
+        _refuse_properties(message)
+    if len(data) - len(data.translate(None, _SEPARATORS)) != 2 * pairs:
+        _refuse_properties(message)
+    if len(data) > MAX_PROPERTIES_SIZE:
+        raise MessageIllegalError(f"the properties take {len(data)} bytes; {MAX_PROPERTIES_SIZE} are allowed")
+    return data
+
+
+def _check_body_type(body: object) -> None:
+    if not isinstance(body, bytes | bytearray | memoryview):
+        raise MessageIllegalError(f"the body must be bytes, not {type(body).__name__}")
+    if isinstance(body, memoryview) and (body.ndim != 1 or body.itemsize != 1 or not body.contiguous):
+        raise MessageIllegalError("the body is a memoryview that is not one row of bytes; pass body.tobytes()")
+
+
+def _refuse_numbers(message: Message) -> NoReturn:
+    """Raises MessageIllegalError for the first number that its field of the record cannot hold."""
+    for name, bits in _NUMBERS.items():
+        value = getattr(message, name)
+        if value is None and name == "born_timestamp":
+            continue
+        if not isinstance(value, int):
+            raise MessageIllegalError(f"{name} must be a whole number, not {type(value).__name__}")
+        if not -(1 << bits - 1) <= value < 1 << bits - 1:
+            raise MessageIllegalError(f"{name} {value} does not fit {bits} bits")
+    raise MessageIllegalError("a number of the message does not fit its field")
+
+
+def _refuse_properties(message: Message) -> NoReturn:
+    """Raises MessageIllegalError for the first text of the message that its properties cannot carry."""
+    if message.unique_key:
+        check_property(UNIQ_KEY, message.unique_key)
+    if message.tags:
+        check_property(TAGS, message.tags)
+    keys = message.keys
+    if isinstance(keys, str) or not isinstance(keys, Sequence):
+        raise MessageIllegalError(f"keys must be a list of texts, not {type(keys).__name__}")
+    for key in keys:
+        check_property(KEYS, key)
+        if " " in key:
+            raise MessageIllegalError(f"key {key!r} holds a blank, which separates keys; pass the keys one by one")
+    if message.properties is not None and not isinstance(message.properties, Mapping):
+        raise MessageIllegalError(f"properties must be a mapping, not {type(message.properties).__name__}")
+    for name, value in (message.properties or {}).items():
+        if name in _RESERVED:
+            raise MessageIllegalError(f"property {name!r} is RocketMQ's own; pass {_RESERVED[name]}")
+        check_property(name, value)
+    raise MessageIllegalError("the properties cannot be written as text")

@@ -1,0 +1,42 @@
+"""Names in a store directory (docs/formats/store-directory.md); texts in, texts out."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+COMMIT_LOG = "commitlog"
+CONSUME_QUEUE = "consumequeue"
+BATCH_CONSUME_QUEUE = "batchconsumequeue"
+INDEX = "index"
+CHECKPOINT = "checkpoint"
+ABORT = "abort"
+LOCK = "lock"
+CONFIG = "config"
+
+LOCK_CONTENT = b"lock"
+
+_OFFSET_DIGITS = 20
+_MAX_OFFSET = 0x7FFFFFFFFFFFFFFF
+
+
+def offset_to_file_name(offset: int) -> str:
+    """Name of the file that begins at an offset in bytes: 20 digits (UtilAll.offset2FileName)."""
+    return f"{offset:0{_OFFSET_DIGITS}d}"
+
+
+def file_name_to_offset(name: str) -> int | None:
+    """Offset of a file of this name, or None if the name is not one that offset_to_file_name gives."""
+    if len(name) != _OFFSET_DIGITS or not (name.isascii() and name.isdigit()):
+        return None
+    offset = int(name)
+    return offset if offset <= _MAX_OFFSET else None
+
+
+def index_file_name(timestamp_ms: int, utc_offset_s: int = 0) -> str:
+    """Name of an index file made at a time: 17 digits yyyyMMddHHmmssSSS in local time.
+
+    As UtilAll.timeMillisToHumanString.
+    timestamp_ms: ms since 1970 UTC; utc_offset_s: seconds that local time is ahead of UTC.
+    """
+    local = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=timestamp_ms, seconds=utc_offset_s)
+    return f"{local:%Y%m%d%H%M%S}{local.microsecond // 1000:03d}"

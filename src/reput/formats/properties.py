@@ -1,0 +1,75 @@
+"""The properties text of a record (docs/formats/commit-log.md, RocketMQ's MessageDecoder)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from reput.errors import MessageIllegalError
+from reput.formats.java import string_hash
+
+NAME_VALUE_SEPARATOR = b"\x01"
+PROPERTY_SEPARATOR = b"\x02"
+KEY_SEPARATOR = " "
+
+# Names that the store reads or writes (RocketMQ's MessageConst).
+UNIQ_KEY = "UNIQ_KEY"
+TAGS = "TAGS"
+KEYS = "KEYS"
+WAIT = "WAIT"
+DELAY = "DELAY"
+REAL_TOPIC = "REAL_TOPIC"
+REAL_QID = "REAL_QID"
+INNER_NUM = "INNER_NUM"
+INNER_BASE = "INNER_BASE"
+
+_RANKS = {UNIQ_KEY: 0, TAGS: 1, KEYS: 2, WAIT: 4}
+_RANK_OF_OTHERS = 3
+
+
+def encode_properties(pairs: Iterable[tuple[str, str]]) -> bytes:
+    """Text of the pairs in UTF-8: UNIQ_KEY, TAGS, KEYS, then the others as given, then WAIT; 0x02 ends each pair.
+
+    Raises MessageIllegalError for a name or value that the text cannot carry (see check_property).
+    """
+    ordered = sorted(pairs, key=lambda pair: _RANKS.get(pair[0], _RANK_OF_OTHERS))
+    for name, value in ordered:
+        check_property(name, value)
+    return "".join([f"{name}\x01{value}\x02" for name, value in ordered]).encode()
+
+
+def decode_properties(data: bytes) -> dict[str, str]:
+    """Properties by name, the last one of a name wins; bytes that are no UTF-8 become U+FFFD.
+
+    As MessageDecoder.string2messageProperties: the 0x02 of the last pair may be missing (RocketMQ 4), the first 0x01
+    of a pair separates, so a value may hold more of them, and a pair without name or value is ignored. RocketMQ
+    also skips pairs shorter than 3 characters; those lack one of the three parts.
+    """
+    properties = {}
+    for pair in data.decode(errors="replace").split("\x02"):
+        name, _, value = pair.partition("\x01")
+        if name and value:
+            properties[name] = value
+    return properties
+
+
+def check_property(name: object, value: object) -> None:
+    """Raises MessageIllegalError unless both are texts that survive a way through the file."""
+    for kind, text in (("name", name), ("value", value)):
+        if not isinstance(text, str):
+            raise MessageIllegalError(f"property {name!r}: the {kind} must be text, not {type(text).__name__}")
+        if not text:
+            raise MessageIllegalError(f"property {name!r}: the {kind} is empty; RocketMQ loses such a pair on reading")
+        if "\x01" in text or "\x02" in text:
+            raise MessageIllegalError(f"property {name!r}: the {kind} holds a separator (0x01 or 0x02): {text!r}")
+        if any("\ud800" <= character <= "\udfff" for character in text):
+            raise MessageIllegalError(f"property {name!r}: the {kind} holds a lone surrogate, which UTF-8 cannot store")
+
+
+def split_keys(text: str) -> tuple[str, ...]:
+    """Keys of a KEYS value: cut at single blanks, empty ones left out (IndexService.buildIndex)."""
+    return tuple(key for key in text.split(KEY_SEPARATOR) if key)
+
+
+def tags_code(tags: str | None) -> int:
+    """Java hash of the whole tags text, signed; 0 without tags (MessageExtBrokerInner.tagsString2tagsCode)."""
+    return string_hash(tags) if tags else 0

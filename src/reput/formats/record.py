@@ -1,0 +1,149 @@
+"""One message record of the CommitLog, encode and decode side by side (docs/formats/commit-log.md).
+
+The layout itself (fields, positions, magic codes, flags) is in formats/record_layout.py and named here for importers.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from reput.errors import CorruptRecordError, MessageIllegalError
+from reput.formats.field import Field
+from reput.formats.hosts import HOST_V4_SIZE, HOST_V6_SIZE, decode_host, encode_host
+from reput.formats.java import body_crc
+from reput.formats.message import Message, MessageExt, encode_properties_of
+from reput.formats.record_layout import (
+    BLANK_SIZE,
+    BODY,
+    BODY_CRC,
+    BODY_LENGTH,
+    BORN_HOST,
+    BORN_TIMESTAMP,
+    FIELDS,
+    FLAG,
+    MAGIC_CODE,
+    MAX_PROPERTIES_SIZE,
+    MIN_RECORD_SIZE,
+    PHYSICAL_OFFSET,
+    PREPARED_TRANSACTION_OFFSET,
+    QUEUE_ID,
+    QUEUE_OFFSET,
+    RECONSUME_TIMES,
+    STORE_HOST,
+    STORE_TIMESTAMP,
+    SYS_FLAG,
+    TOTAL_SIZE,
+    Buffer,
+    MagicCode,
+    SysFlag,
+    encode_topic,
+    pack_record,
+    record_size,
+    unpack_record,
+)
+
+__all__ = [
+    "BLANK_SIZE",
+    "BODY",
+    "BODY_CRC",
+    "BODY_LENGTH",
+    "BORN_HOST",
+    "BORN_TIMESTAMP",
+    "FIELDS",
+    "FLAG",
+    "HOST_V4_SIZE",
+    "HOST_V6_SIZE",
+    "MAGIC_CODE",
+    "MAX_PROPERTIES_SIZE",
+    "MIN_RECORD_SIZE",
+    "PHYSICAL_OFFSET",
+    "PREPARED_TRANSACTION_OFFSET",
+    "QUEUE_ID",
+    "QUEUE_OFFSET",
+    "RECONSUME_TIMES",
+    "STORE_HOST",
+    "STORE_TIMESTAMP",
+    "SYS_FLAG",
+    "TOTAL_SIZE",
+    "Buffer",
+    "Field",
+    "MagicCode",
+    "SysFlag",
+    "decode_host",
+    "decode_record",
+    "encode_blank",
+    "encode_host",
+    "encode_record",
+    "encode_topic",
+    "pack_record",
+    "record_size",
+    "unpack_record",
+]
+
+_BLANK = struct.Struct(">ii")
+
+
+def encode_record(
+    message: Message,
+    *,
+    queue_id: int,
+    queue_offset: int,
+    commit_log_offset: int,
+    store_timestamp: int,
+    store_host: bytes,
+    born_timestamp: int,
+    born_host: bytes,
+) -> bytes:
+    """Record of a message as RocketMQ's MessageExtEncoder writes it.
+
+    Times in ms since 1970 UTC; hosts as encode_host gives them. The message's own born_timestamp and born_host are
+    the caller's business. The topic's characters and the body's size are not checked (see check_message).
+    Raises MessageIllegalError for texts or numbers that a record cannot hold.
+    """
+    magic, topic = encode_topic(message.topic)
+    body = message.body
+    try:
+        return pack_record(
+            magic,
+            body_crc(body),
+            queue_id,
+            message.flag,
+            queue_offset,
+            commit_log_offset,
+            message.sys_flag,
+            born_timestamp,
+            born_host,
+            store_timestamp,
+            store_host,
+            message.reconsume_times,
+            message.prepared_transaction_offset,
+            body,
+            topic,
+            encode_properties_of(message),
+        )
+    except struct.error as error:
+        raise MessageIllegalError(f"a number does not fit its field of the record: {error}") from None
+
+
+def decode_record(buffer: Buffer, position: int = 0, *, check_crc: bool = True) -> MessageExt:
+    """The message whose record begins at a position of the buffer; the buffer must stay as it is while it is in use.
+
+    Raises CorruptRecordError (path '', offset = position) if the record does not prove itself: too short, size,
+    magic code, inner lengths, and with check_crc the body's CRC. Like CommitLog.checkMessageAndReturnSize, the CRC
+    of an empty body is not looked at.
+    """
+    head, bounds = unpack_record(buffer, position)
+    body, body_end = bounds[:2]
+    stored_crc = head[2]
+    if check_crc and body_end > body:
+        computed_crc = body_crc(memoryview(buffer)[body:body_end])
+        if computed_crc != stored_crc:
+            reason = f"body CRC: BODYCRC says {stored_crc}, the body gives {computed_crc}"
+            raise CorruptRecordError("", position, reason)
+    return MessageExt(buffer, position)
+
+
+def encode_blank(size: int) -> bytes:
+    """The 8 bytes that end a CommitLog file of which `size` bytes, at least 8, are left (TOTALSIZE = size)."""
+    assert size >= BLANK_SIZE, "the append keeps 8 bytes for the blank record"
+    return _BLANK.pack(size, MagicCode.BLANK)

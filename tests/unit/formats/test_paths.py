@@ -1,0 +1,49 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reput.formats.paths import file_name_to_offset, index_file_name, offset_to_file_name
+
+
+@pytest.mark.parametrize(
+    ("offset", "name"),
+    [
+        (0, "00000000000000000000"),
+        (6_000_000, "00000000000006000000"),
+        (1_073_741_824, "00000000001073741824"),
+        (2**63 - 1, "09223372036854775807"),
+    ],
+)
+def test_files_are_named_after_their_first_byte(offset, name):
+    assert offset_to_file_name(offset) == name
+    assert file_name_to_offset(name) == offset
+
+
+@given(st.integers(0, 2**63 - 1))
+def test_any_offset_comes_back_from_its_name(offset):
+    assert file_name_to_offset(offset_to_file_name(offset)) == offset
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("", "0", "0" * 19, "0" * 21, "0" * 19 + "x", "-" + "0" * 19, "+" + "0" * 19, " " + "0" * 19),
+        *("0" * 19 + "\n", "0" * 9 + "_" + "0" * 10, "٠" * 20, "²" * 20, "9" * 20, "09223372036854775808"),
+    ],
+)
+def test_any_other_name_is_no_offset(name):
+    assert file_name_to_offset(name) is None
+
+
+@pytest.mark.parametrize(
+    ("timestamp_ms", "utc_offset_s", "name"),
+    [
+        (0, 0, "19700101000000000"),
+        (1_700_000_000_123, 0, "20231114221320123"),
+        (1_700_000_000_123, 3600, "20231114231320123"),
+        (1_700_000_000_123, 8 * 3600, "20231115061320123"),
+        (1_700_000_000_007, -12_600, "20231114184320007"),
+    ],
+)
+def test_index_files_are_named_after_the_local_time(timestamp_ms, utc_offset_s, name):
+    assert index_file_name(timestamp_ms, utc_offset_s) == name
