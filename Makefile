@@ -27,7 +27,7 @@ $(INSTALLED): pyproject.toml
 	@echo "setup: done"
 
 run: setup ## store, consume, query, rebuild and count the flights of 2013, and write a report
-	@$(BIN)/python examples/flights/main.py
+	@$(BIN)/python -m examples.flights.main
 
 lint: setup ## ruff, mypy and the import contracts
 	$(BIN)/ruff check .
@@ -39,7 +39,7 @@ test: lint ## everything that must hold: lint, then all tests
 	$(BIN)/pytest -q
 
 bench: setup ## measure each hot path beside the disk's and the memory's own rates
-	@$(BIN)/python bench/main.py
+	@$(BIN)/python -m bench.main
 
 clean: ## remove the environment, caches and outputs
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist out

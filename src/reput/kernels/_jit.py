@@ -1,0 +1,69 @@
+"""How kernels are compiled and where the result is kept.
+
+Numba's on-disk cache does not notice a change in *another* file and freezes globals as constants, and our kernels take
+their byte positions from `reput.formats`. The cache folder is therefore named by a hash of every source that a kernel
+can see, together with the versions that decide the machine code. A stale kernel cannot be loaded, and two versions of
+the package can share one cache.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.resources
+import os
+from collections.abc import Callable
+from typing import Any
+
+import llvmlite
+import numba
+from llvmlite import binding
+
+#: Packages whose sources end up in compiled kernels.
+_SOURCE_PACKAGES = ("reput.formats", "reput.kernels", "reput.files")
+
+
+def cache_root() -> str:
+    """The folder for everything that may be thrown away and made again: compiled kernels, archives of the JVM.
+
+    `REPUT_CACHE_DIR`, else `reput` below `XDG_CACHE_HOME`, else `~/.cache/reput`.
+    """
+    chosen = os.environ.get("REPUT_CACHE_DIR")
+    if chosen:
+        return os.path.abspath(chosen)
+    parent = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return os.path.join(parent, "reput")
+
+
+@functools.cache
+def cache_folder() -> str:
+    """The folder of the kernels compiled from exactly these sources, by this Numba, for this processor."""
+    digest = hashlib.sha256()
+    digest.update(f"{numba.__version__} {llvmlite.__version__} {binding.get_host_cpu_name()}".encode())
+    digest.update(binding.get_host_cpu_features().flatten().encode())
+    for package in _SOURCE_PACKAGES:
+        for source in sorted(importlib.resources.files(package).iterdir(), key=lambda entry: entry.name):
+            if source.name.endswith(".py"):
+                digest.update(source.name.encode() + b"\0" + source.read_bytes())
+    return os.path.join(cache_root(), f"kernels-{digest.hexdigest()[:16]}")
+
+
+def kernel(signature: str) -> Callable[[Callable[..., Any]], Any]:
+    """Compile a function for exactly one signature, without the interpreter lock, cached on disk.
+
+    Kernels raise nothing: they return counts, stop reasons and status columns. Functions that only kernels call are
+    plain `numba.njit` without a cache of their own.
+
+    Args:
+        signature: Numba's text, such as `"int64(int64, int64[::1])"`.
+    """
+
+    def compiled(function: Callable[..., Any]) -> Any:
+        before = numba.config.CACHE_DIR
+        numba.config.CACHE_DIR = cache_folder()  # read once, when the decorator sets the cache up
+        try:
+            return numba.njit(signature, cache=True, nogil=True, boundscheck=False)(function)
+        finally:
+            numba.config.CACHE_DIR = before
+
+    return compiled

@@ -1,0 +1,183 @@
+"""The columns of scanned records: one row a record, in log order.
+
+Two matrices hold them, one of int64 and one of int32, so that a kernel takes two arguments instead of thirty and a
+column is a contiguous row of memory. `WIDE` and `NARROW` name the rows; the constants are their numbers, for kernels.
+Slices (body, topic, properties, tags, keys, unique key) are positions and sizes in the scanned buffer.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+#: int64 columns.
+WIDE = (
+    "commit_log_offset",
+    "queue_offset",
+    "born_timestamp",
+    "store_timestamp",
+    "prepared_transaction_offset",
+    "tags_code",
+)
+W_COMMIT_LOG_OFFSET, W_QUEUE_OFFSET, W_BORN_TIMESTAMP, W_STORE_TIMESTAMP, W_PREPARED, W_TAGS_CODE = range(len(WIDE))
+
+#: int32 columns; `queue` numbers the queues of one scan in the order of first sight.
+NARROW = (
+    "position",
+    "store_size",
+    "magic_code",
+    "body_crc",
+    "queue_id",
+    "flag",
+    "sys_flag",
+    "reconsume_times",
+    "body_position",
+    "body_size",
+    "topic_position",
+    "topic_size",
+    "properties_position",
+    "properties_size",
+    "status",
+    "queue",
+    "tags_position",
+    "tags_size",
+    "keys_position",
+    "keys_size",
+    "unique_key_position",
+    "unique_key_size",
+)
+(
+    N_POSITION,
+    N_SIZE,
+    N_MAGIC_CODE,
+    N_BODY_CRC,
+    N_QUEUE_ID,
+    N_FLAG,
+    N_SYS_FLAG,
+    N_RECONSUME_TIMES,
+    N_BODY_POSITION,
+    N_BODY_SIZE,
+    N_TOPIC_POSITION,
+    N_TOPIC_SIZE,
+    N_PROPERTIES_POSITION,
+    N_PROPERTIES_SIZE,
+    N_STATUS,
+    N_QUEUE,
+    N_TAGS_POSITION,
+    N_TAGS_SIZE,
+    N_KEYS_POSITION,
+    N_KEYS_SIZE,
+    N_UNIQUE_KEY_POSITION,
+    N_UNIQUE_KEY_SIZE,
+) = range(len(NARROW))
+
+
+class ScanStop(IntEnum):
+    """Why a scan ended where it did."""
+
+    #: Fewer bytes are left than the next record needs: a torn tail, or more to come.
+    END_OF_BUFFER = 0
+    #: The blank record that fills the end of a file: go on at the next file.
+    BLANK = 1
+    #: Neither a message nor a blank; zero bytes too, so this is how the written part of a file ends.
+    BAD_MAGIC = 2
+    #: TOTALSIZE and the lengths inside do not add up.
+    BAD_SIZE = 3
+    #: The record says that it lies elsewhere: old bytes of a file that was used before.
+    OFFSET_MISMATCH = 4
+    #: The columns are full; scan again from where this scan ended.
+    FULL = 5
+
+
+class RecordStatus:
+    """Bits of the status of a row; 0 is a row without fault."""
+
+    OK = 0
+    BAD_BODY_CRC = 1
+    TEXT_REPLACED = 2
+    TIME_OUT_OF_RANGE = 4
+    BODY_UNDECODED = 8
+    NAMES = ((1, "BAD_BODY_CRC"), (2, "TEXT_REPLACED"), (4, "TIME_OUT_OF_RANGE"), (8, "BODY_UNDECODED"))
+
+
+_PLACES = {name: (True, i) for i, name in enumerate(WIDE)} | {name: (False, i) for i, name in enumerate(NARROW)}
+
+
+class RecordColumns:
+    """The rows of one scan. The arrays are views into the scanner's memory: valid until its next scan.
+
+    Attributes:
+        buffer: The scanned bytes (uint8[size]); kept alive by this object, so slices may be taken from it.
+        base_offset: Commit log offset of the buffer's first byte.
+        rows: Number of records.
+        consumed: Bytes from the buffer's start to the end of the last record.
+        stop: Why the scan ended there.
+        wide: int64[len(WIDE), rows].
+        narrow: int32[len(NARROW), rows].
+        queue_rows: int32[queues], the first row of each queue. Empty below `ScanLevel.QUEUES`.
+        key_hashes: int32[keys], index hashes: UNIQ_KEY first, then KEYS in order, row by row. Empty below
+            `ScanLevel.KEYS`.
+        key_rows: int32[keys], the row of each hash.
+    """
+
+    __slots__ = (
+        "base_offset",
+        "buffer",
+        "consumed",
+        "key_hashes",
+        "key_rows",
+        "narrow",
+        "queue_rows",
+        "rows",
+        "stop",
+        "wide",
+    )
+
+    def __init__(
+        self,
+        buffer: npt.NDArray[np.uint8],
+        base_offset: int,
+        consumed: int,
+        stop: ScanStop,
+        wide: npt.NDArray[np.int64],
+        narrow: npt.NDArray[np.int32],
+        queue_rows: npt.NDArray[np.int32],
+        key_hashes: npt.NDArray[np.int32],
+        key_rows: npt.NDArray[np.int32],
+    ) -> None:
+        self.buffer = buffer
+        self.base_offset = base_offset
+        self.rows = narrow.shape[1]
+        self.consumed = consumed
+        self.stop = stop
+        self.wide = wide
+        self.narrow = narrow
+        self.queue_rows = queue_rows
+        self.key_hashes = key_hashes
+        self.key_rows = key_rows
+
+    def __getitem__(self, name: str) -> npt.NDArray[Any]:
+        """One column by its name: int64[rows] of `WIDE`, int32[rows] of `NARROW`."""
+        wide, i = _PLACES[name]
+        column: npt.NDArray[Any] = self.wide[i] if wide else self.narrow[i]
+        return column
+
+    def queues(self) -> list[tuple[bytes, int]]:
+        """The queues of this scan, by number: (topic as stored, queue id)."""
+        rows = self.narrow[:, self.queue_rows]
+        starts, sizes, ids = rows[N_TOPIC_POSITION].tolist(), rows[N_TOPIC_SIZE].tolist(), rows[N_QUEUE_ID].tolist()
+        buffer = self.buffer
+        return [(buffer[p : p + n].tobytes(), q) for p, n, q in zip(starts, sizes, ids, strict=True)]
+
+    def first_fault(self) -> int:
+        """The first row whose status is not OK; `rows` where there is none."""
+        status = self.narrow[N_STATUS]
+        return int(status.argmax()) if self.rows and status.any() else self.rows
+
+    @property
+    def next_offset(self) -> int:
+        """Commit log offset behind the last record."""
+        return self.base_offset + self.consumed

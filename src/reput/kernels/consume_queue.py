@@ -1,0 +1,161 @@
+"""Consume queue units: columns -> units grouped by queue, and units -> the messages of one pull."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from reput.formats.consume_queue import UNIT_SIZE
+from reput.formats.record import SysFlag
+from reput.kernels._jit import kernel
+from reput.kernels.columns import (
+    N_QUEUE,
+    N_SIZE,
+    N_SYS_FLAG,
+    W_COMMIT_LOG_OFFSET,
+    W_QUEUE_OFFSET,
+    W_TAGS_CODE,
+    RecordColumns,
+)
+from reput.kernels.memory import load_i32, load_i32_native, load_i64, store_i32, store_i64, store_i64_native
+
+_TRANSACTION, _PREPARED, _ROLLBACK = (
+    SysFlag.TRANSACTION_MASK,
+    SysFlag.TRANSACTION_PREPARED,
+    SysFlag.TRANSACTION_ROLLBACK,
+)
+_UNIT = UNIT_SIZE
+_NOTHING_TO_SKIP = np.int64(-(2**63))
+
+
+@kernel("int64(int64[:, :], int32[:, :], int64, int64, int64[::1], int64[::1], int64[::1], int64)")
+def _group(wide, narrow, begin, end, next_offsets, counts, starts, units):  # type: ignore[no-untyped-def]
+    for queue in range(counts.size):
+        counts[queue] = 0
+    stop = end
+    for row in range(begin, end):
+        kind = narrow[N_SYS_FLAG, row] & _TRANSACTION
+        if kind != _PREPARED and kind != _ROLLBACK:
+            queue = narrow[N_QUEUE, row]
+            expected = next_offsets[queue] + counts[queue]
+            if wide[W_QUEUE_OFFSET, row] > expected:
+                stop = row
+                break
+            counts[queue] += wide[W_QUEUE_OFFSET, row] == expected
+    start = 0
+    for queue in range(counts.size):
+        starts[queue] = start
+        start += counts[queue] * _UNIT
+        counts[queue] = 0
+    for row in range(begin, stop):
+        kind = narrow[N_SYS_FLAG, row] & _TRANSACTION
+        if kind != _PREPARED and kind != _ROLLBACK:
+            queue = narrow[N_QUEUE, row]
+            if wide[W_QUEUE_OFFSET, row] == next_offsets[queue] + counts[queue]:
+                unit = units + starts[queue] + counts[queue] * _UNIT
+                store_i64(unit, wide[W_COMMIT_LOG_OFFSET, row])
+                store_i32(unit + 8, narrow[N_SIZE, row])
+                store_i64(unit + 12, wide[W_TAGS_CODE, row])
+                counts[queue] += 1
+    return stop
+
+
+class UnitRuns(NamedTuple):
+    """The units of some rows, grouped: queue k owns `counts[k]` units from byte `starts[k]` of `units`."""
+
+    units: npt.NDArray[np.uint8]
+    starts: npt.NDArray[np.int64]
+    counts: npt.NDArray[np.int64]
+    #: The first row that was not taken: `end`, or a row whose queue offset leaves a gap behind its queue's last unit.
+    stop_row: int
+
+
+def group_units(columns: RecordColumns, next_offsets: npt.NDArray[np.int64], begin: int = 0) -> UnitRuns:
+    """Build the units of rows from `begin`, grouped by queue, in log order within each.
+
+    Prepared and rolled back messages have none (`CommitLogDispatcherBuildConsumeQueue`). A row whose queue offset lies
+    before its queue's next one is a repeat and is dropped (`ConsumeQueue.putMessagePositionInfo`).
+
+    Args:
+        columns: Scanned at `ScanLevel.PROPERTIES` or above.
+        next_offsets: int64[queues], the queue offset that comes next in each queue of the scan; not changed.
+        begin: First row.
+    """
+    queues = columns.queue_rows.size
+    units = np.empty((columns.rows - begin) * UNIT_SIZE, np.uint8)
+    counts, starts = np.empty(queues, np.int64), np.empty(queues, np.int64)
+    stop = _group(columns.wide, columns.narrow, begin, columns.rows, next_offsets, counts, starts, units.ctypes.data)
+    return UnitRuns(units, starts, counts, stop)
+
+
+class Selected(IntEnum):
+    """What `select_units` says of the last unit that it examined, where it took none."""
+
+    FOUND = 0
+    NO_MATCHED_MESSAGE = 1
+    MESSAGE_WAS_REMOVING = 2
+
+
+@kernel(
+    "void(int64, int64, int64, int64, int64, int64, int64, int64, int64, int64, int64, int64, int64, int64, int64, "
+    "int64[::1])"
+)
+def select_units(  # type: ignore[no-untyped-def]
+    units, count, log_begin, log_end, file_size, tags, tag_count, max_count, max_size, memory_begin,
+    memory_count, memory_size, disk_count, disk_size, out, result,
+):  # fmt: skip
+    """Choose the messages of one pull, as `DefaultMessageStore.getMessage`, but none beyond the first one's log file.
+
+    Args:
+        units: Address of the first unit; `count` units may be examined.
+        log_begin: First commit log offset that can be read; `log_end` is behind the last one.
+        tags: Address of `tag_count` native int32 tag hashes, one of which must equal the low 32 bits; 0 takes all.
+        max_count: Most messages; `max_size` most bytes, but one message always goes.
+        memory_begin: Records from this offset count as being in memory: `memory_count`, `memory_size` limit them, and
+            `disk_count`, `disk_size` those before.
+        out: Address of room for `max_count` (at least 1) pairs of native int64: commit log offset, size.
+        result: int64[6]: messages, units examined, `Selected`, bytes, commit log offset of the last unit examined,
+            commit log offset of the first message taken.
+    """
+    taken, examined, status, skip_until = 0, 0, 1, _NOTHING_TO_SKIP
+    total = last = first = np.int64(0)
+    while examined < count:
+        unit = units + examined * _UNIT
+        offset, size = load_i64(unit), np.int64(load_i32(unit + 8))
+        if taken:
+            most_count, most_size = memory_count, memory_size
+            if offset < memory_begin:
+                most_count, most_size = disk_count, disk_size
+            too_many = taken + 1 > max_count or taken + 1 > most_count
+            if too_many or total >= max_size or total + size > max_size or total + size > most_size:
+                break
+            if offset // file_size != first // file_size:
+                break
+        examined += 1
+        last = offset
+        if offset < skip_until:
+            continue
+        matches = tag_count == 0
+        for i in range(tag_count):
+            matches |= load_i32_native(tags + 4 * i) == load_i32(unit + 16)
+        if not matches:
+            if not taken:
+                status = 1
+            continue
+        inside = log_begin <= offset and 0 < size <= log_end - offset and offset % file_size + size <= file_size
+        if not inside:
+            if not taken:
+                status = 2
+            skip_until = offset - offset % file_size + file_size
+            continue
+        if taken == 0:
+            first = offset
+        store_i64_native(out + 16 * taken, offset)
+        store_i64_native(out + 16 * taken + 8, size)
+        taken += 1
+        total += size
+        status = 0
+    result[0], result[1], result[2], result[3], result[4], result[5] = taken, examined, status, total, last, first

@@ -1,0 +1,210 @@
+"""Scanned columns -> Arrow: the table that Spark, export, statistics and `read_log` share.
+
+A column that is not asked for is not touched. Texts are copied as they are; bytes that are no UTF-8 are replaced by
+U+FFFD, times outside the years 1 to 9999 are null, and the row's `status` says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from reput.formats.hosts import decode_host
+from reput.formats.record import BORN_HOST, HOST_V4_SIZE, HOST_V6_SIZE, SysFlag
+from reput.kernels.columns import RecordColumns, RecordStatus
+from reput.kernels.gather import gather, next_invalid_text, split_keys, split_properties
+
+_UTC = pa.timestamp("us", "UTC")
+
+#: A row of the log, in Arrow and in Spark.
+SCHEMA = pa.schema(
+    [
+        ("store", pa.string()),
+        ("topic", pa.string()),
+        ("queue_id", pa.int32()),
+        ("queue_offset", pa.int64()),
+        ("commit_log_offset", pa.int64()),
+        ("store_size", pa.int32()),
+        ("magic_code", pa.int32()),
+        ("flag", pa.int32()),
+        ("sys_flag", pa.int32()),
+        ("born_timestamp", _UTC),
+        ("store_timestamp", _UTC),
+        ("born_host", pa.string()),
+        ("store_host", pa.string()),
+        ("reconsume_times", pa.int32()),
+        ("prepared_transaction_offset", pa.int64()),
+        ("body_crc", pa.int32()),
+        ("tags", pa.string()),
+        ("unique_key", pa.string()),
+        ("keys", pa.list_(pa.string())),
+        ("properties", pa.map_(pa.string(), pa.string())),
+        ("body", pa.binary()),
+        ("status", pa.string()),
+    ]
+)
+#: Milliseconds of 0001-01-01 and of 10000-01-01: what Python, pandas and Spark can show.
+_FIRST_MS, _END_MS = -62_135_596_800_000, 253_402_300_800_000
+#: Names after which a scan at `ScanLevel.HEADER` is not enough.
+PROPERTY_COLUMNS = frozenset({"tags", "unique_key", "keys"})
+
+
+class _Builder:
+    """Builds the columns of one scan; collects what could not be shown in `status`."""
+
+    def __init__(self, columns: RecordColumns, store: str) -> None:
+        self.columns = columns
+        self.store = store
+        self.status = columns["status"].astype(np.int32)
+
+    def slices(self, positions: npt.NDArray[np.int32], sizes: npt.NDArray[np.int32], *, short: bool) -> tuple[Any, Any]:
+        """Offsets (int32[n + 1]) and data (uint8) of slices, copied together."""
+        positions, sizes = np.ascontiguousarray(positions), np.ascontiguousarray(sizes)
+        offsets = np.empty(sizes.size + 1, np.int32)
+        data = np.empty(int(sizes.sum(dtype=np.int64)), np.uint8)
+        gather(self.columns.buffer.ctypes.data, positions, sizes, offsets, data.ctypes.data, short)
+        return offsets, data
+
+    def text(
+        self,
+        positions: npt.NDArray[np.int32],
+        sizes: npt.NDArray[np.int32],
+        *,
+        rows: npt.NDArray[np.int32] | None = None,
+        empty_is_null: bool = False,
+    ) -> pa.Array:
+        """A string array of slices; `rows` says which row each belongs to, where that is not its own number."""
+        offsets, data = self.slices(positions, sizes, short=True)
+        invalid = next_invalid_text(data.ctypes.data, offsets, 0)
+        if invalid < sizes.size:
+            return self._replaced_text(offsets, data, invalid, rows, empty_is_null)
+        valid = None
+        nulls = 0
+        if empty_is_null:
+            present = sizes > 0
+            nulls = sizes.size - int(np.count_nonzero(present))
+            valid = pa.py_buffer(np.packbits(present, bitorder="little")) if nulls else None
+        buffers = [valid, pa.py_buffer(offsets), pa.py_buffer(data)]
+        return pa.Array.from_buffers(pa.string(), sizes.size, buffers, null_count=nulls)
+
+    def _replaced_text(
+        self, offsets: Any, data: Any, invalid: int, rows: npt.NDArray[np.int32] | None, empty_is_null: bool
+    ) -> pa.Array:
+        pieces = [data[begin:end].tobytes() for begin, end in pairwise(offsets)]
+        while invalid < len(pieces):
+            self.status[invalid if rows is None else rows[invalid]] |= RecordStatus.TEXT_REPLACED
+            invalid = next_invalid_text(data.ctypes.data, offsets, invalid + 1)
+        texts = [None if empty_is_null and not piece else piece.decode("utf-8", "replace") for piece in pieces]
+        return pa.array(texts, pa.string())
+
+    def integer(self, name: str) -> pa.Array:
+        """A header column as it is; the copy lets the scanner's memory be used again."""
+        return pa.array(self.columns[name].copy())
+
+    def time(self, name: str) -> pa.Array:
+        """Milliseconds -> timestamp[us, UTC]."""
+        ms = self.columns[name]
+        outside = (ms < _FIRST_MS) | (ms >= _END_MS)
+        if not outside.any():
+            return pa.array(ms * 1000).view(_UTC)
+        self.status[outside] |= RecordStatus.TIME_OUT_OF_RANGE
+        return pa.array(np.where(outside, 0, ms) * 1000, mask=outside).view(_UTC)
+
+    def host(self, name: str) -> pa.Array:
+        """`address:port`, decoded once for each different host."""
+        sys_flag = self.columns["sys_flag"]
+        sizes = np.where(sys_flag & SysFlag.BORN_HOST_V6, HOST_V6_SIZE, HOST_V4_SIZE).astype(np.int32)
+        positions = self.columns["position"] + np.int32(BORN_HOST)
+        if name == "store_host":
+            positions = positions + sizes + np.int32(8)
+            sizes = np.where(sys_flag & SysFlag.STORE_HOST_V6, HOST_V6_SIZE, HOST_V4_SIZE).astype(np.int32)
+        offsets, data = self.slices(positions, sizes, short=True)
+        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+        coded = pa.Array.from_buffers(pa.binary(), sizes.size, buffers).dictionary_encode()
+        texts = pa.array([decode_host(host) for host in coded.dictionary.to_pylist()], pa.string())
+        return texts.take(coded.indices)
+
+    def topic(self, name: str) -> pa.Array:
+        return self.text(self.columns["topic_position"], self.columns["topic_size"])
+
+    def property_text(self, name: str) -> pa.Array:
+        """Tags or unique key; null where absent."""
+        return self.text(self.columns[f"{name}_position"], self.columns[f"{name}_size"], empty_is_null=True)
+
+    def keys(self, name: str) -> pa.Array:
+        address = self.columns.buffer.ctypes.data
+        positions = np.ascontiguousarray(self.columns["keys_position"], np.int32)
+        sizes = np.ascontiguousarray(self.columns["keys_size"], np.int32)
+        lists, none = np.empty(sizes.size + 1, np.int32), np.empty(0, np.int32)
+        count = split_keys(address, positions, sizes, lists, none, none)
+        slices = np.empty((2, count), np.int32)
+        split_keys(address, positions, sizes, lists, slices[0], slices[1])
+        rows = np.repeat(np.arange(sizes.size, dtype=np.int32), np.diff(lists))
+        return pa.ListArray.from_arrays(pa.array(lists), self.text(slices[0], slices[1], rows=rows))
+
+    def properties(self, name: str) -> pa.Array:
+        address = self.columns.buffer.ctypes.data
+        positions = np.ascontiguousarray(self.columns["properties_position"], np.int32)
+        sizes = np.ascontiguousarray(self.columns["properties_size"], np.int32)
+        lists = np.empty(sizes.size + 1, np.int32)
+        pairs = np.empty((4, 0), np.int32)
+        count = split_properties(address, positions, sizes, lists, pairs)
+        if count:
+            pairs = np.empty((4, count), np.int32)
+            count = split_properties(address, positions, sizes, lists, pairs)
+        rows = np.repeat(np.arange(sizes.size, dtype=np.int32), np.diff(lists))
+        names = self.text(pairs[0, :count], pairs[1, :count], rows=rows)
+        values = self.text(pairs[2, :count], pairs[3, :count], rows=rows)
+        return pa.MapArray.from_arrays(pa.array(lists), names, values)
+
+    def body(self, name: str) -> pa.Array:
+        offsets, data = self.slices(self.columns["body_position"], self.columns["body_size"], short=False)
+        return pa.Array.from_buffers(pa.binary(), self.columns.rows, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+
+    def store_name(self, name: str) -> pa.Array:
+        return pa.repeat(pa.scalar(self.store, pa.string()), self.columns.rows)
+
+
+_BUILD: dict[str, Callable[[_Builder, str], pa.Array]] = {
+    "store": _Builder.store_name,
+    "topic": _Builder.topic,
+    "born_timestamp": _Builder.time,
+    "store_timestamp": _Builder.time,
+    "born_host": _Builder.host,
+    "store_host": _Builder.host,
+    "tags": _Builder.property_text,
+    "unique_key": _Builder.property_text,
+    "keys": _Builder.keys,
+    "properties": _Builder.properties,
+    "body": _Builder.body,
+}
+
+
+def status_text(status: npt.NDArray[np.int32]) -> pa.Array:
+    """`RecordStatus` bits as text: `OK`, or the names of the faults joined by commas."""
+    if not status.any():
+        return pa.repeat(pa.scalar("OK"), status.size)
+    values, inverse = np.unique(status, return_inverse=True)
+    names = [",".join(name for bit, name in RecordStatus.NAMES if value & bit) or "OK" for value in values]
+    return pa.array(names, pa.string()).take(pa.array(inverse))
+
+
+def record_batch(columns: RecordColumns, names: Sequence[str], *, store: str = "") -> pa.RecordBatch:
+    """The rows of a scan as Arrow, bodies as stored.
+
+    Args:
+        columns: Scanned at `ScanLevel.PROPERTIES` or above where a name is in `PROPERTY_COLUMNS`.
+        names: Which of `SCHEMA`'s columns, in this order.
+        store: The value of the column `store`.
+    """
+    builder = _Builder(columns, store)
+    arrays = {name: _BUILD.get(name, _Builder.integer)(builder, name) for name in names if name != "status"}
+    if "status" in names:
+        arrays["status"] = status_text(builder.status)
+    fields = [SCHEMA.field(name) for name in names]
+    return pa.RecordBatch.from_arrays([arrays[name] for name in names], schema=pa.schema(fields))
