@@ -1,0 +1,154 @@
+"""Rows as their reader wants to see them: bodies decompressed, inner batches unfolded into one row a message.
+
+A record that must change is written anew, as RocketMQ would have stored what it shows, and put behind the scanned
+bytes; so a changed row has the same columns as any other. Rows that need nothing are not looked at one by one.
+See SYSFLAG and "batches" in docs/formats/commit-log.md, and RocketMQ's `MessageDecoder`.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from reput.formats.record import FLAG, QUEUE_OFFSET, SYS_FLAG, TOTAL_SIZE, SysFlag, unpack_record
+from reput.kernels.columns import N_SIZE, N_STATUS, W_COMMIT_LOG_OFFSET, RecordColumns, RecordStatus
+from reput.kernels.record_scan import read_records_at
+from reput.log.scan import with_rows
+
+#: A body that would grow beyond this stays as stored: so does a bomb.
+MAX_BODY_BYTES = 64 << 20
+#: Changed records are given out when there are this many bytes of them.
+_PART_BYTES = 32 << 20
+_READ_BYTES = 64 << 10
+_INNER_BATCH = SysFlag.INNER_BATCH | SysFlag.NEED_UNWRAP
+_ARROW_CODECS = {SysFlag.COMPRESSION_LZ4: "lz4", SysFlag.COMPRESSION_ZSTD: "zstd"}
+_ZLIB_TYPES = (0, SysFlag.COMPRESSION_ZLIB)  # clients before 4.9.3 wrote no type
+#: Size, magic code, body CRC, flag and body length of one message of a producer's batch.
+_ITEM = struct.Struct(">iiiii")
+_INT16, _INT32, _INT64 = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">q")
+_MAX_OFFSET = 0x7FFFFFFFFFFFFFFF
+
+
+def decompress(body: bytes, sys_flag: int, *, max_bytes: int = MAX_BODY_BYTES) -> bytes | None:
+    """The plain body; None if the compressed one is broken, of an unknown type, or plain larger than `max_bytes`."""
+    if not body:
+        return body
+    kind = sys_flag & SysFlag.COMPRESSION_MASK
+    try:
+        if kind in _ZLIB_TYPES:
+            inflater = zlib.decompressobj()
+            plain = inflater.decompress(body, max_bytes + 1)
+            return plain if inflater.eof and len(plain) <= max_bytes else None
+        if kind not in _ARROW_CODECS:
+            return None
+        pieces, left = [], max_bytes + 1
+        with pa.CompressedInputStream(pa.BufferReader(body), _ARROW_CODECS[kind]) as stream:
+            while left and (piece := stream.read(min(left, _READ_BYTES))):
+                pieces.append(piece)
+                left -= len(piece)
+        return b"".join(pieces) if left else None
+    except (zlib.error, pa.ArrowException, OSError):
+        return None
+
+
+def unfold(body: bytes) -> list[tuple[int, bytes, bytes]] | None:
+    """Flag, body and properties text of each message of a producer's batch; None if the bytes are no whole batch."""
+    items = []
+    position = 0
+    while position < len(body):
+        if position + _ITEM.size > len(body):
+            return None
+        size, _, _, flag, body_size = _ITEM.unpack_from(body, position)
+        body_end = position + _ITEM.size + body_size
+        if body_size < 0 or body_end + _INT16.size > len(body):
+            return None
+        (properties_size,) = _INT16.unpack_from(body, body_end)
+        properties = body_end + _INT16.size
+        end = properties + properties_size
+        if properties_size < 0 or end > len(body) or end - position != size:
+            return None
+        items.append((flag, body[position + _ITEM.size : body_end], body[properties:end]))
+        position = end
+    return items or None
+
+
+def shown_rows(columns: RecordColumns, *, bodies: bool) -> Iterator[RecordColumns]:
+    """The rows with inner batches unfolded and, where `bodies` asks for it, bodies decompressed; in one or more parts.
+
+    A row whose body cannot be decoded stays as stored, its status has `BODY_UNDECODED`. A changed row keeps the store
+    size and body CRC of its record; the bits of SYSFLAG that no longer hold are cleared.
+    """
+    sys_flag = columns["sys_flag"]
+    changed = (sys_flag & _INNER_BATCH) == _INNER_BATCH
+    if bodies:
+        changed |= (sys_flag & SysFlag.COMPRESSED) != 0
+    if not changed.any():
+        yield columns
+        return
+    begin, part_bytes = 0, 0
+    records: dict[int, list[bytes]] = {}
+    for row in np.flatnonzero(changed).tolist():
+        position, size = int(columns["position"][row]), int(columns["store_size"][row])
+        records[row] = _records_shown(columns.buffer[position : position + size].tobytes())
+        part_bytes += sum(map(len, records[row]))
+        if part_bytes >= _PART_BYTES:
+            yield _with_records(columns, begin, row + 1, records)
+            begin, part_bytes, records = row + 1, 0, {}
+    if begin < columns.rows:
+        yield _with_records(columns, begin, columns.rows, records)
+
+
+def _records_shown(record: bytes) -> list[bytes]:
+    """The records to show in place of one; none where its body cannot be decoded."""
+    (_, _, _, _, flag, queue_offset, _, sys_flag, *_), bounds = unpack_record(record, 0)
+    body_begin, body_end, _, topic_end, properties_begin, _ = bounds
+    body: bytes | None = record[body_begin:body_end]
+    properties = record[properties_begin:]
+    if sys_flag & SysFlag.COMPRESSED:
+        body = decompress(record[body_begin:body_end], sys_flag)
+        sys_flag &= ~(SysFlag.COMPRESSED | SysFlag.COMPRESSION_MASK)
+    if body is None:
+        return []
+    messages: list[tuple[int, bytes, bytes]] | None = [(flag, body, properties)]
+    if sys_flag & _INNER_BATCH == _INNER_BATCH:
+        messages = unfold(body)
+        sys_flag &= ~_INNER_BATCH
+    if messages is None or queue_offset > _MAX_OFFSET - len(messages):
+        return []
+    head, topic = bytearray(record[: body_begin - _INT32.size]), record[body_end:topic_end]
+    if len(messages) * (len(head) + len(topic)) > MAX_BODY_BYTES:
+        return []
+    _INT32.pack_into(head, SYS_FLAG, sys_flag)
+    shown = []
+    for i, (flag, body, properties) in enumerate(messages):
+        parts = (_INT32.pack(len(body)), body, topic, _INT16.pack(len(properties)), properties)
+        _INT32.pack_into(head, TOTAL_SIZE, len(head) + sum(map(len, parts)))
+        _INT32.pack_into(head, FLAG, flag)
+        _INT64.pack_into(head, QUEUE_OFFSET, queue_offset + i)
+        shown.append(b"".join((head, *parts)))
+    return shown
+
+
+def _with_records(columns: RecordColumns, begin: int, end: int, records: dict[int, list[bytes]]) -> RecordColumns:
+    """Rows [begin, end), those in `records` replaced by the records given there, or marked where there are none."""
+    counts = np.ones(end - begin, np.int64)
+    for row, shown in records.items():
+        counts[row - begin] = max(len(shown), 1)
+    rows = np.repeat(np.arange(begin, end), counts)
+    wide, narrow = np.take(columns.wide, rows, axis=1), np.take(columns.narrow, rows, axis=1)
+    written = np.isin(rows, [row for row, shown in records.items() if shown])
+    failed = np.isin(rows, [row for row, shown in records.items() if not shown])
+    narrow[N_STATUS, failed] |= RecordStatus.BODY_UNDECODED
+    all_shown = [record for shown in records.values() for record in shown]
+    buffer = np.concatenate([columns.buffer, np.frombuffer(b"".join(all_shown), np.uint8)])
+    sizes = np.fromiter(map(len, all_shown), np.int64, len(all_shown))
+    positions = columns.buffer.size + np.cumsum(sizes) - sizes
+    read = read_records_at(buffer, positions, np.ascontiguousarray(wide[W_COMMIT_LOG_OFFSET, written]))
+    assert read.rows == len(all_shown), "a record that was written here proves itself"
+    read.narrow[N_SIZE] = narrow[N_SIZE, written]
+    wide[:, written], narrow[:, written] = read.wide, read.narrow
+    return with_rows(columns, wide, narrow, buffer)

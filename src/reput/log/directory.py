@@ -1,0 +1,199 @@
+"""StoreDirectory: what is in a store directory (docs/formats/store-directory.md), as the files themselves say.
+
+Nothing is opened but the checkpoint, and nothing is remembered: each call lists anew, since a live store grows and its
+retention removes files. File sizes are those of the files, so no configuration is needed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+from reput.errors import StoreFormatError
+from reput.files import DISK, FileLayer
+from reput.formats.checkpoint import CHECKPOINT_SIZE, Checkpoint, decode_checkpoint
+from reput.formats.paths import (
+    ABORT,
+    CHECKPOINT,
+    COMMIT_LOG,
+    CONFIG,
+    CONSUME_QUEUE,
+    INDEX,
+    LOCK,
+    file_name_to_offset,
+    offset_to_file_name,
+)
+
+_NAMES_OF_A_STORE = (COMMIT_LOG, CONSUME_QUEUE, INDEX, CHECKPOINT, ABORT, LOCK, CONFIG)
+_INDEX_NAME_DIGITS = 17
+
+
+@dataclass(frozen=True, slots=True)
+class LogFile:
+    """One file of a file set that is named by offsets: `start_offset` and `size` in bytes."""
+
+    path: str
+    start_offset: int
+    size: int
+
+    @property
+    def end_offset(self) -> int:
+        """The offset behind the file's last byte, where the next file starts."""
+        return self.start_offset + self.size
+
+
+@dataclass(frozen=True, slots=True)
+class QueueFiles:
+    """The consume queue files of one queue, in order; each is `file_size` bytes long."""
+
+    topic: str
+    queue_id: int
+    paths: tuple[str, ...]
+    file_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class IndexFilePath:
+    """One index file and its length in bytes."""
+
+    path: str
+    size: int
+
+
+class StoreDirectory:
+    """A store directory on the disk; read only.
+
+    Args:
+        path: the store's root (`storePathRootDir`).
+        commit_log_path: where the commit log is, if not in `commitlog` below the root (`storePathCommitLog`).
+        files: the file layer.
+
+    Raises StoreFormatError if `path` is no directory or holds nothing of a store. A store without messages may lack
+    any of its folders.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        commit_log_path: str | os.PathLike[str] | None = None,
+        files: FileLayer = DISK,
+    ) -> None:
+        self.path = os.path.abspath(path)
+        self.files = files
+        self.commit_log_path = os.path.join(self.path, COMMIT_LOG)
+        _check_directory(files, self.path)
+        if commit_log_path is not None:
+            self.commit_log_path = os.path.abspath(commit_log_path)
+            _check_directory(files, self.commit_log_path)
+        elif not any(entry.name in _NAMES_OF_A_STORE for entry in files.list_directory(self.path)):
+            raise StoreFormatError(
+                f"{self.path}: no store: it has no folder {COMMIT_LOG}, nor anything else of a store; "
+                "give the directory that a broker calls storePathRootDir"
+            )
+
+    @property
+    def name(self) -> str:
+        """The directory's own name."""
+        return os.path.basename(self.path)
+
+    @property
+    def was_killed(self) -> bool:
+        """Whether the file `abort` is there: the store is open for writing now, or its writer was killed."""
+        return self.files.exists(os.path.join(self.path, ABORT))
+
+    def log_files(self) -> list[LogFile]:
+        """The commit log's files in order; empty for a store without messages.
+
+        Raises StoreFormatError for a file of a foreign name, a file of another length than the others, and a file that
+        is missing between two others, as RocketMQ's `MappedFileQueue` does or warns of. A last file of no length is
+        left out: RocketMQ deletes it at its next start.
+        """
+        return numbered_files(self.files, self.commit_log_path)
+
+    def queues(self) -> list[QueueFiles]:
+        """The consume queues, sorted by topic and queue id; a queue's folder without files is left out.
+
+        Raises StoreFormatError as `log_files`. A queue folder whose name is no number is passed over, as RocketMQ does.
+        """
+        found = []
+        for topic, topic_path in self._folders(os.path.join(self.path, CONSUME_QUEUE)):
+            for queue_id, path in self._folders(topic_path):
+                if queue_id.isascii() and queue_id.isdigit():
+                    numbered = numbered_files(self.files, path)
+                    if numbered:
+                        paths = tuple(file.path for file in numbered)
+                        found.append(QueueFiles(topic, int(queue_id), paths, numbered[0].size))
+        return sorted(found, key=lambda queue: (queue.topic, queue.queue_id))
+
+    def index_files(self) -> list[IndexFilePath]:
+        """The index files, oldest first. Raises StoreFormatError for a file whose name is not 17 digits."""
+        folder = os.path.join(self.path, INDEX)
+        if not self.files.is_directory(folder):
+            return []
+        found = []
+        for entry in self.files.list_directory(folder):
+            if entry.is_directory:
+                continue
+            path = os.path.join(folder, entry.name)
+            if len(entry.name) != _INDEX_NAME_DIGITS or not (entry.name.isascii() and entry.name.isdigit()):
+                raise StoreFormatError(f"{path}: no index file: its name is no time of 17 digits; move it away")
+            found.append(IndexFilePath(path, entry.size))
+        return found
+
+    def checkpoint(self) -> Checkpoint | None:
+        """The checkpoint; None where there is no such file."""
+        path = os.path.join(self.path, CHECKPOINT)
+        if not self.files.exists(path):
+            return None
+        with self.files.open(path) as file:
+            return decode_checkpoint(file.read(0, CHECKPOINT_SIZE))
+
+    def _folders(self, path: str) -> Iterator[tuple[str, str]]:
+        """(name, path) of each folder in a folder, which may be missing."""
+        if self.files.is_directory(path):
+            for entry in self.files.list_directory(path):
+                if entry.is_directory:
+                    yield entry.name, os.path.join(path, entry.name)
+
+
+def _check_directory(files: FileLayer, path: str) -> None:
+    if not files.exists(path):
+        raise StoreFormatError(f"{path}: no such directory; check the path for a slip")
+    if not files.is_directory(path):
+        raise StoreFormatError(f"{path}: a file, not a directory; give the directory of a store")
+
+
+def numbered_files(files: FileLayer, folder: str) -> list[LogFile]:
+    """The files of a folder that are named by offsets, checked; sub-folders are passed over, as RocketMQ does."""
+    if not files.is_directory(folder):
+        return []
+    found = []
+    for entry in files.list_directory(folder):
+        if not entry.is_directory:
+            path = os.path.join(folder, entry.name)
+            start_offset = file_name_to_offset(entry.name)
+            if start_offset is None:
+                raise StoreFormatError(f"{path}: a foreign file: its name is no offset of 20 digits; move it away")
+            found.append(LogFile(path, start_offset, entry.size))
+    if found and not found[-1].size:
+        found.pop()
+    if not found:
+        return []
+    (file_size, _), *_ = Counter(file.size for file in found).most_common(1)
+    for file in found:
+        if file.size != file_size:
+            raise StoreFormatError(
+                f"{file.path}: {file.size} bytes long, but the files beside it {file_size}; restore it from a copy"
+            )
+    for file, following in pairwise(found):
+        if following.start_offset != file.end_offset:
+            missing = offset_to_file_name(file.end_offset)
+            raise StoreFormatError(
+                f"{folder}: after {os.path.basename(file.path)} the file {missing} is expected, but the next one is "
+                f"{os.path.basename(following.path)}; restore what is missing, or move the files before the gap away"
+            )
+    return found

@@ -1,0 +1,131 @@
+"""read_log: the messages of a store directory as Arrow record batches, in log order."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+
+import numpy as np
+import pyarrow as pa
+
+from reput.errors import ConfigError
+from reput.files import DISK, FileLayer
+from reput.kernels.columns import RecordColumns
+from reput.kernels.record_batch import record_batch
+from reput.log.bodies import shown_rows
+from reput.log.directory import LogFile, StoreDirectory
+from reput.log.scan import MAX_ROWS, SplitScan, first_rows, scan_split, with_rows
+from reput.log.selection import Selection, make_selection
+from reput.log.splits import Split, SplitStop
+
+MAX_BATCH_BYTES = 32 << 20
+
+
+def read_log(
+    path: str | os.PathLike[str],
+    columns: Iterable[str] | None = None,
+    topics: Iterable[str] | None = None,
+    keys: Iterable[str] | None = None,
+    begin: datetime | int | None = None,
+    end: datetime | int | None = None,
+    until: str = "proven",
+    *,
+    raw_body: bool = False,
+    commit_log_path: str | os.PathLike[str] | None = None,
+    store: str | None = None,
+    files: FileLayer = DISK,
+) -> pa.RecordBatchReader:
+    """The messages of a store as Arrow, without opening the store: nothing is locked, and nothing on the disk changes.
+
+    Batches hold at most 32 768 rows and about 32 MiB, and are read as they are asked for, up to the end of the log's
+    files as they were at the call. Columns that are not asked for cost nothing.
+
+    Args:
+        path: the store directory.
+        columns: names of `reput.kernels.record_batch.SCHEMA`, in any order; None: all.
+        topics: only rows of these topics.
+        keys: only rows with one of these as unique key or among their keys.
+        begin, end: bounds of the store timestamp, both included: a datetime with a time zone, or ms since 1970.
+        until: "proven": to the last record that proves itself; "flushed": only to what the checkpoint says is on the
+            disk (physicMsgTimestamp); nothing where there is no checkpoint.
+        raw_body: bodies as stored, inner batches as one row; else decompressed and unfolded.
+        commit_log_path: the commit log's folder where it is not below `path`.
+        store: the value of the column `store`; None: the directory's name.
+        files: the file layer.
+
+    Raises ConfigError for a wrong argument and StoreFormatError for a directory that is no store; while reading,
+    CorruptRecordError for damage before the log's end, and StoreError for a file that cannot be read.
+    """
+    if until not in ("proven", "flushed"):
+        raise ConfigError(f'until: {until!r} is neither "proven" nor "flushed"')
+    directory = StoreDirectory(path, commit_log_path=commit_log_path, files=files)
+    selection = make_selection(
+        columns=columns, topics=topics, keys=keys, begin=begin, end=end, raw_body=raw_body,
+        store=directory.name if store is None else store,
+    )  # fmt: skip
+    batches = _read_files(directory, directory.log_files(), selection, until == "flushed")
+    return pa.RecordBatchReader.from_batches(selection.schema, batches)
+
+
+def read_split(
+    split: Split, selection: Selection, *, flushed_ms: int | None = None, files: FileLayer = DISK
+) -> Iterator[pa.RecordBatch]:
+    """The wanted rows of the records that start in a split, bounded as those of `read_log`.
+
+    Args:
+        flushed_ms: a record with a later store timestamp ends the log.
+
+    A split that begins inside a file finds its first record by the bytes: see `check_stitches`.
+    """
+    return _read_scan(scan_split(split, level=selection.level, files=files), selection, flushed_ms)
+
+
+def record_batches(columns: RecordColumns, selection: Selection) -> pa.Table:
+    """Records that were scanned already, as `read_log` shows them; what rows are wanted is not asked again."""
+    return pa.Table.from_batches(_batches(columns, selection), selection.schema)
+
+
+def _read_files(
+    directory: StoreDirectory, log_files: Sequence[LogFile], selection: Selection, flushed: bool
+) -> Iterator[pa.RecordBatch]:
+    flushed_ms = None
+    if flushed:
+        checkpoint = directory.checkpoint()
+        flushed_ms = checkpoint.physic_msg_timestamp if checkpoint else 0
+    for file in log_files:
+        split = Split(file, file.start_offset, file.end_offset, is_record_start=True)
+        scan = scan_split(split, level=selection.level, files=directory.files)
+        yield from _read_scan(scan, selection, flushed_ms)
+        if scan.stop is not SplitStop.BLANK:
+            break
+
+
+def _read_scan(scan: SplitScan, selection: Selection, flushed_ms: int | None) -> Iterator[pa.RecordBatch]:
+    for columns in scan:
+        flushed = columns.rows
+        if flushed_ms is not None and (columns["store_timestamp"] > flushed_ms).any():
+            flushed = int(np.argmax(columns["store_timestamp"] > flushed_ms))
+        yield from _batches(selection.select(first_rows(columns, flushed)), selection)
+        if flushed < columns.rows:
+            break
+
+
+def _batches(columns: RecordColumns, selection: Selection) -> Iterator[pa.RecordBatch]:
+    parts = [columns] if selection.raw_body else shown_rows(columns, bodies=selection.needs_bodies)
+    for part in parts:
+        if part is not columns:
+            part = selection.select_by_keys(part)
+        for rows in _cut(part):
+            yield record_batch(rows, selection.columns, store=selection.store)
+
+
+def _cut(columns: RecordColumns) -> Iterator[RecordColumns]:
+    """Pieces of at most MAX_ROWS rows and MAX_BATCH_BYTES of bodies and properties; but one row always goes."""
+    ends = np.cumsum(columns["body_size"] + columns["properties_size"], dtype=np.int64)
+    begin = 0
+    while begin < columns.rows:
+        limit = MAX_BATCH_BYTES + (int(ends[begin - 1]) if begin else 0)
+        end = min(max(int(np.searchsorted(ends, limit, "right")), begin + 1), begin + MAX_ROWS)
+        yield with_rows(columns, columns.wide[:, begin:end], columns.narrow[:, begin:end])
+        begin = end

@@ -1,0 +1,246 @@
+"""Scanning the commit log's files: a window of bytes after the other, and the judgement where the log ends.
+
+Files are read by `preadv` into one buffer that is used again and again. That is faster than a map, and a file that
+shrinks or fails under a reader cannot kill the process.
+
+The reader takes no lock, so it may meet a record that is being written, and on a killed store one that was never
+finished. A record counts only if its size, magic code, own offset, inner lengths and body CRC prove it; the first one
+that fails ends the log. Unless a later one proves itself: then it is damage, and is told.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from reput.errors import CorruptRecordError
+from reput.files import DISK, File, FileLayer
+from reput.formats.record import BLANK_SIZE, MIN_RECORD_SIZE, MagicCode, decode_record
+from reput.kernels.columns import RecordColumns, ScanStop
+from reput.kernels.record_scan import RecordScanner, ScanLevel, find_record
+from reput.log.directory import LogFile, numbered_files
+from reput.log.splits import Split, SplitResult, SplitStop
+
+#: Records a piece. Just below a power of two: columns that lie a power of two apart share cache sets, which costs 25 ns
+#: a record.
+MAX_ROWS = 32_752
+WINDOW_BYTES = 4 << 20
+_SEARCH_BYTES = 16 << 20
+#: A record that fails although a later one is whole is read again, in case its writer copies bytes out of order.
+_REREADS = 4
+_REREAD_PAUSE_S = 0.005
+_BLANK_MAGIC = int(MagicCode.BLANK)
+
+
+def scan_split(
+    split: Split,
+    *,
+    level: ScanLevel,
+    check_crc: bool = True,
+    max_rows: int = MAX_ROWS,
+    window_bytes: int = WINDOW_BYTES,
+    files: FileLayer = DISK,
+) -> SplitScan:
+    """Scan the records that start in a split; nothing is read before the result is iterated over.
+
+    Args:
+        level: what is extracted beside the header.
+        check_crc: whether a body must agree with BODYCRC for its record to count.
+        max_rows: records a piece, at the most.
+        window_bytes: bytes read at once; a longer record is read whole all the same.
+    """
+    return SplitScan(split, RecordScanner(max_rows, level=level), check_crc, window_bytes, files)
+
+
+class SplitScan:
+    """The records of one split, as `scan_split` gives it: an iterable of `RecordColumns`, to be gone through once.
+
+    Each piece is valid until the next one is asked for. Iterating raises CorruptRecordError where a record does not
+    prove itself and a later one does, and StoreError where a file cannot be read: retention may have removed it.
+
+    Attributes, as `SplitResult` has them, final when the iteration has ended:
+        begin_offset: where the first record starts.
+        end_offset: where the next record must start; while iterating, the end of the last piece.
+        stop: why the reading ended.
+    """
+
+    def __init__(
+        self, split: Split, scanner: RecordScanner, check_crc: bool, window_bytes: int, files: FileLayer
+    ) -> None:
+        self.split = split
+        self.begin_offset: int | None = None
+        self.end_offset: int | None = None
+        self.stop = SplitStop.SPLIT_END
+        self._scanner = scanner
+        self._check_crc = check_crc
+        self._window_bytes = window_bytes
+        self._files = files
+
+    @property
+    def result(self) -> SplitResult:
+        """What `check_stitches` needs to know."""
+        return SplitResult(self.split, self.begin_offset, self.end_offset, self.stop)
+
+    def __iter__(self) -> Iterator[RecordColumns]:
+        split = self.split
+        with self._files.open(split.file.path) as file:
+            window = _Window(file, split.file, self._window_bytes)
+            begin = split.begin if split.is_record_start else window.find(split.begin)
+            if begin is not None and begin < split.end:
+                self.begin_offset = self.end_offset = begin
+                yield from self._walk(window, begin)
+
+    def _walk(self, window: _Window, offset: int) -> Iterator[RecordColumns]:
+        """The records from a true start on, up to the split's end, or through the blank record to the file's end."""
+        split, file_end = self.split, self.split.file.end_offset
+        data: npt.NDArray[np.uint8] | None = window.read(offset)
+        while data is not None and (offset < split.end or offset == file_end):
+            columns = self._scanner.scan(data, offset, check_crc=self._check_crc)
+            rows = min(columns.first_fault(), int(np.searchsorted(columns["commit_log_offset"], split.end)))
+            if rows:
+                columns = first_rows(columns, rows)
+                offset = self.end_offset = columns.next_offset
+                yield columns
+                data = data[columns.consumed :] if columns.stop is ScanStop.FULL else window.read(offset)
+            elif _is_blank(data, file_end - offset):
+                self.end_offset, self.stop, data = file_end, SplitStop.BLANK, None
+            else:
+                data = self._judge(window, offset)
+
+    def _judge(self, window: _Window, offset: int) -> npt.NDArray[np.uint8] | None:
+        """Read the record at `offset`, which failed, anew: its bytes where it proves itself now, None at the log's end.
+
+        The order matters: a writer finishes a record before it begins the next. So if a later one was seen and then the
+        failed one fails again, it is no record in the making.
+        """
+        later: tuple[str, int] | None = None
+        for attempt in range(_REREADS):
+            data = window.read(offset)
+            columns = self._scanner.scan(data, offset, check_crc=self._check_crc)
+            if columns.first_fault() or _is_blank(data, window.log_file.end_offset - offset):
+                return data
+            later = later or self._later_record(window, offset)
+            if later is None:
+                self.stop = SplitStop.LOG_END
+                return None
+            time.sleep(_REREAD_PAUSE_S * attempt)
+        assert later is not None, "the loop ends here only after a later record was found"
+        path, later_offset = later
+        raise CorruptRecordError(
+            window.log_file.path,
+            offset,
+            f"{_reason(data, offset)}; a whole record follows at offset {later_offset} of {os.path.basename(path)}, so "
+            "this is not the log's end: restore the file from a copy",
+        )
+
+    def _later_record(self, window: _Window, offset: int) -> tuple[str, int] | None:
+        """Path and offset of a record behind `offset` that proves itself, body CRC included."""
+        scanner = RecordScanner(MAX_ROWS, level=ScanLevel.HEADER)
+        found = window.find(offset + 1)
+        while found is not None:
+            columns = scanner.scan(window.read(found), found, check_crc=True)
+            proven = np.flatnonzero(columns["status"] == 0)
+            if proven.size:
+                return window.log_file.path, int(columns["commit_log_offset"][proven[0]])
+            found = window.find(found + max(columns.consumed, 1))
+        for log_file in numbered_files(self._files, os.path.dirname(window.log_file.path)):
+            if log_file.start_offset > window.log_file.start_offset:
+                with self._files.open(log_file.path) as file:
+                    data = _Window(file, log_file, self._window_bytes).read(log_file.start_offset)
+                    if scanner.scan(data, log_file.start_offset, check_crc=True).first_fault():
+                        return log_file.path, log_file.start_offset
+        return None
+
+
+class _Window:
+    """Reads pieces of one file into one buffer; offsets are those of the commit log."""
+
+    def __init__(self, file: File, log_file: LogFile, window_bytes: int) -> None:
+        self.log_file = log_file
+        self._file = file
+        self._buffer = np.empty(min(window_bytes, log_file.size), np.uint8)
+
+    def read(self, offset: int) -> npt.NDArray[np.uint8]:
+        """Bytes from `offset` on, valid until the next call: a window, or the record there if that is longer."""
+        data = self._read(offset, self._buffer)
+        size = int.from_bytes(data[:4].tobytes(), "big", signed=True)
+        if data.size < size <= self.log_file.end_offset - offset:
+            data = self._read(offset, np.empty(size, np.uint8))
+        return data
+
+    def find(self, offset: int) -> int | None:
+        """The first record from `offset` on that proves itself by its place and its neighbours.
+
+        Nearly always it lies in one window. Where not, windows overlap so far that a record of 8 MiB is found, twice
+        what RocketMQ allows by default; a larger one may be missed.
+        """
+        buffer = self._buffer
+        while offset < self.log_file.end_offset and self._file.has_data_from(offset - self.log_file.start_offset):
+            data = self._read(offset, buffer)
+            found = find_record(data, offset)
+            if found >= 0:
+                return offset + found
+            if offset + data.size >= self.log_file.end_offset:
+                break
+            if buffer.size < _SEARCH_BYTES:
+                buffer = np.empty(_SEARCH_BYTES, np.uint8)
+            else:
+                offset += _SEARCH_BYTES // 2
+        return None
+
+    def _read(self, offset: int, buffer: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+        size = min(buffer.size, self.log_file.end_offset - offset)
+        return buffer[: self._file.read_into(offset - self.log_file.start_offset, buffer[:size].data)]
+
+
+def first_rows(columns: RecordColumns, rows: int) -> RecordColumns:
+    """The columns cut behind their first `rows` rows."""
+    if rows == columns.rows:
+        return columns
+    keys = int(np.searchsorted(columns.key_rows, rows))
+    return RecordColumns(
+        columns.buffer,
+        columns.base_offset,
+        int(columns["position"][rows]),
+        ScanStop.FULL,
+        columns.wide[:, :rows],
+        columns.narrow[:, :rows],
+        columns.queue_rows[: np.searchsorted(columns.queue_rows, rows)],
+        columns.key_hashes[:keys],
+        columns.key_rows[:keys],
+    )
+
+
+def with_rows(
+    columns: RecordColumns,
+    wide: npt.NDArray[np.int64],
+    narrow: npt.NDArray[np.int32],
+    buffer: npt.NDArray[np.uint8] | None = None,
+) -> RecordColumns:
+    """The columns with other rows, and another buffer where these need it; without queues and keys."""
+    none = np.empty(0, np.int32)
+    buffer = columns.buffer if buffer is None else buffer
+    return RecordColumns(buffer, columns.base_offset, columns.consumed, columns.stop, wide, narrow, none, none, none)
+
+
+def _is_blank(data: npt.NDArray[np.uint8], left: int) -> bool:
+    """Whether the blank record lies here: it must fill the file's end."""
+    head = data[:BLANK_SIZE].tobytes()
+    return len(head) == BLANK_SIZE and (
+        int.from_bytes(head[:4], "big", signed=True) == left
+        and int.from_bytes(head[4:], "big", signed=True) == _BLANK_MAGIC
+    )
+
+
+def _reason(data: npt.NDArray[np.uint8], offset: int) -> str:
+    """Why the first record of `data` does not prove itself."""
+    size = int.from_bytes(data[:4].tobytes(), "big", signed=True)
+    try:
+        found = decode_record(data[: max(size, MIN_RECORD_SIZE)].data)
+    except CorruptRecordError as error:
+        return error.reason
+    return f"own offset: the record lies at {offset}, its PHYSICALOFFSET says {found.commit_log_offset}"

@@ -1,0 +1,145 @@
+"""Selection: which rows and columns of a log are wanted, and the rows of a scan that are."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from reput.errors import ConfigError
+from reput.formats.record import SysFlag
+from reput.kernels.columns import RecordColumns
+from reput.kernels.record_batch import PROPERTY_COLUMNS, SCHEMA, record_batch
+from reput.kernels.record_scan import ScanLevel
+from reput.log.scan import with_rows
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_BODY_COLUMNS = frozenset({"body", "sys_flag", "status"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """What a reader wants; made by `make_selection`, which checks it. Small and picklable.
+
+    Attributes:
+        columns: names of `SCHEMA`, in the order wanted.
+        topics, keys: rows of one of these topics; rows with one of these as unique key or among their keys; None: all.
+        begin_ms, end_ms: bounds of the store timestamp, both included.
+        raw_body: give bodies, and records of inner batches, as stored.
+        store: the value of the column `store`.
+    """
+
+    columns: tuple[str, ...]
+    topics: frozenset[str] | None
+    keys: frozenset[str] | None
+    begin_ms: int | None
+    end_ms: int | None
+    raw_body: bool
+    store: str
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of the rows."""
+        return pa.schema([SCHEMA.field(name) for name in self.columns])
+
+    @property
+    def level(self) -> ScanLevel:
+        """What a scan must extract."""
+        if self.keys is not None or not PROPERTY_COLUMNS.isdisjoint(self.columns):
+            return ScanLevel.PROPERTIES
+        return ScanLevel.HEADER if self.topics is None else ScanLevel.QUEUES
+
+    @property
+    def needs_bodies(self) -> bool:
+        """Whether a column is wanted that shows if a compressed body could be decompressed."""
+        return not _BODY_COLUMNS.isdisjoint(self.columns)
+
+    def select(self, columns: RecordColumns) -> RecordColumns:
+        """The rows of a scan that may be wanted: an inner batch stays, whatever its keys, until it is unfolded."""
+        wanted = np.ones(columns.rows, np.bool_)
+        if self.topics is not None:
+            queues = [topic.decode("utf-8", "replace") in self.topics for topic, _ in columns.queues()]
+            wanted &= np.array(queues, np.bool_)[columns["queue"]]
+        times = columns["store_timestamp"]
+        if self.begin_ms is not None:
+            wanted &= times >= self.begin_ms
+        if self.end_ms is not None:
+            wanted &= times <= self.end_ms
+        columns = _rows_where(columns, wanted)
+        if self.keys is None:
+            return columns
+        inner_batch = (columns["sys_flag"] & SysFlag.INNER_BATCH) != 0
+        return _rows_where(columns, self._has_key(columns) | (inner_batch & (not self.raw_body)))
+
+    def select_by_keys(self, columns: RecordColumns) -> RecordColumns:
+        """The rows that have one of the keys."""
+        return columns if self.keys is None else _rows_where(columns, self._has_key(columns))
+
+    def _has_key(self, columns: RecordColumns) -> npt.NDArray[np.bool_]:
+        assert self.keys is not None, "asked for only where keys are given"
+        keys = pa.array(self.keys, pa.string())
+        batch = record_batch(columns, ("unique_key", "keys"))
+        found = np.array(pc.is_in(batch["unique_key"], keys), np.bool_)
+        rows_of_keys = pc.list_parent_indices(batch["keys"]).to_numpy()
+        found[rows_of_keys[np.array(pc.is_in(batch["keys"].flatten(), keys), np.bool_)]] = True
+        return found
+
+
+def make_selection(
+    *,
+    columns: Iterable[str] | None = None,
+    topics: Iterable[str] | None = None,
+    keys: Iterable[str] | None = None,
+    begin: datetime | int | None = None,
+    end: datetime | int | None = None,
+    raw_body: bool = False,
+    store: str,
+) -> Selection:
+    """A Selection from what a caller gave; see `reput.read_log`. Raises ConfigError with what is wrong."""
+    names = tuple(SCHEMA.names) if columns is None else tuple(_texts("columns", columns))
+    if not names:
+        raise ConfigError("columns: name at least one, or leave it out for all")
+    for name in names:
+        if name not in SCHEMA.names:
+            nearest = difflib.get_close_matches(name, SCHEMA.names, 1, 0)
+            raise ConfigError(f"columns: a log has no column {name!r}; did you mean {nearest[0]!r}?")
+    return Selection(
+        columns=names,
+        topics=None if topics is None else frozenset(_texts("topics", topics)),
+        keys=None if keys is None else frozenset(_texts("keys", keys)),
+        begin_ms=None if begin is None else -(-_microseconds("begin", begin) // 1000),
+        end_ms=None if end is None else _microseconds("end", end) // 1000,
+        raw_body=raw_body,
+        store=store,
+    )
+
+
+def _rows_where(columns: RecordColumns, wanted: npt.NDArray[np.bool_]) -> RecordColumns:
+    if wanted.all():
+        return columns
+    return with_rows(columns, columns.wide[:, wanted], columns.narrow[:, wanted])
+
+
+def _texts(option: str, values: Iterable[str]) -> list[str]:
+    if isinstance(values, str):
+        raise ConfigError(f"{option}: give a list of texts, not one text: [{values!r}]")
+    found = list(values)
+    for value in found:
+        if not isinstance(value, str):
+            raise ConfigError(f"{option}: {value!r} is no text")
+    return found
+
+
+def _microseconds(option: str, time: object) -> int:
+    """Since 1970 UTC."""
+    if isinstance(time, int):
+        return time * 1000
+    if not isinstance(time, datetime) or time.tzinfo is None:
+        raise ConfigError(f"{option}: {time!r} is neither milliseconds since 1970 nor a datetime with a time zone")
+    return (time - _EPOCH) // timedelta(microseconds=1)

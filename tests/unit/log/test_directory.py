@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from reput.errors import StoreError, StoreFormatError
+from reput.formats.checkpoint import Checkpoint, encode_checkpoint
+from reput.log import LogFile, StoreDirectory
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "5.3.3"
+FIRST, SECOND, THIRD = (f"{offset:020d}" for offset in (0, 100, 200))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    (tmp_path / "commitlog").mkdir()
+    for name in (FIRST, SECOND):
+        (tmp_path / "commitlog" / name).write_bytes(bytes(100))
+    return tmp_path
+
+
+def test_log_files_have_the_size_that_they_have(store: Path) -> None:
+    folder = store / "commitlog"
+    (folder / "a-folder").mkdir()  # RocketMQ passes over folders
+    assert StoreDirectory(store).log_files() == [
+        LogFile(str(folder / FIRST), 0, 100),
+        LogFile(str(folder / SECOND), 100, 100),
+    ]
+
+
+def test_an_empty_last_file_counts_as_absent(store: Path) -> None:
+    (store / "commitlog" / THIRD).touch()
+    assert [file.start_offset for file in StoreDirectory(store).log_files()] == [0, 100]
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "message"),
+    [
+        ("notes.txt", 3, r"notes\.txt: a foreign file: its name is no offset of 20 digits; move it away"),
+        ("100", 100, r"100: a foreign file"),
+        ("9" * 20, 100, r"9{20}: a foreign file"),
+        (THIRD, 99, rf"{THIRD}: 99 bytes long, but the files beside it 100; restore it from a copy"),
+        (FIRST, 0, rf"{FIRST}: 0 bytes long"),
+        (f"{300:020d}", 100, rf"after {SECOND} the file {THIRD} is expected, but the next one is 0+300; restore"),
+        (f"{150:020d}", 100, rf"after {SECOND} the file {THIRD} is expected"),
+    ],
+)
+def test_a_file_that_does_not_fit_is_refused_by_name(store: Path, name: str, size: int, message: str) -> None:
+    (store / "commitlog" / "x").mkdir()
+    (store / "commitlog" / THIRD).write_bytes(bytes(100)) if name == FIRST else None
+    (store / "commitlog" / name).write_bytes(bytes(size))
+    with pytest.raises(StoreFormatError, match=message) as raised:
+        StoreDirectory(store).log_files()
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("nothing", r"nothing: no such directory; check the path"),
+        ("a-file", r"a-file: a file, not a directory; give the directory of a store"),
+        ("a-folder", r"a-folder: no store: it has no folder commitlog.*storePathRootDir"),
+    ],
+)
+def test_what_is_no_store_is_refused(tmp_path: Path, path: str, message: str) -> None:
+    (tmp_path / "a-file").touch()
+    (tmp_path / "a-folder").mkdir()
+    with pytest.raises(StoreFormatError, match=message):
+        StoreDirectory(tmp_path / path)
+
+
+@pytest.mark.parametrize("name", ["commitlog", "consumequeue", "config"])
+def test_a_store_without_messages_may_lack_any_folder(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).mkdir()
+    directory = StoreDirectory(tmp_path)
+    assert directory.log_files() == directory.queues() == directory.index_files() == []
+    assert directory.checkpoint() is None
+    assert not directory.was_killed
+
+
+def test_the_commit_log_may_be_elsewhere(store: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    root = tmp_path_factory.mktemp("root")
+    directory = StoreDirectory(root, commit_log_path=store / "commitlog")
+    assert [file.start_offset for file in directory.log_files()] == [0, 100]
+    with pytest.raises(StoreFormatError, match="elsewhere: no such directory"):
+        StoreDirectory(store, commit_log_path=store / "elsewhere")
+
+
+def test_a_relative_path_becomes_absolute(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(store)
+    directory = StoreDirectory(".")
+    assert directory.path == str(store)
+    assert directory.name == store.name
+    assert all(os.path.isabs(file.path) for file in directory.log_files())
+
+
+def test_queues_come_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+    for queue in ("10", "9", "empty-folder", "notes"):
+        (tmp_path / "consumequeue" / "orders" / queue).mkdir(parents=True)
+    for queue in ("9", "10"):
+        for name in (FIRST, SECOND):
+            (tmp_path / "consumequeue" / "orders" / queue / name).write_bytes(bytes(100))
+    (tmp_path / "consumequeue" / "orders" / "11").mkdir()
+    queues = StoreDirectory(tmp_path).queues()
+    assert [(queue.topic, queue.queue_id, len(queue.paths), queue.file_size) for queue in queues] == [
+        ("orders", 9, 2, 100),
+        ("orders", 10, 2, 100),
+    ]
+
+
+def test_index_files_come_oldest_first_and_a_foreign_one_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "index").mkdir()
+    for name in ("20240102000000000", "20240101000000000"):
+        (tmp_path / "index" / name).write_bytes(bytes(60))
+    directory = StoreDirectory(tmp_path)
+    assert [(Path(file.path).name, file.size) for file in directory.index_files()] == [
+        ("20240101000000000", 60),
+        ("20240102000000000", 60),
+    ]
+    (tmp_path / "index" / "2024").touch()
+    with pytest.raises(StoreFormatError, match="2024: no index file"):
+        directory.index_files()
+
+
+def test_checkpoint_and_abort_are_told(tmp_path: Path) -> None:
+    (tmp_path / "checkpoint").write_bytes(encode_checkpoint(Checkpoint(3, 2, 1)))
+    (tmp_path / "abort").touch()
+    directory = StoreDirectory(tmp_path)
+    assert directory.checkpoint() == Checkpoint(3, 2, 1)
+    assert directory.was_killed
+
+
+def test_a_folder_that_cannot_be_listed_is_named(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: str) -> None:
+        raise PermissionError(13, "Permission denied", path)
+
+    directory = StoreDirectory(store)
+    monkeypatch.setattr(os, "scandir", refuse)  # the tests may run as root, who may read everything
+    with pytest.raises(StoreError, match="commitlog: cannot list: permission denied; check owner and mode"):
+        directory.log_files()
+
+
+@pytest.mark.parametrize(
+    ("case", "log_files", "queues", "index_files", "was_killed"),
+    [("clean", 4, 24, 2, False), ("killed", 5, 24, 2, True), ("retention", 2, 12, 2, False), ("empty", 0, 0, 0, False)],
+)
+def test_directories_of_rocketmq_are_understood(
+    case: str, log_files: int, queues: int, index_files: int, was_killed: bool
+) -> None:
+    directory = StoreDirectory(GOLDEN / case / "store")
+    found = len(directory.log_files()), len(directory.queues()), len(directory.index_files()), directory.was_killed
+    assert found == (log_files, queues, index_files, was_killed)
