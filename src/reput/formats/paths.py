@@ -16,12 +16,21 @@ CONFIG = "config"
 LOCK_CONTENT = b"lock"
 
 _OFFSET_DIGITS = 20
+_MAX_NAME_SIZE = 255
 _MAX_OFFSET = 0x7FFFFFFFFFFFFFFF
 
 
 def offset_to_file_name(offset: int) -> str:
     """Name of the file that begins at an offset in bytes: 20 digits (UtilAll.offset2FileName)."""
     return f"{offset:0{_OFFSET_DIGITS}d}"
+
+
+def topic_folder_name(topic: bytes) -> str | None:
+    """The folder of a topic's queues, decoded as RocketMQ does; None where it would lead elsewhere or be too long."""
+    name = topic.decode("utf-8", "replace")
+    if name in ("", ".", "..") or "/" in name or "\0" in name or len(name.encode()) > _MAX_NAME_SIZE:
+        return None
+    return name
 
 
 def file_name_to_offset(name: str) -> int | None:

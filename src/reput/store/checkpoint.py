@@ -1,0 +1,59 @@
+"""The checkpoint and the abort marker on disk: how far the files are flushed, and whether the last exit was clean."""
+
+from __future__ import annotations
+
+import os
+from threading import Lock
+
+from reput.files import FileLayer
+from reput.formats.checkpoint import CHECKPOINT_SIZE, Checkpoint, decode_checkpoint, encode_checkpoint
+from reput.formats.paths import ABORT, CHECKPOINT
+
+
+class StoreCheckpoint:
+    """RocketMQ's `StoreCheckpoint`: one page, rewritten in place; its 40 bytes lie in one sector of any disk."""
+
+    def __init__(self, files: FileLayer, path: str) -> None:
+        self._file = files.open(f"{path}/{CHECKPOINT}", writable=True, create=True, size=CHECKPOINT_SIZE)
+        files.sync_directory(path)
+        self._lock = Lock()
+        self._written = decode_checkpoint(self._file.read(0, CHECKPOINT_SIZE))
+
+    @property
+    def written(self) -> Checkpoint:
+        """What the disk says."""
+        return self._written
+
+    def flush(self, physic_msg_timestamp: int, logics_msg_timestamp: int, index_msg_timestamp: int) -> None:
+        """Write and sync the times (ms) up to which log, queues and index are on the disk; 0 leaves one as it is."""
+        with self._lock:
+            old = self._written
+            new = old._replace(
+                physic_msg_timestamp=physic_msg_timestamp or old.physic_msg_timestamp,
+                logics_msg_timestamp=logics_msg_timestamp or old.logics_msg_timestamp,
+                index_msg_timestamp=index_msg_timestamp or old.index_msg_timestamp,
+            )
+            if new != old:
+                self._file.write(0, encode_checkpoint(new)[:40])
+                self._file.sync()
+                self._written = new
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+class AbortFile:
+    """The marker that is there while a store is open, and after it was killed."""
+
+    def __init__(self, files: FileLayer, path: str) -> None:
+        self._files = files
+        self._path = f"{path}/{ABORT}"
+
+    def create(self) -> None:
+        """Mark the store as open, durably; the content is the process id, as RocketMQ 5 writes it."""
+        self._files.write_atomically(self._path, str(os.getpid()).encode())
+
+    def remove(self) -> None:
+        """Mark the store as cleanly closed, durably."""
+        self._files.unlink(self._path)

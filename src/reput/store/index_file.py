@@ -1,0 +1,139 @@
+"""One index file: mapped, written in place into space that is reserved ahead, so a full disk is an error."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from reput.files import File, FileLayer
+from reput.formats.index_file import IndexHeader, decode_header, encode_header, entry_position, file_size
+from reput.kernels.index_file import END_OFFSET, END_TIMESTAMP, INDEX_COUNT, IndexKeys, find_entries, put_keys
+
+#: Space for entries is reserved in steps of this many bytes.
+_RESERVE_STEP = 8 << 20
+
+
+class IndexFile:
+    """RocketMQ's `IndexFile`.
+
+    Attributes:
+        header: int64[6], the header's fields (see kernels.index_file); on disk after `flush` and after every put.
+    """
+
+    __slots__ = ("_file", "_mapping", "_reserved", "capacity", "header", "path", "slots")
+
+    def __init__(self, files: FileLayer, path: str, slots: int, capacity: int, *, writable: bool, create: bool) -> None:
+        self.path = path
+        self.slots = slots
+        self.capacity = capacity
+        self._file: File = files.open(
+            path, writable=writable, create=create, size=file_size(slots, capacity) if create else None
+        )
+        self._reserved = 0
+        if create:
+            try:
+                self._file.allocate(0, entry_position(slots, 0))
+            except BaseException:
+                self._file.close()
+                files.unlink(path)
+                raise
+            files.sync_directory(path.rpartition("/")[0])
+        self._mapping = self._file.map(writable=writable, random=True)
+        header = decode_header(self._mapping.view[:40])
+        self.header = np.array(header, np.int64)
+        self.header[INDEX_COUNT] = max(header.index_count, 1)
+
+    @property
+    def address(self) -> int:
+        """Where the file is mapped, for kernels."""
+        return self._mapping.address
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no entry fits any more."""
+        return int(self.header[INDEX_COUNT]) >= self.capacity
+
+    @property
+    def end_timestamp(self) -> int:
+        """Store time (ms) of the last record with an entry."""
+        return int(self.header[END_TIMESTAMP])
+
+    @property
+    def end_offset(self) -> int:
+        """Commit log offset of the last record with an entry."""
+        return int(self.header[END_OFFSET])
+
+    @property
+    def count(self) -> int:
+        """Number of the next entry."""
+        return int(self.header[INDEX_COUNT])
+
+    def continue_from(self, previous: IndexFile) -> None:
+        """Begin where the file before ended (`IndexService.getAndCreateLastIndexFile`)."""
+        self.header[:4] = previous.end_timestamp, previous.end_timestamp, previous.end_offset, previous.end_offset
+
+    def put(self, keys: IndexKeys, begin: int) -> int:
+        """Put keys from number `begin` on; returns the number of the first that did not fit.
+
+        Raises:
+            StoreFullError: No space for the entries; nothing has changed.
+        """
+        count = min(keys.hashes.size - begin, self.capacity - self.count)
+        end = entry_position(self.slots, self.count + count)
+        if end > self._reserved:
+            start = max(self._reserved, entry_position(self.slots, self.count))
+            target = min(self._file.size, max(end, start + _RESERVE_STEP))
+            self._file.allocate(start, target - start)
+            self._reserved = target
+        header = self.header.copy()
+        taken = put_keys(
+            self._mapping.address, self.slots, self.capacity, header, keys.hashes, keys.offsets, keys.timestamps, begin
+        )
+        self._mapping.view[:40] = encode_header(IndexHeader._make(header.tolist()))
+        self.header = header
+        return int(taken)
+
+    def find(
+        self,
+        hashes: npt.NDArray[np.int32],
+        wanted: npt.NDArray[np.int32],
+        begin: int,
+        end: int,
+    ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+        """Candidates for keys, newest first for each: (key numbers int32[n], commit log offsets int64[n]).
+
+        Args:
+            hashes: int32[keys].
+            wanted: int32[keys], how many each still takes; lowered.
+            begin, end: Bounds on the store time, ms.
+        """
+        room = max(64, 4 * hashes.size)
+        while True:
+            numbers, offsets = np.empty(room, np.int32), np.empty(room, np.int64)
+            left = wanted.copy()
+            count = find_entries(
+                self._mapping.address, self.slots, self.count, int(self.header[0]), begin, end, hashes, left, room,
+                numbers, offsets,
+            )  # fmt: skip
+            if count >= 0:
+                wanted[:] = left
+                return numbers[:count], offsets[:count]
+            room *= 4
+
+    def trailing_keys(self, offset: int) -> int:
+        """How many of the last entries belong to the record at a commit log offset."""
+        number = self.count - 1
+        while number >= 1:
+            position = entry_position(self.slots, number) + 4
+            if int.from_bytes(self._mapping.view[position : position + 8], "big", signed=True) != offset:
+                break
+            number -= 1
+        return self.count - 1 - number
+
+    def flush(self) -> None:
+        """Sync the file."""
+        self._file.sync()
+
+    def close(self) -> None:
+        """Close the descriptor; the map lives as long as somebody reads it."""
+        self._file.close()

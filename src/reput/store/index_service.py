@@ -1,0 +1,185 @@
+"""The index files in their order: rolls them, feeds them, and finds records by key in them."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import numpy.typing as npt
+
+from reput.errors import StoreFormatError
+from reput.files import FileLayer
+from reput.formats.index_file import file_size
+from reput.formats.paths import INDEX, index_file_name
+from reput.kernels.columns import RecordColumns
+from reput.kernels.index_file import IndexKeys, index_keys
+from reput.log.directory import IndexFilePath
+from reput.store.index_file import IndexFile
+
+
+class IndexService:
+    """RocketMQ's `IndexService`.
+
+    Attributes:
+        flushed_timestamp: End time (ms) of the last full file that is on the disk: what the checkpoint may say.
+    """
+
+    def __init__(self, files: FileLayer, path: str, slots: int, capacity: int, *, writable: bool) -> None:
+        self._files = files
+        self._path = f"{path}/{INDEX}"
+        self._slots = slots
+        self._capacity = capacity
+        self._writable = writable
+        self._file_size = file_size(slots, capacity)
+        self._unsynced: list[IndexFile] = []
+        # Keys of records up to here are in: the last record with entries, and how many of its keys.
+        self._last_offset = -1
+        self._last_keys = 0
+        self.index_files: list[IndexFile] = []
+        self.flushed_timestamp = 0
+
+    def check(self, found: list[IndexFilePath]) -> None:
+        """Look at the files of a directory without changing anything.
+
+        Raises:
+            StoreFormatError: A file of another size than slots and entries ask for. An empty one is what a kill leaves.
+        """
+        for entry in found:
+            if entry.size not in (0, self._file_size):
+                raise StoreFormatError(
+                    f"{entry.path}: {entry.size} bytes, but {self._slots} hash slots and {self._capacity} entries "
+                    f"(maxHashSlotNum, maxIndexNum) make {self._file_size}; open the store with the numbers that it "
+                    "was written with, or move index/ away to have it built again"
+                )
+
+    def load(self, found: list[IndexFilePath], *, safe_timestamp: int | None) -> None:
+        """Take over the files of a directory.
+
+        Args:
+            safe_timestamp: After a crash the checkpoint's indexMsgTimestamp: files that end later or are not full are
+                removed, and dispatch builds them again. None after a clean stop, and for reading.
+        """
+        for entry in found:
+            if entry.size == 0:  # killed while it was made
+                if self._writable:
+                    self._files.unlink(entry.path)
+                continue
+            file = IndexFile(
+                self._files, entry.path, self._slots, self._capacity, writable=self._writable, create=False
+            )
+            if safe_timestamp is not None and not (file.is_full and file.end_timestamp <= safe_timestamp):
+                file.close()
+                self._files.unlink(entry.path)
+            else:
+                self.index_files.append(file)
+        self.flushed_timestamp = max((file.end_timestamp for file in self.index_files if file.is_full), default=0)
+        if self.index_files and self.index_files[-1].count > 1:
+            self._last_offset = self.index_files[-1].end_offset
+            for file in reversed(self.index_files):
+                keys = file.trailing_keys(self._last_offset)
+                self._last_keys += keys
+                if keys < file.count - 1:
+                    break
+        elif len(self.index_files) > 1:
+            self._last_offset = self.index_files[-1].end_offset
+            self._last_keys = self.index_files[-2].trailing_keys(self._last_offset)
+
+    @property
+    def restart_offset(self) -> int:
+        """Commit log offset of the first record whose keys may be missing; -1 when nothing is indexed."""
+        return self._last_offset
+
+    def dispatch(self, columns: RecordColumns) -> None:
+        """Put the keys of scanned records; those that are in already are dropped, so dispatching again does no harm.
+
+        Raises:
+            StoreFullError: No space. The same call may succeed later.
+        """
+        keys = self._missing(index_keys(columns))
+        taken = 0
+        while taken < keys.hashes.size:
+            file = self._last_file()
+            begin = taken
+            taken = file.put(keys, taken)
+            self._remember(keys, begin, taken)
+
+    def _missing(self, keys: IndexKeys) -> IndexKeys:
+        if not keys.offsets.size or keys.offsets[0] > self._last_offset:
+            return keys
+        first = int(np.searchsorted(keys.offsets, self._last_offset, side="left"))
+        same = int(np.searchsorted(keys.offsets, self._last_offset, side="right")) - first
+        begin = first + min(same, self._last_keys)
+        return IndexKeys(keys.hashes[begin:], keys.offsets[begin:], keys.timestamps[begin:])
+
+    def _remember(self, keys: IndexKeys, begin: int, end: int) -> None:
+        if end > begin:
+            last = int(keys.offsets[end - 1])
+            same = end - max(begin, int(np.searchsorted(keys.offsets, last, side="left")))
+            self._last_keys = same + (self._last_keys if last == self._last_offset else 0)
+            self._last_offset = last
+
+    def _last_file(self) -> IndexFile:
+        """The file that takes the next key; made when there is none, or the last one is full."""
+        if self.index_files and not self.index_files[-1].is_full:
+            return self.index_files[-1]
+        previous = self.index_files[-1] if self.index_files else None
+        self._files.make_directories(self._path)
+        file = IndexFile(self._files, self._new_path(), self._slots, self._capacity, writable=True, create=True)
+        if previous is not None:
+            file.continue_from(previous)
+            self._unsynced.append(previous)
+        self.index_files = [*self.index_files, file]
+        return file
+
+    def _new_path(self) -> str:
+        """A name by the time of creation, as RocketMQ's, and behind the last one's even if the clock stands still."""
+        now = int(time.time() * 1000)
+        last = self.index_files[-1].path.rpartition("/")[2] if self.index_files else ""
+        while (name := index_file_name(now, time.localtime(now / 1000).tm_gmtoff)) <= last:
+            now += 1
+        return f"{self._path}/{name}"
+
+    def find(
+        self, hashes: npt.NDArray[np.int32], max_count: int, begin: int, end: int
+    ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+        """Candidates for many keys over all files, at most `max_count` each, newest first for each key.
+
+        Equal hashes of other keys are among them (`IndexService.queryOffset`).
+
+        Returns:
+            (key numbers int32[n], commit log offsets int64[n])
+        """
+        wanted = np.full(hashes.size, max_count, np.int32)
+        parts = []
+        for file in reversed(self.index_files):
+            if file.count > 1 and file.header[0] <= end and file.end_timestamp >= begin:
+                parts.append(file.find(hashes, wanted, begin, end))
+            if file.header[0] < begin or not wanted.any():
+                break
+        if len(parts) == 1:
+            return parts[0]
+        if not parts:
+            return np.empty(0, np.int32), np.empty(0, np.int64)
+        return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
+
+    def flush_full_files(self) -> None:
+        """Sync the files that became full; `flushed_timestamp` moves."""
+        while self._unsynced:
+            file = self._unsynced[0]
+            file.flush()
+            self.flushed_timestamp = max(self.flushed_timestamp, file.end_timestamp)
+            self._unsynced.pop(0)
+
+    def flush(self) -> None:
+        """Sync everything, the file that is being built too."""
+        self.flush_full_files()
+        if self.index_files and self._writable:
+            last = self.index_files[-1]
+            last.flush()
+            if last.is_full:
+                self.flushed_timestamp = max(self.flushed_timestamp, last.end_timestamp)
+
+    def close(self) -> None:
+        """Close all files."""
+        for file in self.index_files:
+            file.close()

@@ -1,0 +1,121 @@
+"""One commit log file: its bytes mapped, its disk space reserved ahead of them."""
+
+from __future__ import annotations
+
+from reput.files import File, FileLayer, Mapping
+
+#: Disk space is reserved in steps of this many bytes: 70 us each, and a fresh store stays small.
+RESERVE_STEP = 32 << 20
+
+
+class MappedFile:
+    """A file of fixed size that begins at `start_offset` of the log; opened and mapped when it is first used.
+
+    Single records are written through the map, for a system call gives the interpreter lock away; batches go by
+    `write`. Both meet in the page cache. Space is reserved before it is written, so a full disk is an error and never
+    a signal, and the file is synced through its descriptor, for `mmap.flush` keeps the interpreter lock.
+
+    Attributes:
+        wrote_position: End of what was written, in the file.
+        flushed_position: End of what is known to be on the disk.
+    """
+
+    __slots__ = (
+        "_file",
+        "_files",
+        "_mapping",
+        "_view",
+        "_writable",
+        "flushed_position",
+        "path",
+        "reserved_position",
+        "size",
+        "start_offset",
+        "wrote_position",
+    )
+
+    def __init__(self, files: FileLayer, path: str, start_offset: int, size: int, *, writable: bool) -> None:
+        self._files = files
+        self._writable = writable
+        self._file: File | None = None
+        self._mapping: Mapping | None = None
+        self._view: memoryview | None = None
+        self.path = path
+        self.start_offset = start_offset
+        self.size = size
+        self.wrote_position = size  # until recovery knows better, as RocketMQ's MappedFileQueue.load
+        self.flushed_position = size
+        self.reserved_position = 0
+
+    @property
+    def file(self) -> File:
+        """The open file."""
+        if self._file is None:
+            self._file = self._files.open(self.path, writable=self._writable)
+        return self._file
+
+    @property
+    def view(self) -> memoryview:
+        """The bytes of the mapped file; they stay mapped as long as a view of them lives."""
+        view = self._view
+        if view is None:
+            self._mapping = self.file.map(writable=self._writable)
+            view = self._view = self._mapping.view
+        return view
+
+    @property
+    def address(self) -> int:
+        """Where the file is mapped, for kernels."""
+        if self._mapping is None:
+            _ = self.view
+        assert self._mapping is not None
+        return self._mapping.address
+
+    def create(self) -> None:
+        """Make the file, all zeros, and reserve its first step. Its length and its name are durable afterwards."""
+        self._file = self._files.open(self.path, writable=True, create=True, size=self.size)
+        self.wrote_position = self.flushed_position = 0
+        self.reserve(1)
+        self._file.sync()  # its length: a file of another one than its neighbours' is taken for damage
+        self._files.sync_directory(self.path.rpartition("/")[0])
+
+    def reserve(self, end: int) -> None:
+        """Reserve disk space up to position `end` at least; StoreFullError where there is none."""
+        if end > self.reserved_position:
+            begin = self.reserved_position
+            target = min(self.size, max(end, begin + RESERVE_STEP))
+            self.file.allocate(begin, target - begin)
+            self.reserved_position = target
+
+    def write(self, position: int, data: memoryview) -> None:
+        """Write many bytes by a system call. What a failed write left behind is wiped out again: it was not stored."""
+        try:
+            self.file.write(position, data)
+        except BaseException:
+            self.file.zero_from(position)
+            raise
+        self.reserved_position = max(self.reserved_position, position + len(data))
+
+    def flush(self) -> None:
+        """Sync what was written up to now."""
+        wrote = self.wrote_position
+        self.file.sync()
+        self.flushed_position = wrote
+
+    def warm(self, sync_every_bytes: int) -> None:
+        """Reserve the whole file and write zeros over it ahead (RocketMQ's `warmMappedFile`)."""
+        self.reserve(self.size)
+        zeros = bytes(1 << 20)
+        for position in range(0, self.size, len(zeros)):
+            self.file.write(position, zeros[: min(len(zeros), self.size - position)])
+            if sync_every_bytes and position // sync_every_bytes != (position + len(zeros)) // sync_every_bytes:
+                self.file.sync()
+        self.file.sync()
+
+    def close(self) -> None:
+        """Close the descriptor; views of the map stay valid."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+        self._mapping = None
+        self._view = None

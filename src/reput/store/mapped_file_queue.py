@@ -1,0 +1,142 @@
+"""The files of the commit log, one behind the other: which one holds an offset, and the next one made ahead."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from reput.errors import StoreFormatError
+from reput.files import FileLayer
+from reput.formats.paths import offset_to_file_name
+from reput.log.directory import LogFile
+from reput.store.mapped_file import MappedFile
+
+
+class MappedFileQueue:
+    """RocketMQ's `MappedFileQueue` for the commit log. Offsets are of the log, positions within one file.
+
+    `warm_sync_bytes`: warm each new file, syncing after so many bytes (0: at the end only); None: do not.
+    """
+
+    def __init__(
+        self, files: FileLayer, path: str, file_size: int, *, writable: bool, warm_sync_bytes: int | None = None
+    ) -> None:
+        self._files = files
+        self._path = path
+        self._writable = writable
+        self._warm_sync_bytes = warm_sync_bytes
+        self._addresses: npt.NDArray[np.int64] | None = None
+        self._ahead: MappedFile | None = None
+        self.file_size = file_size
+        self.mapped_files: list[MappedFile] = []
+
+    def load(self, found: list[LogFile]) -> None:
+        """Take over the files that a directory listing found, all of them full as far as one knows.
+
+        Raises:
+            StoreFormatError: A file has another size than the configured one.
+        """
+        for file in found:
+            if file.size != self.file_size:
+                raise StoreFormatError(
+                    f"{file.path}: {file.size} bytes, but mappedFileSizeCommitLog is {self.file_size}; open the store "
+                    f"with mapped_file_size_commit_log={file.size}"
+                )
+        self.mapped_files = [
+            MappedFile(self._files, file.path, file.start_offset, file.size, writable=self._writable) for file in found
+        ]
+
+    @property
+    def min_offset(self) -> int:
+        """The log's first offset; 0 when there is no file."""
+        return self.mapped_files[0].start_offset if self.mapped_files else 0
+
+    @property
+    def max_offset(self) -> int:
+        """Behind the last byte written; 0 when there is no file."""
+        if not self.mapped_files:
+            return 0
+        last = self.mapped_files[-1]
+        return last.start_offset + last.wrote_position
+
+    def find(self, offset: int) -> MappedFile | None:
+        """The file that holds an offset."""
+        files = self.mapped_files
+        if not files:
+            return None
+        index = offset // self.file_size - files[0].start_offset // self.file_size
+        return files[index] if 0 <= index < len(files) else None
+
+    def addresses(self) -> npt.NDArray[np.int64]:
+        """int64[files], where each file is mapped, for kernels. Maps every file."""
+        addresses = self._addresses
+        if addresses is None or addresses.size != len(self.mapped_files):
+            addresses = np.array([file.address for file in self.mapped_files], np.int64)
+            self._addresses = addresses
+        return addresses
+
+    def next_file(self) -> MappedFile:
+        """The file behind the last one: the one made ahead, or a new one. It is not part of the queue yet.
+
+        Raises:
+            StoreFullError: No space for it; nothing has changed.
+        """
+        self.make_ahead()
+        assert self._ahead is not None
+        return self._ahead
+
+    def make_ahead(self) -> None:
+        """Make the next file before it is needed (`AllocateMappedFileService`)."""
+        if self._ahead is None:
+            start = self.mapped_files[-1].start_offset + self.file_size if self.mapped_files else 0
+            path = f"{self._path}/{offset_to_file_name(start)}"
+            ahead = MappedFile(self._files, path, start, self.file_size, writable=True)
+            try:
+                ahead.create()
+                if self._warm_sync_bytes is not None:
+                    ahead.warm(self._warm_sync_bytes)
+            except BaseException:
+                ahead.close()
+                raise
+            self._ahead = ahead
+
+    def append_file(self, file: MappedFile) -> None:
+        """Make `next_file` the last one of the queue."""
+        assert file is self._ahead
+        self._ahead = None
+        self.mapped_files.append(file)
+
+    def truncate(self, offset: int) -> int:
+        """Cut the log at an offset: what lies behind is zeroed and synced, later files are removed; last file first.
+
+        Returns:
+            How many bytes were not zero.
+        """
+        changed = 0
+        while self.mapped_files and self.mapped_files[-1].start_offset >= offset and len(self.mapped_files) > 1:
+            file = self.mapped_files.pop()
+            file.close()
+            self._files.unlink(file.path)
+        if self.mapped_files:
+            last = self.mapped_files[-1]
+            position = max(0, offset - last.start_offset)
+            changed = last.file.zero_from(position)
+            last.file.sync()
+            last.wrote_position = last.flushed_position = position
+            last.reserved_position = position
+        return changed
+
+    def sync_from(self, offset: int) -> None:
+        """Sync the file that holds an offset, and those behind it."""
+        for file in self.mapped_files:
+            if file.start_offset + file.size > offset:
+                file.file.sync()
+
+    def close(self) -> None:
+        """Close all files; one that was made ahead and not used is removed, as RocketMQ does at shutdown."""
+        for file in self.mapped_files:
+            file.close()
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            ahead.close()
+            self._files.unlink(ahead.path)

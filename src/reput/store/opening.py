@@ -1,0 +1,308 @@
+"""Opening a store directory: what is checked, in which order it is changed, and what a clean close leaves behind."""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+
+from reput.config.message_store import FlushDiskType, MessageStoreConfig
+from reput.errors import CorruptRecordError, StoreFormatError
+from reput.files import FileLayer
+from reput.files.lock import RecordLock
+from reput.formats.checkpoint import Checkpoint
+from reput.formats.paths import BATCH_CONSUME_QUEUE, COMMIT_LOG, CONFIG, CONSUME_QUEUE, INDEX, LOCK
+from reput.formats.shutdown import SHUTDOWN_FILE, Shutdown, decode_shutdown, encode_shutdown
+from reput.log.directory import IndexFilePath, LogFile, QueueFiles, StoreDirectory
+from reput.log.index_geometry import index_geometry
+from reput.store.checkpoint import AbortFile, StoreCheckpoint
+from reput.store.commit_log import CommitLog
+from reput.store.consume_queue_store import ConsumeQueueStore
+from reput.store.index_service import IndexService
+from reput.store.recovery import (
+    LogEnd,
+    Progress,
+    RecoveryReport,
+    Redispatch,
+    check_against_queues,
+    find_log_end,
+    queues_are_complete,
+    start_file,
+)
+
+_NO_CHECKPOINT = Checkpoint(0, 0, 0)
+_EVERYTHING = (1 << 63) - 1
+_PAGE_SIZE = 4096
+
+
+@dataclass(slots=True)
+class Parts:
+    """The parts of an open store; a read-only one has neither lock nor checkpoint nor abort marker."""
+
+    log: CommitLog
+    queues: ConsumeQueueStore
+    index: IndexService | None
+    report: RecoveryReport
+    lock: RecordLock | None = None
+    checkpoint: StoreCheckpoint | None = None
+    abort: AbortFile | None = None
+
+    def close(self) -> None:
+        """Close all files and give the lock back, last and whatever fails before."""
+        try:
+            if self.index is not None:
+                self.index.close()
+            self.queues.close()
+            if self.checkpoint is not None:
+                self.checkpoint.close()
+            self.log.close()
+        finally:
+            if self.lock is not None:
+                self.lock.release()
+
+
+@dataclass(slots=True)
+class _Found:
+    """What lies in the directory, before anything is changed."""
+
+    log_files: list[LogFile] = field(default_factory=list)
+    queues: list[QueueFiles] = field(default_factory=list)
+    index_files: list[IndexFilePath] = field(default_factory=list)
+    checkpoint: Checkpoint = _NO_CHECKPOINT
+    was_killed: bool = False
+    #: Of the last clean exit; after a kill it says still which queues there were.
+    shutdown: Shutdown | None = None
+
+
+def _commit_log_path(path: str, config: MessageStoreConfig) -> str:
+    elsewhere = config.store_path_commit_log
+    return os.path.abspath(os.path.expanduser(elsewhere)) if elsewhere else os.path.join(path, COMMIT_LOG)
+
+
+def _look(files: FileLayer, path: str, config: MessageStoreConfig) -> _Found:
+    """List the directory; raises StoreFormatError where it is no store."""
+    commit_log_path = _commit_log_path(path, config)
+    elsewhere = commit_log_path if config.store_path_commit_log and files.exists(commit_log_path) else None
+    directory = StoreDirectory(path, commit_log_path=elsewhere, files=files)
+    found = _Found(
+        directory.log_files(),
+        directory.queues(),
+        directory.index_files(),
+        directory.checkpoint() or _NO_CHECKPOINT,
+        directory.was_killed,
+    )
+    if found.queues and not found.log_files:
+        raise StoreFormatError(
+            f"{path}: consume queues, but no commit log in {commit_log_path}; give the "
+            f"folder that has it as store_path_commit_log, or move {CONSUME_QUEUE} and {INDEX} away to begin anew"
+        )
+    shutdown_path = os.path.join(path, CONFIG, SHUTDOWN_FILE)
+    if files.exists(shutdown_path):
+        found.shutdown = decode_shutdown(files.read_bytes(shutdown_path))
+    return found
+
+
+def _is_fresh(files: FileLayer, path: str) -> bool:
+    """Whether a store may be made here: nothing is there, or an empty folder."""
+    return not files.exists(path) or (files.is_directory(path) and not files.list_directory(path))
+
+
+def _find_end(
+    log: CommitLog, last_record: int, found: _Found, config: MessageStoreConfig, progress: Progress
+) -> LogEnd:
+    """Where the log ends, by the shortest way that proves it.
+
+    `last_record` is the offset of the last record that a queue knows, -1 for none: after a clean exit of this store no
+    more than that one and what has no unit (prepared and rolled back messages) is read.
+    """
+    checkpoint = found.checkpoint
+    if found.was_killed:
+        begin = start_file(log, checkpoint)
+    elif found.shutdown is not None and log.queue.find(last_record) is not None:
+        begin = last_record
+    else:
+        begin = _last_used_file(log)
+    return find_log_end(
+        log, begin, checkpoint,
+        check_crc=config.check_crc_on_recover, was_killed=found.was_killed, progress=progress,
+    )  # fmt: skip
+
+
+def _last_used_file(log: CommitLog) -> int:
+    """Offset of the last file that is not all zeros; files made ahead have nothing in them."""
+    for file in reversed(log.queue.mapped_files):
+        if file.file.read(0, 8) != bytes(8):
+            return file.start_offset
+    return log.min_offset
+
+
+def open_for_writing(path: str, config: MessageStoreConfig, files: FileLayer, progress: Progress) -> Parts:
+    """Lock, check, recover; see the errors of `MessageStore.open`. The store's threads are not started."""
+    commit_log_path = _commit_log_path(path, config)
+    if _is_fresh(files, path):
+        for folder in (commit_log_path, f"{path}/{CONSUME_QUEUE}", f"{path}/{CONFIG}"):
+            files.make_directories(folder)
+    else:
+        _look(files, path, config)  # no lock file is left in a folder that is no store
+        files.make_directories(commit_log_path)
+    with ExitStack() as undo:
+        lock = files.lock(f"{path}/{LOCK}")
+        undo.callback(lock.release)
+        parts = _recover(path, config, files, progress, lock, undo)
+        undo.pop_all()
+    return parts
+
+
+def _refuse_unsupported(path: str, files: FileLayer) -> None:
+    """Batch queues are read by nobody here yet: writing would give their topics queues of the wrong kind."""
+    folder = f"{path}/{BATCH_CONSUME_QUEUE}"
+    if files.is_directory(folder) and files.list_directory(folder):
+        raise StoreFormatError(
+            f"{folder}: this store has batch consume queues (queue.type=BatchCQ), which reput does not write; open it "
+            "with read_only=True, or read it with reput.read_log"
+        )
+
+
+def _recover(
+    path: str, config: MessageStoreConfig, files: FileLayer, progress: Progress, lock: RecordLock, undo: ExitStack
+) -> Parts:
+    _refuse_unsupported(path, files)
+    found = _look(files, path, config)
+    log = CommitLog(
+        files,
+        _commit_log_path(path, config),
+        config.mapped_file_size_commit_log,
+        serve_flushed_only=config.flush_disk_type is FlushDiskType.SYNC_FLUSH,
+        warm_sync_bytes=_warm_sync_bytes(config),
+    )
+    undo.callback(log.close)
+    log.load(found.log_files)
+    queues = ConsumeQueueStore(files, path, config.mapped_file_size_consume_queue, writable=True)
+    undo.callback(queues.close)
+    queues.check(found.queues)
+    index = None
+    if config.message_index_enable:
+        index = IndexService(files, path, config.max_hash_slot_num, config.max_index_num, writable=True)
+        undo.callback(index.close)
+        index.check(found.index_files)
+    if not found.was_killed:
+        queues.load(found.queues, _EVERYTHING)
+    end = _find_end(log, queues.last_record_offset, found, config, progress)
+    if not found.was_killed:
+        shut_down_at = found.shutdown.commit_log_end if found.shutdown else -1
+        check_against_queues(log, end, max(queues.max_physical_offset, shut_down_at))
+    # From here on the directory changes.
+    abort = AbortFile(files, path)
+    abort.create()
+    checkpoint = StoreCheckpoint(files, path)
+    undo.callback(checkpoint.close)
+    if found.log_files:
+        if end.has_tail or end.offset <= found.log_files[-1].start_offset:
+            log.queue.truncate(end.offset)
+        if found.was_killed:  # what it left may be in the page cache alone, and counts as flushed from now on
+            log.queue.sync_from(start_file(log, found.checkpoint))
+        log.start_at(end.offset)
+        log.last_store_timestamp = end.last_timestamp or found.checkpoint.physic_msg_timestamp
+    report = _bring_in_step(log, queues, index, found, end, config, progress)
+    queues.raise_min_offsets(log.min_offset)
+    for queue in queues.queues():
+        log.queue_offsets[queue.topic, queue.queue_id] = queue.max_offset
+    queues.flush()
+    return Parts(log, queues, index, report, lock, checkpoint, abort)
+
+
+def _bring_in_step(
+    log: CommitLog,
+    queues: ConsumeQueueStore,
+    index: IndexService | None,
+    found: _Found,
+    end: LogEnd,
+    config: MessageStoreConfig,
+    progress: Progress,
+) -> RecoveryReport:
+    """Load queues and index as far as they can be trusted, and dispatch again what they may lack."""
+    known = found.shutdown
+    shutdown = known if known and known.commit_log_end == end.offset and not found.was_killed else None
+    if found.was_killed:
+        begin = start_file(log, found.checkpoint)
+        queues.load(found.queues, begin)
+        queues.cut()
+    elif shutdown is None:
+        begin = _last_used_file(log)
+    else:
+        begin = end.offset if queues_are_complete(shutdown, queues) else log.min_offset
+    if not found.queues or (known and any(queues.find(*key) is None for key in known.max_offsets)):
+        begin = log.min_offset  # a folder vanished, and the records from `begin` on need not show it by a gap
+    if index is not None:
+        index.load(found.index_files, safe_timestamp=found.checkpoint.index_msg_timestamp if found.was_killed else None)
+        if shutdown is None or shutdown.index_file_count != len(found.index_files):
+            begin = min(begin, max(index.restart_offset, log.min_offset))
+    records = 0
+    if begin < log.max_offset:
+        begin, records = Redispatch(log, queues, index, config.delay_levels_ms).run(begin, progress)
+    return RecoveryReport(found.was_killed, end, begin, records)
+
+
+def _warm_sync_bytes(config: MessageStoreConfig) -> int | None:
+    if not config.warm_maped_file_enable:
+        return None
+    sync = config.flush_disk_type is FlushDiskType.SYNC_FLUSH
+    return config.flush_least_pages_when_warm_maped_file * _PAGE_SIZE if sync else 0
+
+
+def _find_end_or_damage(
+    log: CommitLog, queues: ConsumeQueueStore, found: _Found, config: MessageStoreConfig, progress: Progress
+) -> tuple[LogEnd, CorruptRecordError | None]:
+    """Where the log ends for a reader; damage is told, and what lies before it can be read all the same."""
+    try:
+        end = _find_end(log, -1, found, config, progress)
+        if not found.was_killed:
+            queues.load(found.queues, _EVERYTHING)
+            check_against_queues(log, end, queues.max_physical_offset)
+        return end, None
+    except CorruptRecordError as error:
+        return LogEnd(error.offset, 0, has_tail=True, scanned_bytes=0), error
+
+
+def open_for_reading(path: str, config: MessageStoreConfig, files: FileLayer, progress: Progress) -> Parts:
+    """Take no lock and change no byte: what the queues show of a live, killed or cleanly closed store, as of now.
+
+    The files' own sizes count, not the configured ones.
+    """
+    found = _look(files, path, config)
+    file_size = found.log_files[0].size if found.log_files else config.mapped_file_size_commit_log
+    log = CommitLog(files, _commit_log_path(path, config), file_size, writable=False)
+    log.load(found.log_files)
+    unit_file_size = found.queues[0].file_size if found.queues else config.mapped_file_size_consume_queue
+    queues = ConsumeQueueStore(files, path, unit_file_size, writable=False)
+    queues.check(found.queues)
+    end, damage = _find_end_or_damage(log, queues, found, config, progress)
+    log.start_at(end.offset)
+    log.last_store_timestamp = end.last_timestamp or found.checkpoint.physic_msg_timestamp
+    queues.load(found.queues, end.offset)
+    queues.raise_min_offsets(log.min_offset)
+    index = None
+    if found.index_files:
+        slots, capacity = index_geometry(found.index_files, config.max_hash_slot_num, config.max_index_num, files)
+        index = IndexService(files, path, slots, capacity, writable=False)
+        index.load(found.index_files, safe_timestamp=None)
+    return Parts(log, queues, index, RecoveryReport(found.was_killed, end, end.offset, 0, damage))
+
+
+def close_cleanly(path: str, parts: Parts, files: FileLayer) -> None:
+    """Sync everything derived, say how far it is, and take the marker away: the next start has nothing to do."""
+    assert parts.checkpoint is not None
+    assert parts.abort is not None
+    logics = parts.queues.flush()
+    index_timestamp = 0
+    if parts.index is not None:
+        parts.index.flush()
+        index_timestamp = parts.index.flushed_timestamp
+    parts.checkpoint.flush(parts.log.last_store_timestamp, logics, index_timestamp)
+    offsets = {(queue.topic, queue.queue_id): queue.max_offset for queue in parts.queues.queues() if queue.max_offset}
+    count = len(parts.index.index_files) if parts.index is not None else -1  # no number of files: it lacks something
+    files.make_directories(f"{path}/{CONFIG}")
+    files.write_atomically(
+        f"{path}/{CONFIG}/{SHUTDOWN_FILE}", encode_shutdown(Shutdown(parts.log.max_offset, count, offsets))
+    )
+    parts.abort.remove()

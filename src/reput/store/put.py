@@ -1,0 +1,169 @@
+"""The ways into the log: one message, several, or an Arrow table. Checks and encoding happen before the append lock."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from reput.config.message_store import MessageStoreConfig
+from reput.errors import MessageIllegalError, StorePoisonedError
+from reput.formats.hosts import encode_host
+from reput.formats.java import body_crc
+from reput.formats.message import Message, check_head, encode_properties_of
+from reput.formats.record import HOST_V4_SIZE, MIN_RECORD_SIZE, MagicCode, SysFlag
+from reput.formats.record_layout import encode_topic
+from reput.store.commit_log import Append, CommitLog, EncodedRows, Unplaced
+from reput.store.flush import FlushPolicy
+from reput.store.results import PutMessageResult, PutMessageStatus, PutTableResult
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: Rows are encoded into a buffer of this size: it stays in the processor's cache until it is written.
+_CHUNK_BYTES = 1 << 20
+_PUT_OK = PutMessageStatus.PUT_OK
+_V2 = int(MagicCode.MESSAGE_V2)
+_MAX_QUEUE_ID = 0x7FFFFFFF
+_BATCH_FLAGS = SysFlag.INNER_BATCH | SysFlag.NEED_UNWRAP
+
+
+def _record_size(record: Unplaced) -> int:
+    """Bytes of the record once it has its place; the topic has its length in front, one byte of MIN_RECORD_SIZE."""
+    *_, born_host, store_host, _, _, body, topic, properties = record
+    hosts = len(born_host) + len(store_host) - 2 * HOST_V4_SIZE
+    return MIN_RECORD_SIZE - 1 + hosts + len(body) + len(topic) + len(properties)
+
+
+class PutMessage:
+    """Puts into one store.
+
+    Args:
+        log: The log.
+        flush: Its flush policy.
+        config: The store's configuration.
+        on_append: Called after each append: there is something to dispatch.
+    """
+
+    def __init__(
+        self, log: CommitLog, flush: FlushPolicy, config: MessageStoreConfig, on_append: Callable[[], None]
+    ) -> None:
+        self._log = log
+        self._flush = flush
+        self._on_append = on_append
+        self._max_message_size = config.max_message_size
+        self._allow_v2 = config.auto_message_version_on_topic_len
+        self._store_host = encode_host(config.store_host)
+
+    def _check(self, message: Message, queue_id: int) -> Unplaced:
+        """The message's fields, checked and encoded."""
+        check_head(message, max_message_size=self._max_message_size)
+        if message.sys_flag & _BATCH_FLAGS:
+            raise MessageIllegalError(f"sys_flag {message.sys_flag:#x}: inner batches (0x40, 0x80) cannot be put yet")
+        if not 0 <= queue_id <= _MAX_QUEUE_ID:
+            raise MessageIllegalError(f"queue_id {queue_id} is not between 0 and {_MAX_QUEUE_ID}")
+        magic, topic = encode_topic(message.topic)
+        if magic == _V2 and not self._allow_v2:
+            raise MessageIllegalError(
+                f"topic {message.topic!r} has more than 127 characters, and autoMessageVersionOnTopicLen is off"
+            )
+        born_host = message.born_host
+        body = message.body
+        return (
+            (message.topic, queue_id),
+            magic,
+            body_crc(body),
+            message.flag,
+            message.sys_flag,
+            message.born_timestamp,
+            self._store_host if born_host is None else encode_host(born_host),
+            self._store_host,
+            message.reconsume_times,
+            message.prepared_transaction_offset,
+            body,
+            topic,
+            encode_properties_of(message),
+        )
+
+    def _result(self, append: Append, status: PutMessageStatus) -> PutMessageResult:
+        offset, end, queue_offset, timestamp = append
+        return PutMessageResult(status, offset, queue_offset, timestamp, end - offset, self._store_host)
+
+    def one(self, message: Message, queue_id: int) -> PutMessageResult:
+        """See `MessageStore.put_message`."""
+        append = self._log.append(self._check(message, queue_id))
+        status = _PUT_OK
+        if message.wait_store_msg_ok:
+            status = self._flush.wait(append.end_offset)
+        else:
+            self._flush.nudge()
+        self._on_append()
+        return self._result(append, status)
+
+    def one_later(self, message: Message, queue_id: int) -> Future[PutMessageResult]:
+        """See `MessageStore.async_put_message`."""
+        future: Future[PutMessageResult] = Future()
+        future.set_running_or_notify_cancel()  # an append cannot be taken back
+        append = self._log.append(self._check(message, queue_id))
+
+        def done(status: PutMessageStatus | StorePoisonedError) -> None:
+            self._on_append()
+            if isinstance(status, StorePoisonedError):
+                future.set_exception(status)
+            else:
+                future.set_result(self._result(append, status))
+
+        if message.wait_store_msg_ok:
+            self._flush.submit(append.end_offset, done)
+        else:
+            self._flush.nudge()
+            done(_PUT_OK)
+        return future
+
+    def several(self, messages: Sequence[Message], queue_id: int) -> list[PutMessageResult]:
+        """See `MessageStore.put_messages`."""
+        checked = []
+        for i, message in enumerate(messages):
+            try:
+                checked.append(self._check(message, queue_id))
+                self._log.check_size(_record_size(checked[-1]))
+            except MessageIllegalError as error:
+                raise MessageIllegalError(f"message {i}: {error}") from error
+        appends = [self._log.append(one) for one in checked]
+        waiting = [append.end_offset for m, append in zip(messages, appends, strict=True) if m.wait_store_msg_ok]
+        status = self._flush.wait(max(waiting)) if waiting else _PUT_OK
+        self._flush.nudge()
+        self._on_append()
+        return [self._result(append, status) for append in appends]
+
+    def table(self, table: pa.Table) -> PutTableResult:
+        """See `MessageStore.put_arrow`."""
+        from reput.kernels.message_table import check_table
+
+        batches = check_table(
+            table,
+            max_body_size=self._max_message_size,
+            max_record_size=self._log.max_record_size,
+            store_host=self._store_host,
+            now_ms=int(time.time() * 1000),
+        )
+        host = np.frombuffer(self._store_host, np.uint8)
+        largest = max((int(batch.sizes.max()) for batch in batches), default=0)
+        buffer = np.empty(max(_CHUNK_BYTES, largest), np.uint8)
+        first, end = -1, self._log.max_offset
+        for batch in batches:
+            row = 0
+            while row < batch.sizes.size:
+                following, positions = batch.encode_into(buffer, row, host)
+                rows = EncodedRows(buffer, positions, batch.queues[row:following], batch.queue_keys)
+                append = self._log.append_rows(rows)
+                first, end = (append.commit_log_offset if first < 0 else first), append.end_offset
+                row = following
+                self._flush.nudge()
+                self._on_append()
+        status = self._flush.wait(end) if first >= 0 else _PUT_OK
+        self._on_append()
+        return PutTableResult(status, table.num_rows, max(first, 0), end)

@@ -1,0 +1,223 @@
+"""Start-up: where the log ends, what is damage and what a torn tail, and queues and index brought in step with it.
+
+First everything is looked at and nothing is changed (`find_log_end`): a store that is refused stays as it was. Then the
+log is cut, and records are dispatched again from where queues and index are known to be whole. Dispatching drops what
+is there already, so a start that is killed itself begins again, and ends the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from reput.errors import CorruptRecordError
+from reput.formats.checkpoint import Checkpoint, min_timestamp
+from reput.formats.shutdown import Shutdown
+from reput.kernels.columns import RecordColumns, ScanStop
+from reput.kernels.record_scan import RecordScanner, ScanLevel, find_record
+from reput.store.commit_log import CommitLog
+from reput.store.consume_queue_store import ConsumeQueueStore
+from reput.store.index_service import IndexService
+from reput.store.mapped_file import MappedFile
+
+_MAX_ROWS = 65_536
+
+#: Called now and then: (what is being done, bytes done, bytes in all).
+Progress = Callable[[str, int, int], None]
+
+
+class LogEnd(NamedTuple):
+    """Where the written part of a log ends, and what lies behind it.
+
+    Attributes:
+        offset: Commit log offset behind the last whole record (or behind a blank one).
+        last_timestamp: Store time (ms) of the last record that was read; 0 when none was.
+        has_tail: Whether bytes behind it are not zero: a torn record, or older ones.
+        scanned_bytes: What was read to find out.
+    """
+
+    offset: int
+    last_timestamp: int
+    has_tail: bool
+    scanned_bytes: int
+
+
+class RecoveryReport(NamedTuple):
+    """What a start had to do.
+
+    Attributes:
+        was_killed: Whether the last exit was no clean one.
+        log_end: See `LogEnd`.
+        dispatched_from: Commit log offset from which records were dispatched again.
+        dispatched_records: How many that were.
+        damage: Read-only: what ended the log before its time; what lies before it can be read.
+    """
+
+    was_killed: bool
+    log_end: LogEnd
+    dispatched_from: int
+    dispatched_records: int
+    damage: CorruptRecordError | None = None
+
+
+def _bytes(file: MappedFile, position: int) -> npt.NDArray[np.uint8]:
+    return np.frombuffer(file.view[position:], np.uint8)
+
+
+def _first_timestamp(file: MappedFile) -> int:
+    """Store time of a file's first record; 0 where it has none."""
+    columns = RecordScanner(1, level=ScanLevel.HEADER).scan(_bytes(file, 0), file.start_offset)
+    return int(columns["store_timestamp"][0]) if columns.rows else 0
+
+
+def start_file(log: CommitLog, checkpoint: Checkpoint) -> int:
+    """Offset of the newest file whose first record is as old as what the checkpoint knows to be on the disk.
+
+    As `CommitLog.isMappedFileMatchedRecover`; the log's first file where there is none.
+    """
+    safe = min_timestamp(checkpoint)
+    for file in reversed(log.queue.mapped_files):
+        if 0 < _first_timestamp(file) <= safe:
+            return file.start_offset
+    return log.min_offset
+
+
+def find_log_end(
+    log: CommitLog, begin: int, checkpoint: Checkpoint, *, check_crc: bool, was_killed: bool, progress: Progress
+) -> LogEnd:
+    """Walk the records from an offset at which one starts, to where they end.
+
+    Raises:
+        CorruptRecordError: A record does not prove itself, and behind it lies one that the checkpoint says was on the
+            disk: that is damage, not a torn tail, and cutting there would lose messages.
+    """
+    scanner = RecordScanner(_MAX_ROWS, level=ScanLevel.HEADER)
+    total = len(log.queue.mapped_files) * log.queue.file_size - begin
+    offset, timestamp = begin, 0
+    while (file := log.queue.find(offset)) is not None:
+        progress("looking for the end of the log", offset - begin, total)
+        columns = scanner.scan(_bytes(file, offset - file.start_offset), offset, check_crc=check_crc)
+        fault = columns.first_fault()
+        if fault:
+            timestamp = int(columns["store_timestamp"][fault - 1])
+        if fault < columns.rows:
+            offset += int(columns["position"][fault])
+            break
+        offset = columns.next_offset
+        if columns.stop is ScanStop.BLANK:
+            offset = file.start_offset + file.size
+        elif columns.stop is not ScanStop.FULL:
+            break
+    has_tail = _check_tail(log, offset, timestamp, checkpoint, was_killed=was_killed)
+    return LogEnd(offset, timestamp, has_tail, offset - begin)
+
+
+def _check_tail(log: CommitLog, offset: int, timestamp: int, checkpoint: Checkpoint, *, was_killed: bool) -> bool:
+    """Whether something lies behind the end; raises CorruptRecordError where that must not be cut off."""
+    has_tail = False
+    for file in log.queue.mapped_files:
+        position = max(0, offset - file.start_offset)
+        if position >= file.size or not file.file.has_data_from(position):
+            continue
+        has_tail = True
+        # After a clean exit the queues say where the log ends; what lies behind is what an earlier recovery left.
+        found = find_record(_bytes(file, position), file.start_offset + position) if was_killed else -1
+        while found >= 0:
+            following = RecordScanner(1, level=ScanLevel.HEADER).scan(
+                _bytes(file, position + found), file.start_offset + position + found, check_crc=True
+            )
+            when = int(following["store_timestamp"][0])
+            if following.first_fault() and timestamp <= when < checkpoint.physic_msg_timestamp:
+                raise _damage(log, offset, following)
+            skipped = found + int(following["store_size"][0])
+            found = find_record(_bytes(file, position + skipped), file.start_offset + position + skipped)
+            found = found + skipped if found >= 0 else -1
+    return has_tail
+
+
+def _damage(log: CommitLog, offset: int, following: RecordColumns) -> CorruptRecordError:
+    file = log.queue.find(offset)
+    return CorruptRecordError(
+        file.path if file else "",
+        offset,
+        f"expected a record, and none proves itself; but one does at {following.base_offset}, which the checkpoint "
+        "says was on the disk. This is damage, not a torn tail: nothing was changed; copy the store, look at it with "
+        "`reput dump`, and restore the file from a replica or a backup",
+    )
+
+
+def check_against_queues(log: CommitLog, end: LogEnd, queues_end: int) -> None:
+    """After a clean exit the log reaches at least as far as its queues.
+
+    Raises:
+        CorruptRecordError: It does not: its last records are damaged.
+    """
+    if end.offset < queues_end:
+        file = log.queue.find(end.offset)
+        raise CorruptRecordError(
+            file.path if file else "",
+            end.offset,
+            f"expected a record, for the last clean exit left records up to {queues_end}; nothing was changed; copy "
+            "the store, look at it with `reput dump`, and restore the file from a replica or a backup",
+        )
+
+
+class Redispatch:
+    """Dispatches recovered records again, from where queues and index may lack something."""
+
+    def __init__(
+        self, log: CommitLog, queues: ConsumeQueueStore, index: IndexService | None, delays_ms: tuple[int, ...]
+    ) -> None:
+        self._log = log
+        self._queues = queues
+        self._index = index
+        self._scanner = RecordScanner(_MAX_ROWS, level=ScanLevel.KEYS, delays_ms=delays_ms)
+
+    def run(self, begin: int, progress: Progress) -> tuple[int, int]:
+        """Dispatch everything from an offset at which a record starts.
+
+        A queue offset that leaves a gap behind its queue's last unit says that units before are missing, in a queue
+        whose folder vanished for one; then all is dispatched from the log's first record, and gaps are filled.
+
+        Returns:
+            (the offset that it really began at, records)
+        """
+        records = self._walk(begin, progress, fill_gaps=begin <= self._log.min_offset)
+        if records < 0:
+            begin = self._log.min_offset
+            records = self._walk(begin, progress, fill_gaps=True)
+        return begin, records
+
+    def _walk(self, begin: int, progress: Progress, *, fill_gaps: bool) -> int:
+        """Records dispatched; -1 where a gap was found that may not be filled."""
+        offset, end, records = begin, self._log.max_offset, 0
+        while offset < end:
+            progress("bringing queues and index in step", offset - begin, end - begin)
+            columns = self._scanner.scan(self._log.window(offset, 1 << 62), offset)
+            if not self._queues.dispatch(columns, fill_gaps=fill_gaps):
+                return -1
+            if self._index is not None:
+                self._index.dispatch(columns)
+            records += columns.rows
+            following = columns.next_offset
+            if columns.stop is ScanStop.BLANK:
+                size = self._log.queue.file_size
+                following = following - following % size + size
+            elif following == offset:
+                file = self._log.queue.find(offset)
+                raise CorruptRecordError(
+                    file.path if file else "", offset, f"expected a record, found {columns.stop.name}"
+                )
+            offset = following
+        return records
+
+
+def queues_are_complete(shutdown: Shutdown, queues: ConsumeQueueStore) -> bool:
+    """Whether every queue that the last shutdown knew is there, as long as it was."""
+    return all(
+        (queue := queues.find(topic, queue_id)) is not None and queue.max_offset >= max_offset
+        for (topic, queue_id), max_offset in shutdown.max_offsets.items()
+    )

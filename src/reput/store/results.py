@@ -1,0 +1,76 @@
+"""What a store answers: RocketMQ's statuses, and the values that carry them."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple
+
+
+class PutMessageStatus(Enum):
+    """RocketMQ's `PutMessageStatus`, as far as a store without replicas can answer it.
+
+    A message beyond a limit raises MessageIllegalError, a full disk StoreFullError, a closed store StoreStateError.
+    """
+
+    PUT_OK = "PUT_OK"
+    #: Stored, but not known to be on the disk within `syncFlushTimeout`.
+    FLUSH_DISK_TIMEOUT = "FLUSH_DISK_TIMEOUT"
+
+
+class GetMessageStatus(Enum):
+    """RocketMQ's `GetMessageStatus`."""
+
+    FOUND = "FOUND"
+    #: Units were looked at, and the tag filter took none.
+    NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"
+    #: The log behind the units is gone (retention), or they are filler.
+    MESSAGE_WAS_REMOVING = "MESSAGE_WAS_REMOVING"
+    OFFSET_FOUND_NULL = "OFFSET_FOUND_NULL"
+    OFFSET_OVERFLOW_BADLY = "OFFSET_OVERFLOW_BADLY"
+    #: The offset is the one that the next message will have: there is nothing yet.
+    OFFSET_OVERFLOW_ONE = "OFFSET_OVERFLOW_ONE"
+    OFFSET_TOO_SMALL = "OFFSET_TOO_SMALL"
+    NO_MESSAGE_IN_QUEUE = "NO_MESSAGE_IN_QUEUE"
+
+
+class PutMessageResult(NamedTuple):
+    """The answer to one put.
+
+    Attributes:
+        status: PUT_OK, or why it is not known to be safe.
+        commit_log_offset: Where the record starts in the log, in bytes.
+        queue_offset: Its place in its queue, in messages; 0 for prepared and rolled back messages, which have none.
+        store_timestamp: Milliseconds, taken under the append lock: times are in log order.
+        size: Bytes of the record.
+        store_host: 8 or 20 bytes, for the message id.
+    """
+
+    status: PutMessageStatus
+    commit_log_offset: int
+    queue_offset: int
+    store_timestamp: int
+    size: int
+    store_host: bytes
+
+    @property
+    def message_id(self) -> str:
+        """RocketMQ's offset message id."""
+        from reput.formats.message import encode_message_id
+
+        return encode_message_id(self.store_host, self.commit_log_offset)
+
+
+class PutTableResult(NamedTuple):
+    """The answer to `put_arrow`: rows in log order.
+
+    Attributes:
+        status: Of the table as a whole.
+        messages: Rows that were stored.
+        commit_log_offset: Where the first record starts.
+        end_offset: Commit log offset behind the last record.
+    """
+
+    status: PutMessageStatus
+    messages: int
+    commit_log_offset: int
+    end_offset: int
