@@ -1,0 +1,138 @@
+"""Index files of a rebuild: tasks spill the keys of their splits, then each index file is built from its range of keys.
+
+The chains of an index file follow the order of the log, so one file is built by one task, in order. Which keys go to
+which file is known beforehand: a file takes `max_index_num - 1` of them (docs/formats/index-file.md).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from reput.files import DISK, File
+from reput.formats.index_file import IndexHeader, encode_header, entry_position, file_size
+from reput.formats.paths import index_file_name
+from reput.kernels.columns import RecordColumns
+from reput.kernels.index_file import IndexKeys, index_keys, put_keys
+
+#: A name is a time in RocketMQ too, that of the file's making, but only its order counts. On the clock of UTC-12 no
+#: file that a broker makes later sorts before ours, wherever it runs, and the name is the same wherever the job runs.
+_NAME_UTC_OFFSET_S = -12 * 3600
+#: Milliseconds of the year 9000: later times, and those before 1970, come from damaged records and make no name.
+_LAST_NAME_MS = 221_845_392_000_000
+#: Of one key in a spill: int64 offset, int64 timestamp, int32 hash.
+_KEY_SIZE = 20
+
+
+@dataclass(frozen=True, slots=True)
+class KeyChunk:
+    """Keys at a position of a spill file: all offsets, then all timestamps (int64), then all hashes (int32)."""
+
+    path: str
+    position: int
+    key_count: int
+
+    def read(self) -> IndexKeys:
+        """The keys, in log order."""
+        data = np.empty(self.key_count * _KEY_SIZE, np.uint8)
+        with DISK.open(self.path) as file:
+            file.read_into(self.position, data.data)
+        offsets, timestamps, hashes = np.split(data, [8 * self.key_count, 16 * self.key_count])
+        return IndexKeys(hashes.view(np.int32), offsets.view(np.int64), timestamps.view(np.int64))
+
+    def timestamp_and_offset(self, number: int) -> tuple[int, int]:
+        """Store timestamp (ms) and commit log offset of one key."""
+        with DISK.open(self.path) as file:
+            offset, timestamp = (file.read(self.position + 8 * index, 8) for index in (number, self.key_count + number))
+        return int(np.frombuffer(timestamp, np.int64)[0]), int(np.frombuffer(offset, np.int64)[0])
+
+
+class KeySpill:
+    """Writes the keys of scanned records to a file of its own; `chunks` says where they are, in log order."""
+
+    def __init__(self, path: str) -> None:
+        self.chunks: list[KeyChunk] = []
+        self._path = path
+        self._file: File | None = None
+        self._position = 0
+
+    def put(self, columns: RecordColumns) -> None:
+        """Append the keys of a scan at `ScanLevel.KEYS`; rolled back messages have none (`IndexService.buildIndex`)."""
+        keys = index_keys(columns)
+        if not keys.hashes.size:
+            return
+        if self._file is None:
+            self._file = DISK.open(self._path, writable=True, create=True)
+        self.chunks.append(KeyChunk(self._path, self._position, keys.hashes.size))
+        for column in (keys.offsets, keys.timestamps, keys.hashes):
+            self._file.write(self._position, column.data)
+            self._position += column.nbytes
+
+    def close(self) -> None:
+        """Close the file; it lives no longer than the rebuild and is not synced."""
+        if self._file is not None:
+            self._file.close()
+
+
+@dataclass(frozen=True, slots=True)
+class IndexFilePlan:
+    """One index file: where it goes, what the file before it ended with, and its keys.
+
+    `chunks` hold `key_count` keys of this file, after `skip` keys of the one before.
+    """
+
+    path: str
+    max_hash_slot_num: int
+    max_index_num: int
+    previous_timestamp: int
+    previous_offset: int
+    chunks: tuple[KeyChunk, ...]
+    skip: int
+    key_count: int
+
+    def run(self) -> int:
+        """Build and sync the file; returns the bytes in use."""
+        slots = self.max_hash_slot_num
+        used = entry_position(slots, self.key_count + 1)
+        timestamp, offset = self.previous_timestamp, self.previous_offset
+        header = np.array([timestamp, timestamp, offset, offset, 0, 0], np.int64)
+        with DISK.open(self.path, writable=True, create=True, size=file_size(slots, self.max_index_num)) as file:
+            file.allocate(0, used)
+            mapping = file.map(writable=True)
+            begin = self.skip
+            for chunk in self.chunks:
+                keys = chunk.read()
+                columns = keys.hashes, keys.offsets, keys.timestamps
+                put_keys(mapping.address, slots, self.max_index_num, header, *columns, begin)
+                begin = 0
+            file.write(0, encode_header(IndexHeader(*header.tolist())))
+            file.sync()
+        return used
+
+
+def plan_index_files(
+    folder: str, chunks: Sequence[KeyChunk], max_hash_slot_num: int, max_index_num: int
+) -> list[IndexFilePlan]:
+    """Deal the keys of all chunks, which are in log order, to index files in a folder."""
+    plans: list[IndexFilePlan] = []
+    capacity = max_index_num - 1
+    ends = np.cumsum([0, *(chunk.key_count for chunk in chunks)])
+    total = int(ends[-1])
+    name_ms, previous = -1, (0, 0)
+    for begin in range(0, total, capacity):
+        end = min(begin + capacity, total)
+        first, last = (int(i) for i in np.searchsorted(ends, [begin, end - 1], "right") - 1)
+        skip = begin - int(ends[first])
+        timestamp, _ = chunks[first].timestamp_and_offset(skip)
+        name_ms = max(name_ms + 1, min(max(timestamp, 0), _LAST_NAME_MS))
+        plans.append(
+            IndexFilePlan(
+                os.path.join(folder, index_file_name(name_ms, _NAME_UTC_OFFSET_S)),
+                max_hash_slot_num, max_index_num, *previous, tuple(chunks[first : last + 1]), skip, end - begin,
+            )
+        )  # fmt: skip
+        previous = chunks[last].timestamp_and_offset(end - 1 - int(ends[last]))
+    return plans

@@ -1,0 +1,308 @@
+"""`rebuild`: consume queues and index files from the commit log alone, byte for byte what live dispatch writes.
+
+A plan of splits, a task for each that writes units straight to their slots and spills its keys, a merge that proves
+that the splits and each queue's slots join, then a task for each index file and for groups of queues to be synced.
+
+Left for later: batch consume queues (a topic with inner batches is left out and named), LMQ copies
+(`INNER_MULTI_DISPATCH`) and consume queue extensions.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from reput.config.message_store import MessageStoreConfig
+from reput.errors import CorruptRecordError, StoreFormatError
+from reput.files import DISK
+from reput.formats.paths import CONSUME_QUEUE, INDEX
+from reput.jobs.index_builder import IndexFilePlan, KeyChunk, KeySpill, plan_index_files
+from reput.jobs.runner import Progress, Runner
+from reput.jobs.split_tasks import run_over_splits
+from reput.jobs.unit_writer import QueueFinish, QueueRange, UnitWriter
+from reput.kernels.record_scan import ScanLevel
+from reput.log.directory import LogFile, StoreDirectory
+from reput.log.index_geometry import index_geometry
+from reput.log.scan import scan_split
+from reput.log.splits import Split, SplitResult, SplitStop, plan_splits
+
+SPLIT_BYTES = 64 << 20
+_QUEUES_OF_A_FINISH = 64
+_UNFINISHED = ".unfinished"
+_KEYS = "keys"
+
+
+@dataclass(frozen=True, slots=True)
+class RebuildResult:
+    """What a rebuild read and wrote.
+
+    Attributes:
+        messages: records read; `log_bytes` in them.
+        units: units written, fillers not counted; in `queues` queues.
+        keys: keys in `index_files` index files.
+        written_bytes: the parts of the files that are in use.
+        left_out_topics: topics whose batch consume queues were not built.
+        in_order: whether the log had to be read a second time in one go, because queue offsets repeat or leave gaps.
+        seconds: of the whole job, and of each phase.
+    """
+
+    messages: int
+    log_bytes: int
+    units: int
+    queues: int
+    keys: int
+    index_files: int
+    written_bytes: int
+    left_out_topics: tuple[str, ...]
+    in_order: bool
+    seconds: float
+    phase_seconds: dict[str, float]
+
+    @property
+    def findings(self) -> list[str]:
+        """A sentence for each thing that is not as live dispatch would have it."""
+        return [f"topic {topic} has batch consume queues, which were left out" for topic in self.left_out_topics]
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """Where the tasks of the first phase write, and what."""
+
+    folder: str
+    queue_file_size: int
+    index: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _ScanOutcome:
+    """What one task tells the merge; `read` and `fault` as in `SplitOutcome`, of the last split that it read."""
+
+    read: SplitResult
+    messages: int
+    log_bytes: int
+    queues: tuple[QueueRange, ...]
+    batch_topics: frozenset[str]
+    chunks: tuple[KeyChunk, ...]
+    fault: CorruptRecordError | None
+
+
+def rebuild(
+    store_path: str | os.PathLike[str],
+    output: str | os.PathLike[str],
+    *,
+    runner: Runner,
+    commit_log_path: str | os.PathLike[str] | None = None,
+    mapped_file_size_consume_queue: int | None = None,
+    max_hash_slot_num: int | None = None,
+    max_index_num: int | None = None,
+    split_bytes: int = SPLIT_BYTES,
+    index: bool = True,
+    progress: Progress | None = None,
+) -> RebuildResult:
+    """Build `consumequeue/` and `index/` in the new directory `output`, synced. The store itself is not changed.
+
+    File sizes that are not given are those of the store's own files, else RocketMQ's defaults. Everything is built in
+    `<output>.unfinished` and renamed at the end: a rebuild that was killed leaves no `output`, and the next one begins
+    anew. Where queue offsets repeat, as after a crash, the first message wins, as in
+    `ConsumeQueue.putMessagePositionInfo`; a gap is filled with filler units, so that each unit stands at its own queue
+    offset (RocketMQ logs an error and puts it into the gap). The tasks need a file system that all share.
+
+    Raises:
+        StoreFormatError: no store, a foreign file, or index files whose geometry must be given; also where `output`
+            exists and is not an empty folder.
+        CorruptRecordError: damage in the log, a queue offset beyond what the log can hold, a topic that cannot
+            name a folder.
+        ConfigError: file sizes that RocketMQ does not allow.
+        StoreFullError: no space.
+    """
+    started = time.perf_counter()
+    directory = StoreDirectory(store_path, commit_log_path=commit_log_path)
+    sizes = _file_sizes(directory, mapped_file_size_consume_queue, max_hash_slot_num, max_index_num, index)
+    output = os.path.abspath(output)
+    if DISK.exists(output) and not (DISK.is_directory(output) and not DISK.list_directory(output)):
+        raise StoreFormatError(f"{output}: exists already and is not an empty folder; give the name of a new one")
+    log_files = directory.log_files()
+    folder = output + _UNFINISHED
+    if DISK.exists(folder):
+        DISK.remove_tree(folder)
+    try:
+        build = _Build(folder, sizes, runner, index, progress)
+        result = build.run(log_files, split_bytes, started)
+        DISK.rename(folder, output)
+    except BaseException:
+        if DISK.exists(folder):
+            DISK.remove_tree(folder)
+        raise
+    return replace(result, seconds=time.perf_counter() - started)
+
+
+class _Build:
+    """One rebuild: the phases, and what they share."""
+
+    def __init__(
+        self, folder: str, sizes: MessageStoreConfig, runner: Runner, index: bool, progress: Progress | None
+    ) -> None:
+        self._folder = folder
+        self._sizes = sizes
+        self._runner = runner
+        self._index = index
+        self._progress = progress
+
+    def run(self, log_files: Sequence[LogFile], split_bytes: int, started: float) -> RebuildResult:
+        """All phases; what is returned lies in the unfinished folder."""
+        outcomes, in_order = self._scan(log_files, split_bytes)
+        scanned = time.perf_counter()
+        left_out = sorted(_batch_topics(outcomes))
+        for topic in left_out:
+            DISK.remove_tree(os.path.join(self._folder, CONSUME_QUEUE, topic))
+        queues = [queue for queue in _merge_queues(outcomes) if queue.topic not in left_out]
+        index_plans = self._plan_index([chunk for outcome in outcomes for chunk in outcome.chunks])
+        written = self._finish(index_plans, queues)
+        finished = time.perf_counter()
+        return RebuildResult(
+            messages=sum(outcome.messages for outcome in outcomes),
+            log_bytes=sum(outcome.log_bytes for outcome in outcomes),
+            units=sum(queue.units for queue in queues),
+            queues=len(queues),
+            keys=sum(plan.key_count for plan in index_plans),
+            index_files=len(index_plans),
+            written_bytes=written,
+            left_out_topics=tuple(left_out),
+            in_order=in_order,
+            seconds=finished - started,
+            phase_seconds={"scan": scanned - started, "build and sync": finished - scanned},
+        )
+
+    def _scan(self, log_files: Sequence[LogFile], split_bytes: int) -> tuple[list[_ScanOutcome], bool]:
+        """Write the units and spill the keys; all at once, or else in the order of the log, which is the truth."""
+        self._make_folders()
+        target = _Target(self._folder, self._sizes.mapped_file_size_consume_queue, self._index)
+        splits = plan_splits(log_files, split_bytes)
+        outcomes, misled = run_over_splits(
+            self._runner, partial(_scan_split, target), splits, description="read the log", progress=self._progress
+        )
+        in_order = any(outcome.messages for outcome in misled) or not _queues_join(outcomes)
+        if in_order:
+            DISK.remove_tree(self._folder)
+            self._make_folders()
+            whole = tuple(Split(file, file.start_offset, file.end_offset, True) for file in log_files)
+            outcomes = self._runner.run(
+                partial(_scan_splits, target), [whole], description="read the log in order", progress=self._progress
+            )
+            for outcome in outcomes:
+                if outcome.fault:
+                    raise outcome.fault
+        return outcomes, in_order
+
+    def _make_folders(self) -> None:
+        for name in (CONSUME_QUEUE, _KEYS, *((INDEX,) if self._index else ())):
+            DISK.make_directories(os.path.join(self._folder, name))
+
+    def _plan_index(self, chunks: Sequence[KeyChunk]) -> list[IndexFilePlan]:
+        folder = os.path.join(self._folder, INDEX)
+        return plan_index_files(folder, chunks, self._sizes.max_hash_slot_num, self._sizes.max_index_num)
+
+    def _finish(self, index_plans: list[IndexFilePlan], queues: list[QueueRange]) -> int:
+        """Build the index files, finish the queues, sync all; returns the bytes in use."""
+        folder = os.path.join(self._folder, CONSUME_QUEUE)
+        size = self._sizes.mapped_file_size_consume_queue
+        steps: list[IndexFilePlan | QueueFinish] = [*index_plans]  # first, since they take longest
+        for i in range(0, len(queues), _QUEUES_OF_A_FINISH):
+            steps.append(QueueFinish(folder, size, tuple(queues[i : i + _QUEUES_OF_A_FINISH])))
+        description = "build the index, sync" if self._index else "sync"
+        written = sum(self._runner.run(_finish, steps, description=description, progress=self._progress))
+        if self._index:
+            DISK.sync_directory(os.path.join(self._folder, INDEX))
+        DISK.remove_tree(os.path.join(self._folder, _KEYS))
+        return written
+
+
+def _scan_split(target: _Target, split: Split) -> _ScanOutcome:
+    """The task of the first phase."""
+    return _scan_splits(target, (split,))
+
+
+def _scan_splits(target: _Target, splits: Sequence[Split]) -> _ScanOutcome:
+    """Read splits up to the log's end, write their units, and spill their keys."""
+    units = UnitWriter(os.path.join(target.folder, CONSUME_QUEUE), target.queue_file_size)
+    spill = KeySpill(os.path.join(target.folder, _KEYS, str(splits[0].begin)))
+    level = ScanLevel.KEYS if target.index else ScanLevel.PROPERTIES
+    messages = log_bytes = 0
+    fault: CorruptRecordError | None = None
+    try:
+        for split in splits:
+            scan = scan_split(split, level=level)
+            for columns in scan:
+                messages += columns.rows
+                log_bytes += columns.consumed
+                units.put(columns, split.file.path)
+                if target.index:
+                    spill.put(columns)
+            if scan.stop is SplitStop.LOG_END:
+                break
+    except CorruptRecordError as error:
+        fault = error
+    finally:
+        units.close()
+        spill.close()
+    ranges, chunks = tuple(units.ranges.values()), tuple(spill.chunks)
+    return _ScanOutcome(scan.result, messages, log_bytes, ranges, frozenset(units.batch_topics), chunks, fault)
+
+
+def _finish(step: IndexFilePlan | QueueFinish) -> int:
+    """The task of the second phase."""
+    return step.run()
+
+
+def _batch_topics(outcomes: Iterable[_ScanOutcome]) -> frozenset[str]:
+    return frozenset[str]().union(*(outcome.batch_topics for outcome in outcomes))
+
+
+def _queues_join(outcomes: Sequence[_ScanOutcome]) -> bool:
+    """Whether each queue's slots, from task to task in log order, neither repeat nor leave a gap."""
+    left_out = _batch_topics(outcomes)
+    next_offsets: dict[tuple[str, int], int] = {}
+    for outcome in outcomes:
+        for queue in outcome.queues:
+            key = queue.topic, queue.queue_id
+            if queue.topic not in left_out and next_offsets.get(key, queue.first_offset) != queue.first_offset:
+                return False
+            next_offsets[key] = queue.next_offset
+    return True
+
+
+def _merge_queues(outcomes: Iterable[_ScanOutcome]) -> list[QueueRange]:
+    """Each queue's slots over all tasks, in the order of first sight."""
+    merged: dict[tuple[str, int], QueueRange] = {}
+    for outcome in outcomes:
+        for queue in outcome.queues:
+            before = merged.setdefault((queue.topic, queue.queue_id), replace(queue, units=0))
+            before.next_offset = queue.next_offset
+            before.units += queue.units
+    return list(merged.values())
+
+
+def _file_sizes(
+    directory: StoreDirectory, queue_file_size: int | None, slots: int | None, entries: int | None, index: bool
+) -> MessageStoreConfig:
+    """The sizes that were given, else those of the store's files, else RocketMQ's; the rest of the result is unused."""
+    if queue_file_size is None:
+        found = {queue.file_size for queue in directory.queues()}
+        if len(found) > 1:
+            raise StoreFormatError(
+                f"{directory.path}: consume queue files of {sorted(found)} bytes; give mapped_file_size_consume_queue"
+            )
+        queue_file_size = found.pop() if found else None
+    given = {
+        "mapped_file_size_consume_queue": queue_file_size,
+        "max_hash_slot_num": slots,
+        "max_index_num": entries,
+    }
+    sizes = MessageStoreConfig.from_mapping({name: value for name, value in given.items() if value is not None})
+    if index and slots is None and entries is None:
+        slots, entries = index_geometry(directory.index_files(), sizes.max_hash_slot_num, sizes.max_index_num)
+        sizes = replace(sizes, max_hash_slot_num=slots, max_index_num=entries)
+    return sizes

@@ -1,0 +1,67 @@
+"""Who runs a job's tasks: the `Runner` protocol and its local form, threads in this process.
+
+A job is a plan, a pure task for one item of the plan, and a merge of the small results. The task knows nothing of its
+runner: the same function runs here, in a thread, or in a Spark executor (`reput.spark.runner`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from typing import Protocol, TypeVar
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class Progress(Protocol):
+    """Told how far a job is; called in the thread that called `run`, with 0 first and `total` last."""
+
+    def __call__(self, done: int, total: int, description: str) -> None:
+        """`done` of `total` tasks have finished."""
+        ...
+
+
+class Runner(Protocol):
+    """Runs one task function over many items."""
+
+    def run(
+        self, task: Callable[[T], R], items: Sequence[T], *, description: str, progress: Progress | None = None
+    ) -> list[R]:
+        """The results of `task(item)`, in the order of the items; the first error of a task is raised.
+
+        `task` and the items must be picklable, and a result should be small: on Spark all three travel.
+        """
+        ...
+
+
+class LocalRunner:
+    """Runs tasks in threads of this process, side by side as far as the kernels go: those release the interpreter lock.
+
+    Args:
+        threads: how many tasks run at once; None: as many as this process has processors.
+    """
+
+    def __init__(self, threads: int | None = None) -> None:
+        self.threads = threads or len(os.sched_getaffinity(0))
+
+    def run(
+        self, task: Callable[[T], R], items: Sequence[T], *, description: str, progress: Progress | None = None
+    ) -> list[R]:
+        """As `Runner.run`; after an error no further task is started, and those that run are waited for."""
+        report = progress or _silent
+        report(0, len(items), description)
+        pool = ThreadPoolExecutor(self.threads, thread_name_prefix="reput-job")
+        try:
+            futures = [pool.submit(task, item) for item in items]
+            for done, future in enumerate(as_completed(futures), start=1):
+                future.result()
+                report(done, len(items), description)
+            return [future.result() for future in futures]
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _silent(done: int, total: int, description: str) -> None:
+    """The progress of a caller who wants none."""

@@ -1,0 +1,234 @@
+"""Consume queue units of scanned records -> the files of a rebuild, by tasks that know nothing of each other.
+
+The slot of a unit is its queue offset, so tasks share the files without a lock: each writes its own slots. Whether the
+slots of all tasks join without a gap or an overlap is for the merge to find out, from the `QueueRange`s.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from reput.errors import CorruptRecordError
+from reput.files import DISK, File
+from reput.formats.consume_queue import FILLER, UNIT_SIZE, encode_unit
+from reput.formats.paths import offset_to_file_name, topic_folder_name
+from reput.formats.record import MIN_RECORD_SIZE, SysFlag
+from reput.kernels.columns import RecordColumns
+from reput.kernels.consume_queue import UnitRuns, group_units
+
+#: Descriptors that one task keeps open.
+_MAX_OPEN_FILES = 256
+_FILLER = encode_unit(*FILLER)
+
+
+@dataclass(slots=True)
+class QueueRange:
+    """The slots [first_offset, next_offset) of one queue that a task has written; `units` of them are no fillers."""
+
+    topic: str
+    queue_id: int
+    first_offset: int
+    next_offset: int
+    units: int = 0
+
+
+class UnitWriter:
+    """Writes units into queue files below a folder, each file `file_size` bytes long and sparse.
+
+    Within its records it follows `ConsumeQueue.putMessagePositionInfo`: a unit before its queue's next offset is a
+    repeat and is dropped, and a gap is filled with filler units, so that each unit stands at its own queue offset.
+
+    Attributes:
+        ranges: what was written, by (topic, queue id).
+        batch_topics: topics that hold inner batches, whose queues are BatchConsumeQueues.
+    """
+
+    def __init__(self, folder: str, file_size: int) -> None:
+        self.ranges: dict[tuple[str, int], QueueRange] = {}
+        self.batch_topics: set[str] = set()
+        self._folder = folder
+        self._file_size = file_size
+        self._open: dict[str, File] = {}
+
+    def put(self, columns: RecordColumns, log_path: str) -> None:
+        """Write the units of scanned records (`ScanLevel.PROPERTIES` or above) of the log file `log_path`.
+
+        Raises:
+            CorruptRecordError: a queue offset that a log of this size cannot hold, or a topic that is no name of a
+                folder. The log before that record may have been written, nothing of these records is.
+        """
+        if not columns.rows:
+            return
+        has_unit = _rows_with_unit(columns)
+        _check_queue_offsets(columns, has_unit, log_path)
+        queues = self._queues_of(columns, has_unit, log_path)
+        next_offsets = np.array([queue.next_offset if queue else 0 for queue in queues], np.int64)
+        row = 0
+        while row < columns.rows:
+            runs = group_units(columns, next_offsets, row)
+            self._write(runs, queues, next_offsets)
+            next_offsets += runs.counts
+            row = runs.stop_row
+            if row < columns.rows:
+                k = int(columns["queue"][row])
+                following = int(columns["queue_offset"][row])
+                self._fill(queues[k], int(next_offsets[k]), following)
+                next_offsets[k] = following
+        for queue, following in zip(queues, next_offsets.tolist(), strict=True):
+            if queue:
+                queue.next_offset = following
+
+    def close(self) -> None:
+        """Close the files; they are not synced."""
+        for file in self._open.values():
+            file.close()
+        self._open.clear()
+
+    def _queues_of(
+        self, columns: RecordColumns, has_unit: npt.NDArray[np.bool_] | None, log_path: str
+    ) -> list[QueueRange | None]:
+        """The range of each queue of the scan, begun where it is new; None where it has no unit."""
+        first_rows = columns.queue_rows
+        if has_unit is not None:
+            first_rows = np.full(first_rows.size, -1, np.int32)
+            rows = np.flatnonzero(has_unit)[::-1]
+            first_rows[columns["queue"][rows]] = rows  # of equal indexes the last one stays: the queue's first row
+        is_batch = (columns["sys_flag"] & SysFlag.INNER_BATCH) != 0
+        batch_queues = set(columns["queue"][is_batch].tolist())
+        found: list[QueueRange | None] = []
+        for k, (topic, queue_id) in enumerate(columns.queues()):
+            row = int(first_rows[k])
+            if row < 0:
+                found.append(None)
+                continue
+            name = _folder_name(topic, log_path, int(columns["commit_log_offset"][row]))
+            if k in batch_queues:
+                self.batch_topics.add(name)
+            queue = self.ranges.get((name, queue_id))
+            if queue is None:
+                offset = int(columns["queue_offset"][row])
+                queue = self.ranges[name, queue_id] = QueueRange(name, queue_id, offset, offset)
+                DISK.make_directories(queue_folder(self._folder, queue))
+            found.append(queue)
+        return found
+
+    def _write(self, runs: UnitRuns, queues: list[QueueRange | None], next_offsets: npt.NDArray[np.int64]) -> None:
+        base = runs.units.ctypes.data
+        pieces: list[tuple[File, int, int, int]] = []
+        for k in np.flatnonzero(runs.counts).tolist():
+            queue = queues[k]
+            assert queue is not None
+            queue.units += int(runs.counts[k])
+            address, position = base + int(runs.starts[k]), int(next_offsets[k]) * UNIT_SIZE
+            left = int(runs.counts[k]) * UNIT_SIZE
+            while left:
+                inside = position % self._file_size
+                size = min(left, self._file_size - inside)
+                pieces.append((self._file(queue, position - inside), address, size, inside))
+                address, position, left = address + size, position + size, left - size
+            if len(self._open) > _MAX_OPEN_FILES:
+                _write_pieces(pieces)
+                pieces = []
+                self.close()
+        _write_pieces(pieces)
+
+    def _fill(self, queue: QueueRange | None, offset: int, end: int) -> None:
+        assert queue is not None
+        while offset < end:
+            inside = offset * UNIT_SIZE % self._file_size
+            count = min(end - offset, (self._file_size - inside) // UNIT_SIZE)
+            self._file(queue, offset * UNIT_SIZE - inside).write(inside, _FILLER * count)
+            offset += count
+
+    def _file(self, queue: QueueRange, start: int) -> File:
+        """The queue file that begins at a byte of the queue, made by whichever task needs it first."""
+        path = os.path.join(queue_folder(self._folder, queue), offset_to_file_name(start))
+        file = self._open.get(path)
+        if file is None:
+            file = self._open[path] = DISK.open(path, writable=True, create=True, size=self._file_size)
+        return file
+
+
+@dataclass(frozen=True, slots=True)
+class QueueFinish:
+    """The last step for some queues, once all units are there: fill the head of the first file, and sync."""
+
+    folder: str
+    file_size: int
+    queues: tuple[QueueRange, ...]
+
+    def run(self) -> int:
+        """Returns the bytes of the files in use."""
+        used = 0
+        for queue in self.queues:
+            folder = queue_folder(self.folder, queue)
+            begin = queue.first_offset * UNIT_SIZE
+            head = begin - begin % self.file_size
+            end = queue.next_offset * UNIT_SIZE
+            for start in range(head, end, self.file_size):
+                with DISK.open(os.path.join(folder, offset_to_file_name(start)), writable=True) as file:
+                    if start < begin:
+                        file.write(0, _FILLER * ((begin - start) // UNIT_SIZE))
+                    file.sync()
+            DISK.sync_directory(folder)
+            used += end - head
+        return used
+
+
+def queue_folder(folder: str, queue: QueueRange) -> str:
+    """Where the files of a queue are."""
+    return os.path.join(folder, queue.topic, str(queue.queue_id))
+
+
+def _rows_with_unit(columns: RecordColumns) -> npt.NDArray[np.bool_] | None:
+    """bool[rows], False for prepared and rolled back messages; None where all have a unit."""
+    kind = columns["sys_flag"] & SysFlag.TRANSACTION_MASK
+    without = (kind == SysFlag.TRANSACTION_PREPARED) | (kind == SysFlag.TRANSACTION_ROLLBACK)
+    return ~without if without.any() else None
+
+
+def _check_queue_offsets(columns: RecordColumns, has_unit: npt.NDArray[np.bool_] | None, log_path: str) -> None:
+    """Each message before one in its queue took at least a smallest record of the log before it."""
+    queue_offsets, offsets = columns["queue_offset"], columns["commit_log_offset"]
+    if queue_offsets.min() >= 0 and int(queue_offsets.max()) <= int(offsets[0]) // MIN_RECORD_SIZE:
+        return
+    wrong = (queue_offsets < 0) | (queue_offsets > offsets // MIN_RECORD_SIZE)
+    if has_unit is not None:
+        wrong &= has_unit
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise CorruptRecordError(
+            log_path,
+            int(offsets[row]),
+            f"the record says queue offset {queue_offsets[row]}, but before it the log can hold at most "
+            f"{int(offsets[row]) // MIN_RECORD_SIZE} messages; look at it with `reput dump`",
+        )
+
+
+def _folder_name(topic: bytes, log_path: str, offset: int) -> str:
+    """The topic as a folder's name, as RocketMQ decodes it; hostile bytes must not lead out of the rebuild's folder."""
+    name = topic_folder_name(topic)
+    if name is None:
+        shown = topic[:80].decode("utf-8", "replace")
+        raise CorruptRecordError(
+            log_path, offset, f"the topic {shown!r} cannot name a folder; look at the record with `reput dump`"
+        )
+    return name
+
+
+def _write_pieces(pieces: list[tuple[File, int, int, int]]) -> None:
+    """Write (file, address, size, position) of each piece in one call."""
+    if not pieces:
+        return
+    files, addresses, sizes, positions = zip(*pieces, strict=True)
+    DISK.write_runs(
+        np.array([file.fileno() for file in files], np.int64),
+        np.array(addresses, np.int64),
+        np.array(sizes, np.int64),
+        np.array(positions, np.int64),
+        lambda index: files[index].path,
+    )

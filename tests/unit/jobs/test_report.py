@@ -1,0 +1,154 @@
+import dataclasses
+import io
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from reput.jobs.report import Plot, Report, Series, Table, Value, format_value
+
+PLOTS = [
+    Plot("bar", "Rates <of> steps", "step", "messages a second", [Series("rate", ["put", "get"], [1_500_000, -3])]),
+    Plot("area", "Volume", "day", "messages", [Series("a", ["2013-01-01", "2013-01-02"], [1, 2]), Series("b", [], [])]),
+    Plot(
+        "line",
+        "Delay",
+        "day",
+        "delay (minutes)",
+        [Series("delay", ["2013-01-01"], [2.5]), Series("share", ["2013-01-01"], [None], y_label="cancelled (%)")],
+    ),
+    Plot("heatmap", "By hour", "hour", "airport", [Series("JFK", ["05:00", "06:00"], [0.5, None])], "minutes"),
+]
+REPORT = Report(
+    title="Flights & more",
+    facts={"messages": 1_027_730, "share": 0.25, "agrees": True, "nothing": None},
+    tables=[Table("Steps", ["step", "count"], [["put <b>", 1_027_730], ["get", None]])],
+    plots=PLOTS,
+    findings=["queue 3 of weather, offset 17: body differs"],
+)
+
+
+class Page(HTMLParser):
+    """Collects what a browser would load, the texts of cells, and the tags left open."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.loaded: list[str] = []
+        self.texts: list[str] = []
+        self.open: list[str] = []
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        if tag not in ("meta", "link"):
+            self.open.append(tag)
+        self.loaded += [value or "" for name, value in attributes if name in ("src", "href")]
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] not in ("script", "style"):
+            self.texts.append(data)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, ""),
+        (True, "yes"),
+        (False, "no"),
+        (0, "0"),
+        (-1234567, "-1\u202f234\u202f567"),
+        (0.00123456, "0.00123"),
+        (3.14159, "3.14"),
+        (123456.7, "123\u202f457"),
+        ("text", "text"),
+    ],
+)
+def test_values_are_written_for_people(value: Value, text: str) -> None:
+    assert format_value(value) == text
+
+
+def test_json_is_one_dict_that_gives_the_report_back() -> None:
+    read = json.loads(json.dumps(REPORT.to_dict()))
+    assert list(read) == [field.name for field in dataclasses.fields(Report)]
+    assert Report(**{**read, "tables": [], "plots": []}) == dataclasses.replace(REPORT, tables=[], plots=[])
+    assert [Table(**table) for table in read["tables"]] == REPORT.tables
+    assert read["plots"][0]["series"] == [{"name": "rate", "x": ["put", "get"], "y": [1_500_000, -3], "y_label": None}]
+
+
+def test_terminal_shows_facts_tables_and_findings() -> None:
+    console = Console(file=io.StringIO(), width=100)
+    REPORT.print(console)
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert re.search(r"messages +1\u202f027\u202f730", text)
+    assert re.search(r"put <b> +1\u202f027\u202f730", text)
+    assert "finding  queue 3 of weather, offset 17: body differs" in text
+
+
+def test_page_loads_nothing_from_elsewhere() -> None:
+    page = Page(REPORT.to_html())
+    assert page.loaded == []
+    assert page.open == []
+
+
+def test_page_shows_every_text_and_escapes_it() -> None:
+    html = REPORT.to_html()
+    texts = Page(html).texts
+    for text in ("Flights & more", "put <b>", "1\u202f027\u202f730", REPORT.findings[0], "yes"):
+        assert text in texts
+    assert "put <b>" not in html
+
+
+@pytest.mark.parametrize("plot", PLOTS, ids=lambda plot: plot.kind)
+def test_page_holds_the_title_and_labels_of_each_plot(plot: Plot) -> None:
+    html = Report("title", plots=[plot]).to_html()
+    drawing = html[html.rindex("Plotly.newPlot") :]
+    labels = [plot.x_label, plot.y_label, *(series.y_label for series in plot.series if series.y_label)]
+    for label in [*labels, *([plot.value_label] if plot.value_label else [])]:
+        assert f'"text":"{label}"' in drawing
+    assert plot.title in Page(html).texts
+
+
+def test_page_without_plots_carries_no_script() -> None:
+    page = Report("only facts", facts={"a": 1}).to_html()
+    assert "Plotly" not in page
+    assert len(page) < 10_000
+
+
+def test_same_report_gives_the_same_page() -> None:
+    assert REPORT.to_html() == REPORT.to_html()
+
+
+def test_written_file_is_the_page(tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    path.write_text("an older one")
+    REPORT.write_html(str(path))
+    assert path.read_text() == REPORT.to_html()
+    assert [entry.name for entry in tmp_path.iterdir()] == ["report.html"]
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (lambda: Table("t", ["a", "b"], [[1, 2], [1]]), "row 1 has 1 values for 2 columns"),
+        (lambda: Series("s", [1, 2], [1]), "2 x for 1 y"),
+        (lambda: Plot("bar", "t", "x", "y", []), "no series"),
+    ],
+    ids=["short row", "short series", "no series"],
+)
+def test_parts_that_do_not_fit_together_are_refused(make: Callable[[], object], reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        make()
+
+
+def test_import_loads_neither_plotly_nor_rich() -> None:
+    code = "import sys, reput.jobs.report; print([m for m in ('plotly', 'rich', 'pandas') if m in sys.modules])"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"
