@@ -1,0 +1,5 @@
+"""Found by Spark, which imports each module `pyspark_*` and registers its `DefaultSource`: here the format `reput`."""
+
+from reput.spark.source import ReputDataSource as DefaultSource
+
+__all__ = ["DefaultSource"]

@@ -1,0 +1,133 @@
+"""The options of the format `reput`: texts, and case does not count in their names, as everywhere in Spark."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from reput.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOptions:
+    """What a user asked of `spark.read.format("reput")`; as `reput.read_log` has it, where it has it.
+
+    Attributes:
+        path: `path`, the store directory.
+        commit_log_path: `commitLogPath`, the commit log's folder where it is not below `path`.
+        topics: `topics`, comma separated, or a JSON list of texts.
+        keys: `keys`, written as `topics`.
+        begin, end: `begin` and `end`, ms since 1970 or an ISO 8601 time with its zone.
+        raw_body: `rawBody`, true or false.
+        split_bytes: `splitBytes`, the log bytes of a task; None: what makes a task for each processor.
+        store: `store`, the value of the column `store`; None: the directory's name.
+        until: `until`, proven or flushed.
+    """
+
+    path: str
+    commit_log_path: str | None = None
+    topics: tuple[str, ...] | None = None
+    keys: tuple[str, ...] | None = None
+    begin: datetime | int | None = None
+    end: datetime | int | None = None
+    raw_body: bool = False
+    split_bytes: int | None = None
+    store: str | None = None
+    until: str = "proven"
+
+
+def parse_options(options: Mapping[str, str]) -> ReadOptions:
+    """Options as Spark passes them. Raises ConfigError for an unknown one, with the nearest name, and a wrong value."""
+    by_lower_name = {name.lower(): name for name in _OPTIONS}
+    values: dict[str, Any] = {}
+    for given, text in options.items():
+        name = by_lower_name.get(given.lower())
+        if name is None:
+            nearest = difflib.get_close_matches(given.lower(), by_lower_name, 1, 0)[0]
+            raise ConfigError(f"the format reput has no option {given!r}; did you mean {by_lower_name[nearest]!r}?")
+        attribute, parse = _OPTIONS[name]
+        try:
+            values[attribute] = parse(text)
+        except ValueError as error:
+            raise ConfigError(f"option {name}: {text!r} is {error}") from None
+    if "path" not in values:
+        raise ConfigError('the format reput needs the directory of a store: spark.read.format("reput").load(path)')
+    return ReadOptions(**values)
+
+
+def option_texts(options: Mapping[str, object]) -> dict[str, str]:
+    """Values by option name -> texts that `parse_options` reads; None is left out."""
+    texts = {}
+    for name, value in options.items():
+        if isinstance(value, bool):
+            texts[name] = str(value).lower()
+        elif isinstance(value, datetime):
+            texts[name] = value.isoformat()
+        elif isinstance(value, Iterable) and not isinstance(value, str):
+            texts[name] = json.dumps(list(value))
+        elif value is not None:
+            texts[name] = str(value)
+    return texts
+
+
+def _list(text: str) -> tuple[str, ...]:
+    if not text.startswith("["):
+        return tuple(item.strip() for item in text.split(","))
+    try:
+        items = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"no JSON list: {error}") from None
+    if not all(isinstance(item, str) for item in items):
+        raise ValueError("no list of texts")
+    return tuple(items)
+
+
+def _time(text: str) -> datetime | int:
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError("neither milliseconds since 1970 nor a time such as 2026-01-31T12:00:00Z") from None
+    if time.tzinfo is None:
+        raise ValueError("a time without its zone; add Z or +00:00")
+    return time
+
+
+def _boolean(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError("neither true nor false")
+    return text.lower() == "true"
+
+
+def _size(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text)):
+        raise ValueError("no number of bytes above 0")
+    return int(text)
+
+
+def _until(text: str) -> str:
+    if text not in ("proven", "flushed"):
+        raise ValueError("neither proven nor flushed")
+    return text
+
+
+#: Option -> attribute of ReadOptions, and what makes its value of a text or raises ValueError with what the text is.
+_OPTIONS: dict[str, tuple[str, Callable[[str], object]]] = {
+    "path": ("path", str),
+    "commitLogPath": ("commit_log_path", str),
+    "topics": ("topics", _list),
+    "keys": ("keys", _list),
+    "begin": ("begin", _time),
+    "end": ("end", _time),
+    "rawBody": ("raw_body", _boolean),
+    "splitBytes": ("split_bytes", _size),
+    "store": ("store", str),
+    "until": ("until", _until),
+}

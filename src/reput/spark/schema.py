@@ -1,0 +1,82 @@
+"""The columns of the format `reput` as Spark's types: `reput.kernels.record_batch.SCHEMA` in other words.
+
+Written out, not converted: Spark asks for the schema in a process of its own, which need not load Arrow and Numba.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructType,
+    TimestampType,
+)
+
+from reput.errors import ConfigError
+
+_TYPES: dict[str, DataType] = {
+    "store": StringType(),
+    "topic": StringType(),
+    "queue_id": IntegerType(),
+    "queue_offset": LongType(),
+    "commit_log_offset": LongType(),
+    "store_size": IntegerType(),
+    "magic_code": IntegerType(),
+    "flag": IntegerType(),
+    "sys_flag": IntegerType(),
+    "born_timestamp": TimestampType(),
+    "store_timestamp": TimestampType(),
+    "born_host": StringType(),
+    "store_host": StringType(),
+    "reconsume_times": IntegerType(),
+    "prepared_transaction_offset": LongType(),
+    "body_crc": IntegerType(),
+    "tags": StringType(),
+    "unique_key": StringType(),
+    "keys": ArrayType(StringType()),
+    "properties": MapType(StringType(), StringType()),
+    "body": BinaryType(),
+    "status": StringType(),
+}
+
+
+def spark_schema(columns: Iterable[str] | None = None) -> StructType:
+    """The schema of some columns, in their order; None: of all.
+
+    Raises ConfigError for a name that is no column's, with the nearest one, and for no name at all.
+    """
+    names = list(_TYPES) if columns is None else list(columns)
+    if not names:
+        raise ConfigError("columns: name at least one, or leave it out for all")
+    schema = StructType()
+    for name in names:
+        schema.add(name, _type_of(name))
+    return schema
+
+
+def column_names(schema: StructType) -> tuple[str, ...]:
+    """The columns that a user's schema asks for. Raises ConfigError for an unknown name or another type than ours."""
+    for field in schema.fields:
+        expected = _type_of(field.name)
+        # As texts: whether nulls may come is no part of them, and not the user's to decide.
+        if field.dataType.simpleString() != expected.simpleString():
+            raise ConfigError(
+                f"columns: {field.name} is of type {expected.simpleString()}, not {field.dataType.simpleString()}; "
+                "read it as it is and cast it afterwards"
+            )
+    return tuple(schema.fieldNames())
+
+
+def _type_of(name: str) -> DataType:
+    if name not in _TYPES:
+        nearest = difflib.get_close_matches(name, _TYPES, 1, 0)
+        raise ConfigError(f"columns: a log has no column {name!r}; did you mean {nearest[0]!r}?")
+    return _TYPES[name]

