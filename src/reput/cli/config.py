@@ -1,0 +1,49 @@
+"""`reput config`: the keys of the configuration, explained."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+from reput.cli.options import BrokerConf, Json, Settings, store_config
+from reput.cli.output import write_json, write_table, write_text
+
+
+def config(*, settings: Settings, broker_conf: BrokerConf = None, as_json: Json = False) -> None:
+    """Show every key of the configuration, explained.
+
+    Its value, RocketMQ's default where that is another one, its unit, and what it means. A store is opened with
+    SYNC_FLUSH unless a broker.conf is given, or --set says otherwise.
+
+    Example:
+      reput config --set flushDiskType=ASYNC_FLUSH --set mappedFileSizeCommitLog=67108864
+    """
+    from reput.config.properties import camel_case
+
+    chosen = store_config(settings, broker_conf)
+    keys = [
+        {
+            "key": camel_case(key.name),
+            "value": getattr(chosen, key.name),
+            "default": key.default,
+            "unit": key.metadata["unit"],
+            "meaning": key.metadata["doc"],
+        }
+        for key in fields(chosen)
+        if key.metadata
+    ]
+    if as_json:
+        write_json({"keys": keys, "ignored": list(chosen.ignored)})
+    else:
+        rows = [(key["key"], _text(key["value"], key["default"], key["unit"]), key["meaning"]) for key in keys]
+        write_table(("key", "value", "meaning"), rows, one_line=("key",))
+        if chosen.ignored:
+            write_text(f"ignored: {', '.join(chosen.ignored)}")
+
+
+def _text(value: object, default: object, unit: str) -> str:
+    """A value as a broker.conf has it, with its unit; RocketMQ's default too, where it is another one."""
+    chosen, usual = ("" if each is None else str(each) for each in (value, default))
+    if isinstance(value, bool):
+        chosen, usual = chosen.lower(), usual.lower()
+    text = f"{chosen} {unit}".strip()
+    return text if value == default else f"{text} (default {usual})"

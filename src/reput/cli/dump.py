@@ -1,0 +1,102 @@
+"""`reput dump`: the files of a store as they are, one line a record, unit or entry."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Annotated, Literal
+
+import typer
+
+from reput.cli.options import CommitLogPath, Json, Settings, Store, store_config
+from reput.cli.output import write_json, write_line
+from reput.errors import ConfigError
+
+_NO_END = (1 << 63) - 1
+#: The options that choose among the lines of each kind of file.
+_CHOICES = {
+    "log": {"--begin-offset", "--end-offset", "--topic", "--queue-id"},
+    "queue": {"--begin-offset", "--end-offset", "--topic", "--queue-id"},
+    "index": {"--key-hash"},
+    "checkpoint": set[str](),
+}
+#: What a line of text shows of a record.
+_RECORD_NAMES = (
+    *("status", "commit_log_offset", "store_size", "topic", "queue_id", "queue_offset", "tags", "keys"),
+    *("store_timestamp", "born_timestamp", "body", "body_base64", "damage", "path", "hex"),
+)
+
+
+def dump(
+    store: Store,
+    *,
+    what: Annotated[
+        Literal["log", "queue", "index", "checkpoint"], typer.Option("--what", help="The kind of file to show.")
+    ] = "log",
+    begin_offset: Annotated[
+        int | None, typer.Option("--begin-offset", metavar="N", help="log: commit log offset; queue: queue offset.")
+    ] = None,
+    end_offset: Annotated[
+        int | None, typer.Option("--end-offset", metavar="N", help="Only what begins before this offset.")
+    ] = None,
+    topic: Annotated[str | None, typer.Option("--topic", help="log, queue: only this topic.")] = None,
+    queue_id: Annotated[
+        int | None, typer.Option("--queue-id", metavar="N", help="log, queue: only this queue.")
+    ] = None,
+    key_hash: Annotated[
+        int | None, typer.Option("--key-hash", min=0, metavar="N", help="index: only the chain of this hash's slot.")
+    ] = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, metavar="N", help="Lines at the most.")] = None,
+    as_hex: Annotated[bool, typer.Option("--hex", help="Also the bytes, in hexadecimal.")] = False,
+    settings: Settings,
+    commit_log_path: CommitLogPath = None,
+    as_json: Json = False,
+) -> int:
+    """Show the files of a store as they are.
+
+    Log records, consume queue units, index entries, or the checkpoint; nothing is changed. Bodies are shown as stored:
+    as text if they are UTF-8, else as base64; --json shows all fields of a record. Damage is shown at its place, what
+    follows it too, and makes the exit status 1. --set maxHashSlotNum=N helps where index files do not tell theirs.
+
+    Examples:
+      reput dump /tmp/store --topic orders --limit 10
+      reput dump /tmp/store --what queue --topic orders --queue-id 0 --json
+      reput dump /tmp/store --what index --key-hash 1024
+      reput dump /tmp/store --what checkpoint
+    """
+    from reput.cli.dump_checkpoint import checkpoint_lines
+    from reput.cli.dump_index import index_lines
+    from reput.cli.dump_queue import queue_lines
+    from reput.log.directory import StoreDirectory
+    from reput.warm import load_kernels
+
+    given = {
+        "--begin-offset": begin_offset,
+        "--end-offset": end_offset,
+        "--topic": topic,
+        "--queue-id": queue_id,
+        "--key-hash": key_hash,
+    }
+    for option, value in given.items():
+        if value is not None and option not in _CHOICES[what]:
+            raise ConfigError(f"{option} has no meaning for --what {what}")
+    directory = StoreDirectory(store, commit_log_path=commit_log_path)
+    begin, end = begin_offset or 0, _NO_END if end_offset is None else end_offset
+    if what == "log":
+        load_kernels()
+        from reput.cli.dump_log import log_lines  # loads kernels by itself, but says nothing
+
+        lines = log_lines(directory, begin, end, topic, queue_id, as_hex=as_hex)
+    elif what == "queue":
+        lines = queue_lines(directory, begin, end, topic, queue_id, as_hex=as_hex)
+    elif what == "index":
+        lines = index_lines(directory, key_hash, store_config(settings, None), as_hex=as_hex)
+    else:
+        lines = checkpoint_lines(directory, as_hex=as_hex)
+    is_damaged = False
+    for line in islice(lines, limit):
+        is_damaged = is_damaged or "damage" in line
+        if as_json:
+            write_json(line)
+        else:
+            write_line({name: line[name] for name in _RECORD_NAMES if name in line} if what == "log" else line)
+    return int(is_damaged)

@@ -1,0 +1,60 @@
+"""`reput get`: read a queue as a consumer does."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from reput.cli.messages import write_messages
+from reput.cli.options import CommitLogPath, Json, Store, reading_config
+from reput.cli.output import damage_status, write_fields, write_status
+
+
+def get(
+    store: Store,
+    *,
+    topic: Annotated[str, typer.Option("--topic", help="The topic.")],
+    queue_id: Annotated[int, typer.Option("--queue-id", min=0, metavar="N", help="The queue.")] = 0,
+    offset: Annotated[int, typer.Option("--offset", metavar="N", help="The queue offset to begin at.")] = 0,
+    max_num: Annotated[int, typer.Option("--max-num", min=1, metavar="N", help="Messages at the most.")] = 32,
+    tags: Annotated[
+        str | None, typer.Option("--tags", metavar="'A || B'", help="Only messages with one of these tags.")
+    ] = None,
+    raw: Annotated[
+        str | None, typer.Option("--raw", metavar="FILE", help="Write the records' bytes, as stored, to a file.")
+    ] = None,
+    commit_log_path: CommitLogPath = None,
+    as_json: Json = False,
+) -> int:
+    """Read messages of a queue, as a consumer does.
+
+    Shown are RocketMQ's status, the offset to ask for next, and the messages; nothing is changed. With --json the
+    messages go to standard output, one a line, and the status to standard error.
+
+    Example:
+      reput get /tmp/store --topic orders --queue-id 0 --offset 0 --max-num 10 --tags 'paid || shipped'
+    """
+    from reput.files import DISK
+    from reput.store.message_store import MessageStore
+    from reput.store.results import GetMessageStatus
+
+    with MessageStore.open(store, read_only=True, config=reading_config(commit_log_path, max_num)) as opened:
+        pulls = [opened.get_message(topic, queue_id, offset, max_num, tags)]
+        # One pull ends where a log file does; go on as a consumer would.
+        while pulls[-1].status is GetMessageStatus.FOUND and (left := max_num - sum(map(len, pulls))):
+            pulls.append(opened.get_message(topic, queue_id, pulls[-1].next_begin_offset, left, tags))
+        if raw is not None:
+            DISK.write_atomically(raw, b"".join(record for pull in pulls for record in pull.raw()))
+        status = {
+            "status": pulls[0].status.name,
+            "next_begin_offset": pulls[-1].next_begin_offset,
+            "min_offset": pulls[-1].min_offset,
+            "max_offset": pulls[-1].max_offset,
+        }
+        if as_json:
+            write_status(status)
+        else:
+            write_fields(status)
+        write_messages((message for pull in pulls for message in pull.messages()), as_json=as_json)
+        return damage_status(opened.recovery.damage)

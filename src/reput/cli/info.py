@@ -1,0 +1,171 @@
+"""`reput info`: what a store is and in what state, on one screen."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from reput.cli.options import CommitLogPath, Json, Store, reading_config
+from reput.cli.output import complain, iso_time, write_fields, write_json, write_table, write_text
+from reput.errors import CorruptStoreError
+
+if TYPE_CHECKING:
+    from reput.log.directory import StoreDirectory
+
+#: Queues that fit on a screen beside the rest.
+_SHOWN_QUEUES = 16
+
+
+def info(store: Store, *, commit_log_path: CommitLogPath = None, as_json: Json = False) -> int:
+    """Show state, sizes, offsets, times and queues of a store.
+
+    Nothing is changed. Damage that keeps a store from being opened is told, and makes the exit status 1.
+
+    Example:
+      reput info /tmp/store
+    """
+    from reput.log.directory import StoreDirectory
+
+    directory = StoreDirectory(store, commit_log_path=commit_log_path)
+    answer = _directory_facts(directory)
+    try:
+        answer |= _store_facts(store, commit_log_path)
+    except CorruptStoreError as damage:  # of an index file, without which the store does not open
+        answer["findings"] = [str(damage)]
+    if as_json:
+        write_json(answer)
+    else:
+        _write(answer)
+    for finding in answer["findings"]:
+        complain(finding)
+    return 1 if answer["findings"] else 0
+
+
+def _directory_facts(directory: StoreDirectory) -> dict[str, Any]:
+    """What the names and sizes of the files say."""
+    log_files, index_files, checkpoint = directory.log_files(), directory.index_files(), directory.checkpoint()
+    apparent, allocated = _disk_use(directory, directory.path)
+    if not directory.commit_log_path.startswith(directory.path + "/"):
+        apparent, allocated = (
+            a + b for a, b in zip((apparent, allocated), _disk_use(directory, directory.commit_log_path), strict=True)
+        )
+    holder = _lock_holder(directory)
+    return {
+        "path": directory.path,
+        "locked_by_process": holder,
+        "was_killed": directory.was_killed and holder is None,
+        "commit_log_files": len(log_files),
+        "commit_log_file_size": log_files[0].size if log_files else None,
+        "index_files": len(index_files),
+        "checkpoint": checkpoint._asdict() if checkpoint is not None else None,
+        "apparent_bytes": apparent,
+        "allocated_bytes": allocated,
+        "min_commit_log_offset": None,
+        "max_commit_log_offset": None,
+        "earliest_timestamp": None,
+        "latest_timestamp": None,
+        "queues": [],
+        "findings": [],
+    }
+
+
+def _store_facts(path: str, commit_log_path: str | None) -> dict[str, Any]:
+    """What only reading the log and the queues says."""
+    from reput.store.message_store import MessageStore
+
+    with MessageStore.open(path, read_only=True, config=reading_config(commit_log_path)) as store:
+        earliest, latest = store.earliest_time(), store.latest_time()
+        return {
+            "min_commit_log_offset": store.min_commit_log_offset,
+            "max_commit_log_offset": store.max_commit_log_offset,
+            "earliest_timestamp": earliest if earliest >= 0 else None,
+            "latest_timestamp": latest if latest >= 0 else None,
+            "queues": [
+                {
+                    "topic": queue.topic,
+                    "queue_id": queue.queue_id,
+                    "min_offset": queue.min_offset,
+                    "max_offset": queue.max_offset,
+                }
+                for queue in store.queues()
+            ],
+            "findings": [str(store.recovery.damage)] if store.recovery.damage else [],
+        }
+
+
+def _write(answer: dict[str, Any]) -> None:
+    from reput.jobs.report import format_value
+
+    holder, checkpoint, queues = answer["locked_by_process"], answer["checkpoint"], answer["queues"]
+    state = "closed cleanly"
+    if holder is not None:
+        state = f"open for writing by process {holder}"
+    elif answer["was_killed"]:
+        state = "its writer was killed; the next one recovers it"
+    write_fields(
+        {
+            "store": answer["path"],
+            "state": state,
+            "commit log files": answer["commit_log_files"],
+            "commit log file bytes": format_value(answer["commit_log_file_size"]),
+            "commit log offsets": _span(answer["min_commit_log_offset"], answer["max_commit_log_offset"]),
+            "stored": _span(iso_time(answer["earliest_timestamp"]), iso_time(answer["latest_timestamp"])),
+            "index files": answer["index_files"],
+            "queues": len(queues),
+            "messages in queues": format_value(sum(queue["max_offset"] - queue["min_offset"] for queue in queues)),
+            "bytes, holes counted": format_value(answer["apparent_bytes"]),
+            "bytes on the disk": format_value(answer["allocated_bytes"]),
+            **(
+                {
+                    f"flushed {name}": iso_time(checkpoint[f"{key}_msg_timestamp"] or None) or "never"
+                    for name, key in _CHECKPOINT.items()
+                }
+                if checkpoint
+                else {"checkpoint": "none"}
+            ),
+        }
+    )
+    if queues:
+        write_table(list(queues[0]), [list(queue.values()) for queue in queues[:_SHOWN_QUEUES]])
+    if len(queues) > _SHOWN_QUEUES:
+        write_text(f"and {len(queues) - _SHOWN_QUEUES} more queues: --json shows all")
+
+
+def _span(first: object, last: object) -> str:
+    return " to ".join("unknown" if end in (None, "") else str(end) for end in (first, last))
+
+
+_CHECKPOINT = {"log": "physic", "queues": "logics", "index": "index"}
+
+
+def _disk_use(directory: StoreDirectory, path: str) -> tuple[int, int]:
+    """Bytes below a folder, with holes and without."""
+    apparent = allocated = 0
+    for entry in directory.files.list_directory(path):
+        if entry.is_directory:
+            inner = _disk_use(directory, os.path.join(path, entry.name))
+            apparent, allocated = apparent + inner[0], allocated + inner[1]
+        else:
+            apparent, allocated = apparent + entry.size, allocated + entry.allocated_bytes
+    return apparent, allocated
+
+
+def _lock_holder(directory: StoreDirectory) -> int | None:
+    """The process that holds the store's lock, as Linux lists it; the lock file itself is not opened.
+
+    By the inode and the byte range of `RecordLock`; the device numbers of the list are not those of `stat` on every
+    file system.
+    """
+    from reput.formats.paths import LOCK
+
+    path = os.path.join(directory.path, LOCK)
+    if not directory.files.exists(path):
+        return None
+    _, inode = directory.files.identity(path)
+    with directory.files.open("/proc/locks") as locks:
+        lines = locks.read(0, 1 << 20).decode().splitlines()
+    for line in lines:
+        match line.split():
+            case [_, "POSIX", _, "WRITE", process, place, "0", "0"] if place.rpartition(":")[2] == str(inode):
+                return int(process)
+    return None

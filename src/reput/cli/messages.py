@@ -1,0 +1,79 @@
+"""A stored message as the commands show it: all fields for JSON, a row of the most telling ones for a table."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable
+from typing import Any
+
+from reput.cli.output import iso_time, write_json, write_table
+from reput.formats.message import MessageExt
+from reput.formats.record import SysFlag
+
+_COLUMNS = ("queue", "queue offset", "log offset", "stored", "tags", "keys", "body")
+
+
+def message_fields(message: MessageExt, body: bytes) -> dict[str, Any]:
+    """The fields of a message under the names of `MessageExt`; `body` goes with `body_fields`."""
+    return {
+        "topic": message.topic,
+        "queue_id": message.queue_id,
+        "queue_offset": message.queue_offset,
+        "commit_log_offset": message.commit_log_offset,
+        "store_size": message.store_size,
+        "message_id": message.message_id,
+        "tags": message.tags,
+        "keys": list(message.keys),
+        "unique_key": message.unique_key,
+        "properties": message.properties,
+        "flag": message.flag,
+        "sys_flag": message.sys_flag,
+        "magic_code": message.magic_code,
+        "born_timestamp": message.born_timestamp,
+        "born_host": message.born_host,
+        "store_timestamp": message.store_timestamp,
+        "store_host": message.store_host,
+        "reconsume_times": message.reconsume_times,
+        "prepared_transaction_offset": message.prepared_transaction_offset,
+        "body_crc": message.body_crc,
+        **body_fields(body),
+    }
+
+
+def body_fields(body: bytes) -> dict[str, str]:
+    """`body` as text where it is UTF-8, else `body_base64`."""
+    try:
+        return {"body": body.decode()}
+    except UnicodeDecodeError:
+        return {"body_base64": base64.b64encode(body).decode()}
+
+
+def write_messages(messages: Iterable[MessageExt], *, as_json: bool) -> None:
+    """One line of JSON a message, or one table; bodies decompressed where they can be."""
+    if as_json:
+        for message in messages:
+            write_json(message_fields(message, _shown_body(message)))
+    else:
+        write_table(_COLUMNS, [_row(message) for message in messages], one_line=("queue", "stored", "tags", "body"))
+
+
+def _row(message: MessageExt) -> tuple[str | int, ...]:
+    return (
+        f"{message.topic}/{message.queue_id}",
+        message.queue_offset,
+        message.commit_log_offset,
+        iso_time(message.store_timestamp),
+        message.tags or "",
+        " ".join(message.keys),
+        next(iter(body_fields(_shown_body(message)).values())),
+    )
+
+
+def _shown_body(message: MessageExt) -> bytes:
+    """The body decompressed; as stored where it is not compressed, or cannot be decompressed."""
+    if not message.sys_flag & SysFlag.COMPRESSED:
+        return message.body
+    from reput.log.bodies import decompress
+
+    plain = decompress(message.body, message.sys_flag)
+    return message.body if plain is None else plain

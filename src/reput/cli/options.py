@@ -1,0 +1,115 @@
+"""Options that several commands share, and what their texts mean."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from reput.errors import ConfigError
+
+if TYPE_CHECKING:
+    from reput.config.message_store import MessageStoreConfig
+    from reput.jobs.runner import Runner
+
+#: Bytes that one `get` shows at the most.
+_MAX_BYTES = 256 << 20
+
+Store = Annotated[str, typer.Argument(metavar="STORE", help="The store's directory (storePathRootDir).")]
+Json = Annotated[bool, typer.Option("--json", help="JSON instead of text; times in ms since 1970 UTC.")]
+CommitLogPath = Annotated[
+    str | None,
+    typer.Option("--commit-log-path", metavar="DIR", help="The commit log's folder, if it is not STORE/commitlog."),
+]
+Keys = Annotated[
+    list[str],
+    typer.Option("--key", metavar="KEY", help="A key; may be repeated.", default_factory=list, show_default=False),
+]
+Settings = Annotated[
+    list[str],
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="A key of the configuration, by RocketMQ's name; may be repeated.",
+        default_factory=list,
+        show_default=False,
+    ),
+]
+BrokerConf = Annotated[
+    str | None, typer.Option("--broker-conf", metavar="FILE", help="A broker.conf with keys of the configuration.")
+]
+RunnerName = Annotated[
+    Literal["auto", "local", "spark"], typer.Option("--runner", help="Who runs the job: threads here, or Spark.")
+]
+Master = Annotated[
+    str | None, typer.Option("--master", metavar="URL", help="Spark's master: local[4], spark://host:7077.")
+]
+
+
+def parse_time(text: str) -> int:
+    """ISO 8601 (without an offset: UTC) or milliseconds since 1970 UTC -> milliseconds."""
+    digits = text.removeprefix("-")
+    if digits.isascii() and digits.isdigit():
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise typer.BadParameter(
+            f"{text!r} is no time; write 2026-11-21, 2026-11-21T07:13:00Z, or milliseconds since 1970 UTC"
+        ) from None
+    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def parse_pairs(texts: Sequence[str], option: str) -> dict[str, str]:
+    """`name=value` texts as a mapping; raises ConfigError for a text without `=`, and for a name given twice."""
+    pairs: dict[str, str] = {}
+    for text in texts:
+        name, separator, value = text.partition("=")
+        if not separator or not name:
+            raise ConfigError(f"{option} {text!r}: write name=value")
+        if name in pairs:
+            raise ConfigError(f"{option} {text!r}: {name} is given twice")
+        pairs[name] = value
+    return pairs
+
+
+def store_config(settings: Sequence[str], broker_conf: str | None) -> MessageStoreConfig:
+    """RocketMQ's defaults (SYNC_FLUSH without a broker.conf, as `MessageStore.open`), broker.conf, then `--set`.
+
+    Raises ConfigError for a name that RocketMQ does not have, and StoreError for a file that cannot be read.
+    """
+    from reput.config.message_store import FlushDiskType, MessageStoreConfig
+    from reput.files import DISK
+
+    if broker_conf is None:
+        base = MessageStoreConfig(flush_disk_type=FlushDiskType.SYNC_FLUSH)
+    else:
+        text = DISK.read_bytes(broker_conf).decode("utf-8", "replace")
+        base = MessageStoreConfig.from_broker_conf(text, broker_conf)
+    return MessageStoreConfig.from_mapping(parse_pairs(settings, "--set"), base)
+
+
+def reading_config(commit_log_path: str | None, max_num: int = 32) -> MessageStoreConfig:
+    """The configuration for reading: what a command's `--max-num` says counts, not the limits of a broker."""
+    from reput.config.message_store import MessageStoreConfig
+
+    return MessageStoreConfig(
+        store_path_commit_log=commit_log_path,
+        max_transfer_count_on_message_in_memory=max_num,
+        max_transfer_count_on_message_in_disk=max_num,
+        max_transfer_bytes_on_message_in_memory=_MAX_BYTES,
+        max_transfer_bytes_on_message_in_disk=_MAX_BYTES,
+    )
+
+
+def choose_runner(
+    name: Literal["auto", "local", "spark"], master: str | None, store: str, commit_log_path: str | None
+) -> Runner:
+    """The runner that `--runner` and `--master` mean for a store; raises ConfigError for an unknown one."""
+    from reput.log.directory import StoreDirectory
+    from reput.spark import runner
+
+    log_files = StoreDirectory(store, commit_log_path=commit_log_path).log_files()
+    return runner.choose_runner(name, total_bytes=sum(file.size for file in log_files), master=master)

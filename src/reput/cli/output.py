@@ -1,0 +1,151 @@
+"""The one place that prints: tables and progress bars for people, JSON for programs, errors for both.
+
+Results go to stdout, everything else to stderr. With `--json`, dump, get and query print one line a message and every
+other command one object; times are then milliseconds since 1970 UTC, as in the files.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from reput.jobs.report import Report
+    from reput.jobs.runner import Progress
+
+_ABSENT: tuple[Any, ...] = (None, "", [], {})
+#: Between thousands, in what `format_value` gives; to Python it is not printable.
+_BETWEEN_DIGITS = "\N{NARROW NO-BREAK SPACE}"
+_QUOTED = frozenset(' "\\')
+_UNBOUNDED_WIDTH = 1 << 16
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def complain(text: str) -> None:
+    """One line on stderr."""
+    line = _printable(" ".join(text.splitlines()))
+    print(f"reput: {line}", file=sys.stderr, flush=True)
+
+
+def damage_status(damage: Exception | None) -> int:
+    """Tell what ended the log before its time, if anything did; the exit status that says so."""
+    if damage is None:
+        return 0
+    complain(str(damage))
+    return 1
+
+
+def write_text(text: str) -> None:
+    """A line as it is."""
+    print(text)
+
+
+def write_json(value: Mapping[str, Any]) -> None:
+    """One object on one line; text that is no Unicode is escaped."""
+    text = json.dumps(value, ensure_ascii=False)
+    print(text.encode("utf-8", "backslashreplace").decode())
+
+
+def write_status(value: Mapping[str, Any]) -> None:
+    """One object on stderr, for what goes beside the lines of messages."""
+    print(json.dumps(value), file=sys.stderr)
+
+
+def write_report(report: Report) -> None:
+    """Facts, tables and findings of a report."""
+    report.print(_console())
+
+
+def write_fields(fields: Mapping[str, Any]) -> None:
+    """Names and values, one pair a line."""
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = Table.grid(padding=(0, 2))
+    for name, value in fields.items():
+        grid.add_row(Text(name, style="dim"), Text(_printable(str(value))))
+    _console().print(grid)
+
+
+def write_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, one_line: Sequence[str] = ()) -> None:
+    """A table of a few rows; numbers flush right; cells of the columns in `one_line` are cut where they do not fit.
+
+    Numbers stay as they are: most are offsets, to be copied into the next command.
+    """
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    cells = [list(row) for row in rows]
+    table = Table(box=box.SIMPLE_HEAD)
+    for number, name in enumerate(columns):
+        numeric = bool(cells) and all(isinstance(row[number], int) for row in cells)
+        table.add_column(
+            Text(name),
+            justify="right" if numeric else "left",
+            no_wrap=name in one_line,
+            overflow="ellipsis" if name in one_line else "fold",
+        )
+    for row in cells:
+        table.add_row(*(Text(_printable(str(value))) for value in row))
+    _console().print(table)
+
+
+def write_line(fields: Mapping[str, Any]) -> None:
+    """One line of a long listing: `name=value` pairs, so that each line can be read, and searched for, alone."""
+    print("  ".join(f"{name}={_plain(name, value)}" for name, value in fields.items() if value not in _ABSENT))
+
+
+def _plain(name: str, value: Any) -> str:
+    if name.endswith("_timestamp"):
+        return iso_time(value)
+    is_word = isinstance(value, str) and value.isprintable() and not _QUOTED.intersection(value)
+    return str(value) if is_word else _printable(json.dumps(value, ensure_ascii=False))
+
+
+def _printable(text: str) -> str:
+    """Control characters escaped: what a message says must not reach the terminal as a command."""
+    return "".join(c if c.isprintable() or c == _BETWEEN_DIGITS else c.encode("unicode_escape").decode() for c in text)
+
+
+def _console() -> Console:
+    """As wide as the terminal; without one a line is never cut, as the next program reads it."""
+    from rich.console import Console
+
+    return Console(width=None if sys.stdout.isatty() else _UNBOUNDED_WIDTH)
+
+
+def iso_time(timestamp_ms: int | None) -> str:
+    """Milliseconds since 1970 UTC as ISO 8601; the number itself where that is no time of the years 1 to 9999."""
+    if timestamp_ms is None:
+        return ""
+    try:
+        moment = _EPOCH + timedelta(milliseconds=timestamp_ms)
+    except OverflowError:
+        return str(timestamp_ms)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+@contextmanager
+def progress_bar() -> Iterator[Progress]:
+    """A bar on stderr for each description that is told; nothing where stderr is no terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn()
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
+        tasks = {}
+
+        def report(done: int, total: int, description: str) -> None:
+            if description not in tasks:
+                tasks[description] = bars.add_task(description, total=total)
+            bars.update(tasks[description], completed=done, total=total)
+
+        yield report

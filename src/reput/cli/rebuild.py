@@ -1,0 +1,80 @@
+"""`reput rebuild`: consume queues and index from the commit log."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from reput.cli.options import CommitLogPath, Json, Master, RunnerName, Settings, Store, choose_runner, parse_pairs
+from reput.cli.output import complain, progress_bar, write_fields, write_json
+from reput.errors import ConfigError
+
+#: The keys that `--set` takes here: the sizes of the files that are written.
+_SIZES = ("mapped_file_size_consume_queue", "max_hash_slot_num", "max_index_num")
+
+
+def rebuild(
+    store: Store,
+    *,
+    output: Annotated[str, typer.Option("--output", metavar="DIR", help="The new directory to write to.")],
+    settings: Settings,
+    commit_log_path: CommitLogPath = None,
+    runner_name: RunnerName = "auto",
+    master: Master = None,
+    as_json: Json = False,
+) -> int:
+    """Build consume queues and index from the log.
+
+    They go into a new directory; the store is not changed. File sizes are those of the store's own files; --set gives
+    others: mappedFileSizeConsumeQueue, maxHashSlotNum, maxIndexNum. Topics with batch consume queues are left out, are
+    named, and make the exit status 1.
+
+    Example:
+      reput rebuild /tmp/store --output /tmp/rebuilt --runner local
+    """
+    from reput.jobs import rebuild as job
+    from reput.jobs.report import format_value
+    from reput.warm import load_kernels
+
+    sizes = _sizes(settings)
+    load_kernels()
+    with progress_bar() as progress:
+        result = job.rebuild(
+            store,
+            output,
+            runner=choose_runner(runner_name, master, store, commit_log_path),
+            commit_log_path=commit_log_path,
+            progress=progress,
+            mapped_file_size_consume_queue=sizes.get("mapped_file_size_consume_queue"),
+            max_hash_slot_num=sizes.get("max_hash_slot_num"),
+            max_index_num=sizes.get("max_index_num"),
+        )
+    answer = asdict(result)
+    phases = answer.pop("phase_seconds")
+    if as_json:
+        write_json(asdict(result))
+    else:
+        write_fields(
+            {name: format_value(value) for name, value in answer.items() if name != "left_out_topics"}
+            | {f"seconds: {name}": format_value(value) for name, value in phases.items()}
+            | {"messages a second": format_value(round(result.messages / result.seconds))}
+        )
+    for topic in result.left_out_topics:
+        complain(f"topic {topic} has batch consume queues, which were left out")
+    return 1 if result.left_out_topics else 0
+
+
+def _sizes(settings: list[str]) -> dict[str, int]:
+    """`--set` as arguments of the job; raises ConfigError for a key that is no file size."""
+    from reput.config.message_store import MessageStoreConfig
+    from reput.config.properties import snake_case
+
+    pairs = parse_pairs(settings, "--set")
+    config = MessageStoreConfig.from_mapping(pairs)
+    names = [snake_case(name) for name in pairs]
+    for name in names:
+        if name not in _SIZES:
+            raise ConfigError(f"--set {name}: a rebuild takes {', '.join(_SIZES)} only")
+    return {name: getattr(config, name) for name in names}

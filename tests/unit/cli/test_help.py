@@ -1,0 +1,66 @@
+"""The help of every command, and its examples: they are run."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from .conftest import run_reput
+
+COMMANDS = ("put", "get", "query", "dump", "info", "rebuild", "stats", "config", "warm")
+
+
+def examples_of(command: str) -> list[str]:
+    """The lines under `Example:` in the command's help."""
+    lines = iter(run_reput(command, "--help").out.splitlines())
+    assert any(line.strip() in ("Example:", "Examples:") for line in lines)
+    examples = []
+    for line in lines:
+        if not line.strip():
+            break
+        examples.append(line.strip())
+    return examples
+
+
+def run_example(example: str, folder: Path) -> int:
+    """Run one example with `folder` in place of /tmp; what stands before a `|` goes to the shell."""
+    *producer, command = example.replace("/tmp/", f"{folder}/").split(" | ")
+    stdin = subprocess.run(producer[0], shell=True, check=True, capture_output=True).stdout if producer else None
+    program, *arguments = shlex.split(command)
+    assert program == "reput"
+    return run_reput(*arguments, stdin=stdin).status
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What /tmp is to the examples, with the store that those of `put` make."""
+    folder = tmp_path_factory.mktemp("examples")
+    for example in examples_of("put"):
+        assert run_example(example, folder) == 0, example
+    return folder
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_example_works_as_it_stands(folder: Path, command: str) -> None:
+    examples = examples_of(command)
+    assert examples
+    for example in examples:
+        assert run_example(example, folder) == 0, example
+
+
+def test_the_command_alone_lists_all_commands() -> None:
+    answer = run_reput()
+    assert answer.status == 0
+    listed = [line.split()[0] for line in answer.out.partition("Commands:\n")[2].splitlines()]
+    assert listed == list(COMMANDS)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_options_are_long_and_json_is_among_them(command: str) -> None:
+    lines = run_reput(command, "--help").out.partition("Options:\n")[2].splitlines()
+    options = [line.split()[0] for line in lines if line.strip().startswith("-")]
+    assert "--json" in options
+    assert all(option.startswith("--") for option in options)

@@ -1,0 +1,102 @@
+"""reput info: the state of a store."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import reput
+
+from .conftest import Run, truth
+
+
+@pytest.mark.parametrize("case", ["clean", "killed", "ipv6", "lmq"])
+def test_queues_and_offsets_are_those_of_rocketmq(golden: Callable[[str], Path], run_reput: Run, case: str) -> None:
+    info = run_reput("info", golden(case), "--json").object()
+    assert sorted(
+        [q["topic"], str(q["queue_id"]), str(q["min_offset"]), str(q["max_offset"])] for q in info["queues"]
+    ) == sorted(truth(case, "queue"))
+    records = truth(case, "log")
+    assert (info["earliest_timestamp"], info["latest_timestamp"]) == (int(records[0][-1]), int(records[-1][-1]))
+    assert [str(info["min_commit_log_offset"]), str(info["max_commit_log_offset"])] == truth(case, "phy")[0]
+    assert info["was_killed"] == (case == "killed")
+    assert info["findings"] == []
+
+
+def test_sizes_count_what_is_on_the_disk_and_what_is_not(store: Path, run_reput: Run) -> None:
+    info = run_reput("info", store, "--json").object()
+    files = [path for path in store.rglob("*") if path.is_file()]
+    assert info["apparent_bytes"] == sum(path.stat().st_size for path in files)
+    assert info["allocated_bytes"] == sum(path.stat().st_blocks * 512 for path in files)
+    assert (info["commit_log_file_size"], info["index_files"]) == (65536, 1)
+
+
+def test_an_open_store_is_locked_and_was_not_killed(tmp_path: Path, run_reput: Run) -> None:
+    with reput.MessageStore.open(tmp_path / "s", mapped_file_size_commit_log=65536) as opened:
+        opened.put_message(reput.Message("t", b"x"))
+        opened.wait_dispatched()
+        info = run_reput("info", tmp_path / "s", "--json").object()
+        text = run_reput("info", tmp_path / "s").out
+        shutil.copytree(tmp_path / "s", tmp_path / "copy")
+    assert (info["locked_by_process"], info["was_killed"]) == (os.getpid(), False)
+    assert f"open for writing by process {os.getpid()}" in text
+    killed = run_reput("info", tmp_path / "copy", "--json").object()
+    assert (killed["locked_by_process"], killed["was_killed"]) == (None, True)
+    assert "its writer was killed" in run_reput("info", tmp_path / "copy").out
+    assert "closed cleanly" in run_reput("info", tmp_path / "s").out
+
+
+def test_text_fits_on_a_screen_however_many_queues_there_are(tmp_path: Path, run_reput: Run) -> None:
+    with reput.MessageStore.open(tmp_path / "s", mapped_file_size_commit_log=65536) as opened:
+        for queue_id in range(100):
+            opened.put_message(reput.Message("t", b"x", wait_store_msg_ok=False), queue_id)
+    answer = run_reput("info", tmp_path / "s")
+    assert len(answer.out.splitlines()) <= 40
+    assert "and 84 more queues: --json shows all" in answer.out
+    assert len(run_reput("info", tmp_path / "s", "--json").object()["queues"]) == 100
+
+
+def test_an_empty_store_has_no_times_and_no_offsets(golden: Callable[[str], Path], run_reput: Run) -> None:
+    path = golden("empty")
+    info = run_reput("info", path, "--json").object()
+    assert (info["queues"], info["earliest_timestamp"], info["latest_timestamp"]) == ([], None, None)
+    assert run_reput("info", path).status == 0
+
+
+def test_a_commit_log_elsewhere_is_found_by_option(store: Path, tmp_path: Path, run_reput: Run) -> None:
+    before = run_reput("info", store, "--json").object()
+    shutil.move(store / "commitlog", tmp_path / "log")
+    after = run_reput("info", store, "--commit-log-path", tmp_path / "log", "--json").object()
+    assert after == before
+    assert run_reput("info", store).status == 2
+
+
+def test_damage_that_keeps_the_store_closed_is_a_finding(store: Path, run_reput: Run) -> None:
+    path = store / "commitlog" / ("0" * 20)
+    (store / "abort").touch()
+    data = bytearray(path.read_bytes())
+    data[4] ^= 1
+    path.write_bytes(data)
+    answer = run_reput("info", store, "--json")
+    assert answer.status == 1
+    (finding,) = answer.object()["findings"]
+    assert str(path) in finding
+    assert answer.err == f"reput: {finding}\n"
+
+
+def test_damage_in_a_cleanly_closed_store_is_told_by_every_command_that_looks(
+    golden: Callable[[str], Path], run_reput: Run
+) -> None:
+    store = golden("clean")
+    last = max((store / "commitlog").iterdir())
+    data = bytearray(last.read_bytes())
+    data[4] ^= 1  # the magic code of the file's first record
+    last.write_bytes(data)
+    for command in (["info"], ["get", "--topic", "topic-0"], ["query", "--commit-log-offset", "0"]):
+        answer = run_reput(command[0], store, *command[1:])
+        assert answer.status == 1
+        assert last.name in answer.err

@@ -1,0 +1,160 @@
+"""Exit statuses, errors in one line, and what the command costs to start: in processes of their own."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+import reput
+from reput.cli.main import Application
+
+from .conftest import SMALL_FILES, Run
+
+HEAVY_MODULES = ("numba", "numpy", "pyarrow", "rich", "pyspark")
+
+
+def start(*arguments: object, **options: object) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "reput", *map(str, arguments)]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, **options)  # type: ignore[call-overload]
+
+
+def test_a_message_goes_in_by_one_process_and_out_by_another(tmp_path: Path) -> None:
+    putting = start("put", tmp_path / "s", "--topic", "t", "--stdin", "--json", *SMALL_FILES, stdin=subprocess.PIPE)
+    assert putting.communicate("einß\nzwei\n")[1] == ""
+    getting = start("get", tmp_path / "s", "--topic", "t", "--json")
+    out, _ = getting.communicate()
+    assert (putting.returncode, getting.returncode) == (0, 0)
+    assert '"body": "einß"' in out.splitlines()[0]
+    assert '"body": "zwei"' in out.splitlines()[1]
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = (
+        "import sys; sys.argv = ['reput', '--help']\n"
+        "from reput.cli.main import main\n"
+        "try:\n    main()\n"
+        f"finally:\n    print([m for m in {HEAVY_MODULES} if m in sys.modules], file=sys.stderr)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "[]\n")
+
+
+def test_an_interrupt_ends_with_130_and_no_traceback(tmp_path: Path) -> None:
+    with start("put", tmp_path / "s", "--topic", "t", "--stdin", stdin=subprocess.PIPE) as putting:
+        assert putting.stdin is not None
+        putting.stdin.write("x" * (1 << 20))  # more than a pipe holds: the command is reading by now
+        putting.send_signal(signal.SIGINT)
+        out, err = putting.communicate()
+    assert (putting.returncode, out, err) == (130, "", "")
+    assert not (tmp_path / "s").exists()
+
+
+def test_a_reader_that_stops_early_ends_the_command_quietly(store: Path) -> None:
+    for number in range(3):
+        with reput.MessageStore.open(
+            store, mapped_file_size_commit_log=65536, mapped_file_size_consume_queue=2000, max_hash_slot_num=100,
+            max_index_num=400,
+        ) as opened:  # fmt: skip
+            opened.put_messages([reput.Message("t", b"x" * 100)] * 200, queue_id=number)
+    for command in (("dump", store), ("dump", store, "--json")):
+        with start(*command) as dumping:
+            assert dumping.stdout is not None
+            assert dumping.stderr is not None
+            dumping.stdout.readline()
+            dumping.stdout.close()
+            err = dumping.stderr.read()
+        assert (dumping.returncode, err) == (141, "")
+
+
+BAD_STORES = {
+    "nothing there": (lambda path: None, "no such directory"),
+    "a file": (lambda path: path.write_text("x"), "a file, not a directory"),
+    "no store": (lambda path: (path.mkdir(), (path / "photo.jpg").touch()), "no store"),
+    "a foreign file in the log": (
+        lambda path: ((path / "commitlog").mkdir(parents=True), (path / "commitlog/notes.txt").write_text("x")),
+        "notes.txt: a foreign file",
+    ),
+}
+
+
+@pytest.mark.parametrize(("make", "reason"), BAD_STORES.values(), ids=BAD_STORES.keys())
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("get", "--topic", "t"),
+        ("query", "--topic", "t", "--key", "k"),
+        ("dump",),
+        ("info",),
+        ("stats",),
+        ("rebuild", "--output", "OUT"),
+    ],
+    ids=lambda command: command[0],
+)
+def test_a_directory_that_is_no_store_is_refused_in_one_line(
+    tmp_path: Path, run_reput: Run, command: tuple[str, ...], make: object, reason: str
+) -> None:
+    path = tmp_path / "it"
+    make(path)  # type: ignore[operator]
+    before = sorted(tmp_path.rglob("*"))
+    arguments = [str(tmp_path / "out") if argument == "OUT" else argument for argument in command[1:]]
+    answer = run_reput(command[0], path, *arguments)
+    assert (answer.status, answer.out) == (2, "")
+    assert answer.err.startswith(f"reput: {path}")
+    assert reason in answer.err
+    assert answer.err.count("\n") == 1
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize(("make", "reason"), [*BAD_STORES.values()][1:], ids=[*BAD_STORES][1:])
+def test_nothing_is_put_where_something_else_lies(tmp_path: Path, run_reput: Run, make: object, reason: str) -> None:
+    path = tmp_path / "it"
+    make(path)  # type: ignore[operator]
+    before = sorted(tmp_path.rglob("*"))
+    answer = run_reput("put", path, "--topic", "t", "--body", "x")
+    assert (answer.status, answer.out) == (2, "")
+    assert answer.err.startswith(f"reput: {path}")
+    assert reason in answer.err
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_bug_is_a_traceback_and_exit_2_since_1_means_findings() -> None:
+    application = typer.Typer(cls=Application)
+    application.callback()(lambda: None)
+
+    @application.command()
+    def broken() -> None:
+        raise ZeroDivisionError
+
+    result = CliRunner().invoke(application, ["broken"])
+    assert result.exit_code == 2
+    assert result.stderr.splitlines()[-1] == "ZeroDivisionError"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("nope",), "nope"),
+        (("--nope",), "--nope"),
+        (("get",), "STORE"),
+        (("get", "s"), "--topic"),
+        (("get", "s", "--topic"), "--topic"),
+        (("get", "s", "--topic", "t", "--offset", "x"), "--offset"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_exit_2(run_reput: Run, arguments: tuple[str, ...], reason: str) -> None:
+    answer = run_reput(*arguments)
+    assert (answer.status, answer.out) == (2, "")
+    assert answer.err.startswith("reput: ")
+    assert reason in answer.err
+    assert answer.err.count("\n") == 1
+
+
+def test_the_version_is_that_of_the_package(run_reput: Run) -> None:
+    assert run_reput("--version").out == f"reput {reput.__version__}\n"

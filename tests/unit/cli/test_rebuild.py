@@ -1,0 +1,71 @@
+"""reput rebuild: the job's options, its answer, and its findings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from .conftest import Run, content_of
+
+
+def test_queues_and_index_of_a_clean_store_come_back(
+    golden: Callable[[str], Path], tmp_path: Path, run_reput: Run
+) -> None:
+    path = golden("clean")
+    answer = run_reput("rebuild", path, "--output", tmp_path / "out", "--runner", "local", "--json")
+    assert answer.status == 0, answer.err
+    result = answer.object()
+    assert (result["messages"], result["units"], result["queues"]) == (1000, 1000, 24)
+    built = content_of(tmp_path / "out" / "consumequeue")
+    stored = content_of(path / "consumequeue")
+    assert {name: data for name, (data, _) in built.items()} == {name: data for name, (data, _) in stored.items()}
+
+
+def _squeezed(text: str) -> list[str]:
+    """The lines, with one blank between words."""
+    return [re.sub(" +", " ", line).strip() for line in text.splitlines()]
+
+
+def test_sizes_may_be_given(golden: Callable[[str], Path], tmp_path: Path, run_reput: Run) -> None:
+    sizes = ("--set", "mappedFileSizeConsumeQueue=400", "--set", "max_hash_slot_num=10", "--set", "maxIndexNum=3000")
+    answer = run_reput("rebuild", golden("clean"), "--output", tmp_path / "out", *sizes)
+    assert answer.status == 0, answer.err
+    assert ["messages", "1\N{NARROW NO-BREAK SPACE}000"] in [line.split(" ", 1) for line in _squeezed(answer.out)]
+    assert {path.stat().st_size for path in (tmp_path / "out/consumequeue").rglob("0*") if path.is_file()} == {400}
+    assert [path.stat().st_size for path in (tmp_path / "out/index").iterdir()] == [40 + 4 * 10 + 20 * 3000]
+
+
+def test_a_topic_that_was_left_out_is_a_finding(golden: Callable[[str], Path], tmp_path: Path, run_reput: Run) -> None:
+    answer = run_reput("rebuild", golden("bcq"), "--output", tmp_path / "out", "--json")
+    assert answer.status == 1
+    left_out = answer.object()["left_out_topics"]
+    assert left_out != []
+    assert all(f"topic {topic} has batch consume queues" in answer.err for topic in left_out)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ((), "--output"),
+        (("--output", "OUT", "--set", "listenPort=1"), "a rebuild takes"),
+        (("--output", "OUT", "--set", "maxIndexNm=1"), "did you mean maxIndexNum?"),
+        (("--output", "OUT", "--runner", "nobody"), "'auto', 'local', 'spark'"),
+        (("--output", "FULL"), "exists already and is not an empty folder"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_leaves_no_output(
+    store: Path, tmp_path: Path, run_reput: Run, arguments: tuple[str, ...], reason: str
+) -> None:
+    full = tmp_path / "full"
+    full.mkdir()
+    (full / "file").touch()
+    places = {"OUT": tmp_path / "out", "FULL": full}
+    answer = run_reput("rebuild", store, *(places.get(argument, argument) for argument in arguments))
+    assert (answer.status, answer.out) == (2, "")
+    assert reason in answer.err
+    assert answer.err.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+    assert [path.name for path in full.iterdir()] == ["file"]

@@ -1,0 +1,86 @@
+"""reput stats: counts by group and time, as text, JSON and HTML."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from .conftest import Run, truth
+
+
+def test_counts_are_those_of_the_records(golden: Callable[[str], Path], run_reput: Run) -> None:
+    answer = run_reput("stats", golden("clean"), "--by", "topic,queue", "--json")
+    assert answer.status == 0, answer.err
+    counts: Counter[tuple[str, str]] = Counter()
+    sizes: Counter[tuple[str, str]] = Counter()
+    for _, size, topic, queue_id, *_ in truth("clean", "log"):
+        counts[topic, queue_id] += 1
+        sizes[topic, queue_id] += int(size)
+    found = answer.object()
+    assert {(g["topic"], str(g["queue_id"])): g["messages"] for g in found["groups"]} == counts
+    assert {(g["topic"], str(g["queue_id"])): g["bytes"] for g in found["groups"]} == sizes
+    assert (found["messages"], found["log_bytes"]) == (1000, sizes.total())
+
+
+def test_a_bucket_adds_the_time(store: Path, run_reput: Run) -> None:
+    groups = run_reput("stats", store, "--by", "topic", "--bucket", "1d", "--json").object()["groups"]
+    assert sum(group["messages"] for group in groups) == 5
+    assert all(group["store_timestamp"] % 86_400_000 == 0 for group in groups)
+    born = run_reput("stats", store, "--by", "", "--bucket", "1d", "--time-of", "born", "--json").object()["groups"]
+    assert set(born[0]) == {"born_timestamp", "messages", "bytes", "body_bytes"}
+
+
+def test_text_shows_totals_and_the_largest_groups(golden: Callable[[str], Path], run_reput: Run) -> None:
+    answer = run_reput("stats", golden("clean"))
+    assert "the 40 largest of" in answer.out
+    assert len(answer.out.splitlines()) < 60
+
+
+@pytest.mark.parametrize("arguments", [(), ("--by", "topic", "--bucket", "1h"), ("--by", "", "--bucket", "1m")])
+def test_a_report_is_one_html_file_with_a_plot(
+    store: Path, tmp_path: Path, run_reput: Run, arguments: tuple[str, ...]
+) -> None:
+    answer = run_reput("stats", store, "--report", tmp_path / "report.html", *arguments)
+    assert answer.status == 0, answer.err
+    page = (tmp_path / "report.html").read_text()
+    assert page.startswith("<!doctype html>")
+    assert 'id="plot-0"' in page
+
+
+def test_an_empty_store_has_no_groups(golden: Callable[[str], Path], run_reput: Run, tmp_path: Path) -> None:
+    path = golden("empty")
+    answer = run_reput("stats", path, "--report", tmp_path / "report.html", "--json")
+    assert (answer.status, answer.object()["groups"]) == (0, [])
+    assert run_reput("stats", path).status == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("--by", "colour"), "colour"),
+        (("--bucket", "often"), "often"),
+        (("--time-of", "death"), "is not one of"),
+        (("--runner", "nobody"), "is not one of"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_exit_2(
+    store: Path, run_reput: Run, arguments: tuple[str, ...], reason: str
+) -> None:
+    answer = run_reput("stats", store, *arguments)
+    assert (answer.status, answer.out) == (2, "")
+    assert reason in answer.err
+    assert answer.err.count("\n") == 1
+
+
+def test_damage_is_told_in_one_line(store: Path, run_reput: Run) -> None:
+    path = store / "commitlog" / ("0" * 20)
+    data = bytearray(path.read_bytes())
+    data[4] ^= 1
+    path.write_bytes(data)
+    answer = run_reput("stats", store)
+    assert answer.status == 2
+    assert answer.err.startswith(f"reput: {path}: damaged at offset 0: ")
+    assert answer.err.count("\n") == 1
