@@ -1,0 +1,1 @@
+"""Programs that show what reput is for; each one is run by a test."""

@@ -1,0 +1,199 @@
+"""The main job: the flights that left New York in 2013 go through the store, through Spark, and into a report.
+
+Run it from the root of the project: `python -m examples.flights.main`, or `make run`. Exit status: 0 all steps agree,
+1 a step found a difference (and names it), 2 could not run.
+"""
+
+import argparse
+import shutil
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+import reput
+from examples.flights import steps
+from examples.flights.compare import compare_counts, compare_stores
+from examples.flights.counts import COUNT_COLUMNS, Counts, count_in_arrow, count_on_spark
+from examples.flights.events import TOPICS, airline_names, read_events
+from examples.flights.plots import flight_plots
+from reput.jobs.rebuild import rebuild
+from reput.jobs.report import Plot, Report, Series, Table
+from reput.jobs.runner import Runner
+from reput.spark.runner import SparkRunner, choose_runner
+
+DEFAULT_STORE = "build/flights/store"
+DEFAULT_REPORT = "build/flights/report.html"
+
+RunnerName = Literal["auto", "local", "spark"]
+
+
+@dataclass(slots=True)
+class Step:
+    """One line of the final table."""
+
+    name: str
+    seconds: float = 0.0
+    messages: int = 0
+    result: str = ""
+    findings: list[str] = field(default_factory=list)
+
+    @property
+    def rate(self) -> float:
+        """Messages a second; 0 for a step that handles none."""
+        return self.messages / self.seconds
+
+    def check(self, findings: Iterable[str], agreement: str) -> None:
+        """Take the findings, and the result that holds when there is none."""
+        self.findings += findings
+        self.result = f"{len(self.findings)} differences" if self.findings else agreement
+
+
+class Steps:
+    """The steps done so far, and the progress bar of the present one."""
+
+    def __init__(self, bars: Progress) -> None:
+        self.done: list[Step] = []
+        self._bars = bars
+        self._bar = bars.add_task("")
+
+    @contextmanager
+    def step(self, name: str, messages: int = 0) -> Iterator[Step]:
+        """Time what happens within."""
+        self._bars.reset(self._bar, description=name, total=None)
+        step = Step(name, messages=messages)
+        begin = time.perf_counter()
+        yield step
+        step.seconds = time.perf_counter() - begin
+        self.done.append(step)
+
+    def progress(self, done: int, total: int, description: str) -> None:
+        """A `reput.jobs.runner.Progress`."""
+        self._bars.update(self._bar, completed=done, total=total, description=description)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the job; the exit status."""
+    options = _parse(arguments)
+    console = Console()
+    columns = (TextColumn("{task.description:<32}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    try:
+        with Progress(*columns, console=console, transient=True) as bars:
+            report = run(Steps(bars), options.days, Path(options.store), options.runner)
+        Path(options.report).parent.mkdir(parents=True, exist_ok=True)
+        report.write_html(options.report)
+    except (OSError, reput.ReputError) as error:
+        print(f"could not run: {error}", file=sys.stderr)
+        return 2
+    report.print(console)
+    console.print(f"report: {options.report}", soft_wrap=True, highlight=False)
+    return 1 if report.findings else 0
+
+
+def _parse(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Run the flights of 2013 through reput.", epilog="example: --days 7")
+    parser.add_argument("--days", type=int, choices=range(1, 366), metavar="N", help="the first N days only")
+    parser.add_argument("--store", default=DEFAULT_STORE, metavar="DIR", help="a new directory (default: %(default)s)")
+    parser.add_argument("--report", default=DEFAULT_REPORT, metavar="FILE", help="(default: %(default)s)")
+    parser.add_argument("--runner", default="spark", choices=["auto", "local", "spark"], help="(default: %(default)s)")
+    return parser.parse_args(arguments)
+
+
+def run(timed: Steps, days: int | None, store_path: Path, runner_name: RunnerName) -> Report:
+    """All steps, and the report of them. The rebuilt store and the Parquet file come to lie beside the store."""
+    rebuilt_path = store_path.with_name(store_path.name + "-rebuilt")
+    parquet_path = store_path.with_name(store_path.name + ".parquet")
+    _make_room(store_path, rebuilt_path, parquet_path)
+    with timed.step("events made") as step:
+        events = read_events(days)
+        step.messages = len(events)
+        step.result = f"{len(TOPICS)} topics"
+    _use_store(timed, events, store_path)
+    with timed.step("runner started") as step:
+        runner = choose_runner(runner_name, total_bytes=events.nbytes)
+        step.result = "Spark" if isinstance(runner, SparkRunner) else "threads"
+    _rebuild(timed, len(events), store_path, rebuilt_path, runner)
+    counts = _count(timed, events, store_path, parquet_path, runner)
+    return _report(timed.done, events, counts)
+
+
+def _make_room(store: Path, rebuilt: Path, parquet: Path) -> None:
+    """Remove what an earlier run left at the default place; anywhere else, refuse to touch what exists."""
+    for path in (store, rebuilt, parquet):
+        if path.exists() and store != Path(DEFAULT_STORE):
+            raise FileExistsError(f"{path} exists: remove it, or name another --store")
+    for directory in (store, rebuilt):
+        shutil.rmtree(directory, ignore_errors=True)
+    parquet.unlink(missing_ok=True)
+    store.parent.mkdir(parents=True, exist_ok=True)
+
+
+def _use_store(timed: Steps, events: pa.Table, path: Path) -> None:
+    """Put, consume and query, in one open store."""
+    with reput.MessageStore.open(str(path), **steps.STORE_OPTIONS) as store:
+        with timed.step("stored under SYNC_FLUSH", len(events)) as step:
+            steps.put(store, events, timed.progress)
+            step.result = "all rows synced"
+        with timed.step("dispatched to queues and index", len(events)) as step:
+            store.wait_dispatched(timeout=120)
+            step.result = "caught up"
+        with timed.step("consumed back", len(events)) as step:
+            step.check(steps.consume(store, events, timed.progress), "columns, bodies and order are equal")
+        with timed.step("queried by tail number") as step:
+            step.messages, findings = steps.query(store, events, timed.progress)
+            step.check(findings, f"{steps.TAIL_COUNT} aircraft, all found")
+
+
+def _rebuild(timed: Steps, messages: int, live: Path, rebuilt: Path, runner: Runner) -> None:
+    with timed.step("rebuilt", messages) as step:
+        report = rebuild(str(live), str(rebuilt), runner=runner, progress=timed.progress)
+        step.check(report.findings, "queues and index")
+    with timed.step("compared byte for byte", messages) as step:
+        size, findings = compare_stores(live, rebuilt, timed.progress)
+        step.check(findings, f"{size / 1e6:,.0f} MB are equal")
+
+
+def _count(timed: Steps, events: pa.Table, store_path: Path, parquet_path: Path, runner: Runner) -> Counts:
+    """Count on Spark and in the exported Parquet file; both must be what the events themselves give."""
+    expected = count_in_arrow(events)
+    groups = f"{len(expected.counts):,} groups are equal"
+    if isinstance(runner, SparkRunner):
+        with timed.step("counted on Spark", len(events)) as step:
+            step.check(compare_counts("Spark", expected, count_on_spark(runner.session, str(store_path))), groups)
+    with timed.step("exported to Parquet", len(events)) as step:
+        step.result = f"{steps.export(store_path, parquet_path, len(events), timed.progress) / 1e6:,.1f} MB"
+    with timed.step("counted in Parquet", len(events)) as step:
+        found = count_in_arrow(pq.read_table(parquet_path, columns=COUNT_COLUMNS))
+        step.check(compare_counts("Parquet", expected, found), groups)
+    return found
+
+
+def _report(done: list[Step], events: pa.Table, counts: Counts) -> Report:
+    findings = [f"{step.name}: {finding}" for step in done for finding in step.findings]
+    facts = {
+        "messages": len(events),
+        "bytes of bodies": pc.sum(pc.binary_length(events["body"])).as_py(),
+        "topics": len(TOPICS),
+        "seconds": sum(step.seconds for step in done),
+        "result": f"{len(findings)} differences" if findings else "all steps agree",
+    }
+    rows = [(step.name, round(step.seconds, 2), step.messages, round(step.rate), step.result) for step in done]
+    table = Table("Steps", ("step", "seconds", "messages", "messages/s", "result"), rows)
+    with_messages = [step for step in done if step.messages]
+    rates = Series("rate", [step.name for step in with_messages], [round(step.rate) for step in with_messages])
+    plot = Plot("bar", "Rate of each step", "", "messages a second", [rates])
+    title = "Flights from New York, 2013"
+    return Report(title, facts, [table], [plot, *flight_plots(counts, airline_names())], findings)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
