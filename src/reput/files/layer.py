@@ -117,6 +117,10 @@ class FileLayer:
             raise failure(error, path, "look up the free space") from error
         return status.f_bavail * status.f_frsize
 
+    def physical_memory(self) -> int:
+        """Bytes of memory that the machine has: what the page cache can hold of a log at most."""
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
     def make_directories(self, path: str) -> None:
         """Make a folder and the missing ones above it, durably. One that exists already is left as it is."""
         missing = []
