@@ -121,18 +121,21 @@ def select_units(  # type: ignore[no-untyped-def]
             commit log offset of the first message taken.
     """
     taken, examined, status, skip_until = 0, 0, 1, _NOTHING_TO_SKIP
-    total = last = first = np.int64(0)
+    total = last = first = file_begin = file_end = np.int64(0)
     while examined < count:
         unit = units + examined * _UNIT
         offset, size = load_i64(unit), np.int64(load_i32(unit + 8))
+        if not file_begin <= offset < file_end:  # a division a file, not one a unit
+            if taken:
+                break
+            file_begin = offset - offset % file_size
+            file_end = file_begin + file_size
         if taken:
             most_count, most_size = memory_count, memory_size
             if offset < memory_begin:
                 most_count, most_size = disk_count, disk_size
             too_many = taken + 1 > max_count or taken + 1 > most_count
             if too_many or total >= max_size or total + size > max_size or total + size > most_size:
-                break
-            if offset // file_size != first // file_size:
                 break
         examined += 1
         last = offset
@@ -145,11 +148,11 @@ def select_units(  # type: ignore[no-untyped-def]
             if not taken:
                 status = 1
             continue
-        inside = log_begin <= offset and 0 < size <= log_end - offset and offset % file_size + size <= file_size
+        inside = log_begin <= offset and 0 < size <= log_end - offset and size <= file_end - offset
         if not inside:
             if not taken:
                 status = 2
-            skip_until = offset - offset % file_size + file_size
+            skip_until = file_end
             continue
         if taken == 0:
             first = offset
