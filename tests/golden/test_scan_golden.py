@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.oracles import record_scan as twin
 
 from reput.kernels.columns import RecordColumns, ScanStop
 from reput.kernels.record_scan import RecordScanner, ScanLevel, find_record
+from tests.oracles import record_scan as twin
 
 CORPORA = sorted(path.parent for path in Path(__file__).parent.glob("*/*/truth.txt"))
 #: What a `log` line says, in its order; the topic's name stands behind the first two.

@@ -1,0 +1,336 @@
+"""Runs every kernel over hostile bytes that lie against pages nobody may touch; a kernel that reaches out dies here.
+
+`test_hostile_bytes.py` runs it as a program of its own. The bytes end, or begin, exactly where a page of `PROT_NONE`
+lies, so one byte too far is a SIGSEGV.
+
+    python -m tests.unit.kernels.guarded_memory SUBJECT
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import random
+import struct
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from reput.formats.consume_queue import encode_unit
+from reput.formats.index_file import (
+    ENTRY_SIZE,
+    HEADER_SIZE,
+    IndexEntry,
+    encode_entry,
+    entry_position,
+    key_hash,
+)
+from reput.kernels.consume_queue import group_units, select_units
+from reput.kernels.crc32 import crc32_slices
+from reput.kernels.gather import next_invalid_text
+from reput.kernels.index_file import find_entries, find_key, put_keys, scratch_row, verify_keys
+from reput.kernels.java_hash import java_hash_slices
+from reput.kernels.record_batch import SCHEMA, record_batch
+from reput.kernels.record_encode import PLAN, encode, measure
+from reput.kernels.record_scan import RecordScanner, ScanLevel, find_record, read_records_at
+from reput.kernels.tags import keep_matching_tags
+from tests.oracles.record_bytes import SCHEDULE_TOPIC, Record, blank, pack_log
+from tests.oracles.record_scan import V1, V2
+
+Array = npt.NDArray[np.uint8]
+
+_PAGE = mmap.PAGESIZE
+_EXTREMES = (0, 1, -1, 2, 7, 8, 90, 91, 127, 128, 255, 0x7FFF, -0x8000, 0x7FFFFFFF, -(2**31))
+_BASE = 1 << 33
+_RANDOM = random.Random(20)
+
+
+class Guarded:
+    """Room for bytes between two pages that nobody may touch."""
+
+    def __init__(self, size: int) -> None:
+        self._inner = -(-size // _PAGE) * _PAGE
+        self._map = mmap.mmap(-1, self._inner + 2 * _PAGE)
+        self._room = np.frombuffer(self._map, np.uint8)[_PAGE : _PAGE + self._inner]
+        start = self._room.ctypes.data - _PAGE
+        libc = ctypes.CDLL(None, use_errno=True)
+        for page in (start, start + _PAGE + self._inner):
+            if libc.mprotect(ctypes.c_void_p(page), ctypes.c_size_t(_PAGE), 0):
+                raise OSError(ctypes.get_errno(), "mprotect")
+
+    def at_end(self, data: bytes) -> Array:
+        """The bytes, their last one before the upper page."""
+        view = self._room[self._inner - len(data) :]
+        view[:] = np.frombuffer(data, np.uint8)
+        return view
+
+    def at_start(self, data: bytes) -> Array:
+        """The bytes, their first one behind the lower page."""
+        view = self._room[: len(data)]
+        view[:] = np.frombuffer(data, np.uint8)
+        return view
+
+
+_GUARDED = Guarded(1 << 17)
+
+
+def placed(data: bytes) -> Iterator[Array]:
+    """The bytes at the upper and at the lower border."""
+    yield _GUARDED.at_end(data)
+    yield _GUARDED.at_start(data)
+
+
+def records(count: int) -> list[Record]:
+    """Well-formed records of every kind."""
+    made = []
+    for i in range(count):
+        pieces = [
+            b"TAGS\x01t",
+            b"KEYS\x01k1 k2  k3",
+            b"UNIQ_KEY\x01u" + bytes([65 + i % 26]),
+            b"DELAY\x013",
+            b"a\x01\xff",
+            b"",
+        ]
+        properties = b"\x02".join(_RANDOM.sample(pieces, _RANDOM.randrange(len(pieces))))
+        made.append(
+            Record(
+                magic=_RANDOM.choice([V1, V2]),
+                sys_flag=_RANDOM.choice([0, 4, 12]),
+                born_host=bytes(_RANDOM.choice([8, 20])),
+                store_host=bytes(_RANDOM.choice([8, 20])),
+                born_timestamp=_RANDOM.choice([0, 2**62, 1_700_000_000_000]),
+                body=_RANDOM.randbytes(_RANDOM.choice([0, 1, 40, 200])),
+                topic=_RANDOM.choice([b"t", b"topic-0", SCHEDULE_TOPIC, b"\xff\xe2", b""]),
+                properties=properties + _RANDOM.choice([b"", b"\x02"]),
+            )
+        )
+    return made
+
+
+def damaged(data: bytes) -> bytes:
+    """The bytes with one thing wrong, PHYSICALOFFSET of the first record right more often than not."""
+    content = bytearray(data)
+    match _RANDOM.randrange(5):
+        case 0:
+            for _ in range(_RANDOM.randrange(1, 9)):
+                content[_RANDOM.randrange(len(content))] ^= 1 << _RANDOM.randrange(8)
+        case 1:
+            at = _RANDOM.randrange(0, min(100, len(content) - 4))
+            content[at : at + 4] = struct.pack(">i", _RANDOM.choice(_EXTREMES))
+        case 2:
+            at = _RANDOM.randrange(0, len(content) - 4)
+            content[at : at + 4] = struct.pack(">i", _RANDOM.choice(_EXTREMES))
+        case 3:
+            at = _RANDOM.randrange(0, len(content) - 2)
+            content[at : at + 2] = struct.pack(">h", _RANDOM.choice([0, 1, -1, 0x7FFF, -0x8000]))
+        case 4:
+            content[36:40] = struct.pack(">i", _RANDOM.choice([0x10, 0x20, 0x30, -1]))
+    return bytes(content)
+
+
+def hostile_logs() -> Iterator[bytes]:
+    """Logs that are whole, cut at every length, damaged, or noise."""
+    log = pack_log(records(3), _BASE)
+    yield from (log[:size] for size in range(len(log) + 1))
+    lengths = [
+        record_lengths(record) for record in (replace(records(1)[0], commit_log_offset=_BASE) for _ in range(30))
+    ]
+    yield from (content for contents in lengths for content in contents)
+    for _ in range(1500):
+        yield damaged(pack_log(records(_RANDOM.randrange(1, 4)), _BASE) + _RANDOM.choice([b"", blank(9), bytes(3)]))
+    for _ in range(300):
+        yield _RANDOM.randbytes(_RANDOM.randrange(200))
+        head = struct.pack(">iI", _RANDOM.choice([91, 100, 200]), _RANDOM.choice([V1, V2]))
+        noise = bytearray(head + _RANDOM.randbytes(192))
+        noise[28:36] = struct.pack(">q", _BASE)
+        yield bytes(noise)
+
+
+def record_lengths(record: Record) -> Iterator[bytes]:
+    """One record with each of its lengths at every extreme, and its size made to fit or not."""
+    data = record.pack()
+    body = 84 + (len(record.born_host) - 8) + (len(record.store_host) - 8)
+    topic = body + 4 + len(record.body)
+    properties = len(data) - len(record.properties) - 2
+    topic_code = "h" if record.magic == V2 else "b"
+    for position, code in ((0, "i"), (body, "i"), (topic, topic_code), (properties, "h")):
+        width = struct.calcsize(code)
+        for value in _EXTREMES:
+            if -(1 << 8 * width - 1) <= value < 1 << 8 * width - 1:
+                yield data[:position] + struct.pack(">" + code, value) + data[position + width :]
+
+
+def scan_logs() -> int:
+    """All scan levels, resynchronisation, reads at positions, and everything built on their columns."""
+    scanners = [RecordScanner(8, level=level) for level in ScanLevel]
+    count = 0
+    for content in hostile_logs():
+        for data in placed(content):
+            count += 1
+            for scanner in scanners:
+                columns = scanner.scan(data, _BASE, check_crc=True)
+            if columns.rows and count % 4 == 0:
+                record_batch(columns, SCHEMA.names)
+            group_units(columns, np.zeros(columns.queue_rows.size, np.int64))
+            find_record(data, _BASE, _RANDOM.randrange(len(content) + 1))
+            positions = np.array([_RANDOM.randrange(-5, len(content) + 9) for _ in range(4)], np.int64)
+            for offsets in (positions + _BASE, np.full(4, -1, np.int64)):
+                for i in range(4):
+                    read_records_at(data, positions[i : i + 1], offsets[i : i + 1])
+            pairs = np.array([[_BASE + p, 100] for p in positions] + [[2**63 - 1, 1], [-(2**63), 1]], np.int64)
+            keep_matching_tags(
+                data.ctypes.data, data.size, _BASE, pairs.ctypes.data, len(pairs), data.ctypes.data,
+                np.array([0, min(1, data.size)], np.int32), *scratch_row(),
+            )  # fmt: skip
+    return count
+
+
+def verify_logs() -> int:
+    """Candidates anywhere in files whose records are hostile, for many keys and for one."""
+    count = 0
+    text, number_of_offsets = np.frombuffer(b"t#k1", np.uint8), 23
+    out = np.empty(number_of_offsets, np.int64)
+    for i, content in enumerate(hostile_logs()):
+        if i % 2 or not content:
+            continue
+        for data in placed(content):
+            count += 1
+            around = [_BASE + _RANDOM.randrange(-9, len(content) + 9) for _ in range(number_of_offsets - 3)]
+            offsets = np.array([_BASE, *around, 2**63 - 1, -(2**63)], np.int64)
+            log = np.array([data.ctypes.data, 0], np.int64)
+            end = _BASE + len(content)
+            verify_keys(
+                log, _BASE, end, 1 << 16, text.ctypes.data, 1, text.ctypes.data, np.array([2, 4], np.int32),
+                np.zeros(offsets.size, np.int32), offsets, np.empty(offsets.size, np.uint8), *scratch_row(),
+            )  # fmt: skip
+            index = chain_of("t", "k1", offsets.tolist())
+            find_key(
+                text.ctypes.data, 1, text.size, index.ctypes.data, 1, offsets.size + 1, 0, 0, 2**62, _BASE, end,
+                1 << 16, out.ctypes.data, 0, out.size, log,
+            )  # fmt: skip
+    return count
+
+
+def chain_of(topic: str, key: str, offsets: list[int]) -> Array:
+    """An index file of one slot, whose chain leads a key to each of these offsets."""
+    entries = [IndexEntry(key_hash(topic, key), offset, 0, i) for i, offset in enumerate(offsets)]
+    head = bytes(HEADER_SIZE) + struct.pack(">i", len(offsets)) + bytes(ENTRY_SIZE)
+    return np.frombuffer(head + b"".join(map(encode_entry, entries)), np.uint8)
+
+
+def index_files() -> int:
+    """Chains through hostile slots and entries, and puts into such files."""
+    slots, capacity = 7, 30
+    size = entry_position(slots, capacity)
+    hashes = np.array([*range(20), 2**31 - 1, -(2**31), -1], np.int32)
+    keys, offsets = np.empty(4000, np.int32), np.empty(4000, np.int64)
+    for i in range(1500):
+        content = bytearray(_RANDOM.randbytes(size))
+        for at in range(40, size - 3, 4):
+            if i % 3 and _RANDOM.random() < 0.7:
+                content[at : at + 4] = struct.pack(">i", _RANDOM.choice([*range(capacity + 2), *_EXTREMES]))
+        for data in placed(bytes(content)):
+            wanted = np.full(hashes.size, 100, np.int32)
+            find_entries(
+                data.ctypes.data, slots, capacity, 0, -(2**62), 2**62, hashes, wanted, keys.size, keys, offsets
+            )
+            header = np.array([_RANDOM.choice(_EXTREMES) for _ in range(6)], np.int64)
+            times = np.array([_RANDOM.choice([0, 2**63 - 1, -(2**63), 10**12]) for _ in hashes], np.int64)
+            put_keys(data.ctypes.data, slots, capacity, header, hashes, times, times, 0)
+    return 3000
+
+
+def pull_units() -> int:
+    """`select_units` over random units: what it takes lies in the log and in one file."""
+    out, result = np.empty((41, 2), np.int64), np.empty(6, np.int64)
+    for _ in range(2000):
+        places = [0, -1, 2**63 - 1, -(2**63), *(_BASE + _RANDOM.randrange(-5, 5100) for _ in range(6))]
+        units = [(_RANDOM.choice(places), _RANDOM.choice(_EXTREMES), _RANDOM.randrange(-2, 3)) for _ in range(40)]
+        tags = _GUARDED.at_start(struct.pack("=ii", 0, 1))
+        data = _GUARDED.at_end(b"".join(encode_unit(*unit) for unit in units))
+        select_units(
+            data.ctypes.data, 40, _BASE, _BASE + 5000, 4096, tags.ctypes.data, 2, 40, 1 << 27, 0, 40, 1 << 27, 40,
+            1 << 27, out.ctypes.data, result,
+        )  # fmt: skip
+        for offset, size in out[: result[0]].tolist():
+            assert _BASE <= offset < offset + size <= _BASE + 5000
+            assert offset // 4096 == (offset + size - 1) // 4096
+    return 2000
+
+
+def texts() -> int:
+    """Hashes, sums and UTF-8 checks of slices that end where the memory ends."""
+    pieces = [b"a" * 17, "订单🚀".encode(), b"\xf0\x9f\x9a", b"\xe2\x82", b"\xc3", b"\xff", b"", b"\xf4", b"\xe0\xa0"]
+    count = 0
+    for size in range(1, 120):
+        for _ in range(6):
+            content = (_RANDOM.randbytes(size) + b"".join(_RANDOM.sample(pieces, 3)))[-size:]
+            for data in placed(content):
+                count += 1
+                begins = np.arange(len(content) + 1, dtype=np.int64)
+                sizes = len(content) - begins
+                sums, hashes = np.empty(begins.size, np.uint32), np.empty(begins.size, np.int32)
+                for by_tables in (False, True):
+                    crc32_slices(data.ctypes.data, begins, sizes, sums, by_tables)
+                java_hash_slices(np.uint32(0), data.ctypes.data, begins, sizes, hashes)
+                cut = _RANDOM.randrange(len(content) + 1)
+                for begin in (0, 1):
+                    next_invalid_text(data.ctypes.data, np.array([0, cut, len(content)], np.int32), begin)
+    return count
+
+
+def encode_columns() -> int:
+    """Texts that end where the memory ends, written into a buffer that ends there too."""
+    source = Guarded(1 << 16)
+    none, host_offsets = np.zeros(4, np.int32), np.array([0, 8], np.int32)
+    for size in range(1, 400):
+        text = source.at_end(bytes(range(65, 91)) * 16)[-size:]
+        offsets = np.array([0, size], np.int32)
+        list_of_one, host, v1 = np.array([0, 1], np.int32), source.at_start(bytes(8)), np.zeros(1, np.uint8)
+        addresses = dict.fromkeys(PLAN, 0) | {
+            "queue_topic": none.ctypes.data, "queue_id": none.ctypes.data, "topic_is_v2": v1.ctypes.data,
+            "keys_lists": list_of_one.ctypes.data, "properties_lists": list_of_one.ctypes.data,
+            "born_host_offsets": host_offsets.ctypes.data, "born_hosts": host.ctypes.data,
+        }  # fmt: skip
+        for name, column in (
+            ("topic_offsets", "topics"), ("body_offsets", "bodies"), ("tags_offsets", "tags"), ("keys_offsets", "keys"),
+            ("unique_key_offsets", "unique_keys"), ("name_offsets", "names"), ("value_offsets", "values"),
+        ):  # fmt: skip
+            addresses[name], addresses[column] = offsets.ctypes.data, text.ctypes.data
+        plan = np.array([addresses[name] for name in PLAN], np.int64)
+        sizes, properties_sizes = np.empty(1, np.int32), np.empty(1, np.int32)
+        assert measure(plan, 1, 1 << 20, 8, sizes, properties_sizes) == -1
+        for room in (int(sizes[0]), int(sizes[0]) - 1):
+            out = _GUARDED.at_end(bytes(room))
+            positions = np.empty(2, np.int32)
+            rows = encode(plan, 0, 1, sizes, properties_sizes, host.ctypes.data, 8, out.ctypes.data, room, positions)
+            assert rows == (room == sizes[0])
+    return 399
+
+
+def one_byte_too_far() -> int:
+    """What must die: the sum of one byte more than there is."""
+    data = _GUARDED.at_end(b"a")
+    crc32_slices(data.ctypes.data, np.zeros(1, np.int64), np.array([2]), np.empty(1, np.uint32), True)
+    return 1
+
+
+def one_byte_before() -> int:
+    """What must die: the sum from one byte before the first."""
+    data = _GUARDED.at_start(b"a")
+    crc32_slices(data.ctypes.data, np.array([-1]), np.array([2]), np.empty(1, np.uint32), True)
+    return 1
+
+
+SUBJECTS: dict[str, Callable[[], int]] = {
+    subject.__name__: subject for subject in (scan_logs, verify_logs, index_files, pull_units, texts, encode_columns)
+}
+OVERRUNS: dict[str, Callable[[], int]] = {subject.__name__: subject for subject in (one_byte_too_far, one_byte_before)}
+
+if __name__ == "__main__":
+    for name in sys.argv[1:]:
+        print(name, (SUBJECTS | OVERRUNS)[name](), flush=True)

@@ -1,0 +1,34 @@
+"""Hostile bytes never make a kernel touch memory outside its buffers."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.unit.kernels.guarded_memory import OVERRUNS, SUBJECTS
+
+ROOT = Path(__file__).parents[3]
+
+
+def run(*names):
+    command = [sys.executable, "-m", "tests.unit.kernels.guarded_memory", *names]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+
+
+@pytest.fixture(scope="module")
+def all_subjects():
+    return run(*SUBJECTS)
+
+
+@pytest.mark.parametrize("subject", SUBJECTS)
+def test_kernels_stay_in_their_buffers_whatever_the_bytes(all_subjects, subject):
+    assert all_subjects.returncode == 0, all_subjects.stdout + all_subjects.stderr
+    (count,) = [int(line.split()[1]) for line in all_subjects.stdout.splitlines() if line.split()[0] == subject]
+    assert count > 300
+
+
+@pytest.mark.parametrize("subject", OVERRUNS)
+def test_one_byte_out_of_a_guarded_buffer_kills_the_process(subject):
+    assert run(subject).returncode == -signal.SIGSEGV
