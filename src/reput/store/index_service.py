@@ -7,9 +7,9 @@ import time
 import numpy as np
 import numpy.typing as npt
 
-from reput.errors import StoreFormatError
+from reput.errors import CorruptIndexFileError, StoreFormatError
 from reput.files import FileLayer
-from reput.formats.index_file import file_size
+from reput.formats.index_file import HEADER_SIZE, decode_header, file_size
 from reput.formats.paths import INDEX, index_file_name
 from reput.kernels.columns import RecordColumns
 from reput.kernels.index_file import IndexKeys, index_keys
@@ -43,6 +43,7 @@ class IndexService:
 
         Raises:
             StoreFormatError: A file of another size than slots and entries ask for. An empty one is what a kill leaves.
+            CorruptIndexFileError: A header that says more entries than fit.
         """
         for entry in found:
             if entry.size not in (0, self._file_size):
@@ -51,6 +52,16 @@ class IndexService:
                     f"(maxHashSlotNum, maxIndexNum) make {self._file_size}; open the store with the numbers that it "
                     "was written with, or move index/ away to have it built again"
                 )
+            if entry.size:
+                with self._files.open(entry.path) as file:
+                    count = decode_header(file.read(0, HEADER_SIZE)).index_count
+                if count > self._capacity:
+                    raise CorruptIndexFileError(
+                        entry.path,
+                        0,
+                        f"the header says that entry {count} comes next, and {self._capacity} is the last; "
+                        "move index/ away to have it built again",
+                    )
 
     def load(self, found: list[IndexFilePath], *, safe_timestamp: int | None) -> None:
         """Take over the files of a directory.

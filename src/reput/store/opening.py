@@ -285,6 +285,7 @@ def open_for_reading(path: str, config: MessageStoreConfig, files: FileLayer, pr
     if found.index_files:
         slots, capacity = index_geometry(found.index_files, config.max_hash_slot_num, config.max_index_num, files)
         index = IndexService(files, path, slots, capacity, writable=False)
+        index.check(found.index_files)
         index.load(found.index_files, safe_timestamp=None)
     return Parts(log, queues, index, RecoveryReport(found.was_killed, end, end.offset, 0, damage))
 
