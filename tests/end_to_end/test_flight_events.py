@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+
 from examples.flights.compare import compare_counts, compare_queue, compare_stores, first_difference
 from examples.flights.counts import Counts, count_in_arrow
 from examples.flights.events import (

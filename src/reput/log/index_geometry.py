@@ -52,7 +52,7 @@ def index_geometry(
 def _candidates(data: npt.NDArray[np.uint8], count: int) -> npt.NDArray[np.int64]:
     """int64, the slot counts under which the newest entries are led to by their slots."""
     most = (data.size - HEADER_SIZE) // SLOT_SIZE
-    slots = np.arange(1, most + 1, dtype=np.int64)
+    slots: npt.NDArray[np.int64] = np.arange(1, most + 1, dtype=np.int64)
     slots = slots[(data.size - HEADER_SIZE - SLOT_SIZE * slots) % ENTRY_SIZE == 0]
     for number in range(count - 1, max(0, count - 1 - _PROBES), -1):
         entry = HEADER_SIZE + SLOT_SIZE * slots + ENTRY_SIZE * number
@@ -66,7 +66,5 @@ def _candidates(data: npt.NDArray[np.uint8], count: int) -> npt.NDArray[np.int64
 
 def _int32(data: npt.NDArray[np.uint8], positions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """int64[n], the big-endian int32 at each position."""
-    value = np.zeros(positions.size, np.int64)
-    for i in range(4):
-        value = value << 8 | data[positions + i]
-    return value - ((value >> 31) << 32)
+    columns = np.stack([data[positions + i] for i in range(4)], axis=1)
+    return np.ascontiguousarray(columns).view(">i4").reshape(-1).astype(np.int64)

@@ -152,7 +152,7 @@ class GetMessageResult:
         if not len(self):
             return pa.RecordBatch.from_pylist([], selection.schema)
         data = np.frombuffer(self.buffer, np.uint8)
-        records = read_records_at(data, self.positions, np.ascontiguousarray(self.pairs[:, 0]))
+        records = read_records_at(data, self.positions, self.pairs[:, 0].copy())
         return record_batches(records, selection).combine_chunks().to_batches()[0]
 
 

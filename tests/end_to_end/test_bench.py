@@ -1,0 +1,97 @@
+"""The measurements run as users run them, on a hundredth of their size, and answer for every goal."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from bench import messages
+from bench.figures import Figure, Goal
+from bench.report import format_value, print_verdicts
+
+ROOT = Path(__file__).parents[2]
+#: What reput should reach: at least so many a second, at most so many seconds or microseconds.
+GOALS = {
+    "put_arrow, appended, dispatch running, recycled memory": ("least", 1_500_000),
+    "put_message, ASYNC_FLUSH, 1 thread": ("least", 150_000),
+    "put_message, ASYNC_FLUSH, 16 threads": ("least", 150_000),
+    "put_message, SYNC_FLUSH, 16 threads": ("least", 20_000),
+    "get of 32 as views, inside": ("most", 2),
+    "get of 32 as views": ("most", 5),
+    "query_message, one key a call": ("least", 200_000),
+    "query_messages, 1000 keys a call": ("least", 2_000_000),
+    "rebuild of queues and index, synced": ("least", 3_000_000),
+    "scan to header columns": ("least", 12_000_000),
+    "read_log, all columns": ("least", 3_000_000),
+    "import reput": ("most", 0.15),
+    "open of an empty store": ("most", 0.6),
+}
+#: The machine's own figures, without which the others say nothing.
+LIMITS = {"memcpy, one thread", "page cache pwrite, fresh", "page cache pwrite, recycled", "fdatasync of small writes"}
+COMMANDS = ("--help", "info", "get", "query", "dump", "put", "stats", "rebuild")
+
+
+def bench(directory: Path, *options: str) -> tuple[str, dict[str, Any]]:
+    """What a quick run prints, and the JSON that it keeps."""
+    command = [sys.executable, "-m", "bench.main", "--quick", "--directory", str(directory), *options]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    (kept,) = directory.iterdir()  # and nothing of the data is left
+    return run.stdout, json.loads(kept.read_text())
+
+
+def test_a_quick_run_has_a_figure_for_every_goal(tmp_path: Path) -> None:
+    printed, kept = bench(tmp_path)
+    figures = {figure["name"]: figure for answers in kept["questions"].values() for figure in answers}
+    goals = {name: figure["goal"] for name, figure in figures.items() if figure["goal"]}
+    assert goals == {name: {"least": None, "most": None} | {side: bound} for name, (side, bound) in GOALS.items()}
+    assert set(figures) >= LIMITS | {f"reput {command}, warm" for command in COMMANDS}
+    assert all(value > 0 for figure in figures.values() for value in figure["values"])
+    assert all(figure["ratio"] > 0 for figure in figures.values() if figure["limit"])
+    verdicts = [line for line in printed.splitlines() if line.startswith(("met ", "missed "))]
+    assert [line.split(":")[0].split(maxsplit=1)[1] for line in verdicts] == list(GOALS)
+
+
+def test_one_question_alone_prints_its_json(tmp_path: Path) -> None:
+    printed, kept = bench(tmp_path, "--only", "put_message", "--json")
+    assert json.loads(printed) == kept
+    assert list(kept["questions"]) == ["limits", "put_message"]
+
+
+def test_a_goal_is_met_at_its_bound() -> None:
+    assert Goal(least=5).is_met(5)
+    assert not Goal(least=5).is_met(4.9)
+    assert Goal(most=5).is_met(5)
+    assert not Goal(most=5).is_met(5.1)
+
+
+def test_the_verdict_names_value_and_goal() -> None:
+    printed = io.StringIO()
+    slow = Figure("slow", "msg/s", [90.0, 110.0, 100.0], goal=Goal(least=150_000))
+    fast = Figure("fast", "s", [0.01], goal=Goal(most=0.15))
+    print_verdicts(Console(file=printed, width=40), {"question": [slow, Figure("no goal", "s", [1.0]), fast]})
+    assert printed.getvalue() == ("missed  slow: 100 msg/s, goal >= 150 k\nmet     fast: 0.01 s, goal <= 0.15\n")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.01234, "0.0123"), (2.5, "2.5"), (98.14, "98.1"), (9_999, "9999"), (150_000, "150 k"), (16_200_000, "16.2 M")],
+)
+def test_values_are_shown_with_three_digits(value: float, text: str) -> None:
+    assert format_value(value) == text
+
+
+def test_the_messages_that_are_measured_have_the_size_that_the_limits_assume(tmp_path: Path) -> None:
+    import reput
+
+    with reput.MessageStore.open(tmp_path / "store") as store:
+        result = store.put_message(messages.message(1, payload=messages.body(1)))
+        assert result.size == messages.RECORD_SIZE
+        assert store.put_arrow(messages.table(3)).end_offset == 4 * messages.RECORD_SIZE

@@ -1,0 +1,60 @@
+"""The main job on its first days: every step agrees, and a step that does not is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from examples.flights import main, steps
+
+
+def run(folder: Path, *arguments: str) -> int:
+    report = folder / "report.html"
+    return main.main(["--days", "2", "--store", str(folder / "store"), "--report", str(report), *arguments])
+
+
+def test_all_steps_agree_on_spark(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(tmp_path) == 0
+    printed = capsys.readouterr().out
+    assert "all steps agree" in printed
+    for step in (
+        "stored under",
+        "consumed back",
+        "queried by tail",
+        "rebuilt",
+        "counted on Spark",
+        "counted in Parquet",
+    ):
+        assert step in printed
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "all steps agree" in page
+    assert "<script src" not in page  # self-contained
+    assert "<link" not in page
+
+
+def test_a_message_that_differs_is_named_and_fails_the_job(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put = steps.put
+
+    def put_with_a_fault(store: object, events: pa.Table, progress: object) -> None:
+        column = events.schema.get_field_index("body")
+        bodies = events["body"].to_pylist()
+        bodies[100] += b" "
+        put(store, events.set_column(column, events.schema.field(column), pa.array(bodies, pa.binary())), progress)
+
+    monkeypatch.setattr(steps, "put", put_with_a_fault)
+    assert run(tmp_path, "--runner", "local") == 1
+    printed = capsys.readouterr().out
+    assert "1 differences" in printed
+    topic = "flight-planned"
+    assert topic in printed
+    assert "body" in printed
+
+
+def test_a_store_that_exists_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "store").mkdir()
+    assert run(tmp_path) == 2
+    assert "exists" in capsys.readouterr().err
