@@ -1,0 +1,79 @@
+"""What must happen in a process of its own: `python -m bench.child WHAT PATH [COUNT]`, which prints one number.
+
+Nothing is imported here but what Python has loaded anyway, so that the imports which are measured are whole.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+
+def import_reput() -> float:
+    """Seconds of `import reput`."""
+    start = time.perf_counter()
+    import reput  # noqa: F401
+
+    return time.perf_counter() - start
+
+
+def open_empty(path: str) -> float:
+    """Seconds from nothing imported to an open store at `path`, where nothing was."""
+    start = time.perf_counter()
+    import reput
+
+    store = reput.MessageStore.open(path)
+    seconds = time.perf_counter() - start
+    store.close()
+    return seconds
+
+
+def killed(path: str, count: str) -> float:
+    """Append `count` messages to a new store, and die at once."""
+    import signal
+
+    import reput
+    from bench import messages
+
+    table = messages.table(int(count))
+    store = reput.MessageStore.open(path, flush_disk_type="ASYNC_FLUSH")
+    store.put_arrow(table)
+    os.kill(os.getpid(), signal.SIGKILL)
+    raise AssertionError("killed processes do not come here")
+
+
+def resident_after_import() -> float:
+    """MB of memory of a process that has imported reput."""
+    import_reput()
+    return _resident_mb("VmRSS")
+
+
+def resident_after_open(path: str) -> float:
+    """MB of memory of a process that has an empty store open."""
+    import reput
+
+    with reput.MessageStore.open(path):
+        return _resident_mb("VmRSS")
+
+
+def resident_after_read(path: str) -> float:
+    """MB of memory, at its highest, of a process that has read all of a store as Arrow, batch by batch."""
+    import reput
+
+    for _ in reput.read_log(path):
+        pass
+    return _resident_mb("VmHWM")
+
+
+def _resident_mb(name: str) -> float:
+    with open("/proc/self/status") as lines:
+        for line in lines:
+            if line.startswith(f"{name}:"):
+                return int(line.split()[1]) / 1000
+    raise AssertionError(f"no {name} in /proc/self/status")
+
+
+if __name__ == "__main__":
+    _, what, *arguments = sys.argv
+    print(globals()[what](*arguments))

@@ -1,0 +1,105 @@
+"""What a measurement gives: some repeats of one figure, its goal, and the machine's limit that bounds it."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """A bound that a figure should keep: at least `least`, or at most `most`."""
+
+    least: float | None = None
+    most: float | None = None
+
+    def is_met(self, value: float) -> bool:
+        """Whether the value keeps the bound."""
+        return (self.least is None or value >= self.least) and (self.most is None or value <= self.most)
+
+    @property
+    def value(self) -> float:
+        """The bound itself."""
+        bound = self.least if self.least is not None else self.most
+        assert bound is not None
+        return bound
+
+
+@dataclass(slots=True)
+class Figure:
+    """One figure of one run.
+
+    Attributes:
+        name: What was measured, with its conditions.
+        unit: Of `values`, the goal and the limit: "msg/s", "us a call", "s", ...
+        values: One a repeat, in the order of measuring.
+        goal: What it should reach; None for a figure that only informs.
+        limit: The name of the machine's limit that bounds it, and that limit in the figure's own unit.
+        note: What a reader must know beside the number.
+    """
+
+    name: str
+    unit: str
+    values: list[float] = field(default_factory=list)
+    goal: Goal | None = None
+    limit: tuple[str, float] | None = None
+    note: str = ""
+
+    @property
+    def median(self) -> float:
+        """The middle of the repeats."""
+        return statistics.median(self.values)
+
+    @property
+    def ratio(self) -> float | None:
+        """The figure as a part of its limit."""
+        return self.median / self.limit[1] if self.limit is not None and self.limit[1] else None
+
+    def to_json(self) -> dict[str, object]:
+        """All of it, for the file that is kept."""
+        return {
+            "name": self.name,
+            "unit": self.unit,
+            "median": self.median,
+            "min": min(self.values),
+            "max": max(self.values),
+            "values": self.values,
+            "goal": None if self.goal is None else {"least": self.goal.least, "most": self.goal.most},
+            "met": None if self.goal is None else self.goal.is_met(self.median),
+            "limit": None if self.limit is None else {"name": self.limit[0], "value": self.limit[1]},
+            "ratio": self.ratio,
+            "note": self.note,
+        }
+
+
+class Stopwatch:
+    """Seconds of a `with` block."""
+
+    seconds = 0.0
+
+
+@contextmanager
+def stopwatch() -> Iterator[Stopwatch]:
+    """Measure a block; `seconds` is there once it has ended."""
+    watch = Stopwatch()
+    start = time.perf_counter()
+    try:
+        yield watch
+    finally:
+        watch.seconds = time.perf_counter() - start
+
+
+def seconds_of(call: Callable[[], object]) -> float:
+    """Seconds of one call."""
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+def percentile(samples: list[float], share: float) -> float:
+    """The value below which a share (0..1) of the samples lies."""
+    ordered = sorted(samples)
+    return ordered[min(int(share * len(ordered)), len(ordered) - 1)]

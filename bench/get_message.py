@@ -1,0 +1,82 @@
+"""Pulling: messages as views, as decoded objects, as Arrow, through a tag filter."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from bench import messages
+from bench.figures import Figure, Goal, seconds_of
+from bench.setting import Setting
+from reput import FlushDiskType, MessageStore, MessageStoreConfig
+
+#: With RocketMQ's limits of one pull out of the way of pulls of 1 000.
+_CONFIG = MessageStoreConfig(
+    flush_disk_type=FlushDiskType.ASYNC_FLUSH,
+    max_transfer_count_on_message_in_memory=1_000,
+    max_transfer_bytes_on_message_in_memory=4 << 20,
+)
+
+
+def measure(setting: Setting) -> list[Figure]:
+    """Microseconds a call, at random places of ten queues."""
+    with MessageStore.open(setting.stock(), config=_CONFIG) as store:
+        inside, get = store._getting.get, store.get_message
+        calls: list[tuple[Figure, int, int, Callable[[int, int], object]]] = [
+            (
+                Figure("get of 32 as views, inside", "us a call", goal=Goal(most=2)), 32, 40_000,
+                lambda queue, offset: inside(messages.TOPIC, queue, offset, 32, None, None),
+            ),
+            (
+                Figure("get of 32 as views", "us a call", goal=Goal(most=5)), 32, 40_000,
+                lambda queue, offset: get(messages.TOPIC, queue, offset, 32),
+            ),
+            (
+                Figure("get of 1000 as views", "us a call"), 1000, 20_000,
+                lambda queue, offset: get(messages.TOPIC, queue, offset, 1000),
+            ),
+            (
+                Figure("get of 32, messages()", "us a call"), 32, 10_000,
+                lambda queue, offset: get(messages.TOPIC, queue, offset, 32).messages(),
+            ),
+            (
+                Figure("get of 32, body, tags and keys of each", "us a call"), 32, 1_000,
+                lambda queue, offset: [
+                    (m.body, m.tags, m.keys) for m in get(messages.TOPIC, queue, offset, 32).messages()
+                ],
+            ),
+            (
+                Figure("get of 1000 as Arrow", "us a call", note="all columns"), 1000, 200,
+                lambda queue, offset: get(messages.TOPIC, queue, offset, 1000).to_arrow(),
+            ),
+            (
+                Figure("get of 1000, body column as Arrow", "us a call"), 1000, 500,
+                lambda queue, offset: get(messages.TOPIC, queue, offset, 1000).to_arrow(["body"]),
+            ),
+            (
+                Figure("get of 32, tag filter takes 1 of 2", "us a call"), 64, 10_000,
+                lambda queue, offset: get(messages.TOPIC, queue, offset, 32, tags="paid || sent"),
+            ),
+        ]  # fmt: skip
+        figures = {figure.name: figure for figure, *_ in calls}
+        figures["get of 32 as views"].note = "bound by the interpreter"
+        memcpy = "memcpy, one thread"
+        figures["get of 1000 as Arrow"].limit = (memcpy, 1e9 / setting.records_limit(memcpy)[1])
+        for figure, reach, count, call in calls:
+            for _ in range(setting.repeats):
+                figure.values.append(_us_a_call(store, reach, setting.count(count), call))
+        return [figure for figure, *_ in calls]
+
+
+def _us_a_call(store: MessageStore, reach: int, count: int, call: Callable[[int, int], object]) -> float:
+    """Time `call(queue_id, offset)` at random offsets that have `reach` messages behind them."""
+    choose = random.Random(7)
+    last = max(store.max_offset(messages.TOPIC, 0) - reach - 1, 1)
+    places = [(choose.randrange(messages.QUEUES), choose.randrange(last)) for _ in range(count)]
+
+    def run() -> None:
+        for queue_id, offset in places:
+            call(queue_id, offset)
+
+    run()
+    return seconds_of(run) / count * 1e6

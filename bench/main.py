@@ -1,0 +1,147 @@
+"""Measures every hot path beside the machine's limits: `make bench`, or `python -m bench.main` at the project's root.
+
+Prints a table and which goals were met, and keeps all values in `<directory>/<timestamp>.json`. A goal that is missed
+is no error: the exit status is 0. It takes a few minutes and 4 GB of disk; a machine that does other work gives less.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+from rich.console import Console
+
+import reput
+from bench import (
+    commands,
+    get_message,
+    limits,
+    open_store,
+    put_arrow,
+    put_message,
+    query_message,
+    rebuild,
+    scan,
+    sync_flush,
+)
+from bench.figures import Figure
+from bench.report import print_figures, print_verdicts
+from bench.setting import Setting
+
+_DIRECTORY = "build/bench"
+_QUICK_SCALE = 0.01
+_WIDTH = 200
+#: In the order of measuring: `put_arrow` is first, for it shows what memory costs that nothing has used yet.
+_QUESTIONS: dict[str, Callable[[Setting], list[Figure]]] = {
+    "put_arrow": put_arrow.measure,
+    "put_message": put_message.measure,
+    "sync_flush": sync_flush.measure,
+    "get_message": get_message.measure,
+    "query_message": query_message.measure,
+    "rebuild": rebuild.measure,
+    "scan": scan.measure,
+    "open_store": open_store.measure,
+    "commands": commands.measure,
+}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Measure, print, keep; the exit status."""
+    options = _parse(arguments)
+    scale = options.scale or (_QUICK_SCALE if options.quick else 1)
+    started = time.perf_counter()
+
+    def say(text: str) -> None:
+        print(f"bench: {time.perf_counter() - started:5.0f} s  {text}", file=sys.stderr, flush=True)
+
+    setting = Setting(f"{options.directory}/data-{os.getpid()}", quick=options.quick, scale=scale, say=say)
+    result: dict[str, object] = {"begun": datetime.now(UTC).isoformat(timespec="seconds"), **_machine()}
+    try:
+        answers = _ask(setting, options.only or list(_QUESTIONS))
+    finally:
+        setting.clear()
+    result |= {
+        "seconds": time.perf_counter() - started,
+        "load_at_the_end": os.getloadavg()[0],
+        "scale": scale,
+        "repeats": setting.repeats,
+        "questions": {name: [figure.to_json() for figure in figures] for name, figures in answers.items()},
+    }
+    path = Path(options.directory, f"{datetime.now(UTC):%Y%m%dT%H%M%S%fZ}.json")
+    path.write_text(json.dumps(result, indent=1) + "\n")
+    if options.json:
+        print(json.dumps(result))
+    else:
+        _print(result, answers)
+    say(f"kept in {path}")
+    return 0
+
+
+def _parse(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.main",
+        description="Measure every hot path beside the machine's own limits.",
+        epilog="example: python -m bench.main --only put_arrow --scale 0.1",
+    )
+    parser.add_argument("--only", action="append", choices=list(_QUESTIONS), help="one question; may be repeated")
+    parser.add_argument("--quick", action="store_true", help="try everything once, on a hundredth: no figures to trust")
+    parser.add_argument("--scale", type=_positive, metavar="X", help="multiply all counts and sizes (1; --quick: 0.01)")
+    parser.add_argument(
+        "--directory", default=_DIRECTORY, metavar="DIR", help="on the disk to be measured (default: %(default)s)"
+    )
+    parser.add_argument("--json", action="store_true", help="print the JSON instead of the table")
+    return parser.parse_args(arguments)
+
+
+def _positive(text: str) -> float:
+    value = float(text)
+    if value <= 0:
+        raise ValueError(text)
+    return value
+
+
+def _ask(setting: Setting, names: list[str]) -> dict[str, list[Figure]]:
+    """The machine's limits, then the questions by name."""
+    setting.say("limits")
+    answers = {"limits": limits.measure(setting)}
+    for name, measure in _QUESTIONS.items():
+        if name in names:
+            setting.say(name)
+            answers[name] = measure(setting)
+    return answers
+
+
+def _machine() -> dict[str, object]:
+    """What the figures depend on."""
+    return {
+        "reput": reput.__version__,
+        "python": platform.python_version(),
+        **{name: version(name) for name in ("numpy", "numba", "pyarrow")},
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "processors": len(os.sched_getaffinity(0)),
+        "load_at_the_start": os.getloadavg()[0],
+    }
+
+
+def _print(result: dict[str, object], answers: dict[str, list[Figure]]) -> None:
+    console = Console(width=None if sys.stdout.isatty() else _WIDTH, highlight=False)
+    print_figures(console, answers)
+    console.print(
+        "A rate is a part of its limit, a time a multiple of it. Fresh page cache is memory that the host may have to "
+        "lend first,\nrecycled is memory that was in use before: figures of fresh memory say more about the host.\n"
+    )
+    console.print(", ".join(f"{name} {value}" for name, value in result.items() if name != "questions"), soft_wrap=True)
+    console.print()
+    print_verdicts(console, answers)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

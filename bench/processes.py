@@ -1,0 +1,34 @@
+"""Starting other processes: `bench.child`, and the command `reput`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+_ROOT = Path(__file__).parents[1]
+
+
+def run_child(what: str, *arguments: str) -> float:
+    """The number that a function of `bench.child` answers in a process of its own."""
+    run = subprocess.run(_child(what, arguments), cwd=_ROOT, check=True, stdout=subprocess.PIPE)
+    return float(run.stdout)
+
+
+def run_killed_child(what: str, *arguments: str) -> None:
+    """Run a function of `bench.child` that must end by SIGKILL."""
+    run = subprocess.run(_child(what, arguments), cwd=_ROOT, check=False)
+    if run.returncode != -9:
+        raise AssertionError(f"{what} ended with {run.returncode} instead of being killed")
+
+
+def run_command(arguments: list[str], *, cache_path: str | None = None) -> None:
+    """Run `reput` in a process of its own; `cache_path` is where it finds and leaves compiled kernels."""
+    environment = os.environ | ({} if cache_path is None else {"REPUT_CACHE_DIR": cache_path})
+    command = [sys.executable, "-m", "reput", *arguments]
+    subprocess.run(command, env=environment, check=True, capture_output=True)
+
+
+def _child(what: str, arguments: tuple[str, ...]) -> list[str]:
+    return [sys.executable, "-m", "bench.child", what, *arguments]

@@ -1,0 +1,71 @@
+"""Figures as a table for people, and the goals that were met and missed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from bench.figures import Figure
+
+_MILLION, _THOUSAND = 1e6, 1e3
+
+
+def format_value(value: float) -> str:
+    """Three digits that count: 1.62 M, 234 k, 98.1, 0.0123."""
+    if abs(value) >= _MILLION:
+        return f"{_three_digits(value / _MILLION)} M"
+    if abs(value) >= 10 * _THOUSAND:
+        return f"{_three_digits(value / _THOUSAND)} k"
+    return _three_digits(value)
+
+
+def _three_digits(value: float) -> str:
+    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def print_figures(console: Console, answers: Mapping[str, Sequence[Figure]]) -> None:
+    """A table with a section a question."""
+    table = Table(
+        "figure", "median", "unit", "min .. max", "goal", "of the limit that bounds it", "note", box=box.SIMPLE_HEAD
+    )
+    for column in table.columns[1:4]:
+        column.no_wrap = True
+    table.columns[0].min_width = 30
+    for figures in answers.values():
+        for figure in figures:
+            table.add_row(*map(Text, _cells(figure)))
+        table.add_section()
+    console.print(table)
+
+
+def _cells(figure: Figure) -> list[str]:
+    return [
+        figure.name,
+        format_value(figure.median),
+        figure.unit,
+        f"{format_value(min(figure.values))} .. {format_value(max(figure.values))}" if len(figure.values) > 1 else "",
+        _goal(figure),
+        f"{figure.ratio:.2f} of {figure.limit[0]}" if figure.limit and figure.ratio is not None else "",
+        figure.note,
+    ]
+
+
+def _goal(figure: Figure) -> str:
+    if figure.goal is None:
+        return ""
+    bound = ">=" if figure.goal.least is not None else "<="
+    return f"{bound} {format_value(figure.goal.value)}"
+
+
+def print_verdicts(console: Console, answers: Mapping[str, Sequence[Figure]]) -> None:
+    """A line for each goal: met or missed."""
+    for figures in answers.values():
+        for figure in figures:
+            if figure.goal is not None:
+                verdict = "met   " if figure.goal.is_met(figure.median) else "missed"
+                value = f"{format_value(figure.median)} {figure.unit}"
+                console.print(Text(f"{verdict}  {figure.name}: {value}, goal {_goal(figure)}"), soft_wrap=True)

@@ -1,0 +1,83 @@
+"""Where and how much a run measures, and the store that the reading questions share."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+
+from bench import messages
+from reput import MessageStore
+
+_TABLE_ROWS = 524_288
+_REPEATS = 3
+
+
+class Setting:
+    """One run.
+
+    Attributes:
+        directory: Everything is written below it, and removed at the end.
+        quick: Whether everything is only to be tried: each figure once, and of some series only a part.
+        repeats: How often each figure is measured.
+        scale: 1 for a full run; a quick one takes a fraction of all counts and sizes.
+        limits: Medians of the machine's limits by name, once `bench.limits` has run.
+    """
+
+    def __init__(self, directory: str, *, quick: bool, scale: float, say: Callable[[str], None]) -> None:
+        self.directory = os.path.abspath(directory)
+        self.quick = quick
+        self.repeats = 1 if quick else _REPEATS
+        self.scale = scale
+        self.say = say
+        self.limits: dict[str, float] = {}
+        self._stock: str | None = None
+
+    def count(self, full: int) -> int:
+        """How many, for something that a full run does `full` times."""
+        return max(int(full * self.scale), 100)
+
+    def bytes(self, full: int) -> int:
+        """How many bytes; whole MiB."""
+        return max(int(full * self.scale) >> 20, 4) << 20
+
+    def folder(self, name: str) -> str:
+        """An empty folder of this name; what it held before is removed."""
+        path = f"{self.directory}/{name}"
+        self.remove(path)
+        os.makedirs(path)
+        return path
+
+    def remove(self, path: str) -> None:
+        """Remove a folder of this run."""
+        assert path.startswith(self.directory)
+        shutil.rmtree(path, ignore_errors=True)
+
+    @property
+    def stock_count(self) -> int:
+        """Messages of `stock`: about 1 GB of log in a full run."""
+        return self.count(2_200_000)
+
+    def stock(self) -> str:
+        """A cleanly closed store of `stock_count` messages, made when it is first asked for; leave it as it is."""
+        if self._stock is None:
+            self.say(f"a store of {self.stock_count:,} messages")
+            self._stock = self.folder("stock")
+            fill(self._stock, self.stock_count)
+        return self._stock
+
+    def clear(self) -> None:
+        """Remove everything that this run wrote."""
+        self.remove(self.directory)
+
+    def records_limit(self, limit: str) -> tuple[str, float]:
+        """A limit in bytes/s as records/s."""
+        return limit, self.limits.get(limit, 0.0) * 1e9 / messages.RECORD_SIZE
+
+
+def fill(path: str, count: int) -> None:
+    """Put `count` messages into the store at `path`, and close it cleanly."""
+    with MessageStore.open(path, flush_disk_type="ASYNC_FLUSH") as store:
+        for first in range(0, count, _TABLE_ROWS):
+            store.put_arrow(messages.table(min(_TABLE_ROWS, count - first), first=first))
+            store.wait_dispatched(timeout=600)
