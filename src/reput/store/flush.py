@@ -107,12 +107,14 @@ class GroupCommitService:
     def wait(self, end_offset: int) -> PutMessageStatus:
         """Return once the log is on the disk up to `end_offset`, or after `syncFlushTimeout`."""
         log, sync = self._commit_log, self.sync
-        if sync.lock.acquire(False):
+        if not self._waiters and sync.lock.acquire(False):
             try:
                 if log.flushed_offset < end_offset:
                     sync.run()
             finally:
                 sync.lock.release()
+            if self._waiters:
+                self._answer(None)
             return PutMessageStatus.PUT_OK
         waiter = Lock()
         waiter.acquire()
@@ -165,17 +167,25 @@ class GroupCommitService:
         self._commit()
 
     def _commit(self) -> None:
-        with self._guard:
-            waiters, self._waiters = self._waiters, []
-        result: PutMessageStatus | StorePoisonedError = PutMessageStatus.PUT_OK
+        failure: StorePoisonedError | None = None
         try:
             with self.sync.lock:
+                self._answer(None)  # whom the sync before has covered need not wait for the next one
                 self.sync.run()
         except StorePoisonedError as error:
-            result = error
-        for end_offset, done in waiters:
+            failure = error
+        self._answer(failure)
+
+    def _answer(self, failure: StorePoisonedError | None) -> None:
+        """Answer those whose bytes are on the disk, and with a failure everybody."""
+        flushed = self._commit_log.flushed_offset
+        with self._guard:
+            answered = [waiter for waiter in self._waiters if failure is not None or waiter[0] <= flushed]
+            if answered:
+                self._waiters = [waiter for waiter in self._waiters if failure is None and waiter[0] > flushed]
+        for end_offset, done in answered:
             # What was synced before a later sync failed is safe.
-            done(PutMessageStatus.PUT_OK if self._commit_log.flushed_offset >= end_offset else result)
+            done(PutMessageStatus.PUT_OK if end_offset <= flushed or failure is None else failure)
 
 
 class FlushRealTimeService:

@@ -19,7 +19,7 @@ _PASS_ROWS = 131_072
 #: pays for. When messages come one by one, nobody is that busy, and they are dispatched within a millisecond or two.
 _SMALL_PASS_ROWS = 4_000
 _SMALL_PASS_WAIT_S = 0.005
-_FEW_ROWS = 32
+_FEW_ROWS = 4
 _FEW_ROWS_WAIT_S = 0.001
 _IDLE_WAIT_S = 0.1
 _RETRY_WAIT_S = 1.0
