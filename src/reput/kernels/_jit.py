@@ -67,3 +67,12 @@ def kernel(signature: str) -> Callable[[Callable[..., Any]], Any]:
             numba.config.CACHE_DIR = before
 
     return compiled
+
+
+def inlined(function: Callable[..., Any]) -> Any:
+    """A function for kernels only, copied into each place that calls it; for those that take arrays.
+
+    Passing an array to a function of its own counts references up and down, atomically: 5 ns each time. A scan of
+    header columns took 37 ns a record with one such call, and 23 without.
+    """
+    return numba.njit(inline="always")(function)

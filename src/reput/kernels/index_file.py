@@ -14,7 +14,7 @@ import numpy.typing as npt
 from numba import njit
 
 from reput.formats.index_file import ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE
-from reput.kernels._jit import kernel
+from reput.kernels._jit import inlined, kernel
 from reput.kernels.columns import (
     N_KEYS_POSITION,
     N_KEYS_SIZE,
@@ -169,7 +169,7 @@ def _equals_one_key(keys, size, key, key_size):  # type: ignore[no-untyped-def]
     return False
 
 
-@njit
+@inlined
 def _log_address(log_files, log_begin, log_end, file_size, offset):  # type: ignore[no-untyped-def]
     """Address of a commit log offset, and how many bytes can be read there; (0, 0) outside the files."""
     if offset < log_begin or offset >= log_end:
@@ -181,7 +181,7 @@ def _log_address(log_files, log_begin, log_end, file_size, offset):  # type: ign
     return log_files[index] + position, min(file_size - position, log_end - offset)
 
 
-@njit
+@inlined
 def _carries_key(record, limit, offset, topic, topic_size, key, key_size, wide, narrow):  # type: ignore[no-untyped-def]
     """Whether a record proves itself, has the topic, and the key as UNIQ_KEY or as one of KEYS."""
     if key_size == 0 or _read_record(record, record, limit, offset, wide, narrow, 0) != _READ:

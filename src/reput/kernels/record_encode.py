@@ -37,7 +37,7 @@ from reput.formats.record import (
     MagicCode,
     SysFlag,
 )
-from reput.kernels._jit import kernel
+from reput.kernels._jit import inlined, kernel
 from reput.kernels.crc32 import body_crc
 from reput.kernels.memory import (
     copy,
@@ -117,7 +117,7 @@ _BODY_TOO_LARGE, _PROPERTIES_TOO_LARGE, _IN_TAGS, _IN_KEYS, _BAD_KEY, _IN_UNIQUE
 )
 
 
-@njit
+@inlined
 def _slice(plan, offsets, data, row):  # type: ignore[no-untyped-def]
     """Address and size of one value of a string or binary column; size 0 where the column is absent."""
     table = plan[offsets]
@@ -127,7 +127,7 @@ def _slice(plan, offsets, data, row):  # type: ignore[no-untyped-def]
     return plan[data] + begin, np.int64(load_i32_native(table + 4 * row + 4)) - begin
 
 
-@njit
+@inlined
 def _list(plan, lists, row):  # type: ignore[no-untyped-def]
     """First and last + 1 element of one value of a list or map column."""
     table = plan[lists]
@@ -136,12 +136,12 @@ def _list(plan, lists, row):  # type: ignore[no-untyped-def]
     return np.int64(load_i32_native(table + 4 * row)), np.int64(load_i32_native(table + 4 * row + 4))
 
 
-@njit
+@inlined
 def _int32(plan, column, row):  # type: ignore[no-untyped-def]
     return load_i32_native(plan[column] + 4 * row) if plan[column] else np.int32(0)
 
 
-@njit
+@inlined
 def _int64(plan, column, row):  # type: ignore[no-untyped-def]
     return load_i64_native(plan[column] + 8 * row) if plan[column] else np.int64(0)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from reput.kernels._jit import inlined
 from reput.kernels.columns import (
     N_KEYS_POSITION,
     N_KEYS_SIZE,
@@ -30,7 +31,7 @@ _MAX_INT32 = 0x7FFFFFFF
 _SEPARATOR = np.uint8(2)
 
 
-@njit
+@inlined
 def find_tags_and_keys(base, text, size, buffer_end, narrow, row):  # type: ignore[no-untyped-def]
     """Write where TAGS, KEYS and UNIQ_KEY of one record lie (positions from `base`; size 0 where absent)."""
     tags, tags_size, keys, keys_size, unique, unique_size = base, 0, base, 0, base, 0
@@ -84,7 +85,7 @@ def delay_level(text, size):  # type: ignore[no-untyped-def]
     return level
 
 
-@njit
+@inlined
 def hash_keys(topic_hash, unique, unique_size, keys, keys_size, hashes, count):  # type: ignore[no-untyped-def]
     """Append the index hashes of one record: UNIQ_KEY, then KEYS split at blanks (`IndexService.buildIndex`).
 

@@ -34,7 +34,7 @@ from reput.formats.record import (
     MagicCode,
     SysFlag,
 )
-from reput.kernels._jit import kernel
+from reput.kernels._jit import inlined, kernel
 from reput.kernels.columns import (
     N_BODY_CRC,
     N_BODY_POSITION,
@@ -116,7 +116,7 @@ class ScanLevel(IntEnum):
     KEYS = 3
 
 
-@njit
+@inlined
 def _read_record(base, position, end, offset, wide, narrow, row):  # type: ignore[no-untyped-def]
     """Check the record at an address and write its header columns; returns _READ or a stop.
 
@@ -206,7 +206,7 @@ def _hash_queue(topic, size, queue_id):  # type: ignore[no-untyped-def]
     return state if state else np.uint64(1)
 
 
-@njit
+@inlined
 def _queue_number(base, narrow, row, table_hash, table_queue, queue_rows, queues):  # type: ignore[no-untyped-def]
     """The number of a row's queue by open addressing, confirmed by the bytes; `queues` where it is new."""
     topic, size = base + narrow[N_TOPIC_POSITION, row], np.int64(narrow[N_TOPIC_SIZE, row])
@@ -244,7 +244,7 @@ def _clear_table(base, narrow, table_hash, queue_rows, queues):  # type: ignore[
             slot = (slot + np.uint64(1)) & mask
 
 
-@njit
+@inlined
 def _tags_code(base, narrow, wide, row, is_schedule, delays):  # type: ignore[no-untyped-def]
     """The hash of TAGS, sign extended; for a delayed message the time of delivery (`computeDeliverTimestamp`)."""
     if is_schedule:
