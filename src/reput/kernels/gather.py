@@ -8,12 +8,22 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from reput.kernels._jit import kernel
+from reput.kernels._jit import inlined, kernel
 from reput.kernels.java_hash import decode_utf8
-from reput.kernels.memory import copy, copy_short, equal_bytes, load_i32, load_u8, load_u64_native
+from reput.kernels.memory import (
+    copy,
+    copy_short,
+    equal_bytes,
+    find_byte_mask,
+    load_i32,
+    load_u8,
+    load_u64_native,
+    trailing_zeros,
+)
 
 _TAGS, _KEYS = int.from_bytes(b"TAGS", "big"), int.from_bytes(b"KEYS", "big")
 _UNIQ, __KEY = int.from_bytes(b"UNIQ", "big"), int.from_bytes(b"_KEY", "big")
+_SEPARATOR = np.uint8(2)
 _HIGH_BITS = np.uint64(0x8080808080808080)
 
 
@@ -69,10 +79,9 @@ def next_invalid_text(data, offsets, begin):  # type: ignore[no-untyped-def]
 def split_keys(buffer, positions, sizes, lists, key_positions, key_sizes):  # type: ignore[no-untyped-def]
     """Split KEYS at blanks into slices, no empty ones; int32[n + 1] `lists` takes where each row's begin.
 
-    With empty `key_positions` nothing but `lists` is written: a first call counts. Returns the number of keys.
+    The slices need room for (size + 1) / 2 keys of each row. Returns the number of keys.
     """
     count = 0
-    write = key_positions.size > 0
     for row in range(positions.size):
         lists[row] = count
         begin = np.int64(positions[row])
@@ -82,8 +91,7 @@ def split_keys(buffer, positions, sizes, lists, key_positions, key_sizes):  # ty
             while i < end and load_u8(buffer + i) != 0x20:
                 i += 1
             if i > begin:
-                if write:
-                    key_positions[count], key_sizes[count] = begin, i - begin
+                key_positions[count], key_sizes[count] = begin, i - begin
                 count += 1
             begin = i + 1
     lists[positions.size] = count
@@ -94,52 +102,63 @@ def split_keys(buffer, positions, sizes, lists, key_positions, key_sizes):  # ty
 def _has_own_column(name, size):  # type: ignore[no-untyped-def]
     if size == 4:
         word = load_i32(name)
-        return word in (_TAGS, _KEYS)
+        return word == _TAGS or word == _KEYS
     return size == 8 and load_i32(name) == _UNIQ and load_i32(name + 4) == __KEY
 
 
-@kernel("int64(int64, int32[::1], int32[::1], int32[::1], int32[:, ::1])")
-def split_properties(buffer, positions, sizes, lists, pairs):  # type: ignore[no-untyped-def]
-    """Split properties texts into slices of names and values; of equal names the last stays.
+@inlined
+def _add_pair(buffer, begin, end, pairs, first, count):  # type: ignore[no-untyped-def]
+    """Take the pair in [begin, end) of the buffer, if it is one without a column of its own; returns the new count."""
+    separator = begin
+    while separator < end and load_u8(buffer + separator) != 1:
+        separator += 1
+    name_size, value_size = separator - begin, end - separator - 1
+    if name_size > 0 and value_size > 0 and not _has_own_column(buffer + begin, name_size):
+        for i in range(first, count):
+            if pairs[1, i] == name_size and equal_bytes(buffer + pairs[0, i], buffer + begin, name_size):
+                for j in range(i, count - 1):
+                    for k in range(4):
+                        pairs[k, j] = pairs[k, j + 1]
+                count -= 1
+                break
+        pairs[0, count], pairs[1, count] = begin, name_size
+        pairs[2, count], pairs[3, count] = separator + 1, value_size
+        count += 1
+    return count
 
-    TAGS, KEYS and UNIQ_KEY have columns of their own and are left out.
+
+@kernel("int64(int64, int64, int32[::1], int32[::1], int32[::1], int32[:, ::1])")
+def split_properties(buffer, size, positions, sizes, lists, pairs):  # type: ignore[no-untyped-def]
+    """Split properties texts into slices of names and values, but for TAGS, KEYS and UNIQ_KEY.
+
+    Of equal names the last stays.
 
     Args:
+        buffer: Address of `size` bytes, in which the texts lie.
         lists: int32[n + 1], takes where each row's pairs begin.
-        pairs: int32[4, count]: name position, name size, value position, value size; rows of 0 columns only count.
+        pairs: int32[4, room]: name position, name size, value position, value size; room for size / 4 + 1 a row.
 
     Returns:
-        The number of pairs; a counting call may return more than a writing one, which drops repeated names.
+        The number of pairs.
     """
     count = 0
-    write = pairs.shape[1] > 0
     for row in range(positions.size):
         lists[row] = count
         first = count
         begin = np.int64(positions[row])
         text_end = begin + np.int64(sizes[row])
-        while begin < text_end:
-            end, separator = begin, np.int64(-1)
-            while end < text_end:
-                byte = load_u8(buffer + end)
-                if byte == 2:
+        block = begin
+        while block < text_end:
+            mask = find_byte_mask(buffer + block, buffer + text_end, buffer + size, _SEPARATOR)
+            while mask:
+                end = block + trailing_zeros(mask)
+                mask &= mask - np.uint64(1)
+                if end >= text_end:
                     break
-                if byte == 1 and separator < 0:
-                    separator = end
-                end += 1
-            name_size, value_size = separator - begin, end - separator - 1
-            if separator > begin and value_size > 0 and not _has_own_column(buffer + begin, name_size):
-                if write:
-                    for i in range(first, count):
-                        if pairs[1, i] == name_size and equal_bytes(buffer + pairs[0, i], buffer + begin, name_size):
-                            for j in range(i, count - 1):
-                                for k in range(4):
-                                    pairs[k, j] = pairs[k, j + 1]
-                            count -= 1
-                            break
-                    pairs[0, count], pairs[1, count] = begin, name_size
-                    pairs[2, count], pairs[3, count] = separator + 1, value_size
-                count += 1
-            begin = end + 1
+                count = _add_pair(buffer, begin, end, pairs, first, count)
+                begin = end + 1
+            block += 64
+        if begin < text_end:  # RocketMQ 4 leaves the last separator out
+            count = _add_pair(buffer, begin, text_end, pairs, first, count)
     lists[positions.size] = count
     return count

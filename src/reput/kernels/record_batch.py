@@ -140,23 +140,20 @@ class _Builder:
         address = self.columns.buffer.ctypes.data
         positions = np.ascontiguousarray(self.columns["keys_position"], np.int32)
         sizes = np.ascontiguousarray(self.columns["keys_size"], np.int32)
-        lists, none = np.empty(sizes.size + 1, np.int32), np.empty(0, np.int32)
-        count = split_keys(address, positions, sizes, lists, none, none)
-        slices = np.empty((2, count), np.int32)
-        split_keys(address, positions, sizes, lists, slices[0], slices[1])
+        lists = np.empty(sizes.size + 1, np.int32)
+        # Room for the worst case; memory that is not written takes no pages.
+        slices = np.empty((2, (int(sizes.sum(dtype=np.int64)) + sizes.size) // 2 + 1), np.int32)
+        count = split_keys(address, positions, sizes, lists, slices[0], slices[1])
         rows = np.repeat(np.arange(sizes.size, dtype=np.int32), np.diff(lists))
-        return pa.ListArray.from_arrays(pa.array(lists), self.text(slices[0], slices[1], rows=rows))
+        return pa.ListArray.from_arrays(pa.array(lists), self.text(slices[0, :count], slices[1, :count], rows=rows))
 
     def properties(self, name: str) -> pa.Array:
         address = self.columns.buffer.ctypes.data
         positions = np.ascontiguousarray(self.columns["properties_position"], np.int32)
         sizes = np.ascontiguousarray(self.columns["properties_size"], np.int32)
         lists = np.empty(sizes.size + 1, np.int32)
-        pairs = np.empty((4, 0), np.int32)
-        count = split_properties(address, positions, sizes, lists, pairs)
-        if count:
-            pairs = np.empty((4, count), np.int32)
-            count = split_properties(address, positions, sizes, lists, pairs)
+        pairs = np.empty((4, int(sizes.sum(dtype=np.int64)) // 4 + sizes.size), np.int32)
+        count = split_properties(address, self.columns.buffer.size, positions, sizes, lists, pairs)
         rows = np.repeat(np.arange(sizes.size, dtype=np.int32), np.diff(lists))
         names = self.text(pairs[0, :count], pairs[1, :count], rows=rows)
         values = self.text(pairs[2, :count], pairs[3, :count], rows=rows)
