@@ -124,6 +124,9 @@ class _Builder:
             positions = positions + sizes + np.int32(8)
             sizes = np.where(sys_flag & SysFlag.STORE_HOST_V6, HOST_V6_SIZE, HOST_V4_SIZE).astype(np.int32)
         offsets, data = self.slices(positions, sizes, short=True)
+        if data.size == sizes.size * HOST_V4_SIZE and (data.view(np.int64) == data[:HOST_V4_SIZE].view(np.int64)).all():
+            text = decode_host(data[:HOST_V4_SIZE].tobytes()) if sizes.size else ""
+            return pa.repeat(pa.scalar(text, pa.string()), sizes.size)  # the usual case: one host
         buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
         coded = pa.Array.from_buffers(pa.binary(), sizes.size, buffers).dictionary_encode()
         texts = pa.array([decode_host(host) for host in coded.dictionary.to_pylist()], pa.string())

@@ -102,6 +102,7 @@ class ReputMessageService:
 
     def _run(self) -> None:
         while True:
+            stopping = self._stopping.is_set()  # asked first: what came before the stop is then seen by this pass
             try:
                 rows = self.run_once()
                 self.failure = None
@@ -124,7 +125,7 @@ class ReputMessageService:
             if rows:
                 if not self._stopping.is_set():
                     time.sleep(_SMALL_PASS_WAIT_S if rows > _FEW_ROWS else _FEW_ROWS_WAIT_S)
-            elif self._stopping.is_set():
+            elif stopping:
                 return
             else:
                 self._rest()
