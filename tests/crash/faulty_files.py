@@ -1,0 +1,200 @@
+"""A file layer that fails where a test wants it to, dies where a test wants it to, and knows what a power cut leaves.
+
+It works on real files, but its syncs do not wait for the disk: they remember what a disk would have from then on.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from reput.errors import StoreError
+from reput.files import File, FileLayer, RecordLock
+from reput.files.failure import failure, write_failure
+
+
+class Crash(SystemExit):
+    """The process ends here. (A SystemExit, so that threads that die of it do so in silence.)"""
+
+
+class Operation(NamedTuple):
+    """Something that a layer was asked to do, before it does it: `kind` is the method's name."""
+
+    number: int
+    kind: str
+    path: str
+
+
+#: Decides about an operation; whatever it raises, the operation is not done.
+Judge = Callable[[Operation], None]
+
+
+def no_objection(operation: Operation) -> None:
+    """The judge of a healthy disk."""
+
+
+def crash_at(number: int) -> Judge:
+    """Die instead of the operation of this number, and of every one behind it."""
+
+    def judge(operation: Operation) -> None:
+        if operation.number >= number:
+            raise Crash
+
+    return judge
+
+
+def fail_at(number: int, code: int) -> Judge:
+    """Let the operation of this number fail once."""
+
+    def judge(operation: Operation) -> None:
+        if operation.number == number:
+            raise OSError(code, os.strerror(code))
+
+    return judge
+
+
+_TAKES_SPACE = {"create", "write", "allocate", "write_runs", "make_directories", "rename"}
+
+
+class FaultyFiles(FileLayer):
+    """A layer with a judge over every operation that changes something."""
+
+    def __init__(self, judge: Judge = no_objection) -> None:
+        self.judge = judge
+        self.operations: list[Operation] = []
+        self._guard = threading.Lock()
+        self._files: list[File] = []
+        self._locks: list[RecordLock] = []
+        self._synced_files: dict[int, bytes] = {}
+        self._synced_names: dict[str, dict[str, int]] = {}
+
+    # -- what is judged
+
+    def step(self, kind: str, path: str, size: int = 0) -> None:
+        with self._guard:
+            operation = Operation(len(self.operations), kind, path)
+            self.operations.append(operation)
+        try:
+            self.judge(operation)
+        except OSError as error:
+            if kind in _TAKES_SPACE:
+                raise write_failure(error, path, kind, size) from error
+            raise failure(error, path, kind) from error
+
+    def open(self, path: str, *, writable: bool = False, create: bool = False, size: int | None = None) -> File:
+        if create and not os.path.exists(path):
+            self.step("create", path, size or 0)
+        opened = super().open(path, writable=writable, create=create, size=size)
+        file = _FaultyFile(path, opened.fileno(), self)
+        self._files.append(file)
+        return file
+
+    def make_directories(self, path: str) -> None:
+        if not os.path.isdir(path):
+            self.step("make_directories", path)
+        super().make_directories(path)
+
+    def sync_directory(self, path: str) -> None:
+        self.step("sync_directory", path)
+        self.names_are_durable(path)
+
+    def rename(self, source: str, target: str) -> None:
+        self.step("rename", target)
+        super().rename(source, target)
+
+    def unlink(self, path: str) -> None:
+        self.step("unlink", path)
+        super().unlink(path)
+
+    def lock(self, path: str) -> RecordLock:
+        self.step("lock", path)
+        lock = super().lock(path)
+        self._locks.append(lock)
+        return lock
+
+    def write_runs(self, descriptors, addresses, sizes, positions, path_of):  # type: ignore[no-untyped-def]
+        self.step("write_runs", path_of(0) if len(descriptors) else "", int(sizes.sum()))
+        super().write_runs(descriptors, addresses, sizes, positions, path_of)
+
+    # -- the end of a process
+
+    def abandon(self) -> None:
+        """What the kernel does when a process ends: descriptors and locks are gone. Every later operation dies."""
+        self.judge = crash_at(0)
+        for lock in self._locks:
+            lock.release()
+        for file in self._files:
+            file.close()
+
+    # -- the end of a machine
+
+    def bytes_are_durable(self, file: File) -> None:
+        status = os.fstat(file.fileno())
+        self._synced_files[status.st_ino] = Path(file.path).read_bytes() if os.path.exists(file.path) else b""
+
+    def names_are_durable(self, path: str) -> None:
+        self._synced_names[os.path.abspath(path)] = {entry.name: entry.inode() for entry in os.scandir(path or ".")}
+
+    def cut_power(self, path: Path, target: Path) -> None:
+        """Write to `target` what is left of the directory `path` at the worst: what was synced, and nothing else."""
+        target.mkdir()
+        for name, inode in self._synced_names.get(str(path), {}).items():
+            child = path / name
+            if str(child) in self._synced_names or child.is_dir():
+                self.cut_power(child, target / name)
+            else:
+                (target / name).write_bytes(self._synced_files.get(inode, b""))
+
+
+class _FaultyFile(File):
+    __slots__ = ("_layer",)
+
+    def __init__(self, path: str, descriptor: int, layer: FaultyFiles) -> None:
+        super().__init__(path, descriptor)
+        self._layer = layer
+
+    def write(self, position, data):  # type: ignore[no-untyped-def]
+        self._layer.step("write", self.path, memoryview(data).nbytes)
+        super().write(position, data)
+
+    def allocate(self, position: int, size: int) -> None:
+        self._layer.step("allocate", self.path, size)
+        super().allocate(position, size)
+
+    def sync(self) -> None:
+        self._layer.step("sync", self.path)
+        self._layer.bytes_are_durable(self)
+
+
+def fail_next(kind: str, code: int = errno.EIO, *, part: str = "", times: int = 1) -> Judge:
+    """Let the next operations of a kind fail, on paths with `part` in them."""
+    left = [times]
+
+    def judge(operation: Operation) -> None:
+        if left[0] and operation.kind == kind and part in operation.path:
+            left[0] -= 1
+            raise OSError(code, os.strerror(code))
+
+    return judge
+
+
+def abandon(store: object, files: FaultyFiles) -> None:
+    """End a store as a kill does: nothing more reaches the disk, its threads end, its locks are gone."""
+    files.judge = crash_at(0)
+    try:
+        store.close()  # type: ignore[attr-defined]
+    except (Crash, StoreError):
+        pass
+    finally:
+        files.abandon()
+
+
+def copy_store(path: Path, target: Path) -> Path:
+    """A copy of a store directory as a kill would leave it now."""
+    shutil.copytree(path, target)
+    return target

@@ -1,0 +1,166 @@
+"""What must hold for every store directory, whatever happened to its writers; told by oracles that read plain bytes."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from pathlib import Path
+from typing import NamedTuple
+
+import reput
+from reput.formats.consume_queue import UNIT_SIZE, Unit, decode_unit, encode_unit
+from reput.formats.index_file import decode_header, entry_position
+from reput.formats.java import index_hash
+from tests.crash.faulty_files import FaultyFiles
+from tests.oracles.index_file import IndexFile
+from tests.oracles.record_scan import BLANK_FOUND, Row, keys_of
+from tests.oracles.record_scan import scan as scan_bytes
+
+#: File sizes so small that a hundred messages roll every kind of them.
+SMALL: dict[str, object] = {
+    "mapped_file_size_commit_log": 4096,
+    "mapped_file_size_consume_queue": 20 * 8,
+    "max_hash_slot_num": 7,
+    "max_index_num": 20,
+}
+
+
+class Record(NamedTuple):
+    """A record of the log, as the oracle reads it."""
+
+    offset: int
+    size: int
+    row: Row
+
+    @property
+    def queue(self) -> tuple[str, int]:
+        return self.row["topic"].decode(), self.row["queue_id"]
+
+    @property
+    def has_unit(self) -> bool:
+        return self.row["sys_flag"] & 0xC not in (0x4, 0xC)
+
+
+def log_records(store: Path) -> list[Record]:
+    """The records of a closed store, in order, each with a body that fits its CRC; behind them all bytes are zero."""
+    records: list[Record] = []
+    ended = False
+    for path in sorted((store / "commitlog").iterdir()):
+        data, start, position = path.read_bytes(), int(path.name), 0
+        if not ended:
+            found = scan_bytes(data, start)
+            for row in found.rows:
+                assert row["status"] == 0, f"{path}: the body at {position} does not fit its CRC"
+                records.append(Record(start + position, row["store_size"], row))
+                position += row["store_size"]
+            ended = found.stop != BLANK_FOUND
+        assert not ended or not any(data[position:]), f"{path}: bytes behind the log's end at {position}"
+    return records
+
+
+def expected_units(records: list[Record]) -> dict[tuple[str, int], list[Unit]]:
+    """The units of each queue; queue offsets must be dense."""
+    units: dict[tuple[str, int], list[Unit]] = {}
+    for record in records:
+        if record.has_unit:
+            queue = units.setdefault(record.queue, [])
+            assert record.row["queue_offset"] == len(queue), f"{record.queue}: a queue offset twice, or left out"
+            queue.append(Unit(record.offset, record.size, record.row["tags_code"]))
+        else:
+            assert record.row["queue_offset"] == 0
+    return units
+
+
+def check_queues(store: Path, records: list[Record]) -> None:
+    """Each queue file holds its units and zeros behind them, and nothing else is there."""
+    expected = {key: b"".join(encode_unit(*unit) for unit in units) for key, units in expected_units(records).items()}
+    found: dict[tuple[str, int], bytes] = {}
+    for path in sorted((store / "consumequeue").glob("*/*/*")):
+        key = (path.parent.parent.name, int(path.parent.name))
+        assert int(path.name) == len(found.get(key, b"")), f"{path}: files in between are missing"
+        found[key] = found.get(key, b"") + path.read_bytes()
+    for key in expected | found:
+        data, wanted = found.get(key, b""), expected.get(key, b"")
+        assert data[: len(wanted)] == wanted, f"queue {key}: {_difference(data, wanted)}"
+        assert not any(data[len(wanted) :]), f"queue {key}: something behind its {len(wanted) // UNIT_SIZE} units"
+
+
+def _difference(data: bytes, wanted: bytes) -> str:
+    for position in range(0, len(wanted), UNIT_SIZE):
+        if data[position : position + UNIT_SIZE] != wanted[position : position + UNIT_SIZE]:
+            unit = decode_unit(data, position) if position + UNIT_SIZE <= len(data) else None
+            return f"unit {position // UNIT_SIZE} is {unit}, not {decode_unit(wanted, position)}"
+    return "the same"
+
+
+def check_index(store: Path, records: list[Record], slots: int, capacity: int) -> None:
+    """Each index file has what one dispatch after the other would have put into it."""
+    files = [IndexFile(slots, capacity)]
+    for record in records:
+        if record.row["sys_flag"] & 0xC == 0xC:
+            continue
+        for key in keys_of(record.row):
+            text = (record.row["topic"] + b"#" + key).decode()
+            arguments = index_hash(text), record.offset, record.row["store_timestamp"]
+            if not files[-1].put_key(*arguments):
+                files.append(IndexFile(slots, capacity, previous=files[-1]))
+                assert files[-1].put_key(*arguments)
+    used = [file for file in files if decode_header(bytes(file.data)).index_count > 1]
+    found = sorted((store / "index").iterdir()) if (store / "index").is_dir() else []
+    found = [path for path in found if decode_header(path.read_bytes()).index_count > 1]
+    assert len(found) == len(used), f"{len(found)} index files, not {len(used)}"
+    for path, file in zip(found, used, strict=True):
+        end = entry_position(slots, file.header.index_count)
+        assert path.read_bytes()[:end] == bytes(file.data[:end]), path
+
+
+def check_store(store: Path, options: dict[str, object] = SMALL) -> list[Record]:
+    """All of the above for a store that is closed and in step; returns its records."""
+    records = log_records(store)
+    check_queues(store, records)
+    check_index(store, records, int(str(options["max_hash_slot_num"])), int(str(options["max_index_num"])))
+    assert not (store / "abort").exists()
+    return records
+
+
+def check_rebuild(store: Path, target: Path, options: dict[str, object] = SMALL) -> None:
+    """Queues and index made from a copy of the log alone are those of the store."""
+    shutil.copytree(store / "commitlog", target / "commitlog")
+    with reput.MessageStore.open(target, files=FaultyFiles(), **options):
+        pass
+    assert contents(target, "consumequeue") == contents(store, "consumequeue")
+
+
+def contents(store: Path, part: str = ".", leave_out: tuple[str, ...] = ("lock",)) -> dict[str, str]:
+    """Path -> SHA-256 of each file."""
+    return {
+        str(path.relative_to(store)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted((store / part).rglob("*"))
+        if path.is_file() and path.name not in leave_out
+    }
+
+
+class Acknowledged(NamedTuple):
+    """What a put promised."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    commit_log_offset: int
+    key: str
+    body: bytes
+
+
+def check_acknowledged(store: reput.MessageStore, acknowledged: list[Acknowledged]) -> None:
+    """Every message is where its put said, with its body, and is found by queue, by offset and by key."""
+    for one in acknowledged:
+        message = store.look_message_by_offset(one.commit_log_offset)
+        assert message is not None, f"{one.key} is lost"
+        assert (message.topic, message.queue_id, message.queue_offset) == one[:3]
+        assert (message.keys, message.body) == ((one.key,), one.body)
+        got = store.get_message(one.topic, one.queue_id, one.queue_offset, 1)
+        assert [found.commit_log_offset for found in got.messages()] == [one.commit_log_offset], got
+    for topic in {one.topic for one in acknowledged}:
+        wanted = {one.key: one.commit_log_offset for one in acknowledged if one.topic == topic}
+        for key, found in store.query_messages(topic, list(wanted)).items():
+            assert [message.commit_log_offset for message in found] == [wanted[key]], key

@@ -1,0 +1,436 @@
+"""Starts on directories that a kill, a broken disk or a careless hand has left, case by case."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import reput
+from reput.errors import CorruptRecordError, StoreFormatError
+from reput.formats.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
+from reput.formats.record import BODY, SysFlag
+from tests.crash.faulty_files import FaultyFiles, abandon
+from tests.crash.invariants import SMALL, check_queues, check_rebuild, check_store, contents, log_records
+
+#: Nothing is synced, saved or made ahead but by puts and closes.
+OPTIONS = SMALL | {"flush_interval_consume_queue": 60_000, "max_index_num": 6}
+#: An index that must be built anew is a reason of its own to begin at the first record.
+NO_INDEX = OPTIONS | {"message_index_enable": False}
+FILE_SIZE = 4096
+HEAD = 106  # bytes of a record of topic "t" with key "k" that are not body
+
+Deed = Callable[[Path], None]
+
+
+def open_store(path: Path, **options: object) -> reput.MessageStore:
+    return reput.MessageStore.open(path, files=FaultyFiles(), **(OPTIONS | options))
+
+
+def put(store: reput.MessageStore, body: bytes, key: str = "k", topic: str = "t", **fields: object) -> int:
+    """Commit log offset of a new message."""
+    return store.put_message(reput.Message(topic, body, keys=[key], **fields)).commit_log_offset  # type: ignore[arg-type]
+
+
+def write(path: Path, bodies: list[bytes], *, killed: bool, as_table: bool = False) -> list[int]:
+    """Write messages to a store, and close or kill it; returns their commit log offsets."""
+    files = FaultyFiles()
+    store = reput.MessageStore.open(path, files=files, **OPTIONS)
+    offsets = []
+    if as_table:
+        store.put_arrow(pa.table({"topic": ["t"] * len(bodies), "body": bodies}))
+    else:
+        offsets = [put(store, body) for body in bodies]
+    store.wait_dispatched()
+    if killed:
+        abandon(store, files)
+    else:
+        store.close()
+    return offsets
+
+
+def change(path: Path, offset: int, data: bytes) -> None:
+    """Overwrite bytes of the log."""
+    file = path / "commitlog" / f"{offset - offset % FILE_SIZE:020d}"
+    content = bytearray(file.read_bytes())
+    content[offset % FILE_SIZE : offset % FILE_SIZE + len(data)] = data
+    file.write_bytes(content)
+
+
+def set_checkpoint(path: Path, timestamp: int, index_timestamp: int = 0) -> None:
+    (path / "checkpoint").write_bytes(encode_checkpoint(Checkpoint(timestamp, timestamp, index_timestamp)))
+
+
+def bodies(path: Path) -> list[bytes]:
+    return [record.row["body"] for record in log_records(path)]
+
+
+def in_one_hour() -> int:
+    return int((time.time() + 3600) * 1000)
+
+
+def test_torn_tail_is_cut_and_no_old_record_behind_the_cut_comes_back(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    _, second, _ = write(path, [b"a" * 300, b"b" * 300, b"c" * 300], killed=True)
+    change(path, second + BODY, b"torn")
+    files = FaultyFiles()
+    store = reput.MessageStore.open(path, files=files, **OPTIONS)
+    assert store.recovery.log_end.offset == second
+    assert not any((path / "commitlog" / f"{0:020d}").read_bytes()[second:])
+    zeroed = max(o.number for o in files.operations if o.kind == "write" and "commitlog" in o.path)
+    assert any(o.kind == "sync" and "commitlog" in o.path and o.number > zeroed for o in files.operations)
+    assert put(store, b"B" * 300) == second  # as long as the torn one: the old third record would follow it
+    abandon(store, files)
+    with open_store(path):
+        pass
+    assert [record.row["body"][:1] for record in check_store(path, OPTIONS)] == [b"a", b"B"]
+
+
+@pytest.mark.parametrize("killed", [True, False])
+@pytest.mark.parametrize("spare", ["missing", "empty", "zeros"])
+def test_a_log_that_ends_with_its_file_goes_on_in_the_next_one(tmp_path: Path, spare: str, killed: bool) -> None:
+    path = tmp_path / "store"
+    first, _ = write(path, [b"x", bytes(FILE_SIZE - 8 - 2 * HEAD)], killed=killed)
+    assert first == 0
+    assert len(b"".join(bodies(path))) + 2 * HEAD - 1 == FILE_SIZE - 8, "the second record must end 8 bytes before"
+    if spare != "missing":
+        (path / "commitlog" / f"{FILE_SIZE:020d}").write_bytes(b"" if spare == "empty" else bytes(FILE_SIZE))
+    with open_store(path) as store:
+        assert put(store, b"y") == FILE_SIZE
+    assert [record.row["queue_offset"] for record in check_store(path, OPTIONS)] == [0, 1, 2]
+
+
+def test_a_log_that_ends_with_a_blank_record_goes_on_behind_it(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    write(path, [bytes(3000), bytes(3000)], killed=True)
+    (path / "commitlog" / f"{FILE_SIZE:020d}").unlink()
+    with open_store(path) as store:
+        assert put(store, b"y") == FILE_SIZE
+        store.wait_dispatched()
+        assert store.max_offset("t", 0) == 2
+    check_store(path, OPTIONS)
+
+
+@pytest.mark.parametrize("killed", [True, False])
+@pytest.mark.parametrize("content", [b"", bytes(FILE_SIZE)])
+def test_files_made_ahead_are_used_or_removed(tmp_path: Path, killed: bool, content: bytes) -> None:
+    path = tmp_path / "store"
+    write(path, [b"x"], killed=killed)
+    (path / "commitlog" / f"{FILE_SIZE:020d}").write_bytes(content)
+    with open_store(path) as store:
+        assert put(store, bytes(3900)) == FILE_SIZE
+    check_store(path, OPTIONS)
+
+
+def test_damage_before_what_the_checkpoint_knows_is_told_and_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    _, second, third = write(path, [b"a" * 300, b"b" * 300, b"c" * 300], killed=True)
+    change(path, second + BODY, b"damage")
+    set_checkpoint(path, in_one_hour())
+    before = contents(path)
+    for _ in range(2):
+        with pytest.raises(CorruptRecordError, match=f"offset {second}: .*at {third}.*nothing was changed") as caught:
+            open_store(path)
+        assert (caught.value.path, caught.value.offset) == (str(path / "commitlog" / f"{0:020d}"), second)
+    assert contents(path) == before
+
+
+def test_damage_at_the_end_of_a_file_is_found_by_the_next_file(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    first, second = write(path, [b"a" * 3000, b"b" * 3000], killed=True)
+    change(path, first + BODY, b"damage")
+    set_checkpoint(path, int(time.time() * 1000) + 1)  # so the start looks at both files, for they are new
+    before = contents(path)
+    with pytest.raises(CorruptRecordError, match=f"at {second}"):
+        open_store(path)
+    assert contents(path) == before
+
+
+def test_a_record_of_the_checkpoints_own_millisecond_need_not_have_been_synced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "store"
+    monkeypatch.setattr(time, "time", lambda: 1_700_000_000.0)
+    _, second, _ = write(path, [b"a" * 300, b"b" * 300, b"c" * 300], killed=True)
+    change(path, second + BODY, b"torn")
+    set_checkpoint(path, 1_700_000_000_000)
+    with open_store(path):
+        pass
+    assert [body[:1] for body in bodies(path)] == [b"a"]
+
+
+@pytest.mark.parametrize("fields", [{}, {"sys_flag": SysFlag.TRANSACTION_PREPARED}])
+def test_damage_at_the_tail_after_a_clean_exit_is_told_and_changes_nothing(
+    tmp_path: Path, fields: dict[str, object]
+) -> None:
+    path = tmp_path / "store"
+    with open_store(path) as store:
+        put(store, b"a" * 300)
+        last = put(store, b"b" * 300, **fields)
+    change(path, last + BODY, b"damage")
+    before = contents(path)
+    with pytest.raises(CorruptRecordError, match=f"offset {last}: .*nothing was changed"):
+        open_store(path)
+    assert contents(path) == before
+
+
+def remove_checkpoint(path: Path) -> None:
+    (path / "checkpoint").unlink()
+
+
+def empty_checkpoint(path: Path) -> None:
+    (path / "checkpoint").write_bytes(b"")
+
+
+def zero_checkpoint(path: Path) -> None:
+    (path / "checkpoint").write_bytes(bytes(4096))
+
+
+def remove_queues(path: Path) -> None:
+    shutil.rmtree(path / "consumequeue")
+
+
+def remove_first_queue(path: Path) -> None:
+    """The one whose records all lie in the first file of the log."""
+    shutil.rmtree(path / "consumequeue/early")
+
+
+def remove_last_queue(path: Path) -> None:
+    shutil.rmtree(path / "consumequeue/late")
+
+
+def remove_index(path: Path) -> None:
+    shutil.rmtree(path / "index")
+
+
+def remove_first_index_file(path: Path) -> None:
+    min((path / "index").iterdir()).unlink()
+
+
+def remove_last_index_file(path: Path) -> None:
+    max((path / "index").iterdir()).unlink()
+
+
+def empty_index_file(path: Path) -> None:
+    (path / "index" / "29990101000000000").write_bytes(b"")
+
+
+def zero_last_units(path: Path) -> None:
+    file = max((path / "consumequeue/late/0").iterdir())
+    file.write_bytes(file.read_bytes()[:20].ljust(160, b"\0"))
+
+
+def remove_last_queue_file(path: Path) -> None:
+    max((path / "consumequeue/late/0").iterdir()).unlink()
+
+
+def add_empty_queue_file(path: Path) -> None:
+    last = max((path / "consumequeue/late/0").iterdir())
+    (last.parent / f"{int(last.name) + 160:020d}").write_bytes(b"")
+
+
+def garble_shutdown(path: Path) -> None:
+    (path / "config/reputShutdown.json").write_text('{"commitLogEnd": {}')
+
+
+def remove_config(path: Path) -> None:
+    shutil.rmtree(path / "config")
+
+
+def remove_config_and_last_queue(path: Path) -> None:
+    """Nothing but a gap between the queue's units and the log tells that something is missing."""
+    remove_config(path)
+    remove_last_queue(path)
+
+
+def remove_config_and_last_queue_file(path: Path) -> None:
+    remove_config(path)
+    remove_last_queue_file(path)
+
+
+HARMLESS = [
+    *(remove_checkpoint, empty_checkpoint, zero_checkpoint, remove_queues, remove_first_queue, remove_last_queue),
+    *(remove_index, remove_last_index_file, empty_index_file, zero_last_units, remove_last_queue_file),
+    *(add_empty_queue_file, garble_shutdown, remove_config),
+    *(remove_config_and_last_queue, remove_config_and_last_queue_file),
+]
+
+
+def store_with_two_runs(path: Path, *, killed: bool) -> dict[str, list[int]]:
+    """Topic `early` in the first log file, topic `late` in all others; the checkpoint is ahead of everything."""
+    offsets: dict[str, list[int]] = {"early": [], "late": []}
+    with open_store(path) as store:
+        offsets["early"] += [put(store, bytes(300), f"early-{n}", "early") for n in range(8)]
+        offsets["late"] += [put(store, bytes(900), f"late-{n}", "late") for n in range(8)]
+    files = FaultyFiles()
+    store = reput.MessageStore.open(path, files=files, **OPTIONS)
+    offsets["late"] += [put(store, bytes(900), f"late-{8 + n}", "late") for n in range(8)]
+    store.wait_dispatched()
+    if killed:
+        abandon(store, files)
+        set_checkpoint(path, in_one_hour(), decode_checkpoint((path / "checkpoint").read_bytes()).index_msg_timestamp)
+    else:
+        store.close()
+    return offsets
+
+
+@pytest.mark.parametrize("killed", [False, True])
+@pytest.mark.parametrize("deed", HARMLESS)
+def test_what_can_be_made_again_from_the_log_is_made_again(tmp_path: Path, deed: Deed, killed: bool) -> None:
+    path = tmp_path / "store"
+    offsets = store_with_two_runs(path, killed=killed)
+    deed(path)
+    with open_store(path) as store:
+        for topic, wanted in offsets.items():
+            got: list[int] = []
+            while len(found := store.get_message(topic, 0, len(got))):
+                got += [message.commit_log_offset for message in found.messages()]
+            assert got == wanted, topic
+            keys = store.query_messages(topic, [f"{topic}-{n}" for n in range(len(wanted))])
+            assert [[m.commit_log_offset for m in messages] for messages in keys.values()] == [[o] for o in wanted]
+        assert store.put_message(reput.Message("early", b"next", keys=["next"])).queue_offset == 8
+        assert store.put_message(reput.Message("late", b"next", keys=["next"])).queue_offset == 16
+    check_store(path, OPTIONS)
+    check_rebuild(path, tmp_path / "rebuilt", OPTIONS)
+    after = contents(path)
+    with open_store(path):
+        pass
+    assert contents(path) == after
+
+
+def test_old_bytes_behind_the_end_of_a_clean_store_are_wiped_out_and_that_is_synced(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    (offset,) = write(path, [b"x" * 300], killed=False)
+    old = (path / "commitlog" / f"{0:020d}").read_bytes()[:420]
+    change(path, 1000, old)
+    files = FaultyFiles()
+    store = reput.MessageStore.open(path, files=files, **OPTIONS)
+    zeroed = max(o.number for o in files.operations if o.kind == "write" and "commitlog" in o.path)
+    assert any(o.kind == "sync" and "commitlog" in o.path and o.number > zeroed for o in files.operations)
+    assert not any((path / "commitlog" / f"{0:020d}").read_bytes()[store.max_commit_log_offset :])
+    store.close()
+    assert [record.offset for record in check_store(path, OPTIONS)] == [offset]
+
+
+def test_units_behind_the_end_of_a_killed_store_are_wiped_out(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    offsets = write(path, [b"x" * 100] * 5, killed=True)
+    queue = path / "consumequeue/t/0" / f"{0:020d}"
+    units = queue.read_bytes()
+    change(path, offsets[3], bytes(8))  # the log ends before the last two units
+    change(path, offsets[4], bytes(8))
+    later = queue.parent / f"{160:020d}"
+    later.write_bytes(units[:20] * 8)  # and old units lie in a file behind it
+    with open_store(path) as store:
+        assert store.max_offset("t", 0) == 3
+        assert put(store, b"new") == offsets[3]
+    check_store(path, OPTIONS)
+
+
+def test_queues_lost_before_any_clean_exit_are_built_from_the_first_record(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    files = FaultyFiles()
+    store = reput.MessageStore.open(path, files=files, **NO_INDEX)
+    early = [put(store, bytes(1900), topic="early"), put(store, bytes(1900), topic="early")]
+    late = put(store, b"x", topic="late")  # the last file tells of no gap
+    assert late == FILE_SIZE
+    abandon(store, files)
+    set_checkpoint(path, in_one_hour())
+    remove_queues(path)
+    with open_store(path, message_index_enable=False) as store:
+        assert [m.commit_log_offset for m in store.get_message("early", 0, 0).messages()] == early
+    check_queues(path, log_records(path))
+
+
+def test_units_that_the_checkpoint_does_not_know_are_built_again(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    files = FaultyFiles()
+    store = reput.MessageStore.open(path, files=files, **NO_INDEX)
+    put(store, bytes(3900), topic="early")
+    put(store, b"x", topic="late")
+    store.wait_dispatched()
+    abandon(store, files)
+    (path / "consumequeue/early/0" / f"{0:020d}").write_bytes(bytes(160))  # a power cut took the page
+    with open_store(path, message_index_enable=False):
+        pass
+    check_queues(path, log_records(path))
+
+
+def test_a_kill_before_anything_was_written_loses_no_key(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    with open_store(path, max_index_num=100) as store:
+        for number in range(8):
+            put(store, bytes(2000), f"k{number}")
+    set_checkpoint(path, in_one_hour())
+    files = FaultyFiles()
+    options = OPTIONS | {"max_index_num": 100}
+    abandon(reput.MessageStore.open(path, files=files, **options), files)
+    set_checkpoint(path, in_one_hour())
+    with open_store(path, max_index_num=100) as store:
+        assert [len(found) for found in store.query_messages("t", [f"k{n}" for n in range(8)]).values()] == [1] * 8
+    check_store(path, options)
+
+
+@pytest.mark.parametrize("as_table", [False, True])
+def test_store_times_never_go_back_even_if_the_clock_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, as_table: bool
+) -> None:
+    path = tmp_path / "store"
+    for now in (1_700_000_100.0, 1_700_000_000.0, 1_700_000_200.0):
+        monkeypatch.setattr(time, "time", lambda now=now: now)
+        write(path, [b"x", b"y"], killed=now == 1_700_000_000.0, as_table=as_table)
+    with open_store(path) as store:
+        asked = [1_700_000_000_000 + seconds for seconds in (0, 100_000, 100_001, 200_001)]
+        assert [store.offset_by_time("t", 0, time_ms) for time_ms in asked] == [0, 0, 4, 6]
+    times = [record.row["store_timestamp"] - 1_700_000_000_000 for record in check_store(path, OPTIONS)]
+    assert times == [100_000] * 4 + [200_000] * 2
+
+
+def test_what_a_killed_writer_left_unsynced_is_synced_by_the_next_start(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    write(path, [bytes(3000)] * 3, killed=True)
+    files = FaultyFiles()
+    with reput.MessageStore.open(path, files=files, **OPTIONS):
+        synced = {operation.path for operation in files.operations if operation.kind == "sync"}
+        assert synced >= {str(file) for file in (path / "commitlog").iterdir()}
+        assert synced >= {str(file) for file in (path / "consumequeue").glob("*/*/*")}
+
+
+def test_a_start_after_a_kill_reads_only_what_the_checkpoint_does_not_know(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    write(path, [bytes(3000)] * 5, killed=True)
+    set_checkpoint(path, in_one_hour())
+    shutil.rmtree(path / "index")
+    with open_store(path, message_index_enable=False) as store:
+        assert (store.recovery.dispatched_from, store.recovery.dispatched_records) == (4 * FILE_SIZE, 1)
+
+
+def test_a_refused_start_keeps_no_file_open_and_no_lock(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    write(path, [bytes(3000)] * 3, killed=False)
+    last = max((path / "commitlog").iterdir())
+    good = last.read_bytes()
+    last.write_bytes(good[:100] + b"damage" + good[106:])
+    with pytest.raises(CorruptRecordError):
+        reput.MessageStore.open(path, **OPTIONS)
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for _ in range(5):
+        with pytest.raises(CorruptRecordError):
+            reput.MessageStore.open(path, **OPTIONS)
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    last.write_bytes(good)
+    open_store(path).close()
+
+
+def test_queues_without_a_log_are_refused_and_nothing_is_changed(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    write(path, [b"x"], killed=False)
+    shutil.rmtree(path / "commitlog")
+    before = contents(path)
+    with pytest.raises(StoreFormatError, match="no commit log"):
+        open_store(path)
+    assert contents(path) == before

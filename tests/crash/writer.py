@@ -1,0 +1,80 @@
+"""A process that writes to a store as fast as it can and says what was acknowledged, until somebody kills it.
+
+    python -m tests.crash.writer STORE FLUSH_DISK_TYPE WAY SEED
+
+Each line on standard output is one acknowledged message: topic, queue id, queue offset, commit log offset, key.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+import threading
+
+import pyarrow as pa
+
+import reput
+from tests.crash.invariants import SMALL
+
+OPTIONS = SMALL | {
+    "mapped_file_size_commit_log": 16_384,
+    "flush_interval_commit_log": 5,
+    "flush_interval_consume_queue": 10,
+    "flush_consume_queue_thorough_interval": 30,
+}
+THREADS = 4
+
+
+def body_of(key: str) -> bytes:
+    """The body is made from the key: whoever knows the key can check it."""
+    return random.Random(key).randbytes(random.Random(key).randrange(600))
+
+
+def put_single(store: reput.MessageStore, name: str, seed: int) -> None:
+    choices = random.Random(f"{seed} {name}")
+    number = 0
+    while True:
+        key = f"{seed}-{name}-{number}"
+        topic, queue_id = f"topic-{choices.randrange(2)}", choices.randrange(3)
+        result = store.put_message(reput.Message(topic, body_of(key), keys=[key], tags="a"), queue_id)
+        if result.status is reput.PutMessageStatus.PUT_OK:
+            os.write(1, f"{topic} {queue_id} {result.queue_offset} {result.commit_log_offset} {key}\n".encode())
+        number += 1
+
+
+def put_tables(store: reput.MessageStore, seed: int) -> None:
+    """Rows in table order, so the acknowledgement of a table is that of each of its rows."""
+    choices = random.Random(seed)
+    for number in range(1_000_000):
+        rows = choices.randrange(1, 60)
+        keys = [f"{seed}-{number}-{row}" for row in range(rows)]
+        queues = [choices.randrange(3) for _ in range(rows)]
+        before = {queue: store.max_offset("table", queue) for queue in range(3)}
+        table = pa.table(
+            {
+                "topic": ["table"] * rows,
+                "queue_id": pa.array(queues, pa.int32()),
+                "keys": [[key] for key in keys],
+                "body": [body_of(key) for key in keys],
+            }
+        )
+        store.put_arrow(table)
+        for key, queue in zip(keys, queues, strict=True):
+            os.write(1, f"table {queue} {before[queue]} -1 {key}\n".encode())
+            before[queue] += 1
+        store.wait_dispatched()
+
+
+def main() -> None:
+    path, flush_disk_type, way, seed = sys.argv[1:]
+    store = reput.MessageStore.open(path, flush_disk_type=flush_disk_type, **OPTIONS)
+    if way == "table":
+        put_tables(store, int(seed))
+    threads = [threading.Thread(target=put_single, args=(store, f"thread{name}", int(seed))) for name in range(THREADS)]
+    for thread in threads:
+        thread.start()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,103 @@
+"""Queries by key: what the hash index finds is sifted by the text, over several files and time windows."""
+
+from __future__ import annotations
+
+import pytest
+
+import reput
+from reput.formats.java import index_hash
+from reput.formats.message import MessageExt
+from tests.unit.store.conftest import OpenStore
+
+
+def bodies(messages: list[MessageExt]) -> list[bytes]:
+    return [message.body for message in messages]
+
+
+def fill(store: reput.MessageStore, rows: list[tuple[str, list[str], str | None]]) -> None:
+    """One message for each (topic, keys, unique key); its body is its number."""
+    for number, (topic, keys, unique_key) in enumerate(rows):
+        store.put_message(reput.Message(topic, str(number).encode(), keys=keys, unique_key=unique_key))
+    store.wait_dispatched()
+
+
+def test_keys_and_unique_keys_find_their_messages_oldest_first(store: reput.MessageStore) -> None:
+    fill(
+        store,
+        [("t", ["a", "b"], "u0"), ("t", ["a"], None), ("other", ["a"], "u0"), ("t", [], "a"), ("t", ["ab"], None)],
+    )
+    assert bodies(store.query_message("t", "a")) == [b"0", b"1", b"3"]
+    assert bodies(store.query_message("t", "u0")) == [b"0"]
+    assert bodies(store.query_message("other", "a")) == [b"2"]
+    assert store.query_message("t", "c") == store.query_message("unknown", "a") == store.query_message("t", "") == []
+    found = store.query_messages("t", ["b", "c", "a", "b"])
+    assert {key: bodies(messages) for key, messages in found.items()} == {"b": [b"0"], "c": [], "a": [b"0", b"1", b"3"]}
+    assert store.query_messages("t", []) == {}
+
+
+def test_keys_of_equal_hash_are_told_apart_and_do_not_take_places(store: reput.MessageStore) -> None:
+    assert index_hash("t#Aa") == index_hash("t#BB")
+    fill(store, [("t", ["Aa"], None)] * 3 + [("t", ["BB"], None)] * 5)
+    assert bodies(store.query_message("t", "Aa")) == [b"0", b"1", b"2"]
+    assert bodies(store.query_message("t", "Aa", max_num=2)) == [b"1", b"2"]
+    assert bodies(store.query_message("t", "BB", max_num=2)) == [b"6", b"7"]
+    found = store.query_messages("t", ["Aa", "BB"], max_num=1)
+    assert {key: bodies(messages) for key, messages in found.items()} == {"Aa": [b"2"], "BB": [b"7"]}
+
+
+def test_a_key_that_is_twice_in_a_message_finds_it_once_and_does_not_take_two_places(store: reput.MessageStore) -> None:
+    fill(store, [("t", ["k"], None), ("t", ["k", "k"], "k"), ("t", ["k", "k"], None)])
+    assert bodies(store.query_message("t", "k")) == [b"0", b"1", b"2"]
+    assert bodies(store.query_message("t", "k", max_num=2)) == [b"1", b"2"]
+    assert bodies(store.query_message("t", "k", max_num=3)) == [b"0", b"1", b"2"]
+
+
+def test_the_newest_matches_count_over_several_files_also_after_a_new_start(open_store: OpenStore) -> None:
+    store = open_store()
+    fill(store, [("t", ["all", f"k{number}"], None) for number in range(100)])
+    store.close()
+    store = open_store()
+    assert bodies(store.query_message("t", "all", max_num=1000)) == [str(n).encode() for n in range(100)]
+    assert bodies(store.query_message("t", "all", max_num=30)) == [str(n).encode() for n in range(70, 100)]
+    assert [bodies(found) for found in store.query_messages("t", [f"k{n}" for n in range(100)]).values()] == [
+        [str(n).encode()] for n in range(100)
+    ]
+    assert store.query_message("t", "all", max_num=0) == []
+
+
+@pytest.mark.parametrize("max_index_num", [20, 1000])
+def test_a_time_window_takes_the_seconds_of_the_index(
+    open_store: OpenStore, monkeypatch: pytest.MonkeyPatch, max_index_num: int
+) -> None:
+    store = open_store(max_index_num=max_index_num)
+    start = 1_700_000_000_500
+    for number in range(40):
+        monkeypatch.setattr("time.time", lambda number=number: (start + 1000 * number) / 1000)
+        store.put_message(reput.Message("t", str(number).encode(), keys=["k"]))
+    store.wait_dispatched()
+
+    def numbers(begin: int, end: int | None) -> list[int]:
+        return [int(message.body) for message in store.query_message("t", "k", 100, begin, end)]
+
+    assert numbers(0, None) == list(range(40))
+    assert numbers(start + 25_000, None) == list(range(25, 40))
+    assert numbers(start + 25_001, None) == list(range(26, 40))
+    assert numbers(0, start + 25_000) == list(range(26))
+    assert numbers(0, start + 24_999) == list(range(25))
+    assert numbers(start + 18_000, start + 20_000) == [18, 19, 20]
+    assert numbers(start - 5, start - 1) == []
+    assert numbers(start + 40_000, None) == []
+
+
+def test_keys_are_indexed_as_java_hashes_them(store: reput.MessageStore) -> None:
+    keys = ["订单", "🚚", "polygenelubricants", "x" * 1000]
+    fill(store, [("t", [key], None) for key in keys])
+    assert [bodies(found) for found in store.query_messages("t", keys).values()] == [[b"0"], [b"1"], [b"2"], [b"3"]]
+
+
+def test_without_an_index_nothing_is_found_and_switching_it_on_finds_everything(open_store: OpenStore) -> None:
+    store = open_store(message_index_enable=False)
+    fill(store, [("t", ["k"], None)] * 3)
+    assert store.query_message("t", "k") == []
+    store.close()
+    assert bodies(open_store().query_message("t", "k")) == [b"0", b"1", b"2"]
