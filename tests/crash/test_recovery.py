@@ -17,6 +17,9 @@ from reput.formats.record import BODY, SysFlag
 from tests.crash.faulty_files import FaultyFiles, abandon
 from tests.crash.invariants import SMALL, check_queues, check_rebuild, check_store, contents, log_records
 
+# Threads that die with their store are what these tests want.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+
 #: Nothing is synced, saved or made ahead but by puts and closes.
 OPTIONS = SMALL | {"flush_interval_consume_queue": 60_000, "max_index_num": 6}
 #: An index that must be built anew is a reason of its own to begin at the first record.
@@ -113,6 +116,17 @@ def test_a_log_that_ends_with_a_blank_record_goes_on_behind_it(tmp_path: Path) -
         store.wait_dispatched()
         assert store.max_offset("t", 0) == 2
     check_store(path, OPTIONS)
+
+
+@pytest.mark.parametrize("killed", [True, False])
+@pytest.mark.parametrize("content", [b"", bytes(FILE_SIZE)])
+def test_a_start_leaves_no_unused_file_behind_the_log(tmp_path: Path, killed: bool, content: bytes) -> None:
+    path = tmp_path / "store"
+    write(path, [b"x"], killed=killed)
+    (path / "commitlog" / f"{FILE_SIZE:020d}").write_bytes(content)
+    with open_store(path):
+        pass
+    assert [file.name for file in (path / "commitlog").iterdir()] == [f"{0:020d}"]
 
 
 @pytest.mark.parametrize("killed", [True, False])
@@ -434,3 +448,16 @@ def test_queues_without_a_log_are_refused_and_nothing_is_changed(tmp_path: Path)
     with pytest.raises(StoreFormatError, match="no commit log"):
         open_store(path)
     assert contents(path) == before
+
+
+def test_an_index_file_that_knows_more_than_the_log_does_not_keep_new_keys_out(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    offsets = write(path, [b"x" * 10] * 12, killed=False)
+    # A power cut under ASYNC_FLUSH: two full index files are on the disk, and of the log three records.
+    (path / "abort").write_text("1")
+    change(path, offsets[3], bytes(FILE_SIZE - offsets[3]))
+    with open_store(path) as store:
+        offset = put(store, b"new", "new")
+        store.wait_dispatched()
+        assert [message.commit_log_offset for message in store.query_message("t", "new")] == [offset]
+    check_store(path, OPTIONS)

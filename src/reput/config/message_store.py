@@ -108,7 +108,6 @@ class MessageStoreConfig:
 
     # the index
     message_index_enable: bool = _key(True, "Keep index files, which answer queries by key.")
-    message_index_safe: bool = _key(False, "Let a recovery begin no later than the synced end of the index files.")
 
     # getting
     max_transfer_bytes_on_message_in_memory: int = _key(

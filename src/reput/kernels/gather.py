@@ -102,7 +102,7 @@ def split_keys(buffer, positions, sizes, lists, key_positions, key_sizes):  # ty
 def _has_own_column(name, size):  # type: ignore[no-untyped-def]
     if size == 4:
         word = load_i32(name)
-        return word == _TAGS or word == _KEYS
+        return word in (_TAGS, _KEYS)
     return size == 8 and load_i32(name) == _UNIQ and load_i32(name + 4) == __KEY
 
 

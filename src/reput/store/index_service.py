@@ -63,10 +63,13 @@ class IndexService:
                         "move index/ away to have it built again",
                     )
 
-    def load(self, found: list[IndexFilePath], *, safe_timestamp: int | None) -> None:
+    def load(self, found: list[IndexFilePath], *, safe_timestamp: int | None, log_end: int) -> None:
         """Take over the files of a directory.
 
         Args:
+            found: The files, oldest first.
+            log_end: Commit log offset behind the last record. After a crash a file that knows later records, which the
+                log has lost, is removed: it would keep the new ones at their offsets out.
             safe_timestamp: After a crash the checkpoint's indexMsgTimestamp: files that end later or are not full are
                 removed, and dispatch builds them again. None after a clean stop, and for reading.
         """
@@ -78,7 +81,9 @@ class IndexService:
             file = IndexFile(
                 self._files, entry.path, self._slots, self._capacity, writable=self._writable, create=False
             )
-            if safe_timestamp is not None and not (file.is_full and file.end_timestamp <= safe_timestamp):
+            if safe_timestamp is not None and not (
+                file.is_full and file.end_timestamp <= safe_timestamp and file.end_offset < log_end
+            ):
                 file.close()
                 self._files.unlink(entry.path)
             else:

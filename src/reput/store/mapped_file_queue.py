@@ -88,9 +88,10 @@ class MappedFileQueue:
     def make_ahead(self) -> None:
         """Make the next file before it is needed (`AllocateMappedFileService`)."""
         if self._ahead is None:
-            start = self.mapped_files[-1].start_offset + self.file_size if self.mapped_files else 0
-            path = f"{self._path}/{offset_to_file_name(start)}"
-            ahead = MappedFile(self._files, path, start, self.file_size, writable=True)
+            start = self._end
+            ahead = MappedFile(
+                self._files, f"{self._path}/{offset_to_file_name(start)}", start, self.file_size, writable=True
+            )
             try:
                 ahead.create()
                 if self._warm_sync_bytes is not None:
@@ -99,6 +100,17 @@ class MappedFileQueue:
                 ahead.close()
                 raise
             self._ahead = ahead
+
+    @property
+    def _end(self) -> int:
+        """Where the file behind the last one starts."""
+        return self.mapped_files[-1].start_offset + self.file_size if self.mapped_files else 0
+
+    def remove_empty_file(self) -> None:
+        """Remove the file that a kill left without a length behind the last one, as RocketMQ does at its start."""
+        path = f"{self._path}/{offset_to_file_name(self._end)}"
+        if self._files.exists(path) and self._files.file_size(path) == 0:
+            self._files.unlink(path)
 
     def append_file(self, file: MappedFile) -> None:
         """Make `next_file` the last one of the queue."""

@@ -196,6 +196,7 @@ def _recover(
     abort.create()
     checkpoint = StoreCheckpoint(files, path)
     undo.callback(checkpoint.close)
+    log.queue.remove_empty_file()
     if found.log_files:
         if end.has_tail or end.offset <= found.log_files[-1].start_offset:
             log.queue.truncate(end.offset)
@@ -234,7 +235,8 @@ def _bring_in_step(
     if not found.queues or (known and any(queues.find(*key) is None for key in known.max_offsets)):
         begin = log.min_offset  # a folder vanished, and the records from `begin` on need not show it by a gap
     if index is not None:
-        index.load(found.index_files, safe_timestamp=found.checkpoint.index_msg_timestamp if found.was_killed else None)
+        safe_timestamp = found.checkpoint.index_msg_timestamp if found.was_killed else None
+        index.load(found.index_files, safe_timestamp=safe_timestamp, log_end=end.offset)
         if shutdown is None or shutdown.index_file_count != len(found.index_files):
             begin = min(begin, max(index.restart_offset, log.min_offset))
     records = 0
@@ -286,7 +288,7 @@ def open_for_reading(path: str, config: MessageStoreConfig, files: FileLayer, pr
         slots, capacity = index_geometry(found.index_files, config.max_hash_slot_num, config.max_index_num, files)
         index = IndexService(files, path, slots, capacity, writable=False)
         index.check(found.index_files)
-        index.load(found.index_files, safe_timestamp=None)
+        index.load(found.index_files, safe_timestamp=None, log_end=end.offset)
     return Parts(log, queues, index, RecoveryReport(found.was_killed, end, end.offset, 0, damage))
 
 

@@ -37,7 +37,6 @@ ROCKETMQ_DEFAULTS = {
     "maxTransferCountOnMessageInMemory": 32,
     "messageDelayLevel": "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
     "messageIndexEnable": True,
-    "messageIndexSafe": False,
     "syncFlushTimeout": 5000,
     "warmMapedFileEnable": False,
 }  # fmt: skip
