@@ -16,9 +16,10 @@ from reput.store.commit_log import CommitLog
 _PASS_BYTES = 64 << 20
 _PASS_ROWS = 131_072
 #: A pass over fewer rows waits for more: each pass asks the interpreter lock back several times, which a busy producer
-#: pays for. When messages come one by one, nobody is that busy, and they are dispatched within a millisecond or two.
+#: pays for. When messages come one by one, nobody is that busy, and they are dispatched
+#: within a millisecond or two.
 _SMALL_PASS_ROWS = 4_000
-_SMALL_PASS_WAIT_S = 0.005
+_SMALL_PASS_WAIT_S = 0.010
 _FEW_ROWS = 4
 _FEW_ROWS_WAIT_S = 0.001
 _IDLE_WAIT_S = 0.1
