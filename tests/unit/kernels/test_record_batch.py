@@ -4,6 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from reput.formats.record import FIELDS
 from reput.kernels.columns import RecordStatus
 from reput.kernels.record_batch import PROPERTY_COLUMNS, SCHEMA, record_batch, status_text
 from reput.kernels.record_scan import RecordScanner, ScanLevel
@@ -157,3 +158,14 @@ def test_a_batch_outlives_the_scanners_next_scan():
     scanner.scan(second, 0)
     first[:] = 0
     assert batch.to_pylist() == before
+
+
+def test_the_arrow_schema_shows_every_field_of_a_record_in_its_type():
+    wide = {"born_timestamp": pa.timestamp("us", "UTC"), "store_timestamp": pa.timestamp("us", "UTC")}
+    types = {"i": pa.int32(), "q": pa.int64()}
+    shown = {field.column: field for field in FIELDS if field.column}
+    assert set(shown) <= set(SCHEMA.names)
+    for name, field in shown.items():
+        if field.code in types:
+            assert SCHEMA.field(name).type == wide.get(name, types[field.code]), name
+    assert set(SCHEMA.names) - set(shown) == {"store", "tags", "unique_key", "keys", "status"}
