@@ -22,7 +22,8 @@ def get(
         str | None, typer.Option("--tags", metavar="'A || B'", help="Only messages with one of these tags.")
     ] = None,
     raw: Annotated[
-        str | None, typer.Option("--raw", metavar="FILE", help="Write the records' bytes, as stored, to a file.")
+        str | None,
+        typer.Option("--raw", metavar="FILE", help="Write the records' bytes to a file; one of that name is replaced."),
     ] = None,
     commit_log_path: CommitLogPath = None,
     as_json: Json = False,
@@ -36,9 +37,12 @@ def get(
       reput get /tmp/store --topic orders --queue-id 0 --offset 0 --max-num 10 --tags 'paid || shipped'
     """
     from reput.files import DISK
+    from reput.log.directory import StoreDirectory
     from reput.store.message_store import MessageStore
     from reput.store.results import GetMessageStatus
 
+    if raw is not None:
+        StoreDirectory(store, commit_log_path=commit_log_path).check_output(raw)
     with MessageStore.open(store, read_only=True, config=reading_config(commit_log_path, max_num)) as opened:
         pulls = [opened.get_message(topic, queue_id, offset, max_num, tags)]
         # One pull ends where a log file does; go on as a consumer would.

@@ -32,7 +32,12 @@ def stats(
         Literal["store", "born"], typer.Option("--time-of", help="Which timestamp makes the time bucket.")
     ] = "store",
     report: Annotated[
-        str | None, typer.Option("--report", metavar="FILE.html", help="Also write an HTML report with plots.")
+        str | None,
+        typer.Option(
+            "--report",
+            metavar="FILE.html",
+            help="Also write an HTML report with plots; a file of that name is replaced.",
+        ),
     ] = None,
     commit_log_path: CommitLogPath = None,
     runner_name: RunnerName = "auto",
@@ -48,8 +53,11 @@ def stats(
       reput stats /tmp/store --by topic --bucket 1h --report /tmp/report.html
     """
     from reput.jobs.statistics import statistics
+    from reput.log.directory import StoreDirectory
     from reput.warm import load_kernels
 
+    if report is not None:
+        StoreDirectory(store, commit_log_path=commit_log_path).check_output(report)
     load_kernels()
     with progress_bar() as progress:
         result = statistics(

@@ -115,7 +115,7 @@ def rebuild(
             exists and is not an empty folder.
         CorruptRecordError: damage in the log, a queue offset beyond what the log can hold, a topic that cannot
             name a folder.
-        ConfigError: file sizes that RocketMQ does not allow.
+        ConfigError: file sizes that RocketMQ does not allow; an `output` inside the store.
         StoreFullError: no space.
     """
     started = time.perf_counter()
@@ -124,6 +124,7 @@ def rebuild(
     output = os.path.abspath(output)
     if DISK.exists(output) and not (DISK.is_directory(output) and not DISK.list_directory(output)):
         raise StoreFormatError(f"{output}: exists already and is not an empty folder; give the name of a new one")
+    directory.check_output(output)
     log_files = directory.log_files()
     folder = output + _UNFINISHED
     if DISK.exists(folder):

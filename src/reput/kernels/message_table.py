@@ -299,6 +299,9 @@ class _Planner:
         fields = [self._topic(topic, codes, code) for code, topic in enumerate(topics)]
         column = self._column("queue_id")
         ids = np.zeros(codes.size, np.int32) if column is None else column.fill_null(0).to_numpy(zero_copy_only=False)
+        if int(ids.min()) < 0:
+            row = self._first_row + int((ids < 0).argmax())
+            raise MessageIllegalError(f"row {row}: queue_id {ids.min()} is negative")
         queues, first = _dense(codes.astype(np.int64), ids.astype(np.int64))
         queue_topics, queue_ids = codes[first].astype(np.int32), ids[first].astype(np.int32)
         names = [topic.encode() for topic in topics]

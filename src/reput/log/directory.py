@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from reput.errors import StoreFormatError
+from reput.errors import ConfigError, StoreFormatError
 from reput.files import DISK, FileLayer
 from reput.formats.checkpoint import CHECKPOINT_SIZE, Checkpoint, decode_checkpoint
 from reput.formats.paths import (
@@ -104,6 +104,13 @@ class StoreDirectory:
     def was_killed(self) -> bool:
         """Whether the file `abort` is there: the store is open for writing now, or its writer was killed."""
         return self.files.exists(os.path.join(self.path, ABORT))
+
+    def check_output(self, path: str | os.PathLike[str]) -> None:
+        """Raises ConfigError where something that is to be written would come to lie among the store's own files."""
+        output = os.path.realpath(path)
+        for folder in (os.path.realpath(self.path), os.path.realpath(self.commit_log_path)):
+            if os.path.commonpath([output, folder]) == folder:
+                raise ConfigError(f"{os.fspath(path)}: lies inside the store {self.path}; name a place outside of it")
 
     def log_files(self) -> list[LogFile]:
         """The commit log's files in order; empty for a store without messages.

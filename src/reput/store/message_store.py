@@ -10,7 +10,14 @@ from time import monotonic
 from typing import TYPE_CHECKING, Self
 
 from reput.config.message_store import FlushDiskType, MessageStoreConfig
-from reput.errors import ConfigError, ReputError, StoreError, StoreFullError, StoreStateError
+from reput.errors import (
+    ConfigError,
+    MessageIllegalError,
+    ReputError,
+    StoreError,
+    StoreFullError,
+    StoreStateError,
+)
 from reput.files import DISK, FileLayer
 from reput.formats.message import Message, MessageExt
 from reput.warm import load_kernels
@@ -174,6 +181,11 @@ class MessageStore:
         self._check_writable()
         if isinstance(table, pa.RecordBatchReader):
             table = table.read_all()
+        if not isinstance(table, pa.Table | pa.RecordBatch):
+            raise MessageIllegalError(
+                f"put_arrow takes a pyarrow Table, RecordBatch or RecordBatchReader, not {type(table).__name__}; "
+                "pa.Table.from_pandas and pa.table make one"
+            )
         return self._putting.table(pa.Table.from_batches([table]) if isinstance(table, pa.RecordBatch) else table)
 
     # -- getting

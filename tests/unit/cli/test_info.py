@@ -11,7 +11,7 @@ import pytest
 
 import reput
 
-from .conftest import Run, truth
+from .conftest import Run, content_of, truth
 
 
 @pytest.mark.parametrize("case", ["clean", "killed", "ipv6", "lmq"])
@@ -100,3 +100,24 @@ def test_damage_in_a_cleanly_closed_store_is_told_by_every_command_that_looks(
         answer = run_reput(command[0], store, *command[1:])
         assert answer.status == 1
         assert last.name in answer.err
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["get", "--topic", "topic-0", "--raw"],
+        ["stats", "--report"],
+        ["rebuild", "--runner", "local", "--output"],
+    ],
+)
+@pytest.mark.parametrize("inside", ["checkpoint", "commitlog/00000000000000000000", "new/folder"])
+def test_an_output_among_the_files_of_the_store_is_refused(
+    golden: Callable[[str], Path], run_reput: Run, command: list[str], inside: str
+) -> None:
+    store = golden("clean")
+    before = content_of(store)
+    answer = run_reput(command[0], store, *command[1:], store / inside)
+    assert (answer.status, len(answer.err.splitlines())) == (2, 1)
+    exists_already = command[0] == "rebuild" and inside != "new/folder"
+    assert ("exists already" if exists_already else "inside the store") in answer.err
+    assert content_of(store) == before

@@ -604,3 +604,18 @@ def test_warmed_files_hold_the_same_bytes(open_store: OpenStore, path: Path) -> 
 def test_records_decode_from_the_log_as_they_were_put(store: reput.MessageStore, path: Path) -> None:
     store.put_message(reput.Message("t", b"body", tags="a"))
     assert decode_record((path / "commitlog" / f"{0:020d}").read_bytes()).tags == "a"
+
+
+@pytest.mark.parametrize(
+    ("table", "reason"),
+    [
+        (pa.table({"topic": ["t", "t"], "body": [b"", b""], "queue_id": pa.array([0, -7], pa.int32())}), "row 1.*-7"),
+        ({"topic": ["t"], "body": [b""]}, "dict"),
+    ],
+)
+def test_a_negative_queue_and_what_is_no_table_are_refused(
+    store: reput.MessageStore, table: object, reason: str
+) -> None:
+    with pytest.raises(MessageIllegalError, match=reason):
+        store.put_arrow(table)  # type: ignore[arg-type]
+    assert store.max_commit_log_offset == 0
