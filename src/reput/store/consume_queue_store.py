@@ -47,7 +47,8 @@ class ConsumeQueueStore:
             if queue_files.file_size != self._file_size:
                 raise StoreFormatError(
                     f"{queue_files.paths[0]}: {queue_files.file_size} bytes, but mappedFileSizeConsumeQueue is "
-                    f"{self._file_size}; open the store with mapped_file_size_consume_queue={queue_files.file_size}"
+                    f"{self._file_size}; give mappedFileSizeConsumeQueue={queue_files.file_size} if it was "
+                    "written with it"
                 )
 
     def load(self, found: list[QueueFiles], end_offset: int) -> None:

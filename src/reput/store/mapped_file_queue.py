@@ -39,8 +39,8 @@ class MappedFileQueue:
         for file in found:
             if file.size != self.file_size:
                 raise StoreFormatError(
-                    f"{file.path}: {file.size} bytes, but mappedFileSizeCommitLog is {self.file_size}; open the store "
-                    f"with mapped_file_size_commit_log={file.size}"
+                    f"{file.path}: {file.size} bytes, but mappedFileSizeCommitLog is {self.file_size}; give "
+                    f"mappedFileSizeCommitLog={file.size} if the store was written with it, else restore the file"
                 )
         self.mapped_files = [
             MappedFile(self._files, file.path, file.start_offset, file.size, writable=self._writable) for file in found

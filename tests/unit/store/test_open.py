@@ -155,8 +155,8 @@ def nothing(path: Path) -> None:
         (foreign_index_file, {}, r"index/notes: no index file"),
         (short_index_file, {}, "index/.*bytes, but 7 hash slots"),
         (batch_queue, {}, "batchconsumequeue: .*read_only=True"),
-        (nothing, {"mapped_file_size_commit_log": 8192}, "mapped_file_size_commit_log=4096"),
-        (nothing, {"mapped_file_size_consume_queue": 400}, "mapped_file_size_consume_queue=160"),
+        (nothing, {"mapped_file_size_commit_log": 8192}, "give mappedFileSizeCommitLog=4096"),
+        (nothing, {"mapped_file_size_consume_queue": 400}, "give mappedFileSizeConsumeQueue=160"),
         (nothing, {"max_hash_slot_num": 8}, "maxHashSlotNum, maxIndexNum"),
     ],
 )
