@@ -21,7 +21,7 @@ KERNEL_MODULES = (
     "reput.kernels.index_file",
     "reput.kernels.tags",
     "reput.kernels.gather",
-    "reput.files.write_runs",
+    "reput.files.runs",
 )
 _MARKER = "complete"
 

@@ -9,7 +9,7 @@ import errno
 import os
 import shutil
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -94,10 +94,10 @@ class FaultyFiles(FileLayer):
         self._files.append(file)
         return file
 
-    def make_directories(self, path: str) -> None:
+    def add_directories(self, path: str) -> list[str]:
         if not os.path.isdir(path):
             self.step("make_directories", path)
-        super().make_directories(path)
+        return super().add_directories(path)
 
     def sync_directory(self, path: str) -> None:
         self.step("sync_directory", path)
@@ -117,9 +117,18 @@ class FaultyFiles(FileLayer):
         self._locks.append(lock)
         return lock
 
-    def write_runs(self, descriptors, addresses, sizes, positions, path_of):  # type: ignore[no-untyped-def]
-        self.step("write_runs", path_of(0) if len(descriptors) else "", int(sizes.sum()))
-        super().write_runs(descriptors, addresses, sizes, positions, path_of)
+    def write_runs(self, paths, addresses, sizes, positions):  # type: ignore[no-untyped-def]
+        self.step("write_runs", paths[0] if paths else "", int(sizes.sum()))
+        super().write_runs(paths, addresses, sizes, positions)
+
+    def sync_files(self, paths: Sequence[str]) -> None:
+        for path in paths:
+            with self.open(path) as file:
+                file.sync()
+
+    def sync_directories(self, paths: Sequence[str]) -> None:
+        for path in paths:
+            self.sync_directory(path)
 
     # -- the end of a process
 

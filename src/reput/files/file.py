@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import mmap
 import os
+import weakref
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Self
 
@@ -18,22 +20,57 @@ _BLOCK_SIZE = 1 << 20
 _ZEROS = bytes(_BLOCK_SIZE)
 
 
+_c = ctypes.CDLL(None, use_errno=True)
+_c.mmap.restype = ctypes.c_void_p
+_c.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long)
+_c.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+_c.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+_MAP_FAILED = ctypes.c_void_p(-1).value
+
+
 class Mapping:
     """The bytes of a whole file, mapped. They stay mapped as long as the Mapping or any view of it lives.
 
+    Made with C's `mmap`, since a map of Python's holds a descriptor as long as it lives: a log of a terabyte is a
+    thousand maps.
+
     Only space that was allocated may be written through a writable one: on a full disk the first store into a hole
     kills the process (SIGBUS) where `File.allocate` and `File.write` raise an error.
+
+    Attributes:
+        address: Where the bytes begin, for kernels; valid as long as the Mapping is held.
+        size: In bytes.
+        view: The bytes.
     """
 
     __slots__ = ("address", "size", "view")
 
-    def __init__(self, mapped: mmap.mmap) -> None:
-        import numpy  # not at the head: it takes 60 ms, and not every user of files maps one
+    def __init__(self, descriptor: int, size: int, *, writable: bool) -> None:
+        """Raises OSError."""
+        protection = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
+        address = _c.mmap(None, size, protection, mmap.MAP_SHARED, descriptor, 0)
+        if address == _MAP_FAILED:
+            code = ctypes.get_errno()
+            raise OSError(code, os.strerror(code))
+        array = (ctypes.c_ubyte * size).from_address(address)  # what all views hold, and so the last of them lets go
+        weakref.finalize(array, _c.munmap, address, size).atexit = False
+        view = memoryview(array).cast("B")
+        self.address: int = address
+        self.size = size
+        self.view = view if writable else view.toreadonly()
 
-        self.view = memoryview(mapped)
-        #: Where the bytes begin, for kernels.
-        self.address = int(numpy.frombuffer(mapped, numpy.uint8).ctypes.data)
-        self.size = self.view.nbytes
+    def advise(self, advice: int, begin: int = 0, end: int | None = None) -> None:
+        """Tell the system (`madvise`, one of `mmap.MADV_*`) about the pages of [begin, end): a hint, never an error."""
+        begin -= begin % mmap.PAGESIZE
+        end = self.size if end is None else end
+        if end > begin:
+            _c.madvise(self.address + begin, end - begin, advice)
+
+    def release(self, begin: int = 0, end: int | None = None) -> None:
+        """Give back this process's memory of the whole pages of [begin, end), which stay in the page cache."""
+        begin = -(-begin // mmap.PAGESIZE) * mmap.PAGESIZE
+        end = self.size if end is None else end - end % mmap.PAGESIZE
+        self.advise(mmap.MADV_DONTNEED, begin, end)
 
 
 class File:
@@ -177,11 +214,10 @@ class File:
         size = self.size
         if size == 0:
             raise StoreError(f"{self.path}: cannot map an empty file")
-        protection = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
         try:
-            mapped = mmap.mmap(self._descriptor, size, flags=mmap.MAP_SHARED, prot=protection)
+            mapping = Mapping(self._descriptor, size, writable=writable)
         except OSError as error:
             raise failure(error, self.path, f"map {size} bytes") from error
         if random:
-            mapped.madvise(mmap.MADV_RANDOM)
-        return Mapping(mapped)
+            mapping.advise(mmap.MADV_RANDOM)
+        return mapping

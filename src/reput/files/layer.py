@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from reput.errors import StoreError
@@ -14,7 +14,7 @@ from reput.files.lock import RecordLock
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
-    from numpy import int64
+    from numpy import int64, uint8
     from numpy.typing import NDArray
 
 
@@ -123,6 +123,14 @@ class FileLayer:
 
     def make_directories(self, path: str) -> None:
         """Make a folder and the missing ones above it, durably. One that exists already is left as it is."""
+        for folder in self.add_directories(path):
+            self.sync_directory(folder)
+
+    def add_directories(self, path: str) -> list[str]:
+        """`make_directories` without its syncs: returns the folders that have new names in them, the topmost first.
+
+        They are for the caller to sync, since one sync serves many names.
+        """
         missing = []
         current = os.path.abspath(path)
         while not os.path.isdir(current):
@@ -136,7 +144,7 @@ class FileLayer:
                     raise failure(error, folder, "make a folder") from error
             except OSError as error:
                 raise write_failure(error, folder, "make a folder", 0) from error
-            self.sync_directory(os.path.dirname(folder))
+        return [os.path.dirname(folder) for folder in reversed(missing)]
 
     def sync_directory(self, path: str) -> None:
         """Make the names in a folder durable: what was created, renamed and unlinked there."""
@@ -199,30 +207,71 @@ class FileLayer:
         return RecordLock(path)
 
     def write_runs(
-        self,
-        descriptors: NDArray[int64],
-        addresses: NDArray[int64],
-        sizes: NDArray[int64],
-        positions: NDArray[int64],
-        path_of: Callable[[int], str],
+        self, paths: Sequence[str], addresses: NDArray[int64], sizes: NDArray[int64], positions: NDArray[int64]
     ) -> None:
         """Many writes in one call, in order: `sizes[i]` bytes at address `addresses[i]` to `positions[i]` of a file.
 
-        All four are int64[k], contiguous; `descriptors` come from `File.fileno`. Nothing checks the addresses. After an
-        error the runs before the failed one are written, and `path_of(i)` names the file for the message.
+        The files must exist. The arrays are int64[len(paths)], contiguous; nothing checks the addresses. After an error
+        the runs before the failed one are written.
         """
-        from reput.files.write_runs import write_runs  # not at the head: Numba takes 0.3 s to import
+        from reput.files.runs import write_runs  # not at the head: Numba takes 0.3 s to import
 
-        index, code = write_runs(descriptors, addresses, sizes, positions)
+        text = _text(paths)
+        index, code = write_runs(_address(text), addresses, sizes, positions)
         if code:
             error = OSError(code, os.strerror(code))
-            raise write_failure(error, path_of(index), f"write at {positions[index]}", int(sizes[index])) from error
+            raise write_failure(error, paths[index], f"write at {positions[index]}", int(sizes[index])) from error
+
+    def read_runs(self, paths: Sequence[str], positions: NDArray[int64], size: int) -> NDArray[uint8]:
+        """Many reads in one call: uint8[len(paths), size], `size` bytes from `positions[i]` of each file.
+
+        Zeros stand for what lies behind a file's end.
+        """
+        import numpy
+
+        from reput.files.runs import read_runs
+
+        text = _text(paths)
+        data = numpy.zeros((len(paths), size), numpy.uint8)
+        index, code = read_runs(_address(text), positions, size, data.ctypes.data)
+        if code:
+            error = OSError(code, os.strerror(code))
+            raise failure(error, paths[index], f"read at {positions[index]}") from error
+        return data
+
+    def sync_files(self, paths: Sequence[str]) -> None:
+        """`File.sync` for many files in one call; after an error those before the failed one are synced."""
+        self._sync(paths, only_data=True)
+
+    def sync_directories(self, paths: Sequence[str]) -> None:
+        """`sync_directory` for many folders in one call."""
+        self._sync(paths, only_data=False)
+
+    def _sync(self, paths: Sequence[str], *, only_data: bool) -> None:
+        from reput.files.runs import sync_paths
+
+        text = _text(paths)
+        index, code = sync_paths(_address(text), len(paths), only_data)
+        if code:
+            error = OSError(code, os.strerror(code))
+            raise failure(error, paths[index], "sync" if only_data else "sync the folder") from error
 
     def _status(self, path: str) -> os.stat_result:
         try:
             return os.stat(path)
         except OSError as error:
             raise failure(error, path, "look up") from error
+
+
+def _text(paths: Sequence[str]) -> NDArray[uint8]:
+    """The paths with a zero byte behind each, for the kernels."""
+    import numpy
+
+    return numpy.frombuffer(os.fsencode("\0".join(paths)) + b"\0", numpy.uint8)
+
+
+def _address(text: NDArray[uint8]) -> int:
+    return int(text.ctypes.data)
 
 
 DISK = FileLayer()

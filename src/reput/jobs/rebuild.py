@@ -247,7 +247,6 @@ def _scan_splits(target: _Target, splits: Sequence[Split]) -> _ScanOutcome:
     except CorruptRecordError as error:
         fault = error
     finally:
-        units.close()
         spill.close()
     ranges, chunks = tuple(units.ranges.values()), tuple(spill.chunks)
     return _ScanOutcome(scan.result, messages, log_bytes, ranges, frozenset(units.batch_topics), chunks, fault)

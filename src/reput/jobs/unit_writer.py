@@ -13,15 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from reput.errors import CorruptRecordError
-from reput.files import DISK, File
+from reput.files import DISK
 from reput.formats.consume_queue import FILLER, UNIT_SIZE, encode_unit
 from reput.formats.paths import offset_to_file_name, topic_folder_name
 from reput.formats.record import MIN_RECORD_SIZE, SysFlag
 from reput.kernels.columns import RecordColumns
 from reput.kernels.consume_queue import UnitRuns, group_units
 
-#: Descriptors that one task keeps open.
-_MAX_OPEN_FILES = 256
 _FILLER = encode_unit(*FILLER)
 
 
@@ -52,7 +50,7 @@ class UnitWriter:
         self.batch_topics: set[str] = set()
         self._folder = folder
         self._file_size = file_size
-        self._open: dict[str, File] = {}
+        self._made: set[str] = set()
 
     def put(self, columns: RecordColumns, log_path: str) -> None:
         """Write the units of scanned records (`ScanLevel.PROPERTIES` or above) of the log file `log_path`.
@@ -81,12 +79,6 @@ class UnitWriter:
         for queue, following in zip(queues, next_offsets.tolist(), strict=True):
             if queue:
                 queue.next_offset = following
-
-    def close(self) -> None:
-        """Close the files; they are not synced."""
-        for file in self._open.values():
-            file.close()
-        self._open.clear()
 
     def _queues_of(
         self, columns: RecordColumns, has_unit: npt.NDArray[np.bool_] | None, log_path: str
@@ -118,7 +110,7 @@ class UnitWriter:
 
     def _write(self, runs: UnitRuns, queues: list[QueueRange | None], next_offsets: npt.NDArray[np.int64]) -> None:
         base = runs.units.ctypes.data
-        pieces: list[tuple[File, int, int, int]] = []
+        pieces: list[tuple[str, int, int, int]] = []
         for k in np.flatnonzero(runs.counts).tolist():
             queue = queues[k]
             assert queue is not None
@@ -130,10 +122,6 @@ class UnitWriter:
                 size = min(left, self._file_size - inside)
                 pieces.append((self._file(queue, position - inside), address, size, inside))
                 address, position, left = address + size, position + size, left - size
-            if len(self._open) > _MAX_OPEN_FILES:
-                _write_pieces(pieces)
-                pieces = []
-                self.close()
         _write_pieces(pieces)
 
     def _fill(self, queue: QueueRange | None, offset: int, end: int) -> None:
@@ -141,16 +129,17 @@ class UnitWriter:
         while offset < end:
             inside = offset * UNIT_SIZE % self._file_size
             count = min(end - offset, (self._file_size - inside) // UNIT_SIZE)
-            self._file(queue, offset * UNIT_SIZE - inside).write(inside, _FILLER * count)
+            with DISK.open(self._file(queue, offset * UNIT_SIZE - inside), writable=True) as file:
+                file.write(inside, _FILLER * count)
             offset += count
 
-    def _file(self, queue: QueueRange, start: int) -> File:
+    def _file(self, queue: QueueRange, start: int) -> str:
         """The queue file that begins at a byte of the queue, made by whichever task needs it first."""
         path = os.path.join(queue_folder(self._folder, queue), offset_to_file_name(start))
-        file = self._open.get(path)
-        if file is None:
-            file = self._open[path] = DISK.open(path, writable=True, create=True, size=self._file_size)
-        return file
+        if path not in self._made:
+            DISK.open(path, writable=True, create=True, size=self._file_size).close()
+            self._made.add(path)
+        return path
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,15 +209,8 @@ def _folder_name(topic: bytes, log_path: str, offset: int) -> str:
     return name
 
 
-def _write_pieces(pieces: list[tuple[File, int, int, int]]) -> None:
-    """Write (file, address, size, position) of each piece in one call."""
-    if not pieces:
-        return
-    files, addresses, sizes, positions = zip(*pieces, strict=True)
-    DISK.write_runs(
-        np.array([file.fileno() for file in files], np.int64),
-        np.array(addresses, np.int64),
-        np.array(sizes, np.int64),
-        np.array(positions, np.int64),
-        lambda index: files[index].path,
-    )
+def _write_pieces(pieces: list[tuple[str, int, int, int]]) -> None:
+    """Write (path, address, size, position) of each piece in one call."""
+    if pieces:
+        paths, addresses, sizes, positions = zip(*pieces, strict=True)
+        DISK.write_runs(paths, np.array(addresses, np.int64), np.array(sizes, np.int64), np.array(positions, np.int64))

@@ -28,6 +28,8 @@ _TRANSACTION, _PREPARED, _ROLLBACK = (
     SysFlag.TRANSACTION_ROLLBACK,
 )
 _UNIT = UNIT_SIZE
+#: Units in NumPy: the fields of `reput.formats.consume_queue.Unit`.
+UNIT_TYPE = np.dtype([("commit_log_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
 _NOTHING_TO_SKIP = np.int64(-(2**63))
 
 

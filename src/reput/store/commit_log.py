@@ -21,19 +21,16 @@ from reput.kernels.record_encode import patch
 from reput.log.directory import LogFile
 from reput.store.mapped_file import RESERVE_STEP, MappedFile
 from reput.store.mapped_file_queue import MappedFileQueue
+from reput.store.queue_offsets import QueueKey, QueueOffsets
 
 _PREPARED, _ROLLBACK = SysFlag.TRANSACTION_PREPARED, SysFlag.TRANSACTION_ROLLBACK
 _TRANSACTION = SysFlag.TRANSACTION_MASK
-
-#: Next queue offset of each (topic, queue id), in messages.
-QueueOffsets = dict[tuple[str, int], int]
-
 
 #: A record without its place: (topic, queue id), then as `record_layout.pack_record` takes them: magic code, body CRC,
 #: flag, sys flag, born timestamp (ms, None for now), born host, store host, reconsume times, prepared transaction
 #: offset, body, topic with its length, properties. A plain tuple: naming the fields would cost as much as packing them.
 Unplaced: TypeAlias = tuple[
-    tuple[str, int], int, int, int, int, int | None, bytes, bytes, int, int, Buffer, bytes, bytes
+    QueueKey, int, int, int, int, int | None, bytes, bytes, int, int, Buffer, bytes, bytes
 ]  # fmt: skip
 
 
@@ -52,21 +49,19 @@ class EncodedRows(NamedTuple):
     Attributes:
         data: uint8, the records one behind the other.
         positions: int32[rows + 1], where each starts, and where the last ends.
-        queues: int32[rows], the queue of each by its number in `queue_keys`.
-        queue_keys: (topic, queue id) by number.
+        queues: int32[rows], the queue of each by its number in `CommitLog.queue_offsets`.
     """
 
     data: npt.NDArray[np.uint8]
     positions: npt.NDArray[np.int32]
     queues: npt.NDArray[np.int32]
-    queue_keys: list[tuple[str, int]]
 
 
 class CommitLog:
     """RocketMQ's `CommitLog`: append, roll, read.
 
     Attributes:
-        queue_offsets: The counter table (`QueueOffsetOperator`), in memory; recovery fills it from the queues.
+        queue_offsets: The counter table, in memory; recovery fills it from the queues.
         confirm_offset: Nothing behind it is dispatched or served: the end of the log, or of what is flushed
             (SYNC_FLUSH).
     """
@@ -82,7 +77,7 @@ class CommitLog:
         warm_sync_bytes: int | None = None,
     ) -> None:
         self.queue = MappedFileQueue(files, path, file_size, writable=writable, warm_sync_bytes=warm_sync_bytes)
-        self.queue_offsets: QueueOffsets = {}
+        self.queue_offsets = QueueOffsets()
         self.failure: ReputError | None = None
         self.flushed_offset = 0
         self.last_store_timestamp = 0
@@ -191,7 +186,14 @@ class CommitLog:
                 now = self.last_store_timestamp  # a clock that jumps back does not disturb searches by time
             kind = sys_flag & _TRANSACTION
             takes_offset = kind != _PREPARED and kind != _ROLLBACK
-            queue_offset = self.queue_offsets.get(key, 0) if takes_offset else 0
+            queue_offset = 0
+            if takes_offset:
+                offsets = self.queue_offsets
+                try:
+                    number = offsets.numbers[key]
+                except KeyError:
+                    number = offsets.number(key)
+                queue_offset = offsets.values[number]
             while True:
                 position = file.wrote_position
                 offset = file.start_offset + position
@@ -208,9 +210,17 @@ class CommitLog:
             file.view[position:end] = data
             file.wrote_position = end
             if takes_offset:
-                self.queue_offsets[key] = queue_offset + 1
+                offsets.values[number] = queue_offset + 1
             self.last_store_timestamp = now
             return Append(offset, file.start_offset + end, queue_offset, now)
+        finally:
+            self._lock.release()
+
+    def number_queues(self, keys: list[QueueKey]) -> npt.NDArray[np.int32]:
+        """int32[len(keys)], the queues' numbers for `EncodedRows`; new queues get one."""
+        self._acquire()
+        try:
+            return self.queue_offsets.numbers_of(keys)
         finally:
             self._lock.release()
 
@@ -227,33 +237,33 @@ class CommitLog:
         try:
             if self.failure is not None:
                 raise self.failure
-            next_offsets = np.array([self.queue_offsets.get(key, 0) for key in rows.queue_keys], np.int64)
             count = rows.positions.size - 1
             first = last = -1
             now = max(int(time.time() * 1000), self.last_store_timestamp)
             row = 0
             while row < count:
-                row, begin, last = self._append_some(rows, row, next_offsets, now)
+                row, begin, last = self._append_some(rows, row, now)
                 first = begin if first < 0 else first
-                self.queue_offsets.update(zip(rows.queue_keys, next_offsets.tolist(), strict=True))
             return Append(first, last, 0, now)
         finally:
             self._lock.release()
 
-    def _append_some(
-        self, rows: EncodedRows, row: int, next_offsets: npt.NDArray[np.int64], now: int
-    ) -> tuple[int, int, int]:
+    def _append_some(self, rows: EncodedRows, row: int, now: int) -> tuple[int, int, int]:
         """Append as many rows as the last file takes; returns the next row, and where they begin and end."""
         positions = rows.positions
         file = self._room(int(positions[row + 1] - positions[row]))
         room = file.size - file.wrote_position - BLANK_SIZE
         end = int(np.searchsorted(positions, positions[row] + room, side="right")) - 1
         position, offset = file.wrote_position, file.start_offset + file.wrote_position
-        advanced = next_offsets.copy()
-        patch(rows.data.ctypes.data, end - row, positions[row : end + 1], rows.queues[row:end], advanced, offset, now)
+        queues, next_offsets = rows.queues[row:end], self.queue_offsets.array
+        before = next_offsets[queues]
+        patch(rows.data.ctypes.data, end - row, positions[row : end + 1], queues, next_offsets, offset, now)
         data = rows.data[positions[row] : positions[end]]
-        file.write(position, data.data)
-        next_offsets[:] = advanced
+        try:
+            file.write(position, data.data)
+        except BaseException:
+            next_offsets[queues] = before
+            raise
         file.wrote_position = position + data.size
         self.last_store_timestamp = now
         return end, offset, offset + data.size

@@ -1,6 +1,7 @@
 """One consume queue: the 20-byte units of one topic and queue id, in files that are named by their first byte.
 
 Units are written by system calls, since the files stay sparse: a full disk is an error. They are read through maps.
+What is done for many queues in one call (find the written part, write, sync) is `ConsumeQueueStore`'s.
 """
 
 from __future__ import annotations
@@ -8,32 +9,27 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable
 from threading import Lock
-from typing import NamedTuple
 
-from reput.files import File, FileLayer, Mapping
-from reput.formats.consume_queue import FILLER, UNIT, UNIT_SIZE, Unit, decode_unit, encode_unit
+from reput.files import FileLayer, Mapping
+from reput.formats.consume_queue import FILLER, UNIT, UNIT_SIZE, Unit, encode_unit
 from reput.formats.paths import offset_to_file_name
 
 _PAGE_SIZE = 4096
 
 
-class Run(NamedTuple):
-    """Bytes that go to one place of one file."""
-
-    file: File
-    address: int
-    size: int
-    position: int
-
-
 class ConsumeQueue:
     """RocketMQ's `ConsumeQueue`. Offsets count messages; positions are bytes in one file.
+
+    Args:
+        on_new_name: Called with each folder that has a new name in it, which is not synced yet.
+        on_map: Called after a file was mapped.
 
     Attributes:
         max_offset: The queue offset of the next unit.
         min_offset: The first queue offset whose record the log still has, as far as it was looked up.
         max_physical_offset: End of the record of the last unit; -1 when there is none.
         dirty: Files that have units which are not known to be on the disk.
+        synced_offset: What `max_offset` was when the last sync began.
     """
 
     __slots__ = (
@@ -41,11 +37,10 @@ class ConsumeQueue:
         "_lock",
         "_mappings",
         "_on_map",
-        "_on_open",
-        "_open",
+        "_on_new_name",
         "_starts",
-        "_synced_offset",
-        "_writable",
+        "_writing_path",
+        "_writing_start",
         "dirty",
         "file_size",
         "max_offset",
@@ -53,6 +48,7 @@ class ConsumeQueue:
         "min_offset",
         "path",
         "queue_id",
+        "synced_offset",
         "topic",
     )
 
@@ -64,19 +60,17 @@ class ConsumeQueue:
         queue_id: int,
         file_size: int,
         *,
-        writable: bool,
-        on_open: Callable[[], None],
+        on_new_name: Callable[[str], None],
         on_map: Callable[[], None],
     ) -> None:
         self._files = files
-        self._writable = writable
         self._starts: list[int] = []
-        self._open: dict[int, File] = {}
         self._mappings: dict[int, Mapping] = {}
-        self._on_open = on_open
+        self._on_new_name = on_new_name
         self._on_map = on_map
         self._lock = Lock()
-        self._synced_offset = 0
+        self._writing_start = -1
+        self._writing_path = ""
         self.path = path
         self.topic = topic
         self.queue_id = queue_id
@@ -84,86 +78,49 @@ class ConsumeQueue:
         self.max_offset = 0
         self.min_offset = 0
         self.max_physical_offset = -1
+        self.synced_offset = 0
         self.dirty: set[int] = set()
 
     # -- loading
 
-    def load(self, starts: list[int], end_offset: int) -> None:
-        """Find the written part: the units before the first that is unused, or whose record ends behind `end_offset`.
-
-        Units lie in log order, so this is a binary search, some twenty small reads whatever the queue's size. Filler
-        units count as written.
-        """
+    def start_with(self, starts: list[int], max_offset: int, max_physical_offset: int) -> None:
+        """Take over existing files, and what was found out about them."""
         self._starts = starts
-        first, last = 0, len(starts) * (self.file_size // UNIT_SIZE)
-        while first < last:
-            middle = (first + last) // 2
-            unit = self._read(starts[0] // UNIT_SIZE + middle)
-            if unit.size <= 0 or (unit != FILLER and unit.commit_log_offset + unit.size > end_offset):
-                last = middle
-            else:
-                first = middle + 1
-        base = starts[0] // UNIT_SIZE if starts else 0
-        self.max_offset = base + first
-        if first:
-            unit = self._read(self.max_offset - 1)
-            if unit != FILLER:
-                self.max_physical_offset = unit.commit_log_offset + unit.size
-        self.min_offset = min(base, self.max_offset)
-        self._synced_offset = self.max_offset
+        self.max_offset = self.synced_offset = max_offset
+        self.max_physical_offset = max_physical_offset
+        self.min_offset = min(starts[0] // UNIT_SIZE, max_offset)
 
-    def _read(self, offset: int) -> Unit:
-        """The unit at a queue offset by a system call: a start looks at a few of each queue, and maps none."""
-        position = offset * UNIT_SIZE
-        inside = position % self.file_size
-        return decode_unit(self._file(position - inside).read(inside, UNIT_SIZE))
-
-    def raise_min_offset(self, min_commit_log_offset: int) -> None:
-        """Move `min_offset` to the first unit whose record the log still has (`ConsumeQueue.correctMinOffset`)."""
-        first, last = self.min_offset, self.max_offset
-        if first < last and self._is_there(first, min_commit_log_offset):
-            return
-        while first < last:
-            middle = (first + last) // 2
-            if not self._is_there(middle, min_commit_log_offset):
-                first = middle + 1
-            else:
-                last = middle
-        self.min_offset = first
-
-    def _is_there(self, offset: int, min_commit_log_offset: int) -> bool:
-        unit = self._read(offset)
-        return unit != FILLER and unit.commit_log_offset >= min_commit_log_offset
+    def file_path(self, start: int) -> str:
+        """The file that begins at a byte of the queue."""
+        return f"{self.path}/{offset_to_file_name(start)}"
 
     def cut(self) -> None:
         """Wipe out what lies behind the last unit, so that a later start does not take it for units."""
         position = self.max_offset * UNIT_SIZE
         for start in [start for start in self._starts if start >= position]:
             self._starts.remove(start)
-            self._forget(start)
-            self._files.unlink(f"{self.path}/{offset_to_file_name(start)}")
-        if self._starts and self._file(self._starts[-1]).zero_from(position - self._starts[-1]):
-            self.dirty.add(self._starts[-1])
+            self._mappings.pop(start, None)
+            self._files.unlink(self.file_path(start))
+        if self._starts:
+            last = self._starts[-1]
+            with self._files.open(self.file_path(last), writable=True) as file:
+                if file.zero_from(position - last):
+                    self.dirty.add(last)
 
     # -- writing
 
-    def run(self, address: int, count: int) -> list[Run]:
-        """Where `count` units from an address go: behind the last one. Files are made as needed; `advance` follows."""
-        runs = []
-        position, left = self.max_offset * UNIT_SIZE, count * UNIT_SIZE
-        while left:
-            start = position - position % self.file_size
-            size = min(left, start + self.file_size - position)
-            runs.append(Run(self._file(start, create=True), address, size, position - start))
-            position, address, left = position + size, address + size, left - size
-        return runs
-
-    def advance(self, count: int, last_physical_end: int) -> None:
-        """Count the units of `run` as written; their files wait for a sync from now on, not before."""
-        begin = self.max_offset * UNIT_SIZE
-        self.max_physical_offset = last_physical_end
-        self.max_offset += count
-        self.dirty.update(range(begin - begin % self.file_size, self.max_offset * UNIT_SIZE, self.file_size))
+    def path_to_write(self, start: int) -> str:
+        """The path of the file that begins at a byte of the queue; the file is made where it is missing."""
+        if start != self._writing_start:
+            path = self.file_path(start)
+            if start not in self._starts:
+                for folder in self._files.add_directories(self.path):
+                    self._on_new_name(folder)
+                self._files.open(path, writable=True, create=True, size=self.file_size).close()
+                self._on_new_name(self.path)
+                self._starts.append(start)
+            self._writing_start, self._writing_path = start, path
+        return self._writing_path
 
     def fill_to(self, offset: int) -> None:
         """Write filler units up to a queue offset; in a new queue from the start of its file (`fillPreBlank`)."""
@@ -175,65 +132,19 @@ class ConsumeQueue:
             position = self.max_offset * UNIT_SIZE
             start = position - position % self.file_size
             count = min(offset - self.max_offset, (start + self.file_size - position) // UNIT_SIZE)
-            self._file(start, create=True).write(position - start, encode_unit(*FILLER) * count)
+            with self._files.open(self.path_to_write(start), writable=True) as file:
+                file.write(position - start, encode_unit(*FILLER) * count)
             self.dirty.add(start)
             self.max_offset += count
 
-    def _file(self, start: int, *, create: bool = False) -> File:
-        file = self._open.get(start)
-        if file is None:
-            path = f"{self.path}/{offset_to_file_name(start)}"
-            if create and start not in self._starts:
-                self._files.make_directories(self.path)
-                file = self._files.open(path, writable=True, create=True, size=self.file_size)
-                self._starts.append(start)
-            else:
-                file = self._files.open(path, writable=self._writable)
-            self._open[start] = file
-            self._on_open()
-        return file
-
-    def flush(self) -> int:
-        """Sync the files with unsynced units, and the folder; returns how many files."""
-        wrote, dirty = self.max_offset, sorted(self.dirty)
-        self.dirty.difference_update(dirty)
-        try:
-            for start in dirty:
-                with self._files.open(f"{self.path}/{offset_to_file_name(start)}", writable=True) as file:
-                    file.sync()
-            if dirty:
-                self._files.sync_directory(self.path)
-        except BaseException:
-            self.dirty.update(dirty)
-            raise
-        self._synced_offset = wrote
-        return len(dirty)
-
     @property
     def unsynced_pages(self) -> int:
-        """Pages of 4096 bytes that were written since the last `flush`."""
-        return (self.max_offset - self._synced_offset) * UNIT_SIZE // _PAGE_SIZE
-
-    def _forget(self, start: int) -> None:
-        file = self._open.pop(start, None)
-        if file is not None:
-            file.close()
-        self._mappings.pop(start, None)
-
-    def close_files(self) -> None:
-        """Close the descriptors."""
-        for file in self._open.values():
-            file.close()
-        self._open.clear()
+        """Pages of 4096 bytes that were written since the last sync."""
+        return (self.max_offset - self.synced_offset) * UNIT_SIZE // _PAGE_SIZE
 
     def drop_mappings(self) -> None:
         """Let go of the maps; each lives as long as somebody reads it."""
         self._mappings.clear()
-
-    def close(self) -> None:
-        """Close everything."""
-        self.close_files()
-        self.drop_mappings()
 
     # -- reading
 
@@ -260,7 +171,7 @@ class ConsumeQueue:
             index = bisect_right(self._starts, start) - 1
             if index < 0 or self._starts[index] != start:
                 return None
-            with self._files.open(f"{self.path}/{offset_to_file_name(start)}") as file:
+            with self._files.open(self.file_path(start)) as file:
                 # Without random access the first store into a hole reads ahead up to 8 MiB: a whole queue file.
                 mapping = file.map(random=True)
             self._mappings[start] = mapping

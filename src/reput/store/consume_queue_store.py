@@ -2,38 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from threading import Lock
+from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from reput.errors import CorruptRecordError, StoreFormatError
 from reput.files import FileLayer
-from reput.formats.consume_queue import UNIT_SIZE, decode_unit
+from reput.formats.consume_queue import FILLER, UNIT_SIZE
 from reput.formats.paths import CONSUME_QUEUE, topic_folder_name
 from reput.formats.record import MIN_RECORD_SIZE
 from reput.kernels.columns import RecordColumns
-from reput.kernels.consume_queue import UnitRuns, group_units
+from reput.kernels.consume_queue import UNIT_TYPE, UnitRuns, group_units
 from reput.log.directory import QueueFiles
-from reput.store.consume_queue import ConsumeQueue, Run
+from reput.store.consume_queue import ConsumeQueue
+from reput.store.unit_search import Units, read_units, search_units
 
-#: Descriptors kept open for writing, and as many for maps.
-_MAX_OPEN_FILES = 256
-#: Queues whose files are opened before the limit is looked at: most shells allow a process 1024 descriptors.
-_QUEUES_AT_ONCE = 128
+#: Linux allows a process 65 530 maps (vm.max_map_count).
+_MAX_MAPS = 8192
 
 
 class ConsumeQueueStore:
     """RocketMQ's `ConsumeQueueStore`: finds, makes, feeds and flushes queues."""
 
-    def __init__(self, files: FileLayer, path: str, file_size: int, *, writable: bool) -> None:
+    def __init__(self, files: FileLayer, path: str, file_size: int) -> None:
         self._files = files
-        self._writable = writable
         self._path = f"{path}/{CONSUME_QUEUE}"
         self._file_size = file_size
         self._table: dict[tuple[str, int], ConsumeQueue] = {}
         self._by_bytes: dict[tuple[bytes, int], ConsumeQueue] = {}
-        self._open_files = 0
         self._maps = 0
+        self._unsynced_folders: set[str] = set()
         self._flush_lock = Lock()
         self.built_timestamp = 0
 
@@ -51,24 +53,55 @@ class ConsumeQueueStore:
                     "written with it"
                 )
 
-    def load(self, found: list[QueueFiles], end_offset: int) -> None:
-        """Take over the queues of a directory, up to the units of records that end at or before `end_offset`."""
-        for queue_files in found:
-            queue = self._make(queue_files.topic, queue_files.queue_id)
-            queue.load([int(path.rpartition("/")[2]) for path in queue_files.paths], end_offset)
-            self._limit_open_files()
+    def load(
+        self, found: list[QueueFiles], end_offset: int, known: Mapping[tuple[str, int], int] = MappingProxyType({})
+    ) -> None:
+        """Take over the queues of a directory, up to the units of records that end at or before `end_offset`.
+
+        The written part of a queue ends before the first unit that is unused, or whose record ends behind `end_offset`;
+        filler units count as written. Units lie in log order, so this is a binary search.
+
+        Args:
+            found: The queues' files.
+            end_offset: Commit log offset.
+            known: What the max offset of each (topic, queue id) was at the last clean exit: a guess that spares reads.
+        """
+
+        def is_written(units: Units) -> npt.NDArray[np.bool_]:
+            ends = units["commit_log_offset"] + units["size"]
+            written: npt.NDArray[np.bool_] = (units["size"] > 0) & (_are_fillers(units) | (ends <= end_offset))
+            return written
+
+        queues = [self._make(queue_files.topic, queue_files.queue_id) for queue_files in found]
+        starts = [[int(path.rpartition("/")[2]) for path in queue_files.paths] for queue_files in found]
+        first = np.array([begin[0] for begin in starts], np.int64) // UNIT_SIZE
+        last = first + np.array([len(begin) for begin in starts], np.int64) * (self._file_size // UNIT_SIZE)
+        guess = np.array([known.get((queue.topic, queue.queue_id), -1) for queue in queues], np.int64)
+        ends = search_units(self._files, queues, first, last, guess, is_written)
+        filled = np.flatnonzero(ends > first)
+        units = read_units(self._files, [queues[i] for i in filled.tolist()], ends[filled] - 1)
+        physical = np.full(ends.size, -1, np.int64)
+        physical[filled] = np.where(_are_fillers(units), -1, units["commit_log_offset"] + units["size"])
+        for queue, begin, end, physical_end in zip(queues, starts, ends.tolist(), physical.tolist(), strict=True):
+            queue.start_with(begin, end, physical_end)
 
     def raise_min_offsets(self, min_commit_log_offset: int) -> None:
-        """See `ConsumeQueue.raise_min_offset`."""
-        for queue in self._table.values():
-            queue.raise_min_offset(min_commit_log_offset)
-            self._limit_open_files()
+        """Move each `min_offset` to the first unit whose record the log still has (`ConsumeQueue.correctMinOffset`)."""
+
+        def is_gone(units: Units) -> npt.NDArray[np.bool_]:
+            return _are_fillers(units) | (units["commit_log_offset"] < min_commit_log_offset)
+
+        queues = self.queues()
+        first = np.array([queue.min_offset for queue in queues], np.int64)
+        last = np.array([queue.max_offset for queue in queues], np.int64)
+        offsets = search_units(self._files, queues, first, last, first, is_gone)
+        for queue, offset in zip(queues, offsets.tolist(), strict=True):
+            queue.min_offset = offset
 
     def cut(self) -> None:
         """Wipe out what lies behind the last unit of each queue."""
         for queue in self._table.values():
             queue.cut()
-            self._limit_open_files()
 
     def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         """The queue, or None where no message was ever dispatched to it."""
@@ -82,28 +115,18 @@ class ConsumeQueueStore:
         path = f"{self._path}/{topic}/{queue_id}"
         queue = ConsumeQueue(
             self._files, path, topic, queue_id, self._file_size,
-            writable=self._writable, on_open=self._opened, on_map=self._mapped,
+            on_new_name=self._unsynced_folders.add, on_map=self._mapped,
         )  # fmt: skip
         self._table[topic, queue_id] = queue
         return queue
 
-    def _opened(self) -> None:
-        self._open_files += 1
-
     def _mapped(self) -> None:
-        """Drop all maps once there are too many: each holds a descriptor, and they are back in 20 us each."""
+        """Drop all maps once there are too many; they are back in 20 us each."""
         self._maps += 1
-        if self._maps > _MAX_OPEN_FILES:
+        if self._maps > _MAX_MAPS:
             self._maps = 0
             for queue in self.queues():
                 queue.drop_mappings()
-
-    def _limit_open_files(self) -> None:
-        """Close the descriptors of all queues once there are too many; those in use are open again in 5 us each."""
-        if self._open_files > _MAX_OPEN_FILES:
-            for queue in self._table.values():
-                queue.close_files()
-            self._open_files = 0
 
     def dispatch(self, columns: RecordColumns, *, fill_gaps: bool = True) -> bool:
         """Append the units of scanned records; repeats are dropped, so dispatching again does no harm.
@@ -162,29 +185,29 @@ class ConsumeQueueStore:
         queue.fill_to(queue_offset)
 
     def _write(self, runs: UnitRuns, queues: list[ConsumeQueue]) -> None:
-        written = np.flatnonzero(runs.counts).tolist()
-        for first in range(0, len(written), _QUEUES_AT_ONCE):
-            self._write_some(runs, queues, written[first : first + _QUEUES_AT_ONCE])
-            self._limit_open_files()
-
-    def _write_some(self, runs: UnitRuns, queues: list[ConsumeQueue], written: list[int]) -> None:
-        base = runs.units.ctypes.data
-        pieces: list[Run] = []
-        for k in written:
-            pieces += queues[k].run(base + int(runs.starts[k]), int(runs.counts[k]))
-        files, addresses, sizes, positions = zip(*pieces, strict=True)
+        """Write each queue's units behind its last one, a run a file, and count them."""
+        numbers = np.flatnonzero(runs.counts)
+        if not numbers.size:
+            return
+        written = [queues[k] for k in numbers.tolist()]
+        counts, starts = runs.counts[numbers], runs.starts[numbers]
+        begins = np.array([queue.max_offset for queue in written], np.int64) * UNIT_SIZE
+        pieces = _cut_at_files(begins, counts * UNIT_SIZE, self._file_size)
+        owners = [written[k] for k in pieces.owners.tolist()]
+        files = pieces.files.tolist()
         self._files.write_runs(
-            np.array([file.fileno() for file in files], np.int64),
-            np.array(addresses, np.int64),
-            np.array(sizes, np.int64),
-            np.array(positions, np.int64),
-            lambda index: files[index].path,
+            [queue.path_to_write(start) for queue, start in zip(owners, files, strict=True)],
+            runs.units.ctypes.data + starts[pieces.owners] + pieces.skipped,
+            pieces.sizes,
+            pieces.positions,
         )
-        view = runs.units.data
-        for k in written:
-            end = int(runs.starts[k]) + int(runs.counts[k]) * UNIT_SIZE
-            last = decode_unit(view, end - UNIT_SIZE)
-            queues[k].advance(int(runs.counts[k]), last.commit_log_offset + last.size)
+        last_units = runs.units.view(UNIT_TYPE)[starts // UNIT_SIZE + counts - 1]
+        ends = (last_units["commit_log_offset"] + last_units["size"]).tolist()
+        for queue, count, end in zip(written, counts.tolist(), ends, strict=True):
+            queue.max_physical_offset = end
+            queue.max_offset += count
+        for queue, start in zip(owners, files, strict=True):
+            queue.dirty.add(start)  # from now on, not before: a sync may have come in between
 
     @property
     def max_physical_offset(self) -> int:
@@ -199,19 +222,68 @@ class ConsumeQueueStore:
         return unit.commit_log_offset if unit is not None else -1
 
     def flush(self, least_pages: int = 0) -> int:
-        """Sync the queues with at least so many unsynced pages.
+        """Sync the queues with at least so many unsynced pages; with 0 all of them, and the names of new files.
 
         Returns:
             The store timestamp (ms) up to which every unit is on the disk, if `least_pages` is 0.
         """
         with self._flush_lock:
             timestamp = self.built_timestamp
-            for queue in list(self._table.values()):
-                if queue.dirty and queue.unsynced_pages >= least_pages:
-                    queue.flush()
+            chosen = [q for q in list(self._table.values()) if q.dirty and q.unsynced_pages >= least_pages]
+            written = [queue.max_offset for queue in chosen]
+            dirty = [sorted(queue.dirty) for queue in chosen]
+            folders = [] if least_pages else sorted(self._unsynced_folders)
+            for queue, starts in zip(chosen, dirty, strict=True):
+                queue.dirty.difference_update(starts)
+            self._unsynced_folders.difference_update(folders)
+            try:
+                paths = [q.file_path(start) for q, starts in zip(chosen, dirty, strict=True) for start in starts]
+                self._files.sync_files(paths)
+                self._files.sync_directories(folders)
+            except BaseException:
+                for queue, starts in zip(chosen, dirty, strict=True):
+                    queue.dirty.update(starts)
+                self._unsynced_folders.update(folders)
+                raise
+            for queue, offset in zip(chosen, written, strict=True):
+                queue.synced_offset = offset
             return timestamp
 
     def close(self) -> None:
-        """Close all files."""
+        """Let go of all maps; no file is open."""
         for queue in self._table.values():
-            queue.close()
+            queue.drop_mappings()
+
+
+class _Pieces(NamedTuple):
+    """Parts of runs, each within one file; one element a piece.
+
+    Attributes:
+        owners: The number of the run.
+        files: The first byte of the file, as its name says it.
+        positions, sizes: Where in the file, and how many bytes.
+        skipped: How many bytes of the run lie in files before.
+    """
+
+    owners: npt.NDArray[np.int64]
+    files: npt.NDArray[np.int64]
+    positions: npt.NDArray[np.int64]
+    sizes: npt.NDArray[np.int64]
+    skipped: npt.NDArray[np.int64]
+
+
+def _cut_at_files(begins: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64], file_size: int) -> _Pieces:
+    """Cut runs of `sizes` (at least 1) bytes from byte `begins` of their queues where files end."""
+    first_files = begins // file_size
+    counts = (begins + sizes - 1) // file_size - first_files + 1
+    owners = np.repeat(np.arange(begins.size), counts)
+    before = np.arange(owners.size) - np.repeat(np.cumsum(counts) - counts, counts)
+    files = (first_files[owners] + before) * file_size
+    piece_begins = np.maximum(files, begins[owners])
+    piece_ends = np.minimum(files + file_size, (begins + sizes)[owners])
+    return _Pieces(owners, files, piece_begins - files, piece_ends - piece_begins, piece_begins - begins[owners])
+
+
+def _are_fillers(units: Units) -> npt.NDArray[np.bool_]:
+    fillers: npt.NDArray[np.bool_] = units == np.array(tuple(FILLER), UNIT_TYPE)
+    return fillers

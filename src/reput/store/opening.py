@@ -177,7 +177,7 @@ def _recover(
     )
     undo.callback(log.close)
     log.load(found.log_files)
-    queues = ConsumeQueueStore(files, path, config.mapped_file_size_consume_queue, writable=True)
+    queues = ConsumeQueueStore(files, path, config.mapped_file_size_consume_queue)
     undo.callback(queues.close)
     queues.check(found.queues)
     index = None
@@ -186,7 +186,7 @@ def _recover(
         undo.callback(index.close)
         index.check(found.index_files)
     if not found.was_killed:
-        queues.load(found.queues, _EVERYTHING)
+        queues.load(found.queues, _EVERYTHING, found.shutdown.max_offsets if found.shutdown else {})
     end = _find_end(log, queues.last_record_offset, found, config, progress)
     if not found.was_killed:
         shut_down_at = found.shutdown.commit_log_end if found.shutdown else -1
@@ -276,7 +276,7 @@ def open_for_reading(path: str, config: MessageStoreConfig, files: FileLayer, pr
     log = CommitLog(files, _commit_log_path(path, config), file_size, writable=False)
     log.load(found.log_files)
     unit_file_size = found.queues[0].file_size if found.queues else config.mapped_file_size_consume_queue
-    queues = ConsumeQueueStore(files, path, unit_file_size, writable=False)
+    queues = ConsumeQueueStore(files, path, unit_file_size)
     queues.check(found.queues)
     end, damage = _find_end_or_damage(log, queues, found, config, progress)
     log.start_at(end.offset)

@@ -155,10 +155,10 @@ class PutMessage:
         buffer = np.empty(max(_CHUNK_BYTES, largest), np.uint8)
         first, end = -1, self._log.max_offset
         for batch in batches:
-            row = 0
+            row, queues = 0, self._log.number_queues(batch.queue_keys)[batch.queues]
             while row < batch.sizes.size:
                 following, positions = batch.encode_into(buffer, row, host)
-                rows = EncodedRows(buffer, positions, batch.queues[row:following], batch.queue_keys)
+                rows = EncodedRows(buffer, positions, queues[row:following])
                 append = self._log.append_rows(rows)
                 first, end = (append.commit_log_offset if first < 0 else first), append.end_offset
                 row = following

@@ -1,0 +1,174 @@
+"""Many files opened, read, written or synced in one call of a kernel, without the interpreter's lock between them.
+
+A store can have ten thousand queues, and beside a busy thread each system call of Python waits up to 5 ms for the
+interpreter lock. So the kernels open, do their work and close, 4 to 5 us a file, and no descriptor stays open.
+
+They call C's functions by their names, which LLVM finds in the process. So the compiled kernels can be cached on disk;
+with function pointers from ctypes they could not.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from typing import Any
+
+from llvmlite import ir
+from numba import njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from reput.kernels._jit import kernel
+from reput.kernels.memory import load_u8
+
+_I32, _I64 = ir.IntType(32), ir.IntType(64)
+_POINTER = ir.IntType(8).as_pointer()
+_EINTR, _EIO = errno.EINTR, errno.EIO
+_READ_FLAGS, _WRITE_FLAGS = os.O_RDONLY | os.O_CLOEXEC, os.O_WRONLY | os.O_CLOEXEC
+
+
+def _c_function(name: str, result: Any, arguments: list[Any], *, variadic: bool = False) -> Callable[..., Any]:
+    """C's function of a name as an intrinsic over int64; addresses become pointers, results int64 again."""
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        function = cgutils.get_or_insert_function(
+            builder.module, ir.FunctionType(result, arguments, var_arg=variadic), name
+        )
+        passed = []
+        for value, kind in zip(values, arguments, strict=True):
+            if kind is _POINTER:
+                value = builder.inttoptr(value, _POINTER)
+            elif kind is _I32:
+                value = builder.trunc(value, _I32)
+            passed.append(value)
+        answer = builder.call(function, passed)
+        return builder.sext(answer, _I64) if result is _I32 else answer
+
+    if len(arguments) == 1:
+
+        def one(typing_context, a):  # type: ignore[no-untyped-def]
+            return types.int64(types.int64), generate
+
+        return intrinsic(one)  # type: ignore[no-any-return]
+    if len(arguments) == 2:
+
+        def two(typing_context, a, b):  # type: ignore[no-untyped-def]
+            return types.int64(types.int64, types.int64), generate
+
+        return intrinsic(two)  # type: ignore[no-any-return]
+
+    def four(typing_context, a, b, c, d):  # type: ignore[no-untyped-def]
+        return types.int64(types.int64, types.int64, types.int64, types.int64), generate
+
+    return intrinsic(four)  # type: ignore[no-any-return]
+
+
+_open = _c_function("open", _I32, [_POINTER, _I32], variadic=True)
+_close = _c_function("close", _I32, [_I32])
+_pwrite = _c_function("pwrite", _I64, [_I32, _POINTER, _I64, _I64])
+_pread = _c_function("pread", _I64, [_I32, _POINTER, _I64, _I64])
+_fsync = _c_function("fsync", _I32, [_I32])
+_fdatasync = _c_function("fdatasync", _I32, [_I32])
+
+
+@intrinsic
+def _errno(typing_context):  # type: ignore[no-untyped-def]
+    """C's `errno` of this thread."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        location = cgutils.get_or_insert_function(
+            builder.module, ir.FunctionType(_I32.as_pointer(), []), "__errno_location"
+        )
+        return builder.sext(builder.load(builder.call(location, [])), _I64)
+
+    return types.int64(), generate
+
+
+@njit
+def _behind(text):  # type: ignore[no-untyped-def]
+    """The address behind a text that ends with a zero byte."""
+    while load_u8(text):
+        text += 1
+    return text + 1
+
+
+@njit
+def _opened(path, flags):  # type: ignore[no-untyped-def]
+    """A descriptor, or a negative errno."""
+    while True:
+        descriptor = _open(path, flags)
+        if descriptor >= 0:
+            return descriptor
+        code = _errno()
+        if code != _EINTR:
+            return -code
+
+
+@kernel("UniTuple(int64, 2)(int64, int64[::1], int64[::1], int64[::1])")
+def write_runs(paths, addresses, sizes, positions):  # type: ignore[no-untyped-def]
+    """Write `sizes[i]` bytes from `addresses[i]` to `positions[i]` of the file of path i, for each i in order.
+
+    `paths` is the address of the paths, a zero byte behind each. Returns (number of runs, 0), or (index of the run that
+    failed, errno); the runs before it are written.
+    """
+    for i in range(sizes.size):
+        descriptor = _opened(paths, _WRITE_FLAGS)
+        if descriptor < 0:
+            return i, -descriptor
+        written = code = 0
+        while written < sizes[i] and code == 0:
+            count = _pwrite(descriptor, addresses[i] + written, sizes[i] - written, positions[i] + written)
+            if count > 0:
+                written += count
+            else:
+                code = _errno() if count < 0 else _EIO
+                code = 0 if code == _EINTR else code
+        _close(descriptor)
+        if code:
+            return i, code
+        paths = _behind(paths)
+    return sizes.size, 0
+
+
+@kernel("UniTuple(int64, 2)(int64, int64[::1], int64, int64)")
+def read_runs(paths, positions, size, target):  # type: ignore[no-untyped-def]
+    """Read `size` bytes from `positions[i]` of the file of path i to address `target + i * size`, for each i.
+
+    What lies behind a file's end is left as it is in the target. Paths and result are those of `write_runs`.
+    """
+    for i in range(positions.size):
+        descriptor = _opened(paths, _READ_FLAGS)
+        if descriptor < 0:
+            return i, -descriptor
+        read, code, ended = 0, 0, False
+        while read < size and code == 0 and not ended:
+            count = _pread(descriptor, target + i * size + read, size - read, positions[i] + read)
+            if count > 0:
+                read += count
+            elif count == 0:
+                ended = True
+            else:
+                code = _errno()
+                code = 0 if code == _EINTR else code
+        _close(descriptor)
+        if code:
+            return i, code
+        paths = _behind(paths)
+    return positions.size, 0
+
+
+@kernel("UniTuple(int64, 2)(int64, int64, boolean)")
+def sync_paths(paths, count, only_data):  # type: ignore[no-untyped-def]
+    """Sync the files (`only_data`: fdatasync) or folders of `count` paths; paths and result as in `write_runs`."""
+    for i in range(count):
+        descriptor = _opened(paths, _READ_FLAGS)
+        if descriptor < 0:
+            return i, -descriptor
+        failed = _fdatasync(descriptor) if only_data else _fsync(descriptor)
+        code = _errno() if failed else 0
+        _close(descriptor)
+        if code:
+            return i, code
+        paths = _behind(paths)
+    return count, 0

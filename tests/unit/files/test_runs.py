@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from reput.errors import StoreError, StoreFullError
+from reput.files import DISK
+
+COUNT = 3
+SOURCE = np.random.default_rng(7).integers(0, 256, 5000, dtype=np.uint8)
+
+
+def made(folder: Path) -> list[str]:
+    paths = [str(folder / f"{i} é") for i in range(COUNT)]
+    for path in paths:
+        DISK.open(path, writable=True, create=True).close()
+    return paths
+
+
+def column(values: list[int]) -> NDArray[np.int64]:
+    return np.array(values, dtype=np.int64)
+
+
+def write_runs(paths: list[str], runs: list[tuple[int, int, int, int]]) -> None:
+    """Each run: number of the file, start in SOURCE, size, position."""
+    DISK.write_runs(
+        [paths[run[0]] for run in runs],
+        column([SOURCE.ctypes.data + run[1] for run in runs]),
+        column([run[2] for run in runs]),
+        column([run[3] for run in runs]),
+    )
+
+
+RUN = st.tuples(st.integers(0, COUNT - 1), st.integers(0, 4000), st.integers(0, 1000), st.integers(0, 10_000))
+
+
+@given(st.lists(RUN, max_size=20))
+def test_many_runs_equal_as_many_writes(
+    tmp_path_factory: pytest.TempPathFactory, runs: list[tuple[int, int, int, int]]
+) -> None:
+    folder = tmp_path_factory.mktemp("runs")
+    paths = made(folder)
+    write_runs(paths, runs)
+    found = [DISK.read_bytes(path) for path in paths]
+    expected = [bytearray() for _ in range(COUNT)]
+    for number, start, size, position in runs:
+        if size:
+            content = expected[number]
+            content.extend(bytes(max(0, position + size - len(content))))
+            content[position : position + size] = SOURCE[start : start + size].tobytes()
+    assert found == expected
+
+
+@given(st.lists(st.tuples(st.integers(0, COUNT - 1), st.integers(0, 6000)), max_size=20), st.integers(1, 3000))
+def test_many_reads_equal_as_many_reads_of_files_and_zeros_behind_their_ends(
+    tmp_path_factory: pytest.TempPathFactory, reads: list[tuple[int, int]], size: int
+) -> None:
+    paths = made(tmp_path_factory.mktemp("reads"))
+    write_runs(paths, [(i, 0, 5000 - 1000 * i, 0) for i in range(COUNT)])
+    found = DISK.read_runs([paths[i] for i, _ in reads], column([position for _, position in reads]), size)
+    contents = [DISK.read_bytes(path) for path in paths]
+    assert [row.tobytes() for row in found] == [contents[i][p : p + size].ljust(size, b"\0") for i, p in reads]
+
+
+def test_the_failed_run_is_named_and_those_before_it_are_written(tmp_path: Path) -> None:
+    paths = made(tmp_path)
+    with pytest.raises(StoreFullError, match=r"^/dev/full: cannot write at 7: 5 bytes needed, ") as raised:
+        write_runs([paths[0], "/dev/full", paths[2]], [(0, 0, 10, 0), (1, 0, 5, 7), (2, 0, 10, 0)])
+    assert isinstance(raised.value.__cause__, OSError)
+    assert DISK.read_bytes(paths[0]) == SOURCE[:10].tobytes()
+    assert DISK.file_size(paths[2]) == 0
+
+
+def test_what_cannot_be_opened_is_named(tmp_path: Path) -> None:
+    paths = [*made(tmp_path), str(tmp_path / "missing")]
+    gone = f"^{paths[-1]}: cannot "
+    with pytest.raises(StoreError, match=gone + "write at 7: " + os.strerror(2)):
+        write_runs(paths, [(0, 0, 1, 0), (3, 0, 1, 7)])
+    with pytest.raises(StoreError, match=gone + "read at 7: " + os.strerror(2)):
+        DISK.read_runs(paths, column([0, 0, 0, 7]), 1)
+    with pytest.raises(StoreError, match=gone + "sync: " + os.strerror(2)):
+        DISK.sync_files(paths)
+    with pytest.raises(StoreError, match=gone + "sync the folder: " + os.strerror(2)):
+        DISK.sync_directories([str(tmp_path), paths[-1]])
+    with pytest.raises(StoreError, match=f"^{tmp_path}: cannot read at 0: " + os.strerror(21)):
+        DISK.read_runs([str(tmp_path)], column([0]), 1)
+
+
+def test_every_path_is_synced_and_no_descriptor_stays_open(tmp_path: Path) -> None:
+    """A character device refuses the sync, wherever it stands in the list."""
+    paths = made(tmp_path)
+    before = os.listdir("/proc/self/fd")
+    DISK.sync_files(paths)
+    DISK.sync_directories([str(tmp_path), "/tmp"])
+    for i in range(COUNT + 1):
+        with pytest.raises(StoreError, match="^/dev/null: cannot sync: " + os.strerror(22)):
+            DISK.sync_files([*paths[:i], "/dev/null", *paths[i:]])
+    assert os.listdir("/proc/self/fd") == before
