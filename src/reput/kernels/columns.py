@@ -169,8 +169,8 @@ class RecordColumns:
         """The queues of this scan, by number: (topic as stored, queue id)."""
         rows = self.narrow[:, self.queue_rows]
         starts, sizes, ids = rows[N_TOPIC_POSITION].tolist(), rows[N_TOPIC_SIZE].tolist(), rows[N_QUEUE_ID].tolist()
-        buffer = self.buffer
-        return [(buffer[p : p + n].tobytes(), q) for p, n, q in zip(starts, sizes, ids, strict=True)]
+        view = self.buffer.data  # a slice of it costs a third of an array's
+        return [(bytes(view[p : p + n]), q) for p, n, q in zip(starts, sizes, ids, strict=True)]
 
     def first_fault(self) -> int:
         """The first row whose status is not OK; `rows` where there is none."""

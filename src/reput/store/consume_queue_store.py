@@ -141,15 +141,12 @@ class ConsumeQueueStore:
         """
         if not columns.rows:
             return True
-        queues = [
-            self._queue_of(topic, queue_id, columns, int(row))
-            for (topic, queue_id), row in zip(columns.queues(), columns.queue_rows, strict=True)
-        ]
+        queues = self._queues_of(columns)
         row = 0
         while row < columns.rows:
             next_offsets = np.array([queue.max_offset for queue in queues], np.int64)
             runs = group_units(columns, next_offsets, row)
-            self._write(runs, queues)
+            self._write(runs, queues, next_offsets)
             row = runs.stop_row
             if row < columns.rows:
                 if not fill_gaps:
@@ -158,6 +155,14 @@ class ConsumeQueueStore:
                 self._fill_gap(queue, int(columns["queue_offset"][row]), int(columns["commit_log_offset"][row]))
         self.built_timestamp = int(columns["store_timestamp"][-1])
         return True
+
+    def _queues_of(self, columns: RecordColumns) -> list[ConsumeQueue]:
+        """The queues of a scan, by number; new ones are made."""
+        keys = columns.queues()
+        try:
+            return [self._by_bytes[key] for key in keys]
+        except KeyError:
+            return [self._queue_of(*key, columns, int(row)) for key, row in zip(keys, columns.queue_rows, strict=True)]
 
     def _queue_of(self, topic: bytes, queue_id: int, columns: RecordColumns, row: int) -> ConsumeQueue:
         queue = self._by_bytes.get((topic, queue_id))
@@ -184,15 +189,15 @@ class ConsumeQueueStore:
             )
         queue.fill_to(queue_offset)
 
-    def _write(self, runs: UnitRuns, queues: list[ConsumeQueue]) -> None:
+    def _write(self, runs: UnitRuns, queues: list[ConsumeQueue], next_offsets: npt.NDArray[np.int64]) -> None:
         """Write each queue's units behind its last one, a run a file, and count them."""
         numbers = np.flatnonzero(runs.counts)
         if not numbers.size:
             return
         written = [queues[k] for k in numbers.tolist()]
         counts, starts = runs.counts[numbers], runs.starts[numbers]
-        begins = np.array([queue.max_offset for queue in written], np.int64) * UNIT_SIZE
-        pieces = _cut_at_files(begins, counts * UNIT_SIZE, self._file_size)
+        ends = next_offsets[numbers] + counts
+        pieces = _cut_at_files((ends - counts) * UNIT_SIZE, counts * UNIT_SIZE, self._file_size)
         owners = [written[k] for k in pieces.owners.tolist()]
         files = pieces.files.tolist()
         self._files.write_runs(
@@ -202,10 +207,10 @@ class ConsumeQueueStore:
             pieces.positions,
         )
         last_units = runs.units.view(UNIT_TYPE)[starts // UNIT_SIZE + counts - 1]
-        ends = (last_units["commit_log_offset"] + last_units["size"]).tolist()
-        for queue, count, end in zip(written, counts.tolist(), ends, strict=True):
-            queue.max_physical_offset = end
-            queue.max_offset += count
+        physical_ends = (last_units["commit_log_offset"] + last_units["size"]).tolist()
+        for queue, end, physical_end in zip(written, ends.tolist(), physical_ends, strict=True):
+            queue.max_physical_offset = physical_end
+            queue.max_offset = end
         for queue, start in zip(owners, files, strict=True):
             queue.dirty.add(start)  # from now on, not before: a sync may have come in between
 

@@ -13,8 +13,8 @@ from reput.kernels.record_scan import RecordScanner, ScanLevel
 from reput.store.commit_log import CommitLog
 
 #: Most bytes that one pass looks at; with many queues large passes are what makes dispatch fast.
-_PASS_BYTES = 64 << 20
-_PASS_ROWS = 131_072
+_PASS_BYTES = 128 << 20
+_PASS_ROWS = 262_144
 #: A pass over fewer rows waits for more: each pass asks the interpreter lock back several times, which a busy producer
 #: pays for. When messages come one by one, nobody is that busy, and they are dispatched
 #: within a millisecond or two.
