@@ -222,7 +222,7 @@ def check_head(message: Message, *, max_message_size: int) -> None:
         encode_host(message.born_host)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=65_536)
 def check_topic(topic: str) -> None:
     """Raises MessageIllegalError unless a message may be written to the topic; reading has no such limits.
 

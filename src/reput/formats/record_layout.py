@@ -139,7 +139,7 @@ def record_size(body: int, topic: int, properties: int, *, magic: MagicCode, sys
     return _HEADS[sys_flag & _V6_MASK].size + body + topic_length.size + topic + _INT16.size + properties
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=65_536)
 def encode_topic(topic: str) -> tuple[int, bytes]:
     """Magic code for the topic, and TOPICLENGTH with TOPIC behind it.
 

@@ -168,7 +168,8 @@ class _Window:
         """Bytes from `offset` on, valid until the next call: a window, or the record there if that is longer."""
         data = self._read(offset, self._buffer)
         size = int.from_bytes(data[:4].tobytes(), "big", signed=True)
-        if data.size < size <= self.log_file.end_offset - offset:
+        left = self.log_file.end_offset - offset
+        if data.size < size <= left and not _is_blank(data, left):
             data = self._read(offset, np.empty(size, np.uint8))
         return data
 

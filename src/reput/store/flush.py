@@ -51,6 +51,8 @@ class LogSync:
             while file is not None and log.flushed_offset < target:
                 file.flush()
                 log.flushed_offset = file.start_offset + file.flushed_position
+                if file.flushed_position == file.size:
+                    file.close_descriptor()  # nothing is written to it any more
                 file = log.queue.find(log.flushed_offset)
         except Exception as error:
             self.failure = StorePoisonedError(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from reput.files import File, FileLayer, Mapping
 
 #: Disk space is reserved in steps of this many bytes: 70 us each, and a fresh store stays small.
@@ -10,6 +12,8 @@ RESERVE_STEP = 32 << 20
 
 class MappedFile:
     """A file of fixed size that begins at `start_offset` of the log; opened and mapped when it is first used.
+
+    Once it is full and flushed nothing needs its descriptor any more: `close_descriptor`. The map stays, for readers.
 
     Single records are written through the map, for a system call gives the interpreter lock away; batches go by
     `write`. Both meet in the page cache. Space is reserved before it is written, so a full disk is an error and never
@@ -24,7 +28,7 @@ class MappedFile:
         "_file",
         "_files",
         "_mapping",
-        "_view",
+        "_on_map",
         "_writable",
         "flushed_position",
         "path",
@@ -34,12 +38,21 @@ class MappedFile:
         "wrote_position",
     )
 
-    def __init__(self, files: FileLayer, path: str, start_offset: int, size: int, *, writable: bool) -> None:
+    def __init__(
+        self,
+        files: FileLayer,
+        path: str,
+        start_offset: int,
+        size: int,
+        *,
+        writable: bool,
+        on_map: Callable[[MappedFile], None],
+    ) -> None:
         self._files = files
+        self._on_map = on_map
         self._writable = writable
         self._file: File | None = None
         self._mapping: Mapping | None = None
-        self._view: memoryview | None = None
         self.path = path
         self.start_offset = start_offset
         self.size = size
@@ -55,21 +68,33 @@ class MappedFile:
         return self._file
 
     @property
-    def view(self) -> memoryview:
-        """The bytes of the mapped file; they stay mapped as long as a view of them lives."""
-        view = self._view
-        if view is None:
-            self._mapping = self.file.map(writable=self._writable)
-            view = self._view = self._mapping.view
-        return view
+    def mapping(self) -> Mapping:
+        """The mapped file; its address is good as long as somebody holds the mapping."""
+        mapping = self._mapping
+        if mapping is None:
+            if self._file is not None:
+                mapping = self._file.map(writable=self._writable)
+            else:
+                with self._files.open(self.path, writable=self._writable) as file:
+                    mapping = file.map(writable=self._writable)
+            self._mapping = mapping
+            self._on_map(self)
+        return mapping
 
     @property
-    def address(self) -> int:
-        """Where the file is mapped, for kernels."""
-        if self._mapping is None:
-            _ = self.view
-        assert self._mapping is not None
-        return self._mapping.address
+    def view(self) -> memoryview:
+        """The bytes of the mapped file; they stay mapped as long as a view of them lives."""
+        return self.mapping.view
+
+    def drop_mapping(self) -> None:
+        """Let go of the map, which lives as long as somebody reads it."""
+        self._mapping = None
+
+    def close_descriptor(self) -> None:
+        """Close the descriptor; whoever needs it again opens the file again."""
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
 
     def create(self) -> None:
         """Make the file, all zeros, and reserve its first step. Its length and its name are durable afterwards."""
@@ -113,9 +138,6 @@ class MappedFile:
         self.file.sync()
 
     def close(self) -> None:
-        """Close the descriptor; views of the map stay valid."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-        self._mapping = None
-        self._view = None
+        """Close the descriptor and let go of the map; views of it stay valid."""
+        self.close_descriptor()
+        self.drop_mapping()

@@ -2,14 +2,33 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 
 from reput.errors import StoreFormatError
-from reput.files import FileLayer
+from reput.files import FileLayer, Mapping
 from reput.formats.paths import offset_to_file_name
 from reput.log.directory import LogFile
 from reput.store.mapped_file import MappedFile
+
+#: Maps of log files at a time; Linux allows a process 65 530 of all kinds (vm.max_map_count).
+_MAX_MAPS = 4096
+
+
+class LogMaps(NamedTuple):
+    """Mapped files of the log, for kernels; the addresses are good as long as this is held.
+
+    Attributes:
+        begin_offset: Where the first file starts.
+        addresses: int64[files], where each file is mapped; 0 for those that are not.
+        mappings: What keeps them mapped.
+    """
+
+    begin_offset: int
+    addresses: npt.NDArray[np.int64]
+    mappings: list[Mapping]
 
 
 class MappedFileQueue:
@@ -25,7 +44,8 @@ class MappedFileQueue:
         self._path = path
         self._writable = writable
         self._warm_sync_bytes = warm_sync_bytes
-        self._addresses: npt.NDArray[np.int64] | None = None
+        self._maps: LogMaps | None = None
+        self._mapped_count = 0
         self._ahead: MappedFile | None = None
         self.file_size = file_size
         self.mapped_files: list[MappedFile] = []
@@ -42,9 +62,10 @@ class MappedFileQueue:
                     f"{file.path}: {file.size} bytes, but mappedFileSizeCommitLog is {self.file_size}; give "
                     f"mappedFileSizeCommitLog={file.size} if the store was written with it, else restore the file"
                 )
-        self.mapped_files = [
-            MappedFile(self._files, file.path, file.start_offset, file.size, writable=self._writable) for file in found
-        ]
+        self.mapped_files = [self._file(file.path, file.start_offset, writable=self._writable) for file in found]
+
+    def _file(self, path: str, start_offset: int, *, writable: bool) -> MappedFile:
+        return MappedFile(self._files, path, start_offset, self.file_size, writable=writable, on_map=self._count_map)
 
     @property
     def min_offset(self) -> int:
@@ -67,13 +88,39 @@ class MappedFileQueue:
         index = offset // self.file_size - files[0].start_offset // self.file_size
         return files[index] if 0 <= index < len(files) else None
 
-    def addresses(self) -> npt.NDArray[np.int64]:
-        """int64[files], where each file is mapped, for kernels. Maps every file."""
-        addresses = self._addresses
-        if addresses is None or addresses.size != len(self.mapped_files):
-            addresses = np.array([file.address for file in self.mapped_files], np.int64)
-            self._addresses = addresses
-        return addresses
+    def maps(self, offsets: npt.NDArray[np.int64] | None = None) -> LogMaps:
+        """Maps of the files that some offsets fall into, which are few of a log of a terabyte; None: of all files."""
+        files, maps = self.mapped_files, self._maps
+        if offsets is None:
+            if maps is None or len(maps.mappings) != len(files) or maps.begin_offset != files[0].start_offset:
+                begin, mappings = self.min_offset, [file.mapping for file in files]
+                maps = LogMaps(begin, np.array([mapping.address for mapping in mappings], np.int64), mappings)
+                self._maps = maps
+            return maps
+        begin = self.min_offset
+        wanted = np.unique((offsets - begin) // self.file_size)
+        wanted = wanted[(wanted >= 0) & (wanted < len(files))]
+        mappings = [files[i].mapping for i in wanted.tolist()]
+        addresses = np.zeros(len(files), np.int64)
+        addresses[wanted] = [mapping.address for mapping in mappings]
+        return LogMaps(begin, addresses, mappings)
+
+    def _count_map(self, mapped: MappedFile) -> None:
+        """Drop the maps of all other files once there are too many; they are back in 20 us each."""
+        self._mapped_count += 1
+        if self._mapped_count > _MAX_MAPS:
+            self._mapped_count, self._maps = 1, None
+            for file in list(self.mapped_files):
+                if file is not mapped:
+                    file.drop_mapping()
+
+    def drop_maps(self) -> None:
+        """Let go of all maps, and of all descriptors but the last file's: a start looks at many files."""
+        self._mapped_count, self._maps = 0, None
+        for file in self.mapped_files:
+            file.drop_mapping()
+            if file is not self.mapped_files[-1]:
+                file.close_descriptor()
 
     def next_file(self) -> MappedFile:
         """The file behind the last one: the one made ahead, or a new one. It is not part of the queue yet.
@@ -89,9 +136,7 @@ class MappedFileQueue:
         """Make the next file before it is needed (`AllocateMappedFileService`)."""
         if self._ahead is None:
             start = self._end
-            ahead = MappedFile(
-                self._files, f"{self._path}/{offset_to_file_name(start)}", start, self.file_size, writable=True
-            )
+            ahead = self._file(f"{self._path}/{offset_to_file_name(start)}", start, writable=True)
             try:
                 ahead.create()
                 if self._warm_sync_bytes is not None:
@@ -140,9 +185,7 @@ class MappedFileQueue:
 
     def sync_from(self, offset: int) -> None:
         """Sync the file that holds an offset, and those behind it."""
-        for file in self.mapped_files:
-            if file.start_offset + file.size > offset:
-                file.file.sync()
+        self._files.sync_files([file.path for file in self.mapped_files if file.start_offset + file.size > offset])
 
     def close(self) -> None:
         """Close all files; one that was made ahead and not used is removed, as RocketMQ does at shutdown."""

@@ -209,6 +209,7 @@ def _recover(
     for queue in queues.queues():
         log.queue_offsets[queue.topic, queue.queue_id] = queue.max_offset
     queues.flush()
+    log.queue.drop_maps()
     return Parts(log, queues, index, report, lock, checkpoint, abort)
 
 
@@ -283,6 +284,7 @@ def open_for_reading(path: str, config: MessageStoreConfig, files: FileLayer, pr
     log.last_store_timestamp = end.last_timestamp or found.checkpoint.physic_msg_timestamp
     queues.load(found.queues, end.offset)
     queues.raise_min_offsets(log.min_offset)
+    log.queue.drop_maps()
     index = None
     if found.index_files:
         slots, capacity = index_geometry(found.index_files, config.max_hash_slot_num, config.max_index_num, files)

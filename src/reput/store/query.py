@@ -19,6 +19,8 @@ from reput.store.consume_queue import ConsumeQueue
 from reput.store.index_service import IndexService
 
 _END_OF_TIME = (1 << 62) - 1
+#: A query by one key maps all files of a log of so many at the most.
+_FEW_LOG_FILES = 64
 
 
 class _Scratch(local):
@@ -48,6 +50,8 @@ class QueryMessage:
         """The newest `max_num` messages of one key, oldest first; see `MessageStore.query_message`."""
         if self._index is None or max_num <= 0:
             return []
+        if len(self._log.queue.mapped_files) > _FEW_LOG_FILES:
+            return self.by_keys(topic, [key], max_num, begin, end)[key]
         text = f"{topic}#{key}".encode()
         topic_size = len(text) - len(key.encode()) - 1
         scratch = self._scratch
@@ -56,14 +60,15 @@ class QueryMessage:
         scratch.text[: len(text)] = text
         log = self._log
         last = _END_OF_TIME if end is None else end
-        addresses, log_begin, log_end = log.queue.addresses(), log.min_offset, log.confirm_offset
+        maps, log_end = log.queue.maps(), log.confirm_offset
         found = 0
         for file in reversed(self._index.index_files):
             file_begin, file_end, _, _, _, count = file.header.tolist()
             if count > 1 and file_begin <= last and file_end >= begin:
                 found = find_key(
                     scratch.text_address, topic_size, len(text), file.address, file.slots, count, file_begin,
-                    begin, last, log_begin, log_end, log.queue.file_size, scratch.address, found, max_num, addresses,
+                    begin, last, maps.begin_offset, log_end, log.queue.file_size, scratch.address, found, max_num,
+                    maps.addresses,
                 )  # fmt: skip
             if file_begin < begin or found == max_num:
                 break
@@ -109,8 +114,9 @@ class QueryMessage:
         while True:
             numbers, found = self._index.find(hashes, wanted, begin, end)
             verified = np.empty(found.size, np.uint8)
+            maps = log.queue.maps(found)
             verify_keys(
-                log.queue.addresses(), log.min_offset, log.confirm_offset, log.queue.file_size, name.ctypes.data,
+                maps.addresses, maps.begin_offset, log.confirm_offset, log.queue.file_size, name.ctypes.data,
                 name.size, data, offsets, numbers, found, verified, *scratch_row(),
             )  # fmt: skip
             kept = verified == 1

@@ -99,7 +99,9 @@ def find_log_end(
     offset, timestamp = begin, 0
     while (file := log.queue.find(offset)) is not None:
         progress("looking for the end of the log", offset - begin, total)
-        columns = scanner.scan(_bytes(file, offset - file.start_offset), offset, check_crc=check_crc)
+        position = offset - file.start_offset
+        columns = scanner.scan(_bytes(file, position), offset, check_crc=check_crc)
+        file.mapping.release(position, position + columns.consumed)  # a start over gigabytes keeps little of them
         fault = columns.first_fault()
         if fault:
             timestamp = int(columns["store_timestamp"][fault - 1])
@@ -202,12 +204,13 @@ class Redispatch:
             if self._index is not None:
                 self._index.dispatch(columns)
             records += columns.rows
+            if (file := self._log.queue.find(offset)) is not None:
+                file.mapping.release(offset - file.start_offset, columns.next_offset - file.start_offset)
             following = columns.next_offset
             if columns.stop is ScanStop.BLANK:
                 size = self._log.queue.file_size
                 following = following - following % size + size
             elif following == offset:
-                file = self._log.queue.find(offset)
                 raise CorruptRecordError(
                     file.path if file else "", offset, f"expected a record, found {columns.stop.name}"
                 )
