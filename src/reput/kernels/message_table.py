@@ -6,6 +6,7 @@ that a store assigns are ignored, so that what `read_log` gives can be put again
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from difflib import get_close_matches
 from typing import NamedTuple
 
@@ -52,6 +53,7 @@ _FAULTS = {
     EncodeFault.RESERVED_PROPERTY: "properties: TAGS, KEYS and UNIQ_KEY have columns of their own",
 }
 _BATCH_ROWS = 65_536
+_KEPT_BATCHES = 16
 #: Up to so many (topic, queue id) pairs are numbered through a table instead of by sorting.
 _MAX_TABLE = 1 << 20
 
@@ -87,56 +89,100 @@ class MessageBatch(NamedTuple):
         return following, positions[: following - row + 1]
 
 
-def check_table(
-    table: pa.Table, *, max_body_size: int, max_record_size: int, store_host: bytes, now_ms: int
-) -> list[MessageBatch]:
-    """Check a whole table before anything of it is written.
+class CheckedTable:
+    """A table of which every row may be written: an iterable of its `MessageBatch`es, to be gone through once.
 
-    Args:
-        table: See the module.
-        max_body_size: `maxMessageSize`.
-        max_record_size: The largest record that a commit log file holds.
-        store_host: 8 or 20 bytes; also the born host of rows that have none.
-        now_ms: The born timestamp of rows that have none.
+    Checking makes a batch's plan, 40 bytes a row. The first million rows keep theirs, the rows behind it are planned
+    again when it is their turn, so that the memory that a table takes beside itself has a bound.
 
-    Raises:
-        MessageIllegalError: A wrong column or type, or a row that RocketMQ would refuse, by its number.
+    Attributes:
+        rows: How many.
+        largest: Bytes of the largest record; 0 where there is none.
     """
-    table = _typed(table)
-    batches, row = [], 0
-    for batch in table.to_batches(max_chunksize=_BATCH_ROWS):
-        if batch.num_rows:
-            batches.append(
-                _Planner(batch, row, store_host, now_ms).plan(max_body_size, max_record_size, len(store_host))
-            )
-            row += batch.num_rows
-    return batches
+
+    def __init__(
+        self,
+        table: pa.Table,
+        first_row: int,
+        *,
+        max_body_size: int,
+        max_record_size: int,
+        store_host: bytes,
+        now_ms: int,
+    ) -> None:
+        """Check it.
+
+        Args:
+            table: See the module.
+            first_row: The number of its first row, for messages.
+            max_body_size: `maxMessageSize`.
+            max_record_size: The largest record that a commit log file holds.
+            store_host: 8 or 20 bytes; also the born host of rows that have none.
+            now_ms: The born timestamp of rows that have none.
+
+        Raises:
+            MessageIllegalError: A wrong column or type, or a row that RocketMQ would refuse, by its number.
+        """
+        _check_columns(table.schema)
+        self.rows = table.num_rows
+        self.largest = 0
+        self._table = table
+        self._first_row = first_row
+        self._max_sizes = max_body_size, max_record_size
+        self._store_host = store_host
+        self._now_ms = now_ms
+        self._kept: list[MessageBatch] = []
+        for batch in self._plans(0):
+            self.largest = max(self.largest, int(batch.sizes.max()))
+            if len(self._kept) < _KEPT_BATCHES:
+                self._kept.append(batch)
+
+    def __iter__(self) -> Iterator[MessageBatch]:
+        kept = len(self._kept)
+        while self._kept:
+            yield self._kept.pop(0)
+        yield from self._plans(kept)
+
+    def _plans(self, first: int) -> Iterator[MessageBatch]:
+        """The plans from batch number `first` on; batches without rows do not count."""
+        row, number = self._first_row, 0
+        for batch in self._table.to_batches(max_chunksize=_BATCH_ROWS):
+            if batch.num_rows:
+                if number >= first:
+                    planner = _Planner(_typed(batch, row), row, self._store_host, self._now_ms)
+                    yield planner.plan(*self._max_sizes, len(self._store_host))
+                row += batch.num_rows
+                number += 1
 
 
-def _typed(table: pa.Table) -> pa.Table:
-    """The table with the columns that count, in their types."""
+def _check_columns(schema: pa.Schema) -> None:
     for name in _REQUIRED:
-        if name not in table.column_names:
+        if name not in schema.names:
             raise MessageIllegalError(f"the table has no column {name!r}; it needs {' and '.join(_REQUIRED)}")
-    if len(set(table.column_names)) < len(table.column_names):
-        raise MessageIllegalError(f"the table has a column twice: {', '.join(table.column_names)}")
-    columns = {}
-    for name, column in zip(table.column_names, table.columns, strict=True):
-        if name in ASSIGNED:
-            continue
+    if len(set(schema.names)) < len(schema.names):
+        raise MessageIllegalError(f"the table has a column twice: {', '.join(schema.names)}")
+    for name in schema.names:
         if name not in SCHEMA.names:
             nearest = get_close_matches(name, SCHEMA.names, 1)
             hint = f"; did you mean {nearest[0]!r}?" if nearest else f"; known are {', '.join(SCHEMA.names)}"
             raise MessageIllegalError(f"the table has an unknown column {name!r}{hint}")
-        columns[name] = _milliseconds(column) if name == "born_timestamp" else _cast(name, column, _TYPES[name])
+
+
+def _typed(batch: pa.RecordBatch, first_row: int) -> pa.RecordBatch:
+    """The batch with the columns that count, in their types."""
+    columns = {
+        name: _milliseconds(column) if name == "born_timestamp" else _cast(name, column, _TYPES[name])
+        for name, column in zip(batch.schema.names, batch.columns, strict=True)
+        if name not in ASSIGNED
+    }
     for name in _REQUIRED:
         if columns[name].null_count:
-            row = pc.index(pc.is_null(columns[name]), True).as_py()
+            row = first_row + pc.index(pc.is_null(columns[name]), True).as_py()
             raise MessageIllegalError(f"row {row}: {name} is null")
-    return pa.table(columns)
+    return pa.RecordBatch.from_pydict(columns)
 
 
-def _cast(name: str, column: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
+def _cast(name: str, column: pa.Array, wanted: pa.DataType) -> pa.Array:
     if column.type == wanted:
         return column
     try:
@@ -147,7 +193,7 @@ def _cast(name: str, column: pa.ChunkedArray, wanted: pa.DataType) -> pa.Chunked
         raise MessageIllegalError(f"column {name!r} is {column.type}, and must be {wanted}: {error}") from error
 
 
-def _milliseconds(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def _milliseconds(column: pa.Array) -> pa.Array:
     """A timestamp of any unit, or int64 milliseconds, as int64 milliseconds."""
     if pa.types.is_timestamp(column.type):
         return column.cast(pa.timestamp("ms", column.type.tz), safe=False).cast(pa.int64())

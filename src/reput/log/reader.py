@@ -15,7 +15,7 @@ from reput.kernels.columns import RecordColumns
 from reput.kernels.record_batch import record_batch
 from reput.log.bodies import shown_rows
 from reput.log.directory import LogFile, StoreDirectory
-from reput.log.scan import MAX_ROWS, SplitScan, first_rows, scan_split, with_rows
+from reput.log.scan import MAX_ROWS, SplitScan, find_end, first_rows, scan_split, with_rows
 from reput.log.selection import Selection, make_selection
 from reput.log.splits import Split, SplitStop
 
@@ -38,8 +38,9 @@ def read_log(
 ) -> pa.RecordBatchReader:
     """The messages of a store as Arrow, without opening the store: nothing is locked, and nothing on the disk changes.
 
-    Batches hold at most 32 768 rows and about 32 MiB, and are read as they are asked for, up to the end of the log's
-    files as they were at the call. Columns that are not asked for cost nothing.
+    Batches hold at most 32 768 rows and about 32 MiB, and are read as they are asked for. Of a store that is open for
+    writing, what is put after the first batch was asked for is not read: a loop that puts what it reads comes to an
+    end. Columns that are not asked for cost nothing.
 
     Args:
         path: the store directory.
@@ -93,12 +94,24 @@ def _read_files(
     if flushed:
         checkpoint = directory.checkpoint()
         flushed_ms = checkpoint.physic_msg_timestamp if checkpoint else 0
+    log_end = log_files[-1].end_offset if log_files else 0
+    if directory.was_killed:  # or is alive: files are made at their full length, and fill while they are read
+        log_end = _find_log_end(directory, log_files)
     for file in log_files:
-        split = Split(file, file.start_offset, file.end_offset, is_record_start=True)
+        split = Split(file, file.start_offset, min(file.end_offset, log_end), is_record_start=True)
         scan = scan_split(split, level=selection.level, files=directory.files)
         yield from _read_scan(scan, selection, flushed_ms)
         if scan.stop is not SplitStop.BLANK:
             break
+
+
+def _find_log_end(directory: StoreDirectory, log_files: Sequence[LogFile]) -> int:
+    """Behind the records of the last file that has any: the one before it may be filling while the last is made."""
+    for file in reversed(log_files):
+        end = find_end(file, directory.files)
+        if end > file.start_offset:
+            return end
+    return 0
 
 
 def _read_scan(scan: SplitScan, selection: Selection, flushed_ms: int | None) -> Iterator[pa.RecordBatch]:

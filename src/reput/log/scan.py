@@ -56,6 +56,22 @@ def scan_split(
     return SplitScan(split, RecordScanner(max_rows, level=level), check_crc, window_bytes, files)
 
 
+def find_end(file: LogFile, files: FileLayer) -> int:
+    """Commit log offset behind the records that a file has now; only headers are looked at.
+
+    The file's end where there is damage before: who reads the records is told.
+    """
+    scan = scan_split(
+        Split(file, file.start_offset, file.end_offset, True), level=ScanLevel.HEADER, check_crc=False, files=files
+    )
+    try:
+        for _ in scan:
+            pass
+    except CorruptRecordError:
+        return file.end_offset
+    return file.start_offset if scan.end_offset is None else scan.end_offset
+
+
 class SplitScan:
     """The records of one split, as `scan_split` gives it: an iterable of `RecordColumns`, to be gone through once.
 

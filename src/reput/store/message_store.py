@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
+from itertools import chain
 from threading import Event, Lock, Thread
 from time import monotonic
 from typing import TYPE_CHECKING, Self
@@ -169,24 +170,30 @@ class MessageStore:
         """Append the rows of a table, each as a put of its own, and wait once; after a crash a prefix of them is there.
 
         Columns as `read_log` gives them; `topic` and `body` must be there, null elsewhere means absent, and columns
-        that the store assigns are ignored. A reader is read whole first, since every row is checked before any is
-        written; put its batches one by one where that is too much for the memory.
+        that the store assigns are ignored. Every row of a table is checked before any is written. A reader is taken
+        batch by batch, each checked as a table is, so it may be larger than the memory.
 
         Raises:
-            MessageIllegalError: A wrong column or type, or a row that RocketMQ would refuse, by its number; nothing of
-                the table was written.
+            MessageIllegalError: A wrong column or type, or a row that RocketMQ would refuse, by its number. Nothing of
+                the table was written; of a reader the batches before are stored, and the message says how many rows.
         """
         import pyarrow as pa
 
         self._check_writable()
-        if isinstance(table, pa.RecordBatchReader):
-            table = table.read_all()
-        if not isinstance(table, pa.Table | pa.RecordBatch):
-            raise MessageIllegalError(
-                f"put_arrow takes a pyarrow Table, RecordBatch or RecordBatchReader, not {type(table).__name__}; "
-                "pa.Table.from_pandas and pa.table make one"
-            )
-        return self._putting.table(pa.Table.from_batches([table]) if isinstance(table, pa.RecordBatch) else table)
+        tables: Iterator[pa.Table]
+        match table:
+            case pa.RecordBatchReader():  # its columns are checked even if it has no batch
+                tables = chain([table.schema.empty_table()], (pa.Table.from_batches([batch]) for batch in table))
+            case pa.RecordBatch():
+                tables = iter([pa.Table.from_batches([table])])
+            case pa.Table():
+                tables = iter([table])
+            case _:
+                raise MessageIllegalError(
+                    "put_arrow takes a pyarrow Table, RecordBatch or RecordBatchReader, not "
+                    f"{type(table).__name__}; pa.Table.from_pandas and pa.table make one"
+                )
+        return self._putting.tables(tables)
 
     # -- getting
 

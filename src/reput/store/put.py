@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,8 @@ from reput.store.results import PutMessageResult, PutMessageStatus, PutTableResu
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from reput.kernels.message_table import CheckedTable
 
 #: Rows are encoded into a buffer of this size: it stays in the processor's cache until it is written.
 _CHUNK_BYTES = 1 << 20
@@ -139,22 +141,42 @@ class PutMessage:
         self._on_append()
         return [self._result(append, status) for append in appends]
 
-    def table(self, table: pa.Table) -> PutTableResult:
-        """See `MessageStore.put_arrow`."""
-        from reput.kernels.message_table import check_table
+    def tables(self, tables: Iterable[pa.Table]) -> PutTableResult:
+        """Put tables one after the other, each checked before any of it is written; see `MessageStore.put_arrow`."""
+        rows, first, end = 0, -1, self._log.max_offset
+        try:
+            for table in tables:
+                checked = self._checked(table, rows)
+                begin, end = self._append_table(checked, end)
+                first = begin if first < 0 else first
+                rows += checked.rows
+        except MessageIllegalError as error:
+            if not rows:
+                raise
+            self._flush.wait(end)
+            raise MessageIllegalError(f"{error}; the {rows} rows of the batches before are stored") from error
+        status = self._flush.wait(end) if first >= 0 else _PUT_OK
+        self._on_append()
+        return PutTableResult(status, rows, max(first, 0), end)
 
-        batches = check_table(
+    def _checked(self, table: pa.Table, first_row: int) -> CheckedTable:
+        from reput.kernels.message_table import CheckedTable
+
+        return CheckedTable(
             table,
+            first_row,
             max_body_size=self._max_message_size,
             max_record_size=self._log.max_record_size,
             store_host=self._store_host,
             now_ms=int(time.time() * 1000),
         )
+
+    def _append_table(self, table: CheckedTable, end: int) -> tuple[int, int]:
+        """Append all rows; returns where the first went (-1: there is none), and where the last ends, else `end`."""
         host = np.frombuffer(self._store_host, np.uint8)
-        largest = max((int(batch.sizes.max()) for batch in batches), default=0)
-        buffer = np.empty(max(_CHUNK_BYTES, largest), np.uint8)
-        first, end = -1, self._log.max_offset
-        for batch in batches:
+        buffer = np.empty(max(_CHUNK_BYTES, table.largest), np.uint8)
+        first = -1
+        for batch in table:
             row, queues = 0, self._log.number_queues(batch.queue_keys)[batch.queues]
             while row < batch.sizes.size:
                 following, positions = batch.encode_into(buffer, row, host)
@@ -164,6 +186,4 @@ class PutMessage:
                 row = following
                 self._flush.nudge()
                 self._on_append()
-        status = self._flush.wait(end) if first >= 0 else _PUT_OK
-        self._on_append()
-        return PutTableResult(status, table.num_rows, max(first, 0), end)
+        return first, end

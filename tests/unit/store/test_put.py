@@ -7,6 +7,7 @@ import threading
 import time
 import zlib
 from collections import defaultdict
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -16,6 +17,7 @@ import pytest
 import reput
 from reput.errors import ConfigError, MessageIllegalError, StoreError, StoreStateError
 from reput.formats.record import SysFlag, decode_record
+from reput.kernels import message_table
 from reput.store.results import PutMessageStatus
 from tests.crash.faulty_files import FaultyFiles
 from tests.crash.invariants import SMALL, check_rebuild, check_store, contents, log_records
@@ -619,3 +621,74 @@ def test_a_negative_queue_and_what_is_no_table_are_refused(
     with pytest.raises(MessageIllegalError, match=reason):
         store.put_arrow(table)  # type: ignore[arg-type]
     assert store.max_commit_log_offset == 0
+
+
+def test_a_reader_is_taken_batch_by_batch(store: reput.MessageStore) -> None:
+    schema = pa.schema({"topic": pa.string(), "body": pa.binary()})
+    ends = []
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for number in range(5):
+            ends.append(store.max_commit_log_offset)
+            yield pa.record_batch({"topic": ["t"] * 3, "body": [b"%d" % number] * 3}, schema)
+
+    result = store.put_arrow(pa.RecordBatchReader.from_batches(schema, batches()))
+    assert ends == sorted(set(ends)), "each batch was in the log before the next was asked for"
+    assert (result.messages, result.commit_log_offset) == (15, 0)
+    found = reput.read_log(store.path, columns=["body"]).read_all()["body"].to_pylist()
+    assert found[::3] == [b"0", b"1", b"2", b"3", b"4"]
+
+
+def test_a_bad_batch_of_a_reader_is_refused_whole_and_tells_what_is_stored(store: reput.MessageStore) -> None:
+    good = pa.record_batch({"topic": ["t"] * 4, "body": [b""] * 4})
+    bad = pa.record_batch({"topic": ["t", "t", ""], "body": [b""] * 3})
+    with pytest.raises(MessageIllegalError, match=r"^row 10: .*; the 8 rows of the batches before are stored$"):
+        store.put_arrow(pa.RecordBatchReader.from_batches(good.schema, [good, good, bad, good]))
+    store.wait_dispatched()
+    assert store.max_offset("t", 0) == 8
+    end = store.max_commit_log_offset
+    with pytest.raises(MessageIllegalError, match=r"^row 2: "):
+        store.put_arrow(pa.RecordBatchReader.from_batches(good.schema, [bad]))
+    with pytest.raises(MessageIllegalError, match="no column 'topic'"):
+        store.put_arrow(pa.RecordBatchReader.from_batches(pa.schema({"body": pa.binary()}), []))
+    assert store.max_commit_log_offset == end
+
+
+def test_a_table_whose_plans_are_not_kept_is_written_as_one_whose_are(
+    open_store: OpenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = 100
+    table = pa.table(
+        {
+            "topic": [f"t{i % 7}" for i in range(rows)],
+            "body": pa.array([b"%d" % i * (i % 5) for i in range(rows)], pa.large_binary()),
+            "keys": [[f"k{i}"] for i in range(rows)],
+            "born_timestamp": pa.array(range(rows), pa.int64()),
+        }
+    )
+    monkeypatch.setattr(message_table, "_BATCH_ROWS", 8)
+    monkeypatch.setattr(message_table, "_KEPT_BATCHES", 3)
+    store = open_store(mapped_file_size_commit_log=1 << 20)
+    with pytest.raises(MessageIllegalError, match=r"^row 100: body is null"):
+        store.put_arrow(
+            pa.concat_tables([table, pa.table({"topic": ["t"], "body": [None]})], promote_options="permissive")
+        )
+    assert store.max_commit_log_offset == 0
+    assert store.put_arrow(table).messages == rows
+    store.wait_dispatched()
+    columns = ["topic", "body", "keys", "born_timestamp"]
+    found = reput.read_log(store.path, columns=columns).read_all()
+    assert found["body"].to_pylist() == table["body"].to_pylist()
+    assert found["keys"].to_pylist() == table["keys"].to_pylist()
+    assert [store.max_offset(f"t{i}", 0) for i in range(7)] == [15, 15, 14, 14, 14, 14, 14]
+
+
+def test_a_loop_that_puts_what_it_reads_comes_to_an_end(open_store: OpenStore) -> None:
+    store = open_store(mapped_file_size_commit_log=1 << 20)
+    store.put_messages([reput.Message("t", b"%d" % i) for i in range(10)])
+    for _ in range(2):
+        reader = reput.read_log(store.path, columns=["topic", "body"])
+        before = store.max_offset("t", 0)
+        store.put_arrow(reader)
+        store.wait_dispatched()
+        assert store.max_offset("t", 0) == 2 * max(before, 10)
