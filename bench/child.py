@@ -8,6 +8,12 @@ from __future__ import annotations
 import os
 import sys
 import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
 
 
 def import_reput() -> float:
@@ -63,6 +69,57 @@ def resident_after_read(path: str) -> float:
 
     for _ in reput.read_log(path):
         pass
+    return _resident_mb("VmHWM")
+
+
+def resident_after_imports() -> float:
+    """MB of memory of a process that has imported what reput is built on."""
+    import numba  # noqa: F401
+    import numpy  # noqa: F401
+    import pyarrow  # noqa: F401
+
+    return _resident_mb("VmRSS")
+
+
+def resident_after_kernels() -> float:
+    """MB of memory of a process that has loaded all kernels too."""
+    import pyarrow  # noqa: F401
+
+    from reput.warm import load_kernels
+
+    load_kernels()
+    return _resident_mb("VmRSS")
+
+
+def anonymous_of_put(path: str, count: str) -> float:
+    """MB by which the memory that is no file's grows while a reader is put whose batches are made one by one."""
+    import pyarrow as pa
+
+    import reput
+    from bench import messages
+
+    most = 0.0
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        nonlocal most
+        for first in range(0, int(count), 65_536):
+            yield from messages.table(65_536, first=first).to_batches()
+            most = max(most, _resident_mb("RssAnon"))
+
+    schema = messages.table(1).schema
+    with reput.MessageStore.open(path, flush_disk_type="ASYNC_FLUSH") as store:
+        before = _resident_mb("RssAnon")
+        store.put_arrow(pa.RecordBatchReader.from_batches(schema, batches()))
+        store.wait_dispatched(timeout=600)
+        return most - before
+
+
+def resident_after_rebuild(path: str, output: str) -> float:
+    """MB of memory, at its highest, of a process that has rebuilt queues and index of a store in one thread."""
+    from reput.jobs.rebuild import rebuild
+    from reput.jobs.runner import LocalRunner
+
+    rebuild(path, output, runner=LocalRunner(1))
     return _resident_mb("VmHWM")
 
 

@@ -24,6 +24,8 @@ from bench import (
     commands,
     get_message,
     limits,
+    many_queues,
+    memory,
     open_store,
     put_arrow,
     put_message,
@@ -49,6 +51,8 @@ _QUESTIONS: dict[str, Callable[[Setting], list[Figure]]] = {
     "rebuild": rebuild.measure,
     "scan": scan.measure,
     "open_store": open_store.measure,
+    "many_queues": many_queues.measure,
+    "memory": memory.measure,
     "commands": commands.measure,
 }
 

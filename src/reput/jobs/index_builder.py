@@ -108,6 +108,7 @@ class IndexFilePlan:
                 columns = keys.hashes, keys.offsets, keys.timestamps
                 put_keys(mapping.address, slots, self.max_index_num, header, *columns, begin)
                 begin = 0
+                mapping.release(entry_position(slots, 1))  # slots are written here and there, entries once, in order
             file.write(0, encode_header(IndexHeader(*header.tolist())))
             file.sync()
         return used

@@ -140,7 +140,8 @@ import resource
 import reput
 path, topics, ids, deed = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
 resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))
-options = {"flush_disk_type": "ASYNC_FLUSH", "mapped_file_size_consume_queue": 20 * 20}
+sizes = {"mapped_file_size_consume_queue": 400, "mapped_file_size_commit_log": 4 << 20}
+options = {"flush_disk_type": "ASYNC_FLUSH", **sizes}
 
 def table(rows):
     names = [f"topic-{i % topics}" for i in range(rows)]
@@ -176,7 +177,8 @@ def test_many_queues_are_filled_closed_killed_and_opened_again_with_few_descript
     for deed in deeds:
         live(deed)
     lives = len(deeds)
-    with reput.MessageStore.open(path, mapped_file_size_consume_queue=20 * 20) as store:
+    sizes = {"mapped_file_size_consume_queue": 400, "mapped_file_size_commit_log": 4 << 20}
+    with reput.MessageStore.open(path, **sizes) as store:  # type: ignore[arg-type]
         assert not store.recovery.was_killed
         assert store.recovery.dispatched_records == 0
         queues = {(queue.topic, queue.queue_id): queue.max_offset for queue in store.queues()}
