@@ -11,9 +11,9 @@ from bench.setting import Setting
 
 def measure(setting: Setting) -> list[Figure]:
     """MB, each of a process of its own; pages of mapped files count, though they are the page cache's."""
-    imports = Figure("resident: Python and the imports of numpy, numba, pyarrow", "MB")
-    kernels = Figure("resident: the same and all kernels loaded", "MB")
-    idle = Figure("resident: a store of this run open and idle", "MB", goal=Goal(most=200))
+    imports = Figure("resident memory after the imports of numpy, numba, pyarrow", "MB")
+    kernels = Figure("resident memory with all kernels loaded too", "MB")
+    idle = Figure("resident memory with a filled store open and idle", "MB", goal=Goal(most=200))
     put = Figure("anonymous memory while a reader of 1 GB is put, over the memory before", "MB", goal=Goal(most=200))
     rebuild = Figure("most resident memory of a rebuild, one worker", "MB", goal=Goal(most=500))
     stock = setting.stock()

@@ -32,6 +32,15 @@ GOALS = {
     "read_log, all columns": ("least", 3_000_000),
     "import reput": ("most", 0.15),
     "open of an empty store": ("most", 0.6),
+    "put_arrow over many queues, part of the rate over ten": ("least", 0.9),
+    "put_message over many queues, part of the rate over ten": ("least", 0.9),
+    "put_arrow over many queues, appended and dispatched": ("least", 1_000_000),
+    "close of many queues, all written": ("most", 5),
+    "open of many queues after a clean exit": ("most", 5),
+    "open of many queues after a kill": ("most", 5),
+    "resident memory with a filled store open and idle": ("most", 200),
+    "anonymous memory while a reader of 1 GB is put, over the memory before": ("most", 200),
+    "most resident memory of a rebuild, one worker": ("most", 500),
 }
 #: The machine's own figures, without which the others say nothing.
 LIMITS = {"memcpy, one thread", "page cache pwrite, fresh", "page cache pwrite, recycled", "fdatasync of small writes"}
