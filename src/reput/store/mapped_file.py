@@ -72,11 +72,9 @@ class MappedFile:
         """The mapped file; its address is good as long as somebody holds the mapping."""
         mapping = self._mapping
         if mapping is None:
-            if self._file is not None:
-                mapping = self._file.map(writable=self._writable)
-            else:
-                with self._files.open(self.path, writable=self._writable) as file:
-                    mapping = file.map(writable=self._writable)
+            # By a descriptor of its own: the flush thread closes the other one once the file is full and synced.
+            with self._files.open(self.path, writable=self._writable) as file:
+                mapping = file.map(writable=self._writable)
             self._mapping = mapping
             self._on_map(self)
         return mapping

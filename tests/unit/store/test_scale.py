@@ -10,10 +10,12 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import reput
+from reput.files import DISK
 from reput.formats.paths import offset_to_file_name
 from reput.formats.record import encode_blank
 from reput.jobs.rebuild import rebuild
 from reput.jobs.runner import LocalRunner
+from reput.store.mapped_file_queue import MappedFileQueue
 from tests.crash.invariants import SMALL, contents, log_records
 
 MESSAGES = 50
@@ -190,3 +192,13 @@ def test_many_queues_are_filled_closed_killed_and_opened_again_with_few_descript
     rebuild(path, rebuilt, runner=LocalRunner(), index=False)
     assert contents(rebuilt, "consumequeue") == before
     assert len(log_records(path)) == lives * (3 * topics * ids + 1)
+
+
+def test_a_file_is_mapped_although_its_descriptor_was_closed_in_between(tmp_path: Path) -> None:
+    """The flush thread closes it once the file is full and synced, and readers do not ask when that is."""
+    queue = MappedFileQueue(DISK, str(tmp_path), 4096, writable=True)
+    file = queue.next_file()
+    file.file.close()
+    file.view[:3] = b"abc"
+    assert (tmp_path / offset_to_file_name(0)).read_bytes()[:4] == b"abc\0"
+    queue.close()
