@@ -80,6 +80,7 @@ from reput.kernels.memory import (
     load_i64,
     load_u8,
     load_u64_native,
+    prefetch,
     trailing_zeros,
 )
 from reput.kernels.record_properties import delay_level, find_tags_and_keys, hash_keys
@@ -101,6 +102,11 @@ DEFAULT_DELAYS_MS = tuple(
 #: One record has fewer keys than this: 32 767 bytes of properties.
 _MAX_KEYS_OF_A_RECORD = 16_384
 _RESYNC_RECORDS = 3
+#: Records of one queue lie far apart: heads are fetched into the cache so many records ahead, and a little later what
+#: follows them, for then the size is known. 1000 records of 455 bytes: 50 to 70 us instead of 230.
+_HEADS_AHEAD = 24
+_BODIES_AHEAD = 12
+_PREFETCHED_BYTES = 1024
 #: Behind each column, so that the columns of one row do not all fall into the same cache set when a column's size is a
 #: power of two: that costs 25 to 30 ns a record.
 _PADDING_BYTES = 192
@@ -315,7 +321,19 @@ def _scan(  # type: ignore[no-untyped-def]
 
 @kernel(f"int64(int64, int64, int64[::1], int64[::1], {_MATRICES})")
 def _read_at(base, size, positions, offsets, wide, narrow):  # type: ignore[no-untyped-def]
-    for i in range(positions.size):
+    count = positions.size
+    for i in range(min(_HEADS_AHEAD, count)):
+        prefetch(base + positions[i])
+        prefetch(base + positions[i] + 64)
+    for i in range(count):
+        if i + _HEADS_AHEAD < count:
+            prefetch(base + positions[i + _HEADS_AHEAD])
+            prefetch(base + positions[i + _HEADS_AHEAD] + 64)
+        if i + _BODIES_AHEAD < count:
+            p = positions[i + _BODIES_AHEAD]
+            if 0 <= p <= size - BLANK_SIZE:
+                for line in range(p + 128, p + min(np.int64(load_i32(base + p)), _PREFETCHED_BYTES), 64):
+                    prefetch(base + line)
         p = positions[i]
         if p < 0 or p > size or _read_record(base, base + p, base + size, offsets[i], wide, narrow, i) != _READ:
             return i

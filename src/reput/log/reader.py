@@ -81,9 +81,9 @@ def read_split(
     return _read_scan(scan_split(split, level=selection.level, files=files), selection, flushed_ms)
 
 
-def record_batches(columns: RecordColumns, selection: Selection) -> pa.Table:
+def record_batches(columns: RecordColumns, selection: Selection) -> list[pa.RecordBatch]:
     """Records that were scanned already, as `read_log` shows them; what rows are wanted is not asked again."""
-    return pa.Table.from_batches(_batches(columns, selection), selection.schema)
+    return list(_batches(columns, selection))
 
 
 def _read_files(

@@ -153,7 +153,8 @@ class GetMessageResult:
             return pa.RecordBatch.from_pylist([], selection.schema)
         data = np.frombuffer(self.buffer, np.uint8)
         records = read_records_at(data, self.positions, self.pairs[:, 0].copy())
-        return record_batches(records, selection).combine_chunks().to_batches()[0]
+        batches = record_batches(records, selection)
+        return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
 class _Scratch(local):

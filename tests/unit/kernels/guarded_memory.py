@@ -279,7 +279,7 @@ def texts() -> int:
                 java_hash_slices(np.uint32(0), data.ctypes.data, begins, sizes, hashes)
                 cut = _RANDOM.randrange(len(content) + 1)
                 for begin in (0, 1):
-                    next_invalid_text(data.ctypes.data, np.array([0, cut, len(content)], np.int32), begin)
+                    next_invalid_text(data, np.array([0, cut, len(content)], np.int32), begin)
     return count
 
 
