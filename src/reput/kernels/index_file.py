@@ -242,7 +242,7 @@ def verify_keys(  # type: ignore[no-untyped-def]
         )
 
 
-@kernel("int64(" + ", ".join(["int64"] * 15) + ", int64[::1])")
+@kernel("int64(" + ", ".join(["int64"] * 15) + ", int64[::1])", allocates=True)
 def find_key(  # type: ignore[no-untyped-def]
     text, topic_size, text_size, file, slots, count, file_begin, begin, end, log_begin, log_end, log_file_size,
     out, found, max_found, log_files,
