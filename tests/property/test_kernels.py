@@ -433,7 +433,7 @@ def test_candidates_are_verified_by_topic_and_key(log, data):
     key_offsets = np.array([0, *accumulate(map(len, QUERIED_KEYS))], np.int32)
     verify_keys(
         log.addresses, log.begin, log.end, LOG_FILE, topic.ctypes.data, 1, text.ctypes.data, key_offsets,
-        key_numbers, offsets, verified, *scratch_row(),
+        key_numbers, offsets, *np.empty((2, offsets.size), np.int64), verified, *scratch_row(),
     )  # fmt: skip
     assert verified.tolist() == [log.has_key(place, b"t", QUERIED_KEYS[key]) for key, place in candidates]
 

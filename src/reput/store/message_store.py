@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from reput.store.consume_queue import ConsumeQueue
     from reput.store.get import GetMessageResult
     from reput.store.opening import Parts
+    from reput.store.query import QueryMessageResult
     from reput.store.recovery import Progress, RecoveryReport
     from reput.store.results import PutMessageResult, PutTableResult
 
@@ -263,8 +264,8 @@ class MessageStore:
 
     def query_messages(
         self, topic: str, keys: Sequence[str], max_num: int = 32, begin: int = 0, end: int | None = None
-    ) -> dict[str, list[MessageExt]]:
-        """`query_message` for many keys in one call, many times faster."""
+    ) -> QueryMessageResult:
+        """`query_message` for many keys in one call, many times faster: a mapping from each key to its messages."""
         self._check_open()
         return self._querying.by_keys(topic, keys, max_num, begin, end)
 

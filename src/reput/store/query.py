@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import repeat
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from threading import local
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +35,56 @@ class _Scratch(local):
         self.text, self.text_address = text.data, text.ctypes.data
         self.offsets = np.empty(count, np.int64)
         self.address = self.offsets.ctypes.data
+
+
+class _Places(NamedTuple):
+    """Maps of commit log files by their number, `file_size` bytes each."""
+
+    file_size: int
+    views: dict[int, memoryview]
+
+    def message(self, offset: int) -> MessageExt:
+        """The message whose record starts at a commit log offset."""
+        return MessageExt(self.views[offset // self.file_size], offset % self.file_size)
+
+
+class QueryMessageResult(Mapping[str, "list[MessageExt]"]):
+    """The messages of many keys: a mapping from each key to its messages, oldest first, made when they are asked for.
+
+    Attributes:
+        numbers: int32[n], the key of each hit by its place in the mapping's order; ascending.
+        offsets: int64[n], the commit log offset of each hit; ascending for each key.
+    """
+
+    def __init__(
+        self,
+        keys: list[str],
+        numbers: npt.NDArray[np.int32],
+        offsets: npt.NDArray[np.int64],
+        places: _Places,
+    ) -> None:
+        self._keys = keys
+        self._places = places
+        self._borders: dict[str, tuple[int, int]] | None = None
+        self.numbers = numbers
+        self.offsets = offsets
+
+    def __getitem__(self, key: str) -> list[MessageExt]:
+        if self._borders is None:
+            borders = np.searchsorted(self.numbers, np.arange(len(self._keys) + 1)).tolist()
+            self._borders = dict(zip(self._keys, pairwise(borders), strict=True))
+        begin, end = self._borders[key]
+        message = self._places.message
+        return [message(offset) for offset in self.offsets[begin:end].tolist()]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._keys)
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def __repr__(self) -> str:
+        return f"QueryMessageResult(keys={len(self._keys)}, messages={self.offsets.size})"
 
 
 class QueryMessage:
@@ -72,23 +123,19 @@ class QueryMessage:
             offsets = sorted(set(offsets))  # a record can carry a key twice
             if len(offsets) < max_num == found:
                 return self.by_keys(topic, [key], max_num, begin, end)[key]  # older ones were left out for the repeats
-        return self._messages(np.array(offsets, np.int64)) if found > 1 else [self._message(o) for o in offsets]
+        return [self._message(offset) for offset in offsets]
 
-    def by_keys(
-        self, topic: str, keys: Sequence[str], max_num: int, begin: int, end: int | None
-    ) -> dict[str, list[MessageExt]]:
+    def by_keys(self, topic: str, keys: Sequence[str], max_num: int, begin: int, end: int | None) -> QueryMessageResult:
         """The newest `max_num` messages of each key, oldest first; see `MessageStore.query_messages`."""
-        unique = list(dict.fromkeys(keys))
+        unique = dict.fromkeys(keys)
         if self._index is None or not unique or max_num <= 0:
-            return {key: [] for key in unique}
-        numbers, offsets = self._find(topic, unique, max_num, begin, _END_OF_TIME if end is None else end)
-        messages = self._messages(offsets)
-        if numbers.size == len(unique) and np.array_equal(numbers, np.arange(numbers.size)):
-            return {key: [message] for key, message in zip(unique, messages, strict=True)}
-        borders = np.searchsorted(numbers, np.arange(len(unique) + 1)).tolist()
-        return {
-            key: messages[max(a, b - max_num) : b] for key, a, b in zip(unique, borders[:-1], borders[1:], strict=True)
-        }
+            nothing = np.empty(0, np.int32), np.empty(0, np.int64)
+            return QueryMessageResult(list(unique), *nothing, self._places(nothing[1]))
+        numbers, offsets = self._find(topic, list(unique), max_num, begin, _END_OF_TIME if end is None else end)
+        if (numbers[max_num:] == numbers[:-max_num]).any():
+            newest = np.searchsorted(numbers, numbers, "right") - np.arange(numbers.size) <= max_num
+            numbers, offsets = numbers[newest], offsets[newest]
+        return QueryMessageResult(list(unique), numbers, offsets, self._places(offsets))
 
     def _find(
         self, topic: str, keys: list[str], max_num: int, begin: int, end: int
@@ -111,7 +158,8 @@ class QueryMessage:
             verified = np.empty(found.size, np.uint8)
             verify_keys(
                 log.queue.addresses(), log.min_offset, log.confirm_offset, log.queue.file_size, name.ctypes.data,
-                name.size, data, offsets, numbers, found, verified, *scratch_row(),
+                name.size, data, offsets, numbers, found, *np.empty((2, found.size), np.int64), verified,
+                *scratch_row(),
             )  # fmt: skip
             kept = verified == 1
             pairs = _sorted_pairs(numbers[kept], found[kept])
@@ -124,16 +172,14 @@ class QueryMessage:
                 return pairs
             wanted *= 4
 
-    def _messages(self, offsets: npt.NDArray[np.int64]) -> list[MessageExt]:
-        files = self._log.queue.mapped_files
+    def _places(self, offsets: npt.NDArray[np.int64]) -> _Places:
+        """Where records lie, in maps that live as long as this does, whatever becomes of the files."""
+        size, files = self._log.queue.file_size, self._log.queue.mapped_files
         if not offsets.size:
-            return []
-        size, first = self._log.queue.file_size, files[0].start_offset // self._log.queue.file_size
-        positions = (offsets % size).tolist()
-        if len(files) == 1:
-            return list(map(MessageExt, repeat(files[0].view), positions))
-        indexes = (offsets // size - first).tolist()
-        return [MessageExt(files[i].view, p) for i, p in zip(indexes, positions, strict=True)]
+            return _Places(size, {})
+        first = files[0].start_offset // size
+        indexes = (offsets // size).tolist() if len(files) > 1 else [first]
+        return _Places(size, {index: files[index - first].view for index in set(indexes)})
 
     def _message(self, offset: int) -> MessageExt:
         file = self._log.queue.find(offset)

@@ -205,7 +205,8 @@ def verify_logs() -> int:
             end = _BASE + len(content)
             verify_keys(
                 log, _BASE, end, 1 << 16, text.ctypes.data, 1, text.ctypes.data, np.array([2, 4], np.int32),
-                np.zeros(offsets.size, np.int32), offsets, np.empty(offsets.size, np.uint8), *scratch_row(),
+                np.zeros(offsets.size, np.int32), offsets, *np.empty((2, offsets.size), np.int64),
+                np.empty(offsets.size, np.uint8), *scratch_row(),
             )  # fmt: skip
             index = chain_of("t", "k1", offsets.tolist())
             find_key(
