@@ -16,7 +16,7 @@ from reput.formats.consume_queue import FILLER, UNIT_SIZE, Unit, encode_unit
 from reput.formats.index_file import encode_header, file_size
 from reput.formats.java import index_hash, string_hash
 from reput.kernels.columns import NARROW, WIDE, RecordColumns, ScanStop
-from reput.kernels.consume_queue import Selected, group_units, select_units
+from reput.kernels.consume_queue import PULL_RESULT_COUNT, PullLimits, Selected, group_units, select_units
 from reput.kernels.crc32 import crc32_slices
 from reput.kernels.index_file import (
     find_entries,
@@ -279,13 +279,20 @@ def test_one_pull_takes_what_rocketmq_takes(units, in_order, log_begin, log_end,
     expected = queue_twin.select_units(units, log_begin, log_end, FILE_SIZE, tags, limits)
     bytes_of_units = as_array(b"".join(encode_unit(*unit) for unit in units) or b"\0")
     hashes, room = np.array(tags, np.int32), max(limits.max_count, 1)
-    out, result = np.full((room + 1, 2), -99, np.int64), np.empty(6, np.int64)
-    select_units(
-        bytes_of_units.ctypes.data, len(units), log_begin, log_end, FILE_SIZE, hashes.ctypes.data, len(tags),
-        limits.max_count, limits.max_size, limits.memory_begin, limits.memory_count, limits.memory_size,
-        limits.disk_count, limits.disk_size, out.ctypes.data, result,
+    answer = np.full(PULL_RESULT_COUNT + 2 * (room + 1), -99, np.int64)
+    block = np.array(
+        PullLimits(
+            FILE_SIZE, log_end - limits.memory_begin, limits.memory_count, limits.memory_size, limits.disk_count,
+            limits.disk_size,
+        ),
+        np.int64,
     )  # fmt: skip
-    taken, examined, status, size, last, first = result.tolist()
+    select_units(
+        bytes_of_units.ctypes.data, len(units), log_begin, log_end, hashes.ctypes.data, len(tags), limits.max_count,
+        limits.max_size, block.ctypes.data, answer.ctypes.data,
+    )  # fmt: skip
+    taken, examined, status, size, last, first = answer[:PULL_RESULT_COUNT].tolist()
+    out = answer[PULL_RESULT_COUNT:].reshape(-1, 2)
     assert [tuple(pair) for pair in out[:taken].tolist()] == expected.messages
     assert out[taken:].tolist() == [[-99, -99]] * (room + 1 - taken)
     assert (examined, Selected(status).name, size) == (expected.examined, expected.status, expected.size)

@@ -14,7 +14,7 @@ from reput.config.message_store import MessageStoreConfig
 from reput.files import FileLayer
 from reput.formats.java import string_hash
 from reput.formats.message import MessageExt
-from reput.kernels.consume_queue import select_units
+from reput.kernels.consume_queue import PULL_RESULT_COUNT, PullLimits, select_units
 from reput.kernels.index_file import scratch_row
 from reput.kernels.record_scan import read_records_at
 from reput.kernels.tags import keep_matching_tags
@@ -161,15 +161,16 @@ class _Scratch(local):
     """Memory of one thread for the kernel's answer; addresses are taken once, for asking costs 1 us."""
 
     def __init__(self) -> None:
-        self.result = np.empty(6, np.int64)
         self.grow(64)
 
     def grow(self, count: int) -> None:
-        """Make room for so many pairs."""
-        pairs = np.empty(2 * count, np.int64)
+        """Make room for so many pairs, behind what the kernel says of them."""
+        answer = np.empty(PULL_RESULT_COUNT + 2 * count, np.int64)
         self.count = count
-        self.address = pairs.ctypes.data
-        self.pairs = pairs.data.cast("B")
+        self.address = answer.ctypes.data
+        self.pairs_address = self.address + 8 * PULL_RESULT_COUNT
+        self.result = answer[:PULL_RESULT_COUNT]
+        self.pairs = answer[PULL_RESULT_COUNT:].data.cast("B")
 
 
 class GetMessage:
@@ -185,13 +186,20 @@ class GetMessage:
         self._log = log
         self._queues = queues
         self._store_name = store_name
-        self._file_size = log.queue.file_size
-        self._memory_size = files.physical_memory() * config.access_message_in_memory_max_ratio // 100
-        self._memory_count = config.max_transfer_count_on_message_in_memory
-        self._memory_bytes = config.max_transfer_bytes_on_message_in_memory
-        self._disk_count = config.max_transfer_count_on_message_in_disk
-        self._disk_bytes = config.max_transfer_bytes_on_message_in_disk
-        self._most_count = max(self._memory_count, self._disk_count)
+        self._limits = np.array(
+            PullLimits(
+                log.queue.file_size,
+                files.physical_memory() * config.access_message_in_memory_max_ratio // 100,
+                config.max_transfer_count_on_message_in_memory,
+                config.max_transfer_bytes_on_message_in_memory,
+                config.max_transfer_count_on_message_in_disk,
+                config.max_transfer_bytes_on_message_in_disk,
+            ),
+            np.int64,
+        )
+        self._limits_address = self._limits.ctypes.data
+        self._memory_size = int(self._limits[1])
+        self._most_count = int(max(self._limits[2], self._limits[4]))
         self._filter_units = config.max_filter_message_size // _UNIT_SIZE
         self._scratch = _Scratch()
 
@@ -240,9 +248,8 @@ class GetMessage:
         log, low, high = self._log, queue.min_offset, queue.max_offset
         end = log.confirm_offset
         select_units(
-            address, examine if examine < count else count, log.min_offset, end, self._file_size, tags, tag_count,
-            most, size, end - self._memory_size, self._memory_count, self._memory_bytes, self._disk_count,
-            self._disk_bytes, scratch.address, scratch.result,
+            address, examine if examine < count else count, log.min_offset, end, tags, tag_count, most, size,
+            self._limits_address, scratch.address,
         )  # fmt: skip
         taken, examined, selected, _, last, first = scratch.result.tolist()
         following = offset + examined
@@ -272,7 +279,7 @@ def _keep_matching(scratch: _Scratch, count: int, buffer: memoryview, base: int,
             data.ctypes.data,
             data.size,
             base,
-            scratch.address,
+            scratch.pairs_address,
             count,
             tag_filter.texts.ctypes.data,
             tag_filter.text_offsets,

@@ -28,7 +28,7 @@ from reput.formats.index_file import (
     entry_position,
     key_hash,
 )
-from reput.kernels.consume_queue import group_units, select_units
+from reput.kernels.consume_queue import PULL_RESULT_COUNT, PullLimits, group_units, select_units
 from reput.kernels.crc32 import crc32_slices
 from reput.kernels.gather import next_invalid_text
 from reput.kernels.index_file import find_entries, find_key, put_keys, scratch_row, verify_keys
@@ -247,17 +247,18 @@ def index_files() -> int:
 
 def pull_units() -> int:
     """`select_units` over random units: what it takes lies in the log and in one file."""
-    out, result = np.empty((41, 2), np.int64), np.empty(6, np.int64)
+    answer = np.empty(PULL_RESULT_COUNT + 82, np.int64)
+    limits = np.array(PullLimits(4096, _BASE + 5000, 40, 1 << 27, 40, 1 << 27), np.int64)
     for _ in range(2000):
         places = [0, -1, 2**63 - 1, -(2**63), *(_BASE + _RANDOM.randrange(-5, 5100) for _ in range(6))]
         units = [(_RANDOM.choice(places), _RANDOM.choice(_EXTREMES), _RANDOM.randrange(-2, 3)) for _ in range(40)]
         tags = _GUARDED.at_start(struct.pack("=ii", 0, 1))
         data = _GUARDED.at_end(b"".join(encode_unit(*unit) for unit in units))
         select_units(
-            data.ctypes.data, 40, _BASE, _BASE + 5000, 4096, tags.ctypes.data, 2, 40, 1 << 27, 0, 40, 1 << 27, 40,
-            1 << 27, out.ctypes.data, result,
+            data.ctypes.data, 40, _BASE, _BASE + 5000, tags.ctypes.data, 2, 40, 1 << 27, limits.ctypes.data,
+            answer.ctypes.data,
         )  # fmt: skip
-        for offset, size in out[: result[0]].tolist():
+        for offset, size in answer[PULL_RESULT_COUNT:].reshape(-1, 2)[: answer[0]].tolist():
             assert _BASE <= offset < offset + size <= _BASE + 5000
             assert offset // 4096 == (offset + size - 1) // 4096
     return 2000
