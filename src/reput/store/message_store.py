@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from threading import Event, Lock, Thread
 from time import monotonic
@@ -25,6 +25,7 @@ from reput.warm import load_kernels
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from reput.formats.metadata import TopicConfig
     from reput.kernels.columns import RecordColumns
     from reput.store.consume_queue import ConsumeQueue
     from reput.store.get import GetMessageResult
@@ -187,6 +188,32 @@ class MessageStore:
                 "pa.Table.from_pandas and pa.table make one"
             )
         return self._putting.table(pa.Table.from_batches([table]) if isinstance(table, pa.RecordBatch) else table)
+
+    # -- topics
+
+    @property
+    def topics(self) -> Mapping[str, TopicConfig]:
+        """The topics of `config/topics.json` by name; a store takes messages of others, too.
+
+        Raises:
+            CorruptMetadataError: The file and its backup are damaged (only read-only: else the store does not open).
+        """
+        from reput.store.config_files import TopicConfigManager
+
+        self._check_open()
+        return (self._parts.topics or TopicConfigManager(self._files, self.path)).table
+
+    def update_topic(self, config: TopicConfig) -> None:
+        """Make a topic or change it; it is on the disk when this returns, as RocketMQ reads it.
+
+        Raises:
+            ConfigError: RocketMQ could not read it, or could have no folder for it; nothing was changed.
+            StoreFullError: No space; nothing was changed.
+            StoreStateError: The store is closed or read-only.
+        """
+        self._check_writable()
+        assert self._parts.topics is not None
+        self._parts.topics.update(config)
 
     # -- getting
 

@@ -17,6 +17,7 @@ from reput.log.directory import IndexFilePath, LogFile, QueueFiles, StoreDirecto
 from reput.log.index_geometry import index_geometry
 from reput.store.checkpoint import AbortFile, StoreCheckpoint
 from reput.store.commit_log import CommitLog
+from reput.store.config_files import TopicConfigManager
 from reput.store.consume_queue_store import ConsumeQueueStore
 from reput.store.index_service import IndexService
 from reput.store.recovery import (
@@ -37,7 +38,7 @@ _PAGE_SIZE = 4096
 
 @dataclass(slots=True)
 class Parts:
-    """The parts of an open store; a read-only one has neither lock nor checkpoint nor abort marker."""
+    """The parts of an open store; a read-only one has no lock, checkpoint, abort marker, and topics to change."""
 
     log: CommitLog
     queues: ConsumeQueueStore
@@ -46,6 +47,7 @@ class Parts:
     lock: RecordLock | None = None
     checkpoint: StoreCheckpoint | None = None
     abort: AbortFile | None = None
+    topics: TopicConfigManager | None = None
 
     def close(self) -> None:
         """Close all files and give the lock back, last and whatever fails before."""
@@ -167,6 +169,7 @@ def _recover(
     path: str, config: MessageStoreConfig, files: FileLayer, progress: Progress, lock: RecordLock, undo: ExitStack
 ) -> Parts:
     _refuse_unsupported(path, files)
+    topics = TopicConfigManager(files, path)
     found = _look(files, path, config)
     log = CommitLog(
         files,
@@ -209,7 +212,7 @@ def _recover(
     for queue in queues.queues():
         log.queue_offsets[queue.topic, queue.queue_id] = queue.max_offset
     queues.flush()
-    return Parts(log, queues, index, report, lock, checkpoint, abort)
+    return Parts(log, queues, index, report, lock, checkpoint, abort, topics)
 
 
 def _bring_in_step(
