@@ -9,6 +9,7 @@ from reput.config.message_store import MessageStoreConfig
 from reput.errors import ReputError, StoreError, StoreFullError
 from reput.store.flush import LogSync
 from reput.store.opening import Parts
+from reput.store.statistics import StoreStatsService
 
 
 class FlushConsumeQueueService:
@@ -18,10 +19,13 @@ class FlushConsumeQueueService:
     `flushConsumeQueueThoroughInterval` all of them. A failure ends the puts: it is `CommitLog.failure` from then on.
     """
 
-    def __init__(self, path: str, parts: Parts, sync: LogSync, config: MessageStoreConfig) -> None:
+    def __init__(
+        self, path: str, parts: Parts, sync: LogSync, config: MessageStoreConfig, stats: StoreStatsService
+    ) -> None:
         self._path = path
         self._parts = parts
         self._sync = sync
+        self._stats = stats
         self._interval_s = config.flush_interval_consume_queue / 1000
         self._least_pages = config.flush_consume_queue_least_pages
         self._thorough_s = config.flush_consume_queue_thorough_interval / 1000
@@ -41,6 +45,7 @@ class FlushConsumeQueueService:
         log, queues = self._parts.log, self._parts.queues
         thorough_at = monotonic() + self._thorough_s
         while not self._stop.wait(self._interval_s):
+            self._stats.sample()
             try:
                 log.make_ready()
                 logics = 0

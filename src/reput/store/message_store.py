@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from reput.store.opening import Parts
     from reput.store.recovery import Progress, RecoveryReport
     from reput.store.results import PutMessageResult, PutTableResult
+    from reput.store.runtime_info import RuntimeInfo
 
 
 def _silent(what: str, done: int, total: int) -> None:
@@ -55,6 +56,7 @@ class MessageStore:
         from reput.store.put import PutMessage
         from reput.store.query import QueryMessage
         from reput.store.reput import Dispatcher, ReputMessageService
+        from reput.store.statistics import StoreStatsService
 
         self.path = path
         self.config = config
@@ -65,7 +67,8 @@ class MessageStore:
         self._queues = parts.queues
         self._is_open = True
         self._closing = Lock()
-        self._getting = GetMessage(parts.log, parts.queues, config, files, os.path.basename(path))
+        self._stats = StoreStatsService(parts.queues.counts)
+        self._getting = GetMessage(parts.log, parts.queues, config, files, os.path.basename(path), self._stats)
         self._querying = QueryMessage(parts.log, parts.index)
         self._reput: ReputMessageService | None = None
         if parts.lock is None:
@@ -75,11 +78,11 @@ class MessageStore:
             if config.flush_disk_type is FlushDiskType.SYNC_FLUSH
             else FlushRealTimeService(parts.log, config)
         )
-        dispatchers: list[Dispatcher] = [parts.queues, *([parts.index] if parts.index is not None else [])]
+        dispatchers: list[Dispatcher] = [parts.queues, *([parts.index] if parts.index is not None else []), self._stats]
         self._reput = ReputMessageService(parts.log, dispatchers, config.delay_levels_ms, on_arrival)
         self._reput.reput_from_offset = parts.log.max_offset
-        self._putting = PutMessage(parts.log, self._flush, config, self._reput.wake_if_idle)
-        self._housekeeping = FlushConsumeQueueService(path, parts, self._flush.sync, config)
+        self._putting = PutMessage(parts.log, self._flush, config, self._reput.wake_if_idle, self._stats)
+        self._housekeeping = FlushConsumeQueueService(path, parts, self._flush.sync, config, self._stats)
         for service in (self._flush, self._reput, self._housekeeping):
             service.start()
 
@@ -156,7 +159,8 @@ class MessageStore:
     def put_messages(self, messages: Sequence[Message], queue_id: int = 0) -> list[PutMessageResult]:
         """Append several messages, each as a put of its own, and wait once. All are checked before any is written."""
         self._check_writable()
-        return self._putting.several(messages, queue_id)
+        with self._stats.timing():
+            return self._putting.several(messages, queue_id)
 
     def put_arrow(self, table: pa.Table | pa.RecordBatch | pa.RecordBatchReader) -> PutTableResult:
         """Append the rows of a table, each as a put of its own, and wait once; after a crash a prefix of them is there.
@@ -179,7 +183,8 @@ class MessageStore:
                 f"put_arrow takes a pyarrow Table, RecordBatch or RecordBatchReader, not {type(table).__name__}; "
                 "pa.Table.from_pandas and pa.table make one"
             )
-        return self._putting.table(pa.Table.from_batches([table]) if isinstance(table, pa.RecordBatch) else table)
+        with self._stats.timing():
+            return self._putting.table(pa.Table.from_batches([table]) if isinstance(table, pa.RecordBatch) else table)
 
     # -- topics
 
@@ -329,6 +334,18 @@ class MessageStore:
     def dispatch_behind_bytes(self) -> int:
         """Bytes of the log that queues and index do not have yet."""
         return self._reput.dispatch_behind_bytes if self._reput is not None else 0
+
+    def runtime_info(self) -> RuntimeInfo:
+        """Sizes, offsets, rates, latencies, topics, groups and index files at this moment (`getRuntimeInfo`).
+
+        A read-only store shows what is on the disk since it was opened; what only the writer counts is None then.
+        """
+        from reput.store.snapshot import take_runtime_info
+
+        self._check_open()
+        if self._reput is None:
+            return take_runtime_info(self.path, self._parts, self._files)
+        return take_runtime_info(self.path, self._parts, self._files, self._stats, self._reput.reput_from_offset)
 
     def wait_dispatched(self, timeout: float = 10) -> None:
         """Return once queues and index have everything that was put before the call.

@@ -256,11 +256,16 @@ def _warm_sync_bytes(config: MessageStoreConfig) -> int | None:
 
 
 def _find_end_or_damage(
-    log: CommitLog, queues: ConsumeQueueStore, found: _Found, config: MessageStoreConfig, progress: Progress
+    log: CommitLog,
+    queues: ConsumeQueueStore,
+    found: _Found,
+    config: MessageStoreConfig,
+    progress: Progress,
+    seen_record: int,
 ) -> tuple[LogEnd, CorruptRecordError | None]:
     """Where the log ends for a reader; damage is told, and what lies before it can be read all the same."""
     try:
-        end = _find_end(log, -1, found, config, progress)
+        end = _find_end_from(log, seen_record, found, config, progress) or _find_end(log, -1, found, config, progress)
         if not found.was_killed:
             queues.load(found.queues, _EVERYTHING)
             check_against_queues(log, end, queues.max_physical_offset)
@@ -269,10 +274,26 @@ def _find_end_or_damage(
         return LogEnd(error.offset, 0, has_tail=True, scanned_bytes=0), error
 
 
-def open_for_reading(path: str, config: MessageStoreConfig, files: FileLayer, progress: Progress) -> Parts:
+def _find_end_from(
+    log: CommitLog, seen_record: int, found: _Found, config: MessageStoreConfig, progress: Progress
+) -> LogEnd | None:
+    """Where the log ends, from a record that was there before; None where it is not there any more."""
+    if log.queue.find(seen_record) is None:
+        return None
+    end = find_log_end(
+        log, seen_record, found.checkpoint,
+        check_crc=config.check_crc_on_recover, was_killed=found.was_killed, progress=progress,
+    )  # fmt: skip
+    return end if end.offset > seen_record else None
+
+
+def open_for_reading(
+    path: str, config: MessageStoreConfig, files: FileLayer, progress: Progress, seen_record: int = -1
+) -> Parts:
     """Take no lock and change no byte: what the queues show of a live, killed or cleanly closed store, as of now.
 
-    The files' own sizes count, not the configured ones.
+    The files' own sizes count, not the configured ones. `seen_record` is the commit log offset of a record that an
+    earlier look saw: the log is read on from there.
     """
     found = _look(files, path, config)
     file_size = found.log_files[0].size if found.log_files else config.mapped_file_size_commit_log
@@ -281,7 +302,7 @@ def open_for_reading(path: str, config: MessageStoreConfig, files: FileLayer, pr
     unit_file_size = found.queues[0].file_size if found.queues else config.mapped_file_size_consume_queue
     queues = ConsumeQueueStore(files, path, unit_file_size, writable=False)
     queues.check(found.queues)
-    end, damage = _find_end_or_damage(log, queues, found, config, progress)
+    end, damage = _find_end_or_damage(log, queues, found, config, progress, seen_record)
     log.start_at(end.offset)
     log.last_store_timestamp = end.last_timestamp or found.checkpoint.physic_msg_timestamp
     queues.load(found.queues, end.offset)
