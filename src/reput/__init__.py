@@ -28,6 +28,7 @@ from reput.errors import (
 if TYPE_CHECKING:
     from reput.config.message_store import FlushDiskType, MessageStoreConfig
     from reput.formats.message import Message, MessageExt
+    from reput.formats.metadata import TopicConfig
     from reput.log import read_log
     from reput.store.message_store import MessageStore
     from reput.store.results import GetMessageStatus, PutMessageStatus
@@ -56,6 +57,7 @@ __all__ = [
     "StoreLockedError",
     "StorePoisonedError",
     "StoreStateError",
+    "TopicConfig",
     "read_log",
 ]
 
@@ -67,6 +69,7 @@ _MODULE_OF = {
     "MessageStore": "reput.store.message_store",
     "MessageStoreConfig": "reput.config.message_store",
     "PutMessageStatus": "reput.store.results",
+    "TopicConfig": "reput.formats.metadata",
     "read_log": "reput.log",
 }
 

@@ -12,17 +12,19 @@ from reput.errors import CorruptStoreError
 if TYPE_CHECKING:
     from reput.log.directory import StoreDirectory
 
-#: Queues that fit on a screen beside the rest.
-_SHOWN_QUEUES = 16
+#: Queues and groups that fit on a screen beside the rest.
+_SHOWN_QUEUES, _SHOWN_GROUPS = 16, 8
 
 
 def info(store: Store, *, commit_log_path: CommitLogPath = None, as_json: Json = False) -> int:
-    """Show state, sizes, offsets, times and queues of a store.
+    """Show state, sizes, offsets, times, queues and consumer groups of a store.
 
-    Nothing is changed. Damage that keeps a store from being opened is told, and makes the exit status 1.
+    Nothing is changed. Damage that keeps a store from being opened is told, and makes the exit status 1. With --json
+    the whole snapshot, under RocketMQ's names in `runtime_info`; what only the process that writes counts is null.
 
-    Example:
+    Examples:
       reput info /tmp/store
+      reput info /tmp/store --json
     """
     from reput.log.directory import StoreDirectory
 
@@ -49,7 +51,7 @@ def _directory_facts(directory: StoreDirectory) -> dict[str, Any]:
         apparent, allocated = (
             a + b for a, b in zip((apparent, allocated), _disk_use(directory, directory.commit_log_path), strict=True)
         )
-    holder = _lock_holder(directory)
+    holder = lock_holder(directory)
     return {
         "path": directory.path,
         "locked_by_process": holder,
@@ -65,6 +67,7 @@ def _directory_facts(directory: StoreDirectory) -> dict[str, Any]:
         "earliest_timestamp": None,
         "latest_timestamp": None,
         "queues": [],
+        "runtime_info": None,
         "findings": [],
     }
 
@@ -75,6 +78,7 @@ def _store_facts(path: str, commit_log_path: str | None) -> dict[str, Any]:
 
     with MessageStore.open(path, read_only=True, config=reading_config(commit_log_path)) as store:
         earliest, latest = store.earliest_time(), store.latest_time()
+        runtime = store.runtime_info()
         return {
             "min_commit_log_offset": store.min_commit_log_offset,
             "max_commit_log_offset": store.max_commit_log_offset,
@@ -89,7 +93,8 @@ def _store_facts(path: str, commit_log_path: str | None) -> dict[str, Any]:
                 }
                 for queue in store.queues()
             ],
-            "findings": [str(store.recovery.damage)] if store.recovery.damage else [],
+            "runtime_info": runtime.to_dict(),
+            "findings": [*([str(store.recovery.damage)] if store.recovery.damage else []), *runtime.findings],
         }
 
 
@@ -97,6 +102,7 @@ def _write(answer: dict[str, Any]) -> None:
     from reput.jobs.report import format_value
 
     holder, checkpoint, queues = answer["locked_by_process"], answer["checkpoint"], answer["queues"]
+    runtime = answer["runtime_info"]
     state = "closed cleanly"
     if holder is not None:
         state = f"open for writing by process {holder}"
@@ -110,11 +116,12 @@ def _write(answer: dict[str, Any]) -> None:
             "commit log file bytes": format_value(answer["commit_log_file_size"]),
             "commit log offsets": _span(answer["min_commit_log_offset"], answer["max_commit_log_offset"]),
             "stored": _span(iso_time(answer["earliest_timestamp"]), iso_time(answer["latest_timestamp"])),
-            "index files": answer["index_files"],
+            "index files": _index_text(answer["index_files"], runtime),
             "queues": len(queues),
             "messages in queues": format_value(sum(queue["max_offset"] - queue["min_offset"] for queue in queues)),
             "bytes, holes counted": format_value(answer["apparent_bytes"]),
             "bytes on the disk": format_value(answer["allocated_bytes"]),
+            **(_runtime_fields(runtime) if runtime else {}),
             **(
                 {
                     f"flushed {name}": iso_time(checkpoint[f"{key}_msg_timestamp"] or None) or "never"
@@ -129,6 +136,29 @@ def _write(answer: dict[str, Any]) -> None:
         write_table(list(queues[0]), [list(queue.values()) for queue in queues[:_SHOWN_QUEUES]])
     if len(queues) > _SHOWN_QUEUES:
         write_text(f"and {len(queues) - _SHOWN_QUEUES} more queues: --json shows all")
+    groups = runtime["groups"] if runtime else []
+    if groups:
+        groups = sorted(groups, key=lambda group: group["fallBehindMessages"], reverse=True)
+        rows = [list(group.values()) for group in groups[:_SHOWN_GROUPS]]
+        write_table(["group", "topic", "messages behind", "ms behind"], rows)
+    if len(groups) > _SHOWN_GROUPS:
+        write_text(f"and {len(groups) - _SHOWN_GROUPS} more: --json shows all")
+
+
+def _index_text(count: int, runtime: dict[str, Any] | None) -> str:
+    from reput.jobs.report import format_value
+
+    files = runtime["indexFiles"] if runtime else []
+    return f"{count}, with {format_value(sum(file['used'] for file in files))} entries" if files else str(count)
+
+
+def _runtime_fields(runtime: dict[str, Any]) -> dict[str, Any]:
+    from reput.jobs.report import format_value
+
+    return {
+        "disk": f"{runtime['commitLogDiskRatio']:.0%} used, {format_value(runtime['diskFreeBytes'])} bytes free",
+        "queues behind the log": f"{format_value(runtime['dispatchBehindBytes'])} bytes",
+    }
 
 
 def _span(first: object, last: object) -> str:
@@ -150,7 +180,7 @@ def _disk_use(directory: StoreDirectory, path: str) -> tuple[int, int]:
     return apparent, allocated
 
 
-def _lock_holder(directory: StoreDirectory) -> int | None:
+def lock_holder(directory: StoreDirectory) -> int | None:
     """The process that holds the store's lock, as Linux lists it; the lock file itself is not opened.
 
     By the inode and the byte range of `RecordLock`; the device numbers of the list are not those of `stat` on every

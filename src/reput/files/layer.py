@@ -117,6 +117,15 @@ class FileLayer:
             raise failure(error, path, "look up the free space") from error
         return status.f_bavail * status.f_frsize
 
+    def disk_used_percent(self, path: str) -> int:
+        """How full the disk is that `path` is on, in percent of what an ordinary user can have of it, rounded up."""
+        try:
+            status = os.statvfs(path)
+        except OSError as error:
+            raise failure(error, path, "look up the used space") from error
+        used = status.f_blocks - status.f_bfree
+        return -(-100 * used // max(used + status.f_bavail, 1))
+
     def physical_memory(self) -> int:
         """Bytes of memory that the machine has: what the page cache can hold of a log at most."""
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

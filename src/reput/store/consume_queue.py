@@ -13,6 +13,7 @@ from typing import NamedTuple
 from reput.files import File, FileLayer, Mapping
 from reput.formats.consume_queue import FILLER, UNIT, UNIT_SIZE, Unit, decode_unit, encode_unit
 from reput.formats.paths import offset_to_file_name
+from reput.store.statistics import TopicCounts
 
 _PAGE_SIZE = 4096
 
@@ -34,6 +35,7 @@ class ConsumeQueue:
         min_offset: The first queue offset whose record the log still has, as far as it was looked up.
         max_physical_offset: End of the record of the last unit; -1 when there is none.
         dirty: Files that have units which are not known to be on the disk.
+        counts: What happened to its topic since the store was opened.
     """
 
     __slots__ = (
@@ -46,6 +48,7 @@ class ConsumeQueue:
         "_starts",
         "_synced_offset",
         "_writable",
+        "counts",
         "dirty",
         "file_size",
         "max_offset",
@@ -67,7 +70,9 @@ class ConsumeQueue:
         writable: bool,
         on_open: Callable[[], None],
         on_map: Callable[[], None],
+        counts: TopicCounts,
     ) -> None:
+        self.counts = counts
         self._files = files
         self._writable = writable
         self._starts: list[int] = []

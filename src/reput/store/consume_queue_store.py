@@ -15,6 +15,7 @@ from reput.kernels.columns import RecordColumns
 from reput.kernels.consume_queue import UnitRuns, group_units
 from reput.log.directory import QueueFiles
 from reput.store.consume_queue import ConsumeQueue, Run
+from reput.store.statistics import TopicCounts
 
 #: Descriptors kept open for writing, and as many for maps.
 _MAX_OPEN_FILES = 256
@@ -23,7 +24,12 @@ _QUEUES_AT_ONCE = 128
 
 
 class ConsumeQueueStore:
-    """RocketMQ's `ConsumeQueueStore`: finds, makes, feeds and flushes queues."""
+    """RocketMQ's `ConsumeQueueStore`: finds, makes, feeds and flushes queues.
+
+    Attributes:
+        built_timestamp: Store timestamp (ms) of the last record that was dispatched.
+        counts: What happened to each topic since the store was opened.
+    """
 
     def __init__(self, files: FileLayer, path: str, file_size: int, *, writable: bool) -> None:
         self._files = files
@@ -36,6 +42,7 @@ class ConsumeQueueStore:
         self._maps = 0
         self._flush_lock = Lock()
         self.built_timestamp = 0
+        self.counts: dict[str, TopicCounts] = {}
 
     def check(self, found: list[QueueFiles]) -> None:
         """Look at the files of a directory without changing anything.
@@ -83,6 +90,7 @@ class ConsumeQueueStore:
         queue = ConsumeQueue(
             self._files, path, topic, queue_id, self._file_size,
             writable=self._writable, on_open=self._opened, on_map=self._mapped,
+            counts=self.counts.setdefault(topic, TopicCounts()),
         )  # fmt: skip
         self._table[topic, queue_id] = queue
         return queue

@@ -22,6 +22,7 @@ from reput.store.commit_log import CommitLog
 from reput.store.consume_queue import ConsumeQueue
 from reput.store.consume_queue_store import ConsumeQueueStore
 from reput.store.results import GetMessageStatus
+from reput.store.statistics import StoreStatsService
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -181,9 +182,16 @@ class GetMessage:
     """
 
     def __init__(
-        self, log: CommitLog, queues: ConsumeQueueStore, config: MessageStoreConfig, files: FileLayer, store_name: str
+        self,
+        log: CommitLog,
+        queues: ConsumeQueueStore,
+        config: MessageStoreConfig,
+        files: FileLayer,
+        store_name: str,
+        stats: StoreStatsService,
     ) -> None:
         self._log = log
+        self._stats = stats
         self._queues = queues
         self._store_name = store_name
         self._limits = np.array(
@@ -209,13 +217,13 @@ class GetMessage:
         """See `MessageStore.get_message`."""
         queue = self._queues.find(topic, queue_id)
         if queue is None or queue.max_offset == 0:
-            return GetMessageResult(GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0)
+            return self._nothing(GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0)
         low, high = queue.min_offset, queue.max_offset
         if offset < low:
-            return GetMessageResult(GetMessageStatus.OFFSET_TOO_SMALL, low, low, high)
+            return self._nothing(GetMessageStatus.OFFSET_TOO_SMALL, low, low, high)
         if offset >= high:
             overflow = offset == high
-            return GetMessageResult(
+            return self._nothing(
                 GetMessageStatus.OFFSET_OVERFLOW_ONE if overflow else GetMessageStatus.OFFSET_OVERFLOW_BADLY,
                 high, low, high,
             )  # fmt: skip
@@ -223,9 +231,15 @@ class GetMessage:
         if units is None:
             following = offset + queue.file_size // _UNIT_SIZE
             following -= following % (queue.file_size // _UNIT_SIZE)
-            return GetMessageResult(GetMessageStatus.OFFSET_FOUND_NULL, following, low, high)
+            return self._nothing(GetMessageStatus.OFFSET_FOUND_NULL, following, low, high)
         tag_filter = None if tags is None else parse_tags(tags)
         return self._select(queue, offset, units[0], units[1], max_msg_nums, tag_filter, max_total_size)
+
+    def _nothing(
+        self, status: GetMessageStatus, following: int, low: int, high: int, behind: bool = False
+    ) -> GetMessageResult:
+        self._stats.get_miss_times += 1
+        return GetMessageResult(status, following, low, high, suggest_pulling_from_slave=behind)
 
     def _select(
         self,
@@ -251,20 +265,23 @@ class GetMessage:
             address, examine if examine < count else count, log.min_offset, end, tags, tag_count, most, size,
             self._limits_address, scratch.address,
         )  # fmt: skip
-        taken, examined, selected, _, last, first = scratch.result.tolist()
+        taken, examined, selected, size, last, first = scratch.result.tolist()
         following = offset + examined
         behind = end - last > self._memory_size
         if not taken:
-            return GetMessageResult(_SELECTED[selected], following, low, high, suggest_pulling_from_slave=behind)
+            return self._nothing(_SELECTED[selected], following, low, high, behind)
         file = log.queue.find(first)
         assert file is not None
         buffer, base = file.view, file.start_offset
         if tag_filter is not None:
             taken = _keep_matching(scratch, taken, buffer, base, tag_filter)
             if not taken:
-                return GetMessageResult(
-                    GetMessageStatus.NO_MATCHED_MESSAGE, following, low, high, suggest_pulling_from_slave=behind
-                )
+                return self._nothing(GetMessageStatus.NO_MATCHED_MESSAGE, following, low, high, behind)
+            size = sum(scratch.pairs[: taken * _PAIR_SIZE].cast("q")[1::2])
+        counts = queue.counts
+        counts.get_times += 1
+        counts.got_messages += taken
+        counts.got_bytes += size
         pairs = scratch.pairs[: taken * _PAIR_SIZE].tobytes()
         return GetMessageResult(
             GetMessageStatus.FOUND, following, low, high, pairs, buffer, base, self._store_name, behind

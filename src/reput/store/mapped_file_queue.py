@@ -22,7 +22,7 @@ class MappedFileQueue:
         self, files: FileLayer, path: str, file_size: int, *, writable: bool, warm_sync_bytes: int | None = None
     ) -> None:
         self._files = files
-        self._path = path
+        self.path = path
         self._writable = writable
         self._warm_sync_bytes = warm_sync_bytes
         self._addresses: npt.NDArray[np.int64] | None = None
@@ -90,7 +90,7 @@ class MappedFileQueue:
         if self._ahead is None:
             start = self._end
             ahead = MappedFile(
-                self._files, f"{self._path}/{offset_to_file_name(start)}", start, self.file_size, writable=True
+                self._files, f"{self.path}/{offset_to_file_name(start)}", start, self.file_size, writable=True
             )
             try:
                 ahead.create()
@@ -108,7 +108,7 @@ class MappedFileQueue:
 
     def remove_empty_file(self) -> None:
         """Remove the file that a kill left without a length behind the last one, as RocketMQ does at its start."""
-        path = f"{self._path}/{offset_to_file_name(self._end)}"
+        path = f"{self.path}/{offset_to_file_name(self._end)}"
         if self._files.exists(path) and self._files.file_size(path) == 0:
             self._files.unlink(path)
 

@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from threading import Event, Lock, Thread
-from time import monotonic
+from threading import Lock
 from typing import TYPE_CHECKING, Self
 
 from reput.config.message_store import FlushDiskType, MessageStoreConfig
-from reput.errors import (
-    ConfigError,
-    MessageIllegalError,
-    ReputError,
-    StoreError,
-    StoreFullError,
-    StoreStateError,
-)
+from reput.errors import ConfigError, MessageIllegalError, StoreError, StoreStateError
 from reput.files import DISK, FileLayer
 from reput.formats.message import Message, MessageExt
 from reput.warm import load_kernels
@@ -25,6 +17,7 @@ from reput.warm import load_kernels
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from reput.formats.metadata import TopicConfig
     from reput.kernels.columns import RecordColumns
     from reput.store.consume_queue import ConsumeQueue
     from reput.store.get import GetMessageResult
@@ -32,6 +25,7 @@ if TYPE_CHECKING:
     from reput.store.query import QueryMessageResult
     from reput.store.recovery import Progress, RecoveryReport
     from reput.store.results import PutMessageResult, PutTableResult
+    from reput.store.runtime_info import RuntimeInfo
 
 
 def _silent(what: str, done: int, total: int) -> None:
@@ -59,9 +53,11 @@ class MessageStore:
     ) -> None:
         from reput.store.flush import FlushPolicy, FlushRealTimeService, GroupCommitService
         from reput.store.get import GetMessage
+        from reput.store.housekeeping import FlushConsumeQueueService
         from reput.store.put import PutMessage
         from reput.store.query import QueryMessage
         from reput.store.reput import Dispatcher, ReputMessageService
+        from reput.store.statistics import StoreStatsService
 
         self.path = path
         self.config = config
@@ -72,7 +68,8 @@ class MessageStore:
         self._queues = parts.queues
         self._is_open = True
         self._closing = Lock()
-        self._getting = GetMessage(parts.log, parts.queues, config, files, os.path.basename(path))
+        self._stats = StoreStatsService(parts.queues.counts)
+        self._getting = GetMessage(parts.log, parts.queues, config, files, os.path.basename(path), self._stats)
         self._querying = QueryMessage(parts.log, parts.index)
         self._reput: ReputMessageService | None = None
         if parts.lock is None:
@@ -82,14 +79,13 @@ class MessageStore:
             if config.flush_disk_type is FlushDiskType.SYNC_FLUSH
             else FlushRealTimeService(parts.log, config)
         )
-        dispatchers: list[Dispatcher] = [parts.queues, *([parts.index] if parts.index is not None else [])]
+        dispatchers: list[Dispatcher] = [parts.queues, *([parts.index] if parts.index is not None else []), self._stats]
         self._reput = ReputMessageService(parts.log, dispatchers, config.delay_levels_ms, on_arrival)
         self._reput.reput_from_offset = parts.log.max_offset
-        self._putting = PutMessage(parts.log, self._flush, config, self._reput.wake_if_idle)
-        self._stop = Event()
-        self._housekeeping = Thread(target=self._keep_house, name="reput-flush-queues", daemon=True)
-        for thread in (self._flush, self._reput, self._housekeeping):
-            thread.start()
+        self._putting = PutMessage(parts.log, self._flush, config, self._reput.wake_if_idle, self._stats)
+        self._housekeeping = FlushConsumeQueueService(path, parts, self._flush.sync, config, self._stats)
+        for service in (self._flush, self._reput, self._housekeeping):
+            service.start()
 
     @classmethod
     def open(
@@ -164,7 +160,8 @@ class MessageStore:
     def put_messages(self, messages: Sequence[Message], queue_id: int = 0) -> list[PutMessageResult]:
         """Append several messages, each as a put of its own, and wait once. All are checked before any is written."""
         self._check_writable()
-        return self._putting.several(messages, queue_id)
+        with self._stats.timing():
+            return self._putting.several(messages, queue_id)
 
     def put_arrow(self, table: pa.Table | pa.RecordBatch | pa.RecordBatchReader) -> PutTableResult:
         """Append the rows of a table, each as a put of its own, and wait once; after a crash a prefix of them is there.
@@ -187,7 +184,34 @@ class MessageStore:
                 f"put_arrow takes a pyarrow Table, RecordBatch or RecordBatchReader, not {type(table).__name__}; "
                 "pa.Table.from_pandas and pa.table make one"
             )
-        return self._putting.table(pa.Table.from_batches([table]) if isinstance(table, pa.RecordBatch) else table)
+        with self._stats.timing():
+            return self._putting.table(pa.Table.from_batches([table]) if isinstance(table, pa.RecordBatch) else table)
+
+    # -- topics
+
+    @property
+    def topics(self) -> Mapping[str, TopicConfig]:
+        """The topics of `config/topics.json` by name; a store takes messages of others, too.
+
+        Raises:
+            CorruptMetadataError: The file and its backup are damaged (only read-only: else the store does not open).
+        """
+        from reput.store.config_files import TopicConfigManager
+
+        self._check_open()
+        return (self._parts.topics or TopicConfigManager(self._files, self.path)).table
+
+    def update_topic(self, config: TopicConfig) -> None:
+        """Make a topic or change it; it is on the disk when this returns, as RocketMQ reads it.
+
+        Raises:
+            ConfigError: RocketMQ could not read it, or could have no folder for it; nothing was changed.
+            StoreFullError: No space; nothing was changed.
+            StoreStateError: The store is closed or read-only.
+        """
+        self._check_writable()
+        assert self._parts.topics is not None
+        self._parts.topics.update(config)
 
     # -- getting
 
@@ -312,6 +336,18 @@ class MessageStore:
         """Bytes of the log that queues and index do not have yet."""
         return self._reput.dispatch_behind_bytes if self._reput is not None else 0
 
+    def runtime_info(self) -> RuntimeInfo:
+        """Sizes, offsets, rates, latencies, topics, groups and index files at this moment (`getRuntimeInfo`).
+
+        A read-only store shows what is on the disk since it was opened; what only the writer counts is None then.
+        """
+        from reput.store.snapshot import take_runtime_info
+
+        self._check_open()
+        if self._reput is None:
+            return take_runtime_info(self.path, self._parts, self._files)
+        return take_runtime_info(self.path, self._parts, self._files, self._stats, self._reput.reput_from_offset)
+
     def wait_dispatched(self, timeout: float = 10) -> None:
         """Return once queues and index have everything that was put before the call.
 
@@ -331,38 +367,6 @@ class MessageStore:
                 )
 
     # -- lifecycle
-
-    def _keep_house(self) -> None:
-        """Sync queues, move the checkpoint, make the next log file ahead: what may wait, beside what may not."""
-        interval_s = self.config.flush_interval_consume_queue / 1000
-        thorough_s = self.config.flush_consume_queue_thorough_interval / 1000
-        thorough_at = monotonic() + thorough_s
-        while not self._stop.wait(interval_s):
-            try:
-                self._log.make_ready()
-                logics = 0
-                if monotonic() >= thorough_at:
-                    logics = self._queues.flush()
-                    thorough_at = monotonic() + thorough_s
-                else:
-                    self._queues.flush(self.config.flush_consume_queue_least_pages)
-                self._save_checkpoint(logics)
-            except StoreFullError:
-                continue  # puts will say so, where it matters to them; space may return
-            except ReputError as error:
-                self._log.failure = error
-                return
-            except Exception as error:
-                self._log.failure = StoreError(f"{self.path}: the thread that syncs the queues stopped: {error!r}")
-                raise
-
-    def _save_checkpoint(self, logics: int) -> None:
-        index_timestamp = 0
-        if self._parts.index is not None:
-            self._parts.index.flush_full_files()
-            index_timestamp = self._parts.index.flushed_timestamp
-        if self._parts.checkpoint is not None:
-            self._parts.checkpoint.flush(self._flush.sync.safe_timestamp, logics, index_timestamp)
 
     def close(self) -> None:
         """Sync and dispatch everything, mark the exit as clean, release the lock. Closing again does nothing.
@@ -387,8 +391,7 @@ class MessageStore:
         assert self._reput is not None
         closed = StoreStateError(f"{self.path}: the store is closed")
         self._log.refuse(closed)  # a put that passed its check before must not write once the lock is given back
-        self._stop.set()
-        self._housekeeping.join()
+        self._housekeeping.shutdown()
         self._flush.shutdown()
         self._reput.shutdown()
         failure = self._reput.failure if self._log.failure is closed else self._log.failure

@@ -17,6 +17,7 @@ from reput.log.directory import IndexFilePath, LogFile, QueueFiles, StoreDirecto
 from reput.log.index_geometry import index_geometry
 from reput.store.checkpoint import AbortFile, StoreCheckpoint
 from reput.store.commit_log import CommitLog
+from reput.store.config_files import TopicConfigManager
 from reput.store.consume_queue_store import ConsumeQueueStore
 from reput.store.index_service import IndexService
 from reput.store.recovery import (
@@ -37,7 +38,7 @@ _PAGE_SIZE = 4096
 
 @dataclass(slots=True)
 class Parts:
-    """The parts of an open store; a read-only one has neither lock nor checkpoint nor abort marker."""
+    """The parts of an open store; a read-only one has no lock, checkpoint, abort marker, and topics to change."""
 
     log: CommitLog
     queues: ConsumeQueueStore
@@ -46,6 +47,7 @@ class Parts:
     lock: RecordLock | None = None
     checkpoint: StoreCheckpoint | None = None
     abort: AbortFile | None = None
+    topics: TopicConfigManager | None = None
 
     def close(self) -> None:
         """Close all files and give the lock back, last and whatever fails before."""
@@ -167,6 +169,7 @@ def _recover(
     path: str, config: MessageStoreConfig, files: FileLayer, progress: Progress, lock: RecordLock, undo: ExitStack
 ) -> Parts:
     _refuse_unsupported(path, files)
+    topics = TopicConfigManager(files, path)
     found = _look(files, path, config)
     log = CommitLog(
         files,
@@ -209,7 +212,7 @@ def _recover(
     for queue in queues.queues():
         log.queue_offsets[queue.topic, queue.queue_id] = queue.max_offset
     queues.flush()
-    return Parts(log, queues, index, report, lock, checkpoint, abort)
+    return Parts(log, queues, index, report, lock, checkpoint, abort, topics)
 
 
 def _bring_in_step(
@@ -253,11 +256,16 @@ def _warm_sync_bytes(config: MessageStoreConfig) -> int | None:
 
 
 def _find_end_or_damage(
-    log: CommitLog, queues: ConsumeQueueStore, found: _Found, config: MessageStoreConfig, progress: Progress
+    log: CommitLog,
+    queues: ConsumeQueueStore,
+    found: _Found,
+    config: MessageStoreConfig,
+    progress: Progress,
+    seen_record: int,
 ) -> tuple[LogEnd, CorruptRecordError | None]:
     """Where the log ends for a reader; damage is told, and what lies before it can be read all the same."""
     try:
-        end = _find_end(log, -1, found, config, progress)
+        end = _find_end_from(log, seen_record, found, config, progress) or _find_end(log, -1, found, config, progress)
         if not found.was_killed:
             queues.load(found.queues, _EVERYTHING)
             check_against_queues(log, end, queues.max_physical_offset)
@@ -266,10 +274,26 @@ def _find_end_or_damage(
         return LogEnd(error.offset, 0, has_tail=True, scanned_bytes=0), error
 
 
-def open_for_reading(path: str, config: MessageStoreConfig, files: FileLayer, progress: Progress) -> Parts:
+def _find_end_from(
+    log: CommitLog, seen_record: int, found: _Found, config: MessageStoreConfig, progress: Progress
+) -> LogEnd | None:
+    """Where the log ends, from a record that was there before; None where it is not there any more."""
+    if log.queue.find(seen_record) is None:
+        return None
+    end = find_log_end(
+        log, seen_record, found.checkpoint,
+        check_crc=config.check_crc_on_recover, was_killed=found.was_killed, progress=progress,
+    )  # fmt: skip
+    return end if end.offset > seen_record else None
+
+
+def open_for_reading(
+    path: str, config: MessageStoreConfig, files: FileLayer, progress: Progress, seen_record: int = -1
+) -> Parts:
     """Take no lock and change no byte: what the queues show of a live, killed or cleanly closed store, as of now.
 
-    The files' own sizes count, not the configured ones.
+    The files' own sizes count, not the configured ones. `seen_record` is the commit log offset of a record that an
+    earlier look saw: the log is read on from there.
     """
     found = _look(files, path, config)
     file_size = found.log_files[0].size if found.log_files else config.mapped_file_size_commit_log
@@ -278,7 +302,7 @@ def open_for_reading(path: str, config: MessageStoreConfig, files: FileLayer, pr
     unit_file_size = found.queues[0].file_size if found.queues else config.mapped_file_size_consume_queue
     queues = ConsumeQueueStore(files, path, unit_file_size, writable=False)
     queues.check(found.queues)
-    end, damage = _find_end_or_damage(log, queues, found, config, progress)
+    end, damage = _find_end_or_damage(log, queues, found, config, progress, seen_record)
     log.start_at(end.offset)
     log.last_store_timestamp = end.last_timestamp or found.checkpoint.physic_msg_timestamp
     queues.load(found.queues, end.offset)

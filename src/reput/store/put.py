@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from time import monotonic
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from reput.config.message_store import MessageStoreConfig
-from reput.errors import MessageIllegalError, StorePoisonedError
+from reput.errors import MessageIllegalError, StoreError, StorePoisonedError
 from reput.formats.hosts import encode_host
 from reput.formats.java import body_crc
 from reput.formats.message import Message, check_head, encode_properties_of
@@ -19,6 +20,7 @@ from reput.formats.record_layout import encode_topic
 from reput.store.commit_log import Append, CommitLog, EncodedRows, Unplaced
 from reput.store.flush import FlushPolicy
 from reput.store.results import PutMessageResult, PutMessageStatus, PutTableResult
+from reput.store.statistics import FAST_PUT_S, StoreStatsService
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -46,14 +48,21 @@ class PutMessage:
         flush: Its flush policy.
         config: The store's configuration.
         on_append: Called after each append: there is something to dispatch.
+        stats: Where single puts are timed.
     """
 
     def __init__(
-        self, log: CommitLog, flush: FlushPolicy, config: MessageStoreConfig, on_append: Callable[[], None]
+        self,
+        log: CommitLog,
+        flush: FlushPolicy,
+        config: MessageStoreConfig,
+        on_append: Callable[[], None],
+        stats: StoreStatsService,
     ) -> None:
         self._log = log
         self._flush = flush
         self._on_append = on_append
+        self._stats = stats
         self._max_message_size = config.max_message_size
         self._allow_v2 = config.auto_message_version_on_topic_len
         self._store_host = encode_host(config.store_host)
@@ -94,24 +103,37 @@ class PutMessage:
 
     def one(self, message: Message, queue_id: int) -> PutMessageResult:
         """See `MessageStore.put_message`."""
-        append = self._log.append(self._check(message, queue_id))
-        status = _PUT_OK
-        if message.wait_store_msg_ok:
-            status = self._flush.wait(append.end_offset)
-        else:
-            self._flush.nudge()
+        begin = monotonic()
+        try:
+            append = self._log.append(self._check(message, queue_id))
+            status = _PUT_OK
+            if message.wait_store_msg_ok:
+                status = self._flush.wait(append.end_offset)
+            else:
+                self._flush.nudge()
+        except StoreError:
+            self._stats.put_failed_times += 1
+            raise
         self._on_append()
+        elapsed = monotonic() - begin
+        if elapsed < FAST_PUT_S:
+            self._stats.fast_put_times += 1
+        else:
+            self._stats.put_took(elapsed)
         return self._result(append, status)
 
     def one_later(self, message: Message, queue_id: int) -> Future[PutMessageResult]:
         """See `MessageStore.async_put_message`."""
         future: Future[PutMessageResult] = Future()
         future.set_running_or_notify_cancel()  # an append cannot be taken back
+        begin = monotonic()
         append = self._log.append(self._check(message, queue_id))
 
         def done(status: PutMessageStatus | StorePoisonedError) -> None:
             self._on_append()
+            self._stats.put_took(monotonic() - begin)
             if isinstance(status, StorePoisonedError):
+                self._stats.put_failed_times += 1
                 future.set_exception(status)
             else:
                 future.set_result(self._result(append, status))

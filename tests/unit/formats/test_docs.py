@@ -1,14 +1,17 @@
 """The pages of docs/formats say what the code does: field tables, flags, names and worked examples."""
 
+import dataclasses
+import json
 import re
 import struct
 from pathlib import Path
 
 import pytest
 
-from reput.formats import checkpoint, consume_queue, index_file, paths, record
+from reput.formats import checkpoint, consume_queue, index_file, metadata, paths, record
 from reput.formats.hosts import decode_host, encode_host
 from reput.formats.java import body_crc
+from reput.formats.java_bean import encode_bean
 from reput.formats.properties import tags_code
 
 DOCS = Path(__file__).parents[3] / "docs" / "formats"
@@ -191,6 +194,24 @@ def test_the_store_directory_is_laid_out_with_the_names_of_the_code():
         f"{paths.INDEX}/{paths.index_file_name(1_700_000_000_123, 3600)}",
         paths.LOCK,
     ]
+
+
+def test_the_page_of_the_metadata_names_the_files_and_the_members_of_a_topic():
+    text = page("metadata.md")
+    (rows,) = tables(text, "| file | class | RocketMQ's class | content |")
+    assert {name: file.strip("`") for file, name, *_ in rows} == {
+        kind.__name__: name for kind, name in metadata.FILE_NAMES.items()
+    }
+    (rows,) = tables(text, "| member | name | default | meaning |")
+    topic = encode_bean(metadata.TopicConfig("x"))
+    assert {member.strip("`") for member, *_ in rows} == set(topic)
+    assert all(f"`{json.dumps(topic[m.strip('`')])}`" == default for m, _, default, _ in rows[1:])
+    assert [name for _, name, *_ in rows] == [one.name for one in dataclasses.fields(metadata.TopicConfig)][:-1]
+
+
+def test_the_worked_metadata_are_encoded_from_their_values():
+    (example,) = re.findall(r"```json\n(.*?)\n```", page("metadata.md"), re.DOTALL)
+    assert example.encode() == metadata.encode_metadata(metadata.ConsumerOffsets({"t@g": {0: 12, 1: 7}}))
 
 
 @pytest.mark.parametrize("path", sorted(DOCS.glob("*.md")), ids=lambda path: path.stem)
