@@ -5,19 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from threading import Event, Lock, Thread
-from time import monotonic
+from threading import Lock
 from typing import TYPE_CHECKING, Self
 
 from reput.config.message_store import FlushDiskType, MessageStoreConfig
-from reput.errors import (
-    ConfigError,
-    MessageIllegalError,
-    ReputError,
-    StoreError,
-    StoreFullError,
-    StoreStateError,
-)
+from reput.errors import ConfigError, MessageIllegalError, StoreError, StoreStateError
 from reput.files import DISK, FileLayer
 from reput.formats.message import Message, MessageExt
 from reput.warm import load_kernels
@@ -58,6 +50,7 @@ class MessageStore:
     ) -> None:
         from reput.store.flush import FlushPolicy, FlushRealTimeService, GroupCommitService
         from reput.store.get import GetMessage
+        from reput.store.housekeeping import FlushConsumeQueueService
         from reput.store.put import PutMessage
         from reput.store.query import QueryMessage
         from reput.store.reput import Dispatcher, ReputMessageService
@@ -85,10 +78,9 @@ class MessageStore:
         self._reput = ReputMessageService(parts.log, dispatchers, config.delay_levels_ms, on_arrival)
         self._reput.reput_from_offset = parts.log.max_offset
         self._putting = PutMessage(parts.log, self._flush, config, self._reput.wake_if_idle)
-        self._stop = Event()
-        self._housekeeping = Thread(target=self._keep_house, name="reput-flush-queues", daemon=True)
-        for thread in (self._flush, self._reput, self._housekeeping):
-            thread.start()
+        self._housekeeping = FlushConsumeQueueService(path, parts, self._flush.sync, config)
+        for service in (self._flush, self._reput, self._housekeeping):
+            service.start()
 
     @classmethod
     def open(
@@ -331,38 +323,6 @@ class MessageStore:
 
     # -- lifecycle
 
-    def _keep_house(self) -> None:
-        """Sync queues, move the checkpoint, make the next log file ahead: what may wait, beside what may not."""
-        interval_s = self.config.flush_interval_consume_queue / 1000
-        thorough_s = self.config.flush_consume_queue_thorough_interval / 1000
-        thorough_at = monotonic() + thorough_s
-        while not self._stop.wait(interval_s):
-            try:
-                self._log.make_ready()
-                logics = 0
-                if monotonic() >= thorough_at:
-                    logics = self._queues.flush()
-                    thorough_at = monotonic() + thorough_s
-                else:
-                    self._queues.flush(self.config.flush_consume_queue_least_pages)
-                self._save_checkpoint(logics)
-            except StoreFullError:
-                continue  # puts will say so, where it matters to them; space may return
-            except ReputError as error:
-                self._log.failure = error
-                return
-            except Exception as error:
-                self._log.failure = StoreError(f"{self.path}: the thread that syncs the queues stopped: {error!r}")
-                raise
-
-    def _save_checkpoint(self, logics: int) -> None:
-        index_timestamp = 0
-        if self._parts.index is not None:
-            self._parts.index.flush_full_files()
-            index_timestamp = self._parts.index.flushed_timestamp
-        if self._parts.checkpoint is not None:
-            self._parts.checkpoint.flush(self._flush.sync.safe_timestamp, logics, index_timestamp)
-
     def close(self) -> None:
         """Sync and dispatch everything, mark the exit as clean, release the lock. Closing again does nothing.
 
@@ -386,8 +346,7 @@ class MessageStore:
         assert self._reput is not None
         closed = StoreStateError(f"{self.path}: the store is closed")
         self._log.refuse(closed)  # a put that passed its check before must not write once the lock is given back
-        self._stop.set()
-        self._housekeeping.join()
+        self._housekeeping.shutdown()
         self._flush.shutdown()
         self._reput.shutdown()
         failure = self._reput.failure if self._log.failure is closed else self._log.failure
