@@ -17,6 +17,8 @@ from reput.kernels.index_file import find_key, hash_index_keys, scratch_row, top
 from reput.store.commit_log import CommitLog
 from reput.store.consume_queue import ConsumeQueue
 from reput.store.index_service import IndexService
+from reput.store.mapped_file import MappedFile
+from reput.store.mapped_file_queue import MappedFiles
 
 _END_OF_TIME = (1 << 62) - 1
 
@@ -56,7 +58,8 @@ class QueryMessage:
         scratch.text[: len(text)] = text
         log = self._log
         last = _END_OF_TIME if end is None else end
-        addresses, log_begin, log_end = log.queue.addresses(), log.min_offset, log.confirm_offset
+        mapped, log_end = log.queue.mapped(), log.confirm_offset
+        addresses, log_begin = mapped.addresses, mapped.min_offset
         found = 0
         for file in reversed(self._index.index_files):
             file_begin, file_end, _, _, _, count = file.header.tolist()
@@ -72,7 +75,10 @@ class QueryMessage:
             offsets = sorted(set(offsets))  # a record can carry a key twice
             if len(offsets) < max_num == found:
                 return self.by_keys(topic, [key], max_num, begin, end)[key]  # older ones were left out for the repeats
-        return self._messages(np.array(offsets, np.int64)) if found > 1 else [self._message(o) for o in offsets]
+        if found > 1:
+            return self._messages(mapped.files, np.array(offsets, np.int64))
+        size = log.queue.file_size
+        return [MessageExt(mapped.files[(o - log_begin) // size].view, o % size) for o in offsets]
 
     def by_keys(
         self, topic: str, keys: Sequence[str], max_num: int, begin: int, end: int | None
@@ -81,8 +87,9 @@ class QueryMessage:
         unique = list(dict.fromkeys(keys))
         if self._index is None or not unique or max_num <= 0:
             return {key: [] for key in unique}
-        numbers, offsets = self._find(topic, unique, max_num, begin, _END_OF_TIME if end is None else end)
-        messages = self._messages(offsets)
+        mapped = self._log.queue.mapped()
+        numbers, offsets = self._find(mapped, topic, unique, max_num, begin, _END_OF_TIME if end is None else end)
+        messages = self._messages(mapped.files, offsets)
         if numbers.size == len(unique) and np.array_equal(numbers, np.arange(numbers.size)):
             return {key: [message] for key, message in zip(unique, messages, strict=True)}
         borders = np.searchsorted(numbers, np.arange(len(unique) + 1)).tolist()
@@ -91,7 +98,7 @@ class QueryMessage:
         }
 
     def _find(
-        self, topic: str, keys: list[str], max_num: int, begin: int, end: int
+        self, mapped: MappedFiles, topic: str, keys: list[str], max_num: int, begin: int, end: int
     ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
         """(key numbers, commit log offsets), sorted by both, of records that really carry the keys."""
         import pyarrow as pa  # 70 ms that an open can do without
@@ -110,7 +117,7 @@ class QueryMessage:
             numbers, found = self._index.find(hashes, wanted, begin, end)
             verified = np.empty(found.size, np.uint8)
             verify_keys(
-                log.queue.addresses(), log.min_offset, log.confirm_offset, log.queue.file_size, name.ctypes.data,
+                mapped.addresses, mapped.min_offset, log.confirm_offset, log.queue.file_size, name.ctypes.data,
                 name.size, data, offsets, numbers, found, verified, *scratch_row(),
             )  # fmt: skip
             kept = verified == 1
@@ -124,8 +131,8 @@ class QueryMessage:
                 return pairs
             wanted *= 4
 
-    def _messages(self, offsets: npt.NDArray[np.int64]) -> list[MessageExt]:
-        files = self._log.queue.mapped_files
+    def _messages(self, files: list[MappedFile], offsets: npt.NDArray[np.int64]) -> list[MessageExt]:
+        """The messages at offsets that were found in these files."""
         if not offsets.size:
             return []
         size, first = self._log.queue.file_size, files[0].start_offset // self._log.queue.file_size
@@ -134,11 +141,6 @@ class QueryMessage:
             return list(map(MessageExt, repeat(files[0].view), positions))
         indexes = (offsets // size - first).tolist()
         return [MessageExt(files[i].view, p) for i, p in zip(indexes, positions, strict=True)]
-
-    def _message(self, offset: int) -> MessageExt:
-        file = self._log.queue.find(offset)
-        assert file is not None
-        return MessageExt(file.view, offset - file.start_offset)
 
     def by_offset(self, commit_log_offset: int) -> MessageExt | None:
         """The message whose record starts at an offset; None where none does (`lookMessageByOffset`)."""
