@@ -65,6 +65,7 @@ def _directory_facts(directory: StoreDirectory) -> dict[str, Any]:
         "earliest_timestamp": None,
         "latest_timestamp": None,
         "queues": [],
+        "retention": None,
         "findings": [],
     }
 
@@ -75,6 +76,7 @@ def _store_facts(path: str, commit_log_path: str | None) -> dict[str, Any]:
 
     with MessageStore.open(path, read_only=True, config=reading_config(commit_log_path)) as store:
         earliest, latest = store.earliest_time(), store.latest_time()
+        expired = store.delete_expired(dry_run=True)
         return {
             "min_commit_log_offset": store.min_commit_log_offset,
             "max_commit_log_offset": store.max_commit_log_offset,
@@ -89,6 +91,13 @@ def _store_facts(path: str, commit_log_path: str | None) -> dict[str, Any]:
                 }
                 for queue in store.queues()
             ],
+            "retention": {
+                "disk_used_percent": expired.disk_used_percent,
+                "expired_files": len(expired.commit_log_files),
+                "expired_bytes": expired.bytes_freed,
+                "delete_when": store.config.delete_when,
+                "file_reserved_time_h": store.config.file_reserved_time,
+            },
             "findings": [str(store.recovery.damage)] if store.recovery.damage else [],
         }
 
@@ -102,6 +111,7 @@ def _write(answer: dict[str, Any]) -> None:
         state = f"open for writing by process {holder}"
     elif answer["was_killed"]:
         state = "its writer was killed; the next one recovers it"
+    retention = answer["retention"]
     write_fields(
         {
             "store": answer["path"],
@@ -115,6 +125,7 @@ def _write(answer: dict[str, Any]) -> None:
             "messages in queues": format_value(sum(queue["max_offset"] - queue["min_offset"] for queue in queues)),
             "bytes, holes counted": format_value(answer["apparent_bytes"]),
             "bytes on the disk": format_value(answer["allocated_bytes"]),
+            **({"retention": _RETENTION.format_map(retention)} if retention else {}),
             **(
                 {
                     f"flushed {name}": iso_time(checkpoint[f"{key}_msg_timestamp"] or None) or "never"
@@ -135,6 +146,10 @@ def _span(first: object, last: object) -> str:
     return " to ".join("unknown" if end in (None, "") else str(end) for end in (first, last))
 
 
+_RETENTION = (
+    "{expired_files} log files have expired ({file_reserved_time_h} h, or a full disk), {expired_bytes} bytes; deleted "
+    "at hour {delete_when} where a store is opened with retention; the disk is {disk_used_percent} % full"
+)
 _CHECKPOINT = {"log": "physic", "queues": "logics", "index": "index"}
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from reput.store.recovery import Progress, RecoveryReport
     from reput.store.results import PutMessageResult, PutTableResult
     from reput.store.retention import RetentionReport
+    from reput.store.warm_up import WarmedUp
 
 
 def _silent(what: str, done: int, total: int) -> None:
@@ -280,6 +281,22 @@ class MessageStore:
         """The message of an offset message id; None where it is not in this store."""
         self._check_open()
         return self._querying.by_message_id(message_id)
+
+    def warm_up(self, log_bytes: int | None = None) -> WarmedUp:
+        """Read the newest part of the log, and what queues and index know about it, into the page cache.
+
+        Returns once it is there: to be called before traffic comes. The cache is the machine's, so another process can
+        do it, with the store opened read-only.
+
+        Args:
+            log_bytes: How much of the log; None: what counts as in memory, `accessMessageInMemoryMaxRatio`.
+        """
+        from reput.store.warm_up import warm_up
+
+        self._check_open()
+        if log_bytes is None:
+            log_bytes = self._files.physical_memory() * self.config.access_message_in_memory_max_ratio // 100
+        return warm_up(self._parts, self._files, log_bytes)
 
     # -- the log as a whole
 

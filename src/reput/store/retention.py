@@ -202,7 +202,8 @@ class CleanService:
 
     def _disk_used_percent(self) -> int:
         """Of the fuller one, where log and queues lie on two disks."""
-        return max(self._files.disk_used_percent(path) for path in (self._parts.log.queue.path, self._path))
+        paths = [path for path in (self._parts.log.queue.path, self._path) if self._files.exists(path)]
+        return max(map(self._files.disk_used_percent, paths), default=0)
 
     def _candidates(self) -> Iterable[Candidate]:
         for file in self._parts.log.queue.mapped_files[:-1]:
