@@ -435,7 +435,7 @@ def test_a_refused_start_keeps_no_file_open_and_no_lock(tmp_path: Path) -> None:
     for _ in range(5):
         with pytest.raises(CorruptRecordError):
             reput.MessageStore.open(path, **OPTIONS)
-    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    assert len(list(Path("/proc/self/fd").iterdir())) <= before  # fewer: what earlier tests left is collected meanwhile
     last.write_bytes(good)
     open_store(path).close()
 

@@ -68,6 +68,7 @@ def _directory_facts(directory: StoreDirectory) -> dict[str, Any]:
         "latest_timestamp": None,
         "queues": [],
         "runtime_info": None,
+        "retention": None,
         "findings": [],
     }
 
@@ -79,6 +80,7 @@ def _store_facts(path: str, commit_log_path: str | None) -> dict[str, Any]:
     with MessageStore.open(path, read_only=True, config=reading_config(commit_log_path)) as store:
         earliest, latest = store.earliest_time(), store.latest_time()
         runtime = store.runtime_info()
+        expired = store.delete_expired(dry_run=True)
         return {
             "min_commit_log_offset": store.min_commit_log_offset,
             "max_commit_log_offset": store.max_commit_log_offset,
@@ -94,6 +96,13 @@ def _store_facts(path: str, commit_log_path: str | None) -> dict[str, Any]:
                 for queue in store.queues()
             ],
             "runtime_info": runtime.to_dict(),
+            "retention": {
+                "disk_used_percent": expired.disk_used_percent,
+                "expired_files": len(expired.commit_log_files),
+                "expired_bytes": expired.bytes_freed,
+                "delete_when": store.config.delete_when,
+                "file_reserved_time_h": store.config.file_reserved_time,
+            },
             "findings": [*([str(store.recovery.damage)] if store.recovery.damage else []), *runtime.findings],
         }
 
@@ -108,6 +117,7 @@ def _write(answer: dict[str, Any]) -> None:
         state = f"open for writing by process {holder}"
     elif answer["was_killed"]:
         state = "its writer was killed; the next one recovers it"
+    retention = answer["retention"]
     write_fields(
         {
             "store": answer["path"],
@@ -122,6 +132,7 @@ def _write(answer: dict[str, Any]) -> None:
             "bytes, holes counted": format_value(answer["apparent_bytes"]),
             "bytes on the disk": format_value(answer["allocated_bytes"]),
             **(_runtime_fields(runtime) if runtime else {}),
+            **({"retention": _RETENTION.format_map(retention)} if retention else {}),
             **(
                 {
                     f"flushed {name}": iso_time(checkpoint[f"{key}_msg_timestamp"] or None) or "never"
@@ -165,6 +176,10 @@ def _span(first: object, last: object) -> str:
     return " to ".join("unknown" if end in (None, "") else str(end) for end in (first, last))
 
 
+_RETENTION = (
+    "{expired_files} log files have expired ({file_reserved_time_h} h, or a full disk), {expired_bytes} bytes; deleted "
+    "at hour {delete_when} where a store is opened with retention; the disk is {disk_used_percent} % full"
+)
 _CHECKPOINT = {"log": "physic", "queues": "logics", "index": "index"}
 
 

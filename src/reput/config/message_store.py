@@ -79,6 +79,9 @@ class MessageStoreConfig:
     message_delay_level: str = _key(
         "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h", "The delays of the levels 1, 2, 3, ..."
     )
+    os_page_cache_busy_time_out_mills: int = _key(
+        1000, "A put that waits this long for the append lock, while nothing is appended, is refused.", unit="ms"
+    )
     warm_maped_file_enable: bool = _key(
         False, "Fill a new commit log file with zeros ahead: slower to roll, steadier to write."
     )
@@ -130,6 +133,32 @@ class MessageStoreConfig:
         16_000, "Bytes of consume queue units that one get with a tag filter looks through.", unit="bytes", minimum=20
     )
 
+    data_read_ahead_enable: bool = _key(
+        True, "Let the system read ahead in the commit log; off for random reads of a log that the memory cannot hold."
+    )
+
+    # retention
+    delete_when: str = _key("04", "The hours of the local day in which expired files are deleted: 04, or 04;16.")
+    file_reserved_time: int = _key(
+        72, "A commit log file that was last written to longer ago than this has expired.", unit="hours"
+    )
+    disk_max_used_space_ratio: int = _key(
+        75, "On a disk fuller than this, expired files are deleted at any hour; 10 to 95.", unit="percent"
+    )
+    clean_file_forcibly_enable: bool = _key(
+        True, "On a disk fuller than diskSpaceCleanForciblyRatio, delete files that have not expired, too."
+    )
+    disk_space_clean_forcibly_ratio: int = _key(
+        85, "On a disk fuller than this, the oldest files are deleted whatever their age; 30 to 85.", unit="percent"
+    )
+    disk_space_warning_level_ratio: int = _key(
+        90, "On a disk fuller than this, puts are refused; 35 to 90.", unit="percent"
+    )
+    clean_resource_interval: int = _key(10_000, "Time between two runs of the retention.", unit="ms", minimum=1)
+    delete_commit_log_files_interval: int = _key(100, "Pause after a deleted commit log file.", unit="ms")
+    delete_consume_queue_files_interval: int = _key(100, "Pause after a queue that lost files.", unit="ms")
+    delete_file_batch_max: int = _key(10, "Commit log files that one run deletes at most.", unit="files", minimum=1)
+
     # recovery
     check_crc_on_recover: bool = _key(True, "Check the CRC of each body that a recovery reads.")
 
@@ -152,7 +181,7 @@ class MessageStoreConfig:
                 f"maxHashSlotNum and maxIndexNum: an index file would have {index_file_size} bytes, "
                 f"expected at most {_MAX_INT}"
             )
-        _ = self.delay_levels_ms  # raises what is wrong with them
+        _ = self.delay_levels_ms, self.delete_hours  # raise what is wrong with them
 
     @property
     def store_host(self) -> str:
@@ -172,6 +201,16 @@ class MessageStoreConfig:
                 )
             levels.append(int(match[1]) * _DELAY_UNIT_MS[match[2]])
         return tuple(levels)
+
+    @property
+    def delete_hours(self) -> frozenset[int]:
+        """The hours of `deleteWhen` (`UtilAll.isItTimeToDo`)."""
+        hours = [text.strip() for text in self.delete_when.split(";") if text.strip()]
+        if not hours or not all(re.fullmatch("[0-9]{1,2}", hour) and int(hour) < 24 for hour in hours):
+            raise ConfigError(
+                f"deleteWhen={self.delete_when}: expected hours from 00 to 23 with ; between: 04 or 04;16"
+            )
+        return frozenset(map(int, hours))
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, object], base: Self | None = None) -> Self:

@@ -20,7 +20,7 @@ ROCKETMQ_KEYS: tuple[str, ...] = tuple(
     brokerClusterName brokerConfigPath brokerElectionPriority brokerFastFailureEnable brokerHeartbeatInterval
     brokerId brokerIP2 brokerName brokerNotActiveTimeoutMillis brokerPermission brokerRole brokerTopicEnable
     cgColdReadThreshold channelExpiredTimeout channelNotActiveInterval checkSyncStateSetPeriod
-    cleanFileForciblyEnable cleanOfflineBrokerInterval cleanResourceInterval cleanRocksDBDirtyCQIntervalMin
+    cleanOfflineBrokerInterval cleanRocksDBDirtyCQIntervalMin
     cleanSwapedMapInterval clearRetryTopicWhenDeleteTopic clientAsyncSemaphoreValue clientCallbackExecutorThreads
     clientChannelMaxIdleTimeSeconds clientCloseSocketIfTimeout clientManagerThreadPoolQueueCapacity
     clientManageThreadPoolNums clientOnewaySemaphoreValue clientPooledByteBufAllocatorEnable clientSocketRcvBufSize
@@ -32,12 +32,12 @@ ROCKETMQ_KEYS: tuple[str, ...] = tuple(
     compressedRegister configBlackList configManagerVersion configName connectTimeoutMillis
     consumerFallbehindThreshold consumerManagerThreadPoolQueueCapacity consumerManageThreadPoolNums
     consumerOffsetUpdateVersionStep controllerAddr controllerHeartBeatTimeoutMills
-    correctLogicMinOffsetForceInterval correctLogicMinOffsetSleepInterval dataReadAheadEnable debugLockEnable
+    correctLogicMinOffsetForceInterval correctLogicMinOffsetSleepInterval debugLockEnable
     defaultMessageRequestMode defaultPopShareQueueNum defaultTopicQueueNums delayOffsetUpdateVersionStep
-    deleteCommitLogFilesInterval deleteConsumeQueueFilesInterval deleteFileBatchMax deleteWhen
+
     destroyMapedFileIntervalForcibly disableCallbackExecutor disableConsumeIfConsumerReadSlowly
-    disableNettyWorkerGroup disappearTimeAfterStart diskFallRecorded diskMaxUsedSpaceRatio
-    diskSpaceCleanForciblyRatio diskSpaceWarningLevelRatio dispatchCqCacheNum dispatchCqThreads
+    disableNettyWorkerGroup disappearTimeAfterStart diskFallRecorded
+    dispatchCqCacheNum dispatchCqThreads
     dispatchFromSenderThread dLegerGroup dLegerPeers dLegerSelfId duplicationEnable enableAsyncReput
     enableAutoInSyncReplicas enableBatchPush enableBroadcastOffsetStore enableBuildConsumeQueueConcurrently
     enableCalcFilterBitMap enableCleanExpiredOffset enableCompaction enableConsumeQueueExt enableControllerMode
@@ -49,7 +49,7 @@ ROCKETMQ_KEYS: tuple[str, ...] = tuple(
     enableShutdownGracefully enableSingleTopicRegister enableSkipLongAwaitingAck enableSlaveActingMaster
     enableSplitRegistration endTransactionPoolQueueCapacity endTransactionThreadPoolNums estimateAccumulation
     expectConsumerNumUseFilter fastFailIfNoBufferInStorePool fetchControllerAddrByDnsLookup
-    fetchNamesrvAddrByAddressServer fetchNameSrvAddrByDnsLookup fetchNamesrvAddrInterval fileReservedTime
+    fetchNamesrvAddrByAddressServer fetchNameSrvAddrByDnsLookup fetchNamesrvAddrInterval
     filterDataCleanTimeSpan filterSupportRetry flushCommitLogTimed flushConsumerOffsetHistoryInterval
     flushConsumerOffsetInterval flushDelayOffsetInterval forceRegister forceVerifyPropCRC forwardTimeout
     globalColdReadThreshold haFlowControlEnable haHousekeepingInterval haListenPort haMasterAddress
@@ -69,7 +69,7 @@ ROCKETMQ_KEYS: tuple[str, ...] = tuple(
     metricsGrpcExporterHeader metricsGrpcExporterTarget metricsInDelta metricsLabel metricsOtelCardinalityLimit
     metricsPromExporterHost metricsPromExporterPort migrateAuthFromV1Enabled minInSyncReplicas msgTraceTopicName
     namesrvAddr notifyConsumerIdsChangedEnable objectStoreAccessKey objectStoreBucket objectStoreEndpoint
-    objectStoreSecretKey offsetCheckInSlave osPageCacheBusyTimeOutMills popCkMaxBufferSize popCkOffsetMaxQueueSize
+    objectStoreSecretKey offsetCheckInSlave popCkMaxBufferSize popCkOffsetMaxQueueSize
     popCkStayBufferTime popCkStayBufferTimeOut popConsumerFSServiceInit popConsumerKVServiceEnable
     popConsumerKVServiceInit popConsumerKVServiceLog popFromRetryProbability popInflightMessageThreshold
     popLongPollingForceNotifyInterval popPollingMapSize popPollingSize popResponseReturnActualRetryTopic

@@ -104,6 +104,10 @@ class FileLayer:
         """The length of a file in bytes, holes included."""
         return self._status(path).st_size
 
+    def modified_ms(self, path: str) -> int:
+        """When a file was last written to, in ms since 1970; stores through a map count once they were synced."""
+        return self._status(path).st_mtime_ns // 1_000_000
+
     def identity(self, path: str) -> tuple[int, int]:
         """(device, inode): the same for two paths of one file."""
         status = self._status(path)

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from reput.errors import ConfigError, StoreFormatError
-from reput.files import DISK, FileLayer
+from reput.errors import ConfigError, StoreError, StoreFormatError
+from reput.files import DISK, File, FileLayer
 from reput.formats.checkpoint import CHECKPOINT_SIZE, Checkpoint, decode_checkpoint
 from reput.formats.paths import (
     ABORT,
@@ -165,6 +165,23 @@ class StoreDirectory:
             for entry in self.files.list_directory(path):
                 if entry.is_directory:
                     yield entry.name, os.path.join(path, entry.name)
+
+
+def open_listed(files: FileLayer, path: str, *, writable: bool = False) -> File:
+    """Open a file of the store that was there when its folder was listed.
+
+    Raises:
+        StoreError: It cannot be opened; where retention has deleted it since, the message says so.
+    """
+    try:
+        return files.open(path, writable=writable)
+    except StoreError as error:
+        if files.exists(path):
+            raise
+        raise StoreError(
+            f"{path}: it was there when the store was looked at, and is gone: retention has deleted it (or somebody "
+            "has moved it away); look at the store again, which begins later now"
+        ) from error
 
 
 def _check_directory(files: FileLayer, path: str) -> None:

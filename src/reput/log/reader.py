@@ -55,7 +55,8 @@ def read_log(
         files: the file layer.
 
     Raises ConfigError for a wrong argument and StoreFormatError for a directory that is no store; while reading,
-    CorruptRecordError for damage before the log's end, and StoreError for a file that cannot be read.
+    CorruptRecordError for damage before the log's end, and StoreError for a file that cannot be read, or that retention
+    has deleted since the call.
     """
     if until not in ("proven", "flushed"):
         raise ConfigError(f'until: {until!r} is neither "proven" nor "flushed"')

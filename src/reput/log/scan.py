@@ -22,7 +22,7 @@ from reput.files import DISK, File, FileLayer
 from reput.formats.record import BLANK_SIZE, MIN_RECORD_SIZE, MagicCode, decode_record
 from reput.kernels.columns import RecordColumns, ScanStop
 from reput.kernels.record_scan import RecordScanner, ScanLevel, find_record
-from reput.log.directory import LogFile, numbered_files
+from reput.log.directory import LogFile, numbered_files, open_listed
 from reput.log.splits import Split, SplitResult, SplitStop
 
 #: Records a piece. Just below a power of two: columns that lie a power of two apart share cache sets, which costs 25 ns
@@ -60,7 +60,7 @@ class SplitScan:
     """The records of one split, as `scan_split` gives it: an iterable of `RecordColumns`, to be gone through once.
 
     Each piece is valid until the next one is asked for. Iterating raises CorruptRecordError where a record does not
-    prove itself and a later one does, and StoreError where a file cannot be read: retention may have removed it.
+    prove itself and a later one does, and StoreError where a file cannot be read, or retention has deleted it.
 
     Attributes, as `SplitResult` has them, final when the iteration has ended:
         begin_offset: where the first record starts.
@@ -87,7 +87,7 @@ class SplitScan:
 
     def __iter__(self) -> Iterator[RecordColumns]:
         split = self.split
-        with self._files.open(split.file.path) as file:
+        with open_listed(self._files, split.file.path) as file:
             window = _Window(file, split.file, self._window_bytes)
             begin = split.begin if split.is_record_start else window.find(split.begin)
             if begin is not None and begin < split.end:
@@ -149,7 +149,7 @@ class SplitScan:
             found = window.find(found + max(columns.consumed, 1))
         for log_file in numbered_files(self._files, os.path.dirname(window.log_file.path)):
             if log_file.start_offset > window.log_file.start_offset:
-                with self._files.open(log_file.path) as file:
+                with open_listed(self._files, log_file.path) as file:
                     data = _Window(file, log_file, self._window_bytes).read(log_file.start_offset)
                     if scanner.scan(data, log_file.start_offset, check_crc=True).first_fault():
                         return log_file.path, log_file.start_offset

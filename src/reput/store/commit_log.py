@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from reput.errors import MessageIllegalError, ReputError
+from reput.errors import MessageIllegalError, ReputError, StoreBusyError, StoreFullError
 from reput.files import FileLayer
 from reput.formats.record import BLANK_SIZE, SysFlag, encode_blank
 from reput.formats.record_layout import Buffer, pack_record
@@ -80,10 +80,16 @@ class CommitLog:
         writable: bool = True,
         serve_flushed_only: bool = False,
         warm_sync_bytes: int | None = None,
+        busy_timeout_ms: int = 1000,
+        read_ahead: bool = True,
     ) -> None:
-        self.queue = MappedFileQueue(files, path, file_size, writable=writable, warm_sync_bytes=warm_sync_bytes)
+        self.queue = MappedFileQueue(
+            files, path, file_size, writable=writable, warm_sync_bytes=warm_sync_bytes, read_ahead=read_ahead
+        )
         self.queue_offsets: QueueOffsets = {}
-        self.failure: ReputError | None = None
+        self._failure: ReputError | None = None
+        self._refusal: ReputError | None = None
+        self._busy_s = busy_timeout_ms / 1000
         self.flushed_offset = 0
         self.last_store_timestamp = 0
         self._serve_flushed_only = serve_flushed_only
@@ -119,11 +125,37 @@ class CommitLog:
         """Behind the last record that may be dispatched and served (`CommitLog.getConfirmOffset`)."""
         return self.flushed_offset if self._serve_flushed_only else self.queue.max_offset
 
+    @property
+    def failure(self) -> ReputError | None:
+        """Why nothing is appended any more, until the store is opened again; None while all is well."""
+        return self._failure
+
+    @failure.setter
+    def failure(self, error: ReputError) -> None:
+        self._failure = self._refusal = error
+
     def _acquire(self) -> None:
+        if not self._lock.acquire(False):
+            self._wait()
+
+    def _wait(self) -> None:
+        """Wait for the append lock.
+
+        Raises:
+            StoreBusyError: Nobody has appended anything for `osPageCacheBusyTimeOutMills`: who has the lock waits for
+                the disk (`DefaultMessageStore.isOSPageCacheBusy`).
+        """
         # A sleeping waiter would take the lock before it has the interpreter lock, and every put would become a thread
         # switch (14 us). Trying and yielding keeps sixteen threads as fast as one.
-        acquire = self._lock.acquire
+        acquire, end, since = self._lock.acquire, self.max_offset, time.monotonic()
         while not acquire(False):
+            if self.max_offset != end:
+                end, since = self.max_offset, time.monotonic()
+            elif time.monotonic() - since > self._busy_s:
+                raise StoreBusyError(
+                    f"{self.queue.path}: nothing could be appended at {end} for {self._busy_s * 1000:.0f} ms "
+                    "(osPageCacheBusyTimeOutMills), for the disk does not keep up; nothing was written; try again later"
+                )
             time.sleep(0)
 
     def _room(self, size: int) -> MappedFile:
@@ -154,12 +186,15 @@ class CommitLog:
 
     def refuse(self, error: ReputError) -> None:
         """Let no append begin any more, unless something else has stopped them already; those under way end first."""
-        self._acquire()
-        try:
+        with self._lock:
             if self.failure is None:
                 self.failure = error
-        finally:
-            self._lock.release()
+
+    def refuse_while_full(self, error: StoreFullError | None) -> None:
+        """Let no append begin because of the disk; None: let them begin again."""
+        with self._lock:
+            if self.failure is None:
+                self._refusal = error
 
     def check_size(self, size: int) -> None:
         """Refuse a record that no file can hold, before anything is written."""
@@ -174,6 +209,7 @@ class CommitLog:
 
         Raises:
             MessageIllegalError: No file can hold the record.
+            StoreBusyError: The disk does not keep up; nothing has changed.
             StoreFullError: No space; nothing has changed.
             StorePoisonedError: A sync failed before.
         """
@@ -183,8 +219,8 @@ class CommitLog:
         ) = record  # fmt: skip
         self._acquire()
         try:
-            if self.failure is not None:
-                raise self.failure
+            if self._refusal is not None:
+                raise self._refusal.with_traceback(None)  # one object for many puts: traces would pile up in it
             file = self._last or self._room(0)
             now = int(time.time() * 1000)
             if now < self.last_store_timestamp:
@@ -225,8 +261,8 @@ class CommitLog:
         """
         self._acquire()
         try:
-            if self.failure is not None:
-                raise self.failure
+            if self._refusal is not None:
+                raise self._refusal.with_traceback(None)  # one object for many puts: traces would pile up in it
             next_offsets = np.array([self.queue_offsets.get(key, 0) for key in rows.queue_keys], np.int64)
             count = rows.positions.size - 1
             first = last = -1
@@ -272,15 +308,12 @@ class CommitLog:
         file = self._last
         if file is None:
             return
-        self._acquire()
-        try:
+        with self._lock:
             if file is self._last:
                 if file.reserved_position - file.wrote_position < RESERVE_STEP // 2:
                     file.reserve(min(file.size, file.wrote_position + RESERVE_STEP))
                 if file.size - file.wrote_position < file.size // 4:
                     self.queue.make_ahead()
-        finally:
-            self._lock.release()
 
     def view(self, offset: int, size: int) -> memoryview | None:
         """The bytes of a record, as they lie; None outside what may be read."""

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from reput.files import File, FileLayer, Mapping
 from reput.formats.consume_queue import FILLER, UNIT, UNIT_SIZE, Unit, decode_unit, encode_unit
 from reput.formats.paths import offset_to_file_name
+from reput.log.directory import open_listed
 from reput.store.statistics import TopicCounts
 
 _PAGE_SIZE = 4096
@@ -191,7 +192,8 @@ class ConsumeQueue:
             if create and start not in self._starts:
                 self._files.make_directories(self.path)
                 file = self._files.open(path, writable=True, create=True, size=self.file_size)
-                self._starts.append(start)
+                with self._lock:
+                    self._starts.append(start)
             else:
                 file = self._files.open(path, writable=self._writable)
             self._open[start] = file
@@ -225,11 +227,51 @@ class ConsumeQueue:
             file.close()
         self._mappings.pop(start, None)
 
+    # -- retention
+
+    def delete_expired(self) -> list[str]:
+        """Delete the files that lie before `min_offset`, oldest first (`ConsumeQueue.deleteExpiredFile`).
+
+        The last file stays whatever it holds: it knows the queue offset of the next message. Called while no `flush`
+        runs.
+
+        Returns:
+            The paths of the deleted files.
+        """
+        deleted = []
+        while len(self._starts) > 1 and self._starts[0] + self.file_size <= self.min_offset * UNIT_SIZE:
+            start = self._starts[0]
+            path = f"{self.path}/{offset_to_file_name(start)}"
+            with self._lock:  # nobody maps it in between
+                try:
+                    self._files.unlink(path)
+                finally:
+                    if not self._files.exists(path):
+                        del self._starts[0]
+                        self._forget(start)
+                        self.dirty.discard(start)
+            deleted.append(path)
+        return deleted
+
+    def correct_min_offset(self, min_commit_log_offset: int) -> None:
+        """As `raise_min_offset`, but through maps: beside the dispatch thread, which closes descriptors."""
+        first, last = self.min_offset, self.max_offset
+        middle = first  # most queues have lost nothing
+        while first < last:
+            unit = self.unit(middle)
+            if unit is not None and unit != FILLER and unit.commit_log_offset >= min_commit_log_offset:
+                last = middle
+            else:
+                first = middle + 1
+            middle = (first + last) // 2
+        self.min_offset = first
+
     def close_files(self) -> None:
         """Close the descriptors."""
-        for file in self._open.values():
-            file.close()
-        self._open.clear()
+        with self._lock:
+            for file in self._open.values():
+                file.close()
+            self._open.clear()
 
     def drop_mappings(self) -> None:
         """Let go of the maps; each lives as long as somebody reads it."""
@@ -265,7 +307,7 @@ class ConsumeQueue:
             index = bisect_right(self._starts, start) - 1
             if index < 0 or self._starts[index] != start:
                 return None
-            with self._files.open(f"{self.path}/{offset_to_file_name(start)}") as file:
+            with open_listed(self._files, f"{self.path}/{offset_to_file_name(start)}") as file:
                 # Without random access the first store into a hole reads ahead up to 8 MiB: a whole queue file.
                 mapping = file.map(random=True)
             self._mappings[start] = mapping

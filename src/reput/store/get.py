@@ -271,7 +271,8 @@ class GetMessage:
         if not taken:
             return self._nothing(_SELECTED[selected], following, low, high, behind)
         file = log.queue.find(first)
-        assert file is not None
+        if file is None:  # retention deleted it just now: the log's new begin makes the next answer
+            return self._select(queue, offset, address, count, max_msg_nums, tag_filter, max_total_size)
         buffer, base = file.view, file.start_offset
         if tag_filter is not None:
             taken = _keep_matching(scratch, taken, buffer, base, tag_filter)

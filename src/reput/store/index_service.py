@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from threading import Lock
 
 import numpy as np
 import numpy.typing as npt
@@ -30,11 +31,14 @@ class IndexService:
         self._slots = slots
         self._capacity = capacity
         self._writable = writable
-        self._file_size = file_size(slots, capacity)
+        self.file_size = file_size(slots, capacity)
         self._unsynced: list[IndexFile] = []
         # Keys of records up to here are in: the last record with entries, and how many of its keys.
         self._last_offset = -1
         self._last_keys = 0
+        self._changing = Lock()
+        self._flush_lock = Lock()
+        #: Replaced by a new list, never changed: readers take it without a lock.
         self.index_files: list[IndexFile] = []
         self.flushed_timestamp = 0
 
@@ -46,10 +50,10 @@ class IndexService:
             CorruptIndexFileError: A header that says more entries than fit.
         """
         for entry in found:
-            if entry.size not in (0, self._file_size):
+            if entry.size not in (0, self.file_size):
                 raise StoreFormatError(
                     f"{entry.path}: {entry.size} bytes, but {self._slots} hash slots and {self._capacity} entries "
-                    f"(maxHashSlotNum, maxIndexNum) make {self._file_size}; open the store with the numbers that it "
+                    f"(maxHashSlotNum, maxIndexNum) make {self.file_size}; open the store with the numbers that it "
                     "was written with, or move index/ away to have it built again"
                 )
             if entry.size:
@@ -144,7 +148,8 @@ class IndexService:
         if previous is not None:
             file.continue_from(previous)
             self._unsynced.append(previous)
-        self.index_files = [*self.index_files, file]
+        with self._changing:
+            self.index_files = [*self.index_files, file]
         return file
 
     def _new_path(self) -> str:
@@ -178,13 +183,38 @@ class IndexService:
             return np.empty(0, np.int32), np.empty(0, np.int64)
         return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
 
+    def delete_expired(self, min_commit_log_offset: int) -> list[str]:
+        """Delete the files whose records the log no longer has, oldest first (`IndexService.deleteExpiredFile`).
+
+        Never the last one, nor one that waits for its sync. Queries that have found a file go on in it.
+
+        Returns:
+            The paths of the deleted files.
+        """
+        self.flush_full_files()
+        deleted = []
+        while len(files := self.index_files) > 1:
+            first = files[0]
+            if first.end_offset >= min_commit_log_offset or first in self._unsynced:
+                break
+            try:
+                self._files.unlink(first.path)
+            finally:
+                if not self._files.exists(first.path):
+                    with self._changing:
+                        self.index_files = self.index_files[1:]
+                    first.close()
+            deleted.append(first.path)
+        return deleted
+
     def flush_full_files(self) -> None:
         """Sync the files that became full; `flushed_timestamp` moves."""
-        while self._unsynced:
-            file = self._unsynced[0]
-            file.flush()
-            self.flushed_timestamp = max(self.flushed_timestamp, file.end_timestamp)
-            self._unsynced.pop(0)
+        with self._flush_lock:
+            while self._unsynced:
+                file = self._unsynced[0]
+                file.flush()
+                self.flushed_timestamp = max(self.flushed_timestamp, file.end_timestamp)
+                self._unsynced.pop(0)
 
     def flush(self) -> None:
         """Sync everything, the file that is being built too."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from reput.files import File, FileLayer, Mapping
+from reput.log.directory import open_listed
 
 #: Disk space is reserved in steps of this many bytes: 70 us each, and a fresh store stays small.
 RESERVE_STEP = 32 << 20
@@ -24,6 +25,7 @@ class MappedFile:
         "_file",
         "_files",
         "_mapping",
+        "_read_ahead",
         "_view",
         "_writable",
         "flushed_position",
@@ -34,9 +36,12 @@ class MappedFile:
         "wrote_position",
     )
 
-    def __init__(self, files: FileLayer, path: str, start_offset: int, size: int, *, writable: bool) -> None:
+    def __init__(
+        self, files: FileLayer, path: str, start_offset: int, size: int, *, writable: bool, read_ahead: bool = True
+    ) -> None:
         self._files = files
         self._writable = writable
+        self._read_ahead = read_ahead
         self._file: File | None = None
         self._mapping: Mapping | None = None
         self._view: memoryview | None = None
@@ -51,7 +56,7 @@ class MappedFile:
     def file(self) -> File:
         """The open file."""
         if self._file is None:
-            self._file = self._files.open(self.path, writable=self._writable)
+            self._file = open_listed(self._files, self.path, writable=self._writable)
         return self._file
 
     @property
@@ -59,7 +64,7 @@ class MappedFile:
         """The bytes of the mapped file; they stay mapped as long as a view of them lives."""
         view = self._view
         if view is None:
-            self._mapping = self.file.map(writable=self._writable)
+            self._mapping = self.file.map(writable=self._writable, random=not self._read_ahead)
             view = self._view = self._mapping.view
         return view
 
@@ -111,6 +116,16 @@ class MappedFile:
             if sync_every_bytes and position // sync_every_bytes != (position + len(zeros)) // sync_every_bytes:
                 self.file.sync()
         self.file.sync()
+
+    def destroy(self) -> None:
+        """Remove the file, durably. Who has found this object goes on reading: the bytes live as long as their map."""
+        _ = self.view  # mapped now, as the name is gone afterwards
+        file, self._file = self._file, None
+        try:
+            self._files.unlink(self.path)
+        finally:
+            if file is not None:
+                file.close()
 
     def close(self) -> None:
         """Close the descriptor; views of the map stay valid."""

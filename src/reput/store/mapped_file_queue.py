@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from threading import Lock
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 
@@ -12,22 +15,50 @@ from reput.log.directory import LogFile
 from reput.store.mapped_file import MappedFile
 
 
+class MappedFiles(NamedTuple):
+    """The files of one moment: while this is held, their bytes stay mapped, even if retention deletes them.
+
+    Attributes:
+        files: In order.
+        addresses: int64[files], where each is mapped, for kernels.
+    """
+
+    files: list[MappedFile]
+    addresses: npt.NDArray[np.int64]
+
+    @property
+    def min_offset(self) -> int:
+        """Where the first file starts; 0 when there is none."""
+        return self.files[0].start_offset if self.files else 0
+
+
 class MappedFileQueue:
     """RocketMQ's `MappedFileQueue` for the commit log. Offsets are of the log, positions within one file.
 
     `warm_sync_bytes`: warm each new file, syncing after so many bytes (0: at the end only); None: do not.
+    `read_ahead`: let the system read ahead in the maps (`dataReadAheadEnable`).
     """
 
     def __init__(
-        self, files: FileLayer, path: str, file_size: int, *, writable: bool, warm_sync_bytes: int | None = None
+        self,
+        files: FileLayer,
+        path: str,
+        file_size: int,
+        *,
+        writable: bool,
+        warm_sync_bytes: int | None = None,
+        read_ahead: bool = True,
     ) -> None:
         self._files = files
         self.path = path
         self._writable = writable
+        self._read_ahead = read_ahead
         self._warm_sync_bytes = warm_sync_bytes
-        self._addresses: npt.NDArray[np.int64] | None = None
+        self._mapped: MappedFiles | None = None
+        self._changing = Lock()
         self._ahead: MappedFile | None = None
         self.file_size = file_size
+        #: Replaced by a new list, never changed: readers take it without a lock, and go by the one they took.
         self.mapped_files: list[MappedFile] = []
 
     def load(self, found: list[LogFile]) -> None:
@@ -43,20 +74,26 @@ class MappedFileQueue:
                     f"mappedFileSizeCommitLog={file.size} if the store was written with it, else restore the file"
                 )
         self.mapped_files = [
-            MappedFile(self._files, file.path, file.start_offset, file.size, writable=self._writable) for file in found
-        ]
+            MappedFile(
+                self._files, file.path, file.start_offset, file.size,
+                writable=self._writable, read_ahead=self._read_ahead,
+            )
+            for file in found
+        ]  # fmt: skip
 
     @property
     def min_offset(self) -> int:
         """The log's first offset; 0 when there is no file."""
-        return self.mapped_files[0].start_offset if self.mapped_files else 0
+        files = self.mapped_files
+        return files[0].start_offset if files else 0
 
     @property
     def max_offset(self) -> int:
         """Behind the last byte written; 0 when there is no file."""
-        if not self.mapped_files:
+        files = self.mapped_files
+        if not files:
             return 0
-        last = self.mapped_files[-1]
+        last = files[-1]
         return last.start_offset + last.wrote_position
 
     def find(self, offset: int) -> MappedFile | None:
@@ -67,13 +104,13 @@ class MappedFileQueue:
         index = offset // self.file_size - files[0].start_offset // self.file_size
         return files[index] if 0 <= index < len(files) else None
 
-    def addresses(self) -> npt.NDArray[np.int64]:
-        """int64[files], where each file is mapped, for kernels. Maps every file."""
-        addresses = self._addresses
-        if addresses is None or addresses.size != len(self.mapped_files):
-            addresses = np.array([file.address for file in self.mapped_files], np.int64)
-            self._addresses = addresses
-        return addresses
+    def mapped(self) -> MappedFiles:
+        """The files as they are now, every one mapped; to be held while a kernel works on their addresses."""
+        mapped, files = self._mapped, self.mapped_files
+        if mapped is None or mapped.files is not files:
+            mapped = MappedFiles(files, np.array([file.address for file in files], np.int64))
+            self._mapped = mapped
+        return mapped
 
     def next_file(self) -> MappedFile:
         """The file behind the last one: the one made ahead, or a new one. It is not part of the queue yet.
@@ -90,8 +127,9 @@ class MappedFileQueue:
         if self._ahead is None:
             start = self._end
             ahead = MappedFile(
-                self._files, f"{self.path}/{offset_to_file_name(start)}", start, self.file_size, writable=True
-            )
+                self._files, f"{self.path}/{offset_to_file_name(start)}", start, self.file_size,
+                writable=True, read_ahead=self._read_ahead,
+            )  # fmt: skip
             try:
                 ahead.create()
                 if self._warm_sync_bytes is not None:
@@ -116,7 +154,20 @@ class MappedFileQueue:
         """Make `next_file` the last one of the queue."""
         assert file is self._ahead
         self._ahead = None
-        self.mapped_files.append(file)
+        with self._changing:
+            self.mapped_files = [*self.mapped_files, file]
+
+    def delete_first_file(self) -> None:
+        """Delete the oldest file, durably; readers that have found it go on reading. Never called for the last one."""
+        first = self.mapped_files[0]
+        assert first is not self.mapped_files[-1], "the last file of the log is never deleted"
+        try:
+            first.destroy()
+        finally:
+            if not self._files.exists(first.path):
+                with self._changing:
+                    self.mapped_files = self.mapped_files[1:]
+                self._mapped = None  # it would keep the bytes, and their place on the disk
 
     def truncate(self, offset: int) -> int:
         """Cut the log at an offset: what lies behind is zeroed and synced, later files are removed; last file first.
@@ -126,7 +177,7 @@ class MappedFileQueue:
         """
         changed = 0
         while self.mapped_files and self.mapped_files[-1].start_offset >= offset and len(self.mapped_files) > 1:
-            file = self.mapped_files.pop()
+            *self.mapped_files, file = self.mapped_files
             file.close()
             self._files.unlink(file.path)
         if self.mapped_files:

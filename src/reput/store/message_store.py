@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from reput.store.query import QueryMessageResult
     from reput.store.recovery import Progress, RecoveryReport
     from reput.store.results import PutMessageResult, PutTableResult
+    from reput.store.retention import RetentionReport
     from reput.store.runtime_info import RuntimeInfo
+    from reput.store.warm_up import WarmedUp
 
 
 def _silent(what: str, done: int, total: int) -> None:
@@ -50,6 +52,8 @@ class MessageStore:
         parts: Parts,
         files: FileLayer,
         on_arrival: Callable[[RecordColumns], None] | None,
+        *,
+        retention: bool,
     ) -> None:
         from reput.store.flush import FlushPolicy, FlushRealTimeService, GroupCommitService
         from reput.store.get import GetMessage
@@ -57,6 +61,7 @@ class MessageStore:
         from reput.store.put import PutMessage
         from reput.store.query import QueryMessage
         from reput.store.reput import Dispatcher, ReputMessageService
+        from reput.store.retention import CleanService
         from reput.store.statistics import StoreStatsService
 
         self.path = path
@@ -72,6 +77,7 @@ class MessageStore:
         self._getting = GetMessage(parts.log, parts.queues, config, files, os.path.basename(path), self._stats)
         self._querying = QueryMessage(parts.log, parts.index)
         self._reput: ReputMessageService | None = None
+        self._cleaning = CleanService(parts, config, files, path, lambda: self._dispatched_offset)
         if parts.lock is None:
             return
         self._flush: FlushPolicy = (
@@ -86,6 +92,8 @@ class MessageStore:
         self._housekeeping = FlushConsumeQueueService(path, parts, self._flush.sync, config, self._stats)
         for service in (self._flush, self._reput, self._housekeeping):
             service.start()
+        if retention:
+            self._cleaning.start()
 
     @classmethod
     def open(
@@ -93,6 +101,7 @@ class MessageStore:
         path: str | os.PathLike[str],
         *,
         read_only: bool = False,
+        retention: bool = False,
         config: MessageStoreConfig | None = None,
         on_arrival: Callable[[RecordColumns], None] | None = None,
         progress: Progress = _silent,
@@ -104,6 +113,8 @@ class MessageStore:
         Args:
             path: The store's directory (`storePathRootDir`).
             read_only: Take no lock and change no byte: what queues and index of a live, killed or closed store show.
+            retention: Delete commit log files that have expired, by hour, age and disk, and refuse puts on a full disk,
+                as RocketMQ does; otherwise only `delete_expired` deletes.
             config: All configuration; RocketMQ's defaults but SYNC_FLUSH where it is left out.
             on_arrival: Called by the dispatch thread with the columns of newly dispatched records.
             progress: Called with (what, bytes done, bytes in all) while a recovery runs.
@@ -127,7 +138,7 @@ class MessageStore:
             parts = open_for_reading(root, settings, files, progress)
         else:
             parts = open_for_writing(root, settings, files, progress)
-        return cls(root, settings, parts, files, on_arrival)
+        return cls(root, settings, parts, files, on_arrival, retention=retention)
 
     # -- putting
 
@@ -144,7 +155,8 @@ class MessageStore:
 
         Raises:
             MessageIllegalError: It breaks one of RocketMQ's limits; nothing was written.
-            StoreFullError: No space; nothing was written, and the store goes on.
+            StoreBusyError: The disk does not keep up; nothing was written.
+            StoreFullError: No space, or a disk that retention found too full; nothing was written, the store goes on.
             StorePoisonedError: A sync failed; nothing more is accepted.
             StoreStateError: The store is closed or read-only.
         """
@@ -303,6 +315,22 @@ class MessageStore:
         self._check_open()
         return self._querying.by_message_id(message_id)
 
+    def warm_up(self, log_bytes: int | None = None) -> WarmedUp:
+        """Read the newest part of the log, and what queues and index know about it, into the page cache.
+
+        Returns once it is there: to be called before traffic comes. The cache is the machine's, so another process can
+        do it, with the store opened read-only.
+
+        Args:
+            log_bytes: How much of the log; None: what counts as in memory, `accessMessageInMemoryMaxRatio`.
+        """
+        from reput.store.warm_up import warm_up
+
+        self._check_open()
+        if log_bytes is None:
+            log_bytes = self._files.physical_memory() * self.config.access_message_in_memory_max_ratio // 100
+        return warm_up(self._parts, self._files, log_bytes)
+
     # -- the log as a whole
 
     @property
@@ -366,6 +394,30 @@ class MessageStore:
                     + (f": {self._reput.failure}" if self._reput.failure else "")
                 )
 
+    # -- retention
+
+    @property
+    def _dispatched_offset(self) -> int:
+        return self._reput.reput_from_offset if self._reput is not None else self._log.max_offset
+
+    def delete_expired(self, *, dry_run: bool = False) -> RetentionReport:
+        """Delete the commit log files that have expired, and what is derived from them, at any hour of the day.
+
+        A file expires `fileReservedTime` after it was last written to, on a disk that is too full earlier. The last one
+        stays, and so does what is not dispatched and flushed yet.
+
+        Args:
+            dry_run: Only tell; this a read-only store can, too.
+
+        Raises:
+            StoreError: A file cannot be deleted; everything behind it is as it was.
+        """
+        if dry_run:
+            self._check_open()
+            return self._cleaning.plan(manual=True)
+        self._check_writable()
+        return self._cleaning.delete_expired(manual=True)
+
     # -- lifecycle
 
     def close(self) -> None:
@@ -391,6 +443,7 @@ class MessageStore:
         assert self._reput is not None
         closed = StoreStateError(f"{self.path}: the store is closed")
         self._log.refuse(closed)  # a put that passed its check before must not write once the lock is given back
+        self._cleaning.shutdown()
         self._housekeeping.shutdown()
         self._flush.shutdown()
         self._reput.shutdown()

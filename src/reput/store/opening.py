@@ -177,6 +177,8 @@ def _recover(
         config.mapped_file_size_commit_log,
         serve_flushed_only=config.flush_disk_type is FlushDiskType.SYNC_FLUSH,
         warm_sync_bytes=_warm_sync_bytes(config),
+        busy_timeout_ms=config.os_page_cache_busy_time_out_mills,
+        read_ahead=config.data_read_ahead_enable,
     )
     undo.callback(log.close)
     log.load(found.log_files)
@@ -297,7 +299,9 @@ def open_for_reading(
     """
     found = _look(files, path, config)
     file_size = found.log_files[0].size if found.log_files else config.mapped_file_size_commit_log
-    log = CommitLog(files, _commit_log_path(path, config), file_size, writable=False)
+    log = CommitLog(
+        files, _commit_log_path(path, config), file_size, writable=False, read_ahead=config.data_read_ahead_enable
+    )
     log.load(found.log_files)
     unit_file_size = found.queues[0].file_size if found.queues else config.mapped_file_size_consume_queue
     queues = ConsumeQueueStore(files, path, unit_file_size, writable=False)

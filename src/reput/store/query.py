@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from threading import local
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +17,8 @@ from reput.kernels.index_file import find_key, hash_index_keys, scratch_row, top
 from reput.store.commit_log import CommitLog
 from reput.store.consume_queue import ConsumeQueue
 from reput.store.index_service import IndexService
+from reput.store.mapped_file import MappedFile
+from reput.store.mapped_file_queue import MappedFiles
 
 _END_OF_TIME = (1 << 62) - 1
 
@@ -37,15 +38,10 @@ class _Scratch(local):
         self.address = self.offsets.ctypes.data
 
 
-class _Places(NamedTuple):
-    """Maps of commit log files by their number, `file_size` bytes each."""
-
-    file_size: int
-    views: dict[int, memoryview]
-
-    def message(self, offset: int) -> MessageExt:
-        """The message whose record starts at a commit log offset."""
-        return MessageExt(self.views[offset // self.file_size], offset % self.file_size)
+def _message(files: list[MappedFile], file_size: int, offset: int) -> MessageExt:
+    """The message whose record starts at a commit log offset, in files that hold it."""
+    file = files[(offset - files[0].start_offset) // file_size]
+    return MessageExt(file.view, offset - file.start_offset)
 
 
 class QueryMessageResult(Mapping[str, "list[MessageExt]"]):
@@ -61,10 +57,12 @@ class QueryMessageResult(Mapping[str, "list[MessageExt]"]):
         keys: list[str],
         numbers: npt.NDArray[np.int32],
         offsets: npt.NDArray[np.int64],
-        places: _Places,
+        files: list[MappedFile],
+        file_size: int,
     ) -> None:
         self._keys = keys
-        self._places = places
+        self._files = files
+        self._file_size = file_size
         self._borders: dict[str, tuple[int, int]] | None = None
         self.numbers = numbers
         self.offsets = offsets
@@ -74,8 +72,7 @@ class QueryMessageResult(Mapping[str, "list[MessageExt]"]):
             borders = np.searchsorted(self.numbers, np.arange(len(self._keys) + 1)).tolist()
             self._borders = dict(zip(self._keys, pairwise(borders), strict=True))
         begin, end = self._borders[key]
-        message = self._places.message
-        return [message(offset) for offset in self.offsets[begin:end].tolist()]
+        return [_message(self._files, self._file_size, offset) for offset in self.offsets[begin:end].tolist()]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._keys)
@@ -107,7 +104,8 @@ class QueryMessage:
         scratch.text[: len(text)] = text
         log = self._log
         last = _END_OF_TIME if end is None else end
-        addresses, log_begin, log_end = log.queue.addresses(), log.min_offset, log.confirm_offset
+        mapped, log_end = log.queue.mapped(), log.confirm_offset
+        addresses, log_begin = mapped.addresses, mapped.min_offset
         found = 0
         for file in reversed(self._index.index_files):
             file_begin, file_end, _, _, _, count = file.header.tolist()
@@ -123,22 +121,23 @@ class QueryMessage:
             offsets = sorted(set(offsets))  # a record can carry a key twice
             if len(offsets) < max_num == found:
                 return self.by_keys(topic, [key], max_num, begin, end)[key]  # older ones were left out for the repeats
-        return [self._message(offset) for offset in offsets]
+        return [_message(mapped.files, log.queue.file_size, offset) for offset in offsets]
 
     def by_keys(self, topic: str, keys: Sequence[str], max_num: int, begin: int, end: int | None) -> QueryMessageResult:
         """The newest `max_num` messages of each key, oldest first; see `MessageStore.query_messages`."""
         unique = dict.fromkeys(keys)
-        if self._index is None or not unique or max_num <= 0:
-            nothing = np.empty(0, np.int32), np.empty(0, np.int64)
-            return QueryMessageResult(list(unique), *nothing, self._places(nothing[1]))
-        numbers, offsets = self._find(topic, list(unique), max_num, begin, _END_OF_TIME if end is None else end)
-        if (numbers[max_num:] == numbers[:-max_num]).any():
-            newest = np.searchsorted(numbers, numbers, "right") - np.arange(numbers.size) <= max_num
-            numbers, offsets = numbers[newest], offsets[newest]
-        return QueryMessageResult(list(unique), numbers, offsets, self._places(offsets))
+        mapped = self._log.queue.mapped()
+        numbers, offsets = np.empty(0, np.int32), np.empty(0, np.int64)
+        if self._index is not None and unique and max_num > 0:
+            last = _END_OF_TIME if end is None else end
+            numbers, offsets = self._find(mapped, topic, list(unique), max_num, begin, last)
+            if (numbers[max_num:] == numbers[:-max_num]).any():
+                newest = np.searchsorted(numbers, numbers, "right") - np.arange(numbers.size) <= max_num
+                numbers, offsets = numbers[newest], offsets[newest]
+        return QueryMessageResult(list(unique), numbers, offsets, mapped.files, self._log.queue.file_size)
 
     def _find(
-        self, topic: str, keys: list[str], max_num: int, begin: int, end: int
+        self, mapped: MappedFiles, topic: str, keys: list[str], max_num: int, begin: int, end: int
     ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
         """(key numbers, commit log offsets), sorted by both, of records that really carry the keys."""
         import pyarrow as pa  # 70 ms that an open can do without
@@ -157,7 +156,7 @@ class QueryMessage:
             numbers, found = self._index.find(hashes, wanted, begin, end)
             verified = np.empty(found.size, np.uint8)
             verify_keys(
-                log.queue.addresses(), log.min_offset, log.confirm_offset, log.queue.file_size, name.ctypes.data,
+                mapped.addresses, mapped.min_offset, log.confirm_offset, log.queue.file_size, name.ctypes.data,
                 name.size, data, offsets, numbers, found, *np.empty((2, found.size), np.int64), verified,
                 *scratch_row(),
             )  # fmt: skip
@@ -171,20 +170,6 @@ class QueryMessage:
             if not short.any():
                 return pairs
             wanted *= 4
-
-    def _places(self, offsets: npt.NDArray[np.int64]) -> _Places:
-        """Where records lie, in maps that live as long as this does, whatever becomes of the files."""
-        size, files = self._log.queue.file_size, self._log.queue.mapped_files
-        if not offsets.size:
-            return _Places(size, {})
-        first = files[0].start_offset // size
-        indexes = (offsets // size).tolist() if len(files) > 1 else [first]
-        return _Places(size, {index: files[index - first].view for index in set(indexes)})
-
-    def _message(self, offset: int) -> MessageExt:
-        file = self._log.queue.find(offset)
-        assert file is not None
-        return MessageExt(file.view, offset - file.start_offset)
 
     def by_offset(self, commit_log_offset: int) -> MessageExt | None:
         """The message whose record starts at an offset; None where none does (`lookMessageByOffset`)."""

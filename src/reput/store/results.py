@@ -9,7 +9,8 @@ from typing import NamedTuple
 class PutMessageStatus(Enum):
     """RocketMQ's `PutMessageStatus`, as far as a store without replicas can answer it.
 
-    A message beyond a limit raises MessageIllegalError, a full disk StoreFullError, a closed store StoreStateError.
+    A put with a status was stored; what was not stored is an error. MessageIllegalError stands for MESSAGE_ILLEGAL,
+    StoreFullError and StoreStateError (closed) for SERVICE_NOT_AVAILABLE, StoreBusyError for OS_PAGE_CACHE_BUSY.
     """
 
     PUT_OK = "PUT_OK"

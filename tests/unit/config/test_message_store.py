@@ -16,6 +16,17 @@ ROCKETMQ_DEFAULTS = {
     "accessMessageInMemoryMaxRatio": 40,
     "autoMessageVersionOnTopicLen": True,
     "checkCRCOnRecover": True,
+    "cleanFileForciblyEnable": True,
+    "cleanResourceInterval": 10_000,
+    "dataReadAheadEnable": True,
+    "deleteCommitLogFilesInterval": 100,
+    "deleteConsumeQueueFilesInterval": 100,
+    "deleteFileBatchMax": 10,
+    "deleteWhen": "04",
+    "diskMaxUsedSpaceRatio": 75,
+    "diskSpaceCleanForciblyRatio": 85,
+    "diskSpaceWarningLevelRatio": 90,
+    "fileReservedTime": 72,
     "flushCommitLogLeastPages": 4,
     "flushCommitLogThoroughInterval": 10_000,
     "flushConsumeQueueLeastPages": 2,
@@ -37,6 +48,7 @@ ROCKETMQ_DEFAULTS = {
     "maxTransferCountOnMessageInMemory": 32,
     "messageDelayLevel": "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
     "messageIndexEnable": True,
+    "osPageCacheBusyTimeOutMills": 1000,
     "syncFlushTimeout": 5000,
     "warmMapedFileEnable": False,
 }  # fmt: skip
@@ -66,7 +78,7 @@ def test_honoured_keys_and_ignored_ones_are_told_apart() -> None:
     honoured = {camel_case(key.name) for key in KEYS}
     assert honoured.isdisjoint(ROCKETMQ_KEYS)
     assert len(set(map(snake_case, ROCKETMQ_KEYS))) == len(ROCKETMQ_KEYS)
-    assert {"haListenPort", "brokerClusterName", "brokerId", "brokerRole", "deleteWhen", "fileReservedTime"} < set(
+    assert {"haListenPort", "brokerClusterName", "brokerId", "brokerRole", "redeleteHangedFileInterval"} < set(
         ROCKETMQ_KEYS
     )
 
@@ -96,7 +108,7 @@ def test_a_broker_conf_is_read_with_rocketmqs_names() -> None:
     assert config.flush_disk_type is FlushDiskType.SYNC_FLUSH
     assert config.mapped_file_size_commit_log == 1 << 20
     assert config.message_index_enable is False
-    assert config.ignored == ("brokerClusterName", "brokerName", "brokerId", "deleteWhen")
+    assert config.ignored == ("brokerClusterName", "brokerName", "brokerId")
 
 
 @pytest.mark.parametrize("name", ["maxMessageSize", "max_message_size"])
