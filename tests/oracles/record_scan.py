@@ -111,9 +111,10 @@ def delay_level(properties: bytes) -> int:
     return int(text) if text.isdigit() and int(text) < 2**31 else 0
 
 
-def keys_of(row: Row) -> list[bytes]:
-    """UNIQ_KEY, then the elements of KEYS (`IndexService.buildIndex`)."""
-    return [key for key in [row["unique_key"], *row["keys"].split(b" ")] if key]
+def keys_of(row: Row, *, index_tags: bool = False) -> list[bytes]:
+    """UNIQ_KEY, the elements of KEYS, and T#TAGS in RocketMQ 5.5.0 (`IndexService.buildIndex`)."""
+    tags = [b"T#" + row["tags"]] if index_tags and row["tags"] else []
+    return [key for key in [row["unique_key"], *row["keys"].split(b" "), *tags] if key]
 
 
 def hash_of(text: bytes) -> int:
@@ -136,6 +137,7 @@ def scan(
     max_rows: int = 1 << 30,
     key_room: int = 1 << 30,
     delays_ms: Sequence[int] = DELAYS_MS,
+    index_tags: bool = False,
 ) -> Scan:
     """Everything that `RecordScanner.scan` can find, at all levels."""
     result = Scan()
@@ -150,7 +152,7 @@ def scan(
             row["tags_code"] = row["store_timestamp"] + delays_ms[level - 1]
         crc_fits = zlib.crc32(row["body"]) & 0x7FFFFFFF == row["body_crc"]
         row["status"] = BAD_BODY_CRC if check_crc and row["body"] and not crc_fits else 0
-        keys = [] if row["sys_flag"] & 0xC == 0xC else keys_of(row)
+        keys = [] if row["sys_flag"] & 0xC == 0xC else keys_of(row, index_tags=index_tags)
         if len(result.key_hashes) + len(keys) > key_room:
             return result
         topic = row["topic"].decode("utf-8", "replace")

@@ -30,7 +30,7 @@ from reput.kernels.index_file import (
 from reput.kernels.java_hash import java_hash_slices
 from reput.kernels.record_batch import SCHEMA, record_batch
 from reput.kernels.record_encode import EncodeFault
-from reput.kernels.record_scan import RecordScanner, ScanLevel, find_record, read_records_at
+from reput.kernels.record_scan import DEFAULT_DELAYS_MS, RecordScanner, ScanLevel, find_record, read_records_at
 from reput.kernels.tags import keep_matching_tags
 from tests.oracles import consume_queue as queue_twin
 from tests.oracles import index_file as index_twin
@@ -50,6 +50,13 @@ COLUMNS = {
 }
 #: Used again and again, as in a store: what one scan leaves behind must not show in the next.
 SCANNERS = {level: RecordScanner(64, level=level) for level in ScanLevel}
+
+#: As live dispatch and recovery of each RocketMQ version ask for: (delay levels, whether tags are keys).
+RULES = {
+    (delays, tags): RecordScanner(64, delays_ms=delays, index_tags=tags)
+    for delays in ((), DEFAULT_DELAYS_MS)
+    for tags in (False, True)
+}
 
 levels = st.sampled_from(list(ScanLevel))
 
@@ -92,6 +99,15 @@ def test_a_scan_is_the_plain_walk_over_records(log, level, check_crc):
     assert keys == (expected.key_hashes if level >= ScanLevel.KEYS else [])
     faults = [row for row, values in enumerate(expected.rows) if values["status"]]
     assert columns.first_fault() == (faults[0] if faults else len(expected.rows))
+
+
+@given(logs(), st.sampled_from(list(RULES)))
+def test_a_scan_by_the_rules_of_any_version_is_the_plain_walk_by_them(log, rules):
+    data, base_offset = log
+    columns = RULES[rules].scan(as_array(data), base_offset)
+    expected = scan_twin.scan(data, base_offset, delays_ms=rules[0], index_tags=rules[1])
+    assert columns["tags_code"].tolist() == [row["tags_code"] for row in expected.rows]
+    assert list(zip(columns.key_rows.tolist(), columns.key_hashes.tolist(), strict=True)) == expected.key_hashes
 
 
 @given(logs(), st.integers(1, 3))

@@ -9,6 +9,7 @@ import typer
 
 from reput.cli.options import CommitLogPath, Json, Master, RunnerName, Settings, Store, choose_runner, parse_pairs
 from reput.cli.output import complain, progress_bar, write_fields, write_json
+from reput.config.dispatch_rules import DispatchRules
 from reput.errors import ConfigError
 
 #: The keys that `--set` takes here: the sizes of the files that are written.
@@ -21,6 +22,9 @@ def rebuild(
     output: Annotated[str, typer.Option("--output", metavar="DIR", help="The new directory to write to.")],
     settings: Settings,
     commit_log_path: CommitLogPath = None,
+    rules: Annotated[
+        DispatchRules, typer.Option("--rules", help="The RocketMQ version to build as: 5.5.0 indexes tags too.")
+    ] = DispatchRules.V5_3_3,
     runner_name: RunnerName = "auto",
     master: Master = None,
     as_json: Json = False,
@@ -46,6 +50,7 @@ def rebuild(
             output,
             runner=choose_runner(runner_name, master, store, commit_log_path),
             commit_log_path=commit_log_path,
+            rules=rules,
             progress=progress,
             mapped_file_size_consume_queue=sizes.get("mapped_file_size_consume_queue"),
             max_hash_slot_num=sizes.get("max_hash_slot_num"),

@@ -1,7 +1,7 @@
 """MessageStoreConfig: RocketMQ's keys that the store honours, with RocketMQ's defaults (`MessageStoreConfig` of 5.3.3).
 
-A field is RocketMQ's key in snake_case, misspellings included. RocketMQ's names lack units: `metadata["unit"]` has
-them.
+A field is RocketMQ's key in snake_case, misspellings included; `dispatch_rules` alone is reput's own. RocketMQ's names
+lack units: `metadata["unit"]` has them.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Self
 
+from reput.config.dispatch_rules import DispatchRules
 from reput.config.properties import camel_case, read_properties, snake_case
 from reput.config.rocketmq_keys import ROCKETMQ_KEYS
 from reput.errors import ConfigError
@@ -111,6 +112,12 @@ class MessageStoreConfig:
 
     # the index
     message_index_enable: bool = _key(True, "Keep index files, which answer queries by key.")
+
+    dispatch_rules: DispatchRules = _key(
+        DispatchRules.V5_3_3,
+        "reput's own key: the RocketMQ version whose queues, index and batches are written. 5.5.0 indexes tags "
+        "too; 4.9.7 gives recovered units of delayed messages the hash of the tags.",
+    )
 
     # getting
     max_transfer_bytes_on_message_in_memory: int = _key(
@@ -268,10 +275,11 @@ def _coerce(key: Field[Any], value: object, place: str = "") -> object:
     expected: str
     if key.default is None and value is None:
         return None
-    if isinstance(key.default, FlushDiskType):
-        if text in tuple(FlushDiskType):
-            return FlushDiskType(str(text))
-        expected = " or ".join(FlushDiskType)
+    if isinstance(key.default, StrEnum):
+        kind = type(key.default)
+        if text in tuple(kind):
+            return kind(str(text))
+        expected = " or ".join(kind)
     elif isinstance(key.default, bool):
         if isinstance(text, bool):
             return text

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from reput.config.dispatch_rules import DispatchRules
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import CorruptRecordError, StoreFormatError
 from reput.files import DISK
@@ -23,7 +24,7 @@ from reput.jobs.index_builder import IndexFilePlan, KeyChunk, KeySpill, plan_ind
 from reput.jobs.runner import Progress, Runner
 from reput.jobs.split_tasks import run_over_splits
 from reput.jobs.unit_writer import QueueFinish, QueueRange, UnitWriter
-from reput.kernels.record_scan import ScanLevel
+from reput.kernels.record_scan import DEFAULT_DELAYS_MS, ScanLevel
 from reput.log.directory import LogFile, StoreDirectory
 from reput.log.index_geometry import index_geometry
 from reput.log.scan import scan_split
@@ -74,6 +75,7 @@ class _Target:
     folder: str
     queue_file_size: int
     index: bool
+    rules: DispatchRules
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +102,7 @@ def rebuild(
     max_index_num: int | None = None,
     split_bytes: int = SPLIT_BYTES,
     index: bool = True,
+    rules: DispatchRules = DispatchRules.V5_3_3,
     progress: Progress | None = None,
 ) -> RebuildResult:
     """Build `consumequeue/` and `index/` in the new directory `output`, synced. The store itself is not changed.
@@ -108,7 +111,8 @@ def rebuild(
     `<output>.unfinished` and renamed at the end: a rebuild that was killed leaves no `output`, and the next one begins
     anew. Where queue offsets repeat, as after a crash, the first message wins, as in
     `ConsumeQueue.putMessagePositionInfo`; a gap is filled with filler units, so that each unit stands at its own queue
-    offset (RocketMQ logs an error and puts it into the gap). The tasks need a file system that all share.
+    offset (RocketMQ logs an error and puts it into the gap). `rules` name the RocketMQ version whose files these are to
+    be. The tasks need a file system that all share.
 
     Raises:
         StoreFormatError: no store, a foreign file, or index files whose geometry must be given; also where `output`
@@ -130,7 +134,7 @@ def rebuild(
     if DISK.exists(folder):
         DISK.remove_tree(folder)
     try:
-        build = _Build(folder, sizes, runner, index, progress)
+        build = _Build(folder, sizes, runner, index, rules, progress)
         result = build.run(log_files, split_bytes, started)
         DISK.rename(folder, output)
     except BaseException:
@@ -144,12 +148,19 @@ class _Build:
     """One rebuild: the phases, and what they share."""
 
     def __init__(
-        self, folder: str, sizes: MessageStoreConfig, runner: Runner, index: bool, progress: Progress | None
+        self,
+        folder: str,
+        sizes: MessageStoreConfig,
+        runner: Runner,
+        index: bool,
+        rules: DispatchRules,
+        progress: Progress | None,
     ) -> None:
         self._folder = folder
         self._sizes = sizes
         self._runner = runner
         self._index = index
+        self._rules = rules
         self._progress = progress
 
     def run(self, log_files: Sequence[LogFile], split_bytes: int, started: float) -> RebuildResult:
@@ -180,7 +191,7 @@ class _Build:
     def _scan(self, log_files: Sequence[LogFile], split_bytes: int) -> tuple[list[_ScanOutcome], bool]:
         """Write the units and spill the keys; all at once, or else in the order of the log, which is the truth."""
         self._make_folders()
-        target = _Target(self._folder, self._sizes.mapped_file_size_consume_queue, self._index)
+        target = _Target(self._folder, self._sizes.mapped_file_size_consume_queue, self._index, self._rules)
         splits = plan_splits(log_files, split_bytes)
         outcomes, misled = run_over_splits(
             self._runner, partial(_scan_split, target), splits, description="read the log", progress=self._progress
@@ -231,11 +242,12 @@ def _scan_splits(target: _Target, splits: Sequence[Split]) -> _ScanOutcome:
     units = UnitWriter(os.path.join(target.folder, CONSUME_QUEUE), target.queue_file_size)
     spill = KeySpill(os.path.join(target.folder, _KEYS, str(splits[0].begin)))
     level = ScanLevel.KEYS if target.index else ScanLevel.PROPERTIES
+    delays_ms = DEFAULT_DELAYS_MS if target.rules.redispatches_deliver_time else ()
     messages = log_bytes = 0
     fault: CorruptRecordError | None = None
     try:
         for split in splits:
-            scan = scan_split(split, level=level)
+            scan = scan_split(split, level=level, delays_ms=delays_ms, index_tags=target.rules.indexes_tags)
             for columns in scan:
                 messages += columns.rows
                 log_bytes += columns.consumed

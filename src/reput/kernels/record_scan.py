@@ -266,12 +266,12 @@ _MATRICES = "int64[:, ::1], int32[:, ::1]"
 
 
 @kernel(
-    f"void(int64, int64, int64, int64, int64, boolean, int64[::1], {_MATRICES}, uint64[::1], int32[::1], int32[::1], "
-    "uint32[::1], uint8[::1], uint8[::1], int32[::1], int32[::1], int64[::1])"
+    f"void(int64, int64, int64, int64, int64, boolean, int64[::1], boolean, {_MATRICES}, uint64[::1], int32[::1], "
+    "int32[::1], uint32[::1], uint8[::1], uint8[::1], int32[::1], int32[::1], int64[::1])"
 )
 def _scan(  # type: ignore[no-untyped-def]
-    base, size, base_offset, max_rows, level, check_crc, delays, wide, narrow, table_hash, table_queue, queue_rows,
-    queue_hash, queue_is_schedule, schedule_topic, key_hashes, key_rows, result,
+    base, size, base_offset, max_rows, level, check_crc, delays, index_tags, wide, narrow, table_hash, table_queue,
+    queue_rows, queue_hash, queue_is_schedule, schedule_topic, key_hashes, key_rows, result,
 ):  # fmt: skip
     end, p, row, keys, queues, stop = base + size, base, 0, 0, 0, _FULL
     while row < max_rows:
@@ -304,6 +304,7 @@ def _scan(  # type: ignore[no-untyped-def]
                         queue_hash[queue],
                         base + narrow[N_UNIQUE_KEY_POSITION, row], np.int64(narrow[N_UNIQUE_KEY_SIZE, row]),
                         base + narrow[N_KEYS_POSITION, row], np.int64(narrow[N_KEYS_SIZE, row]),
+                        base + narrow[N_TAGS_POSITION, row], np.int64(narrow[N_TAGS_SIZE, row]) if index_tags else 0,
                         key_hashes, keys,
                     )  # fmt: skip
                     if found < 0:
@@ -378,16 +379,23 @@ class RecordScanner:
         max_rows: Records a scan takes at the most; more makes it stop with `ScanStop.FULL`.
         level: What is extracted beside the header.
         delays_ms: The delay levels, for units of SCHEDULE_TOPIC_XXXX.
+        index_tags: Whether tags are keys too (`DispatchRules.indexes_tags`).
     """
 
     def __init__(
-        self, max_rows: int = 32_768, *, level: ScanLevel = ScanLevel.KEYS, delays_ms: Sequence[int] = DEFAULT_DELAYS_MS
+        self,
+        max_rows: int = 32_768,
+        *,
+        level: ScanLevel = ScanLevel.KEYS,
+        delays_ms: Sequence[int] = DEFAULT_DELAYS_MS,
+        index_tags: bool = False,
     ) -> None:
         queues = max_rows if level >= ScanLevel.QUEUES else 0
         keys = 4 * max_rows + _MAX_KEYS_OF_A_RECORD if level >= ScanLevel.KEYS else 0
         slots = 1 << (2 * queues).bit_length()
         self._level = level
         self._delays = np.array(delays_ms, np.int64)
+        self._index_tags = index_tags
         self._max_rows = max_rows
         self._wide = np.empty((len(WIDE), max_rows + _PADDING_BYTES // 8), np.int64)
         self._narrow = np.empty((len(NARROW), max_rows + _PADDING_BYTES // 4), np.int32)
@@ -407,8 +415,8 @@ class RecordScanner:
         """
         _scan(
             buffer.ctypes.data, buffer.size, base_offset, self._max_rows, int(self._level), check_crc, self._delays,
-            self._wide, self._narrow, *self._table, self._queue_rows, *self._queue_marks, _SCHEDULE_TOPIC, *self._keys,
-            self._result,
+            self._index_tags, self._wide, self._narrow, *self._table, self._queue_rows, *self._queue_marks,
+            _SCHEDULE_TOPIC, *self._keys, self._result,
         )  # fmt: skip
         rows, consumed, stop, queues, keys = self._result.tolist()
         return RecordColumns(

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,7 @@ from reput.errors import CorruptRecordError
 from reput.files import DISK, File, FileLayer
 from reput.formats.record import BLANK_SIZE, MIN_RECORD_SIZE, MagicCode, decode_record
 from reput.kernels.columns import RecordColumns, ScanStop
-from reput.kernels.record_scan import RecordScanner, ScanLevel, find_record
+from reput.kernels.record_scan import DEFAULT_DELAYS_MS, RecordScanner, ScanLevel, find_record
 from reput.log.directory import LogFile, numbered_files, open_listed
 from reput.log.splits import Split, SplitResult, SplitStop
 
@@ -43,6 +43,8 @@ def scan_split(
     check_crc: bool = True,
     max_rows: int = MAX_ROWS,
     window_bytes: int = WINDOW_BYTES,
+    delays_ms: Sequence[int] = DEFAULT_DELAYS_MS,
+    index_tags: bool = False,
     files: FileLayer = DISK,
 ) -> SplitScan:
     """Scan the records that start in a split; nothing is read before the result is iterated over.
@@ -52,8 +54,10 @@ def scan_split(
         check_crc: whether a body must agree with BODYCRC for its record to count.
         max_rows: records a piece, at the most.
         window_bytes: bytes read at once; a longer record is read whole all the same.
+        delays_ms, index_tags: as `RecordScanner` takes them.
     """
-    return SplitScan(split, RecordScanner(max_rows, level=level), check_crc, window_bytes, files)
+    scanner = RecordScanner(max_rows, level=level, delays_ms=delays_ms, index_tags=index_tags)
+    return SplitScan(split, scanner, check_crc, window_bytes, files)
 
 
 class SplitScan:

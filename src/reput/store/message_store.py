@@ -86,7 +86,7 @@ class MessageStore:
             else FlushRealTimeService(parts.log, config)
         )
         dispatchers: list[Dispatcher] = [parts.queues, *([parts.index] if parts.index is not None else []), self._stats]
-        self._reput = ReputMessageService(parts.log, dispatchers, config.delay_levels_ms, on_arrival)
+        self._reput = ReputMessageService(parts.log, dispatchers, config, on_arrival)
         self._reput.reput_from_offset = parts.log.max_offset
         self._putting = PutMessage(parts.log, self._flush, config, self._reput.wake_if_idle, self._stats)
         self._housekeeping = FlushConsumeQueueService(path, parts, self._flush.sync, config, self._stats)

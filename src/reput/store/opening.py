@@ -246,7 +246,7 @@ def _bring_in_step(
             begin = min(begin, max(index.restart_offset, log.min_offset))
     records = 0
     if begin < log.max_offset:
-        begin, records = Redispatch(log, queues, index, config.delay_levels_ms).run(begin, progress)
+        begin, records = Redispatch(log, queues, index, config).run(begin, progress)
     return RecoveryReport(found.was_killed, end, begin, records)
 
 

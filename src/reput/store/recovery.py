@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from reput.config.message_store import MessageStoreConfig
 from reput.errors import CorruptRecordError
 from reput.formats.checkpoint import Checkpoint, min_timestamp
 from reput.formats.shutdown import Shutdown
@@ -169,12 +170,14 @@ class Redispatch:
     """Dispatches recovered records again, from where queues and index may lack something."""
 
     def __init__(
-        self, log: CommitLog, queues: ConsumeQueueStore, index: IndexService | None, delays_ms: tuple[int, ...]
+        self, log: CommitLog, queues: ConsumeQueueStore, index: IndexService | None, config: MessageStoreConfig
     ) -> None:
         self._log = log
         self._queues = queues
         self._index = index
-        self._scanner = RecordScanner(_MAX_ROWS, level=ScanLevel.KEYS, delays_ms=delays_ms)
+        rules = config.dispatch_rules
+        delays_ms = config.delay_levels_ms if rules.redispatches_deliver_time else ()
+        self._scanner = RecordScanner(_MAX_ROWS, delays_ms=delays_ms, index_tags=rules.indexes_tags)
 
     def run(self, begin: int, progress: Progress) -> tuple[int, int]:
         """Dispatch everything from an offset at which a record starts.

@@ -38,6 +38,17 @@ def test_sizes_may_be_given(golden: Callable[[str], Path], tmp_path: Path, run_r
     assert [path.stat().st_size for path in (tmp_path / "out/index").iterdir()] == [40 + 4 * 10 + 20 * 3000]
 
 
+def test_the_rules_of_another_version_index_tags_too(
+    golden: Callable[[str], Path], tmp_path: Path, run_reput: Run
+) -> None:
+    path, keys = golden("clean"), {}
+    for rules in ("4.9.7", "5.3.3", "5.5.0"):
+        answer = run_reput("rebuild", path, "--output", tmp_path / rules, "--rules", rules, "--json")
+        assert answer.status == 0, answer.err
+        keys[rules] = answer.object()["keys"]
+    assert keys["4.9.7"] == keys["5.3.3"] < keys["5.5.0"] <= keys["5.3.3"] + 1000
+
+
 def test_a_topic_that_was_left_out_is_a_finding(golden: Callable[[str], Path], tmp_path: Path, run_reput: Run) -> None:
     answer = run_reput("rebuild", golden("bcq"), "--output", tmp_path / "out", "--json")
     assert answer.status == 1
@@ -53,6 +64,7 @@ def test_a_topic_that_was_left_out_is_a_finding(golden: Callable[[str], Path], t
         (("--output", "OUT", "--set", "listenPort=1"), "a rebuild takes"),
         (("--output", "OUT", "--set", "maxIndexNm=1"), "did you mean maxIndexNum?"),
         (("--output", "OUT", "--runner", "nobody"), "'auto', 'local', 'spark'"),
+        (("--output", "OUT", "--rules", "5.4.0"), "'4.9.7', '5.3.3', '5.5.0'"),
         (("--output", "FULL"), "exists already and is not an empty folder"),
     ],
 )
