@@ -85,20 +85,22 @@ def chosen(rows: list[dict], names: list[str]) -> list[dict]:
     return [{name: row[name] for name in names} for row in rows]
 
 
-@given(logs(), levels, st.booleans())
+@given(logs(), levels, st.booleans(), st.booleans())
 @settings(max_examples=150)
-def test_a_scan_is_the_plain_walk_over_records(log, level, check_crc):
+def test_a_scan_is_the_plain_walk_over_records(log, level, check_crc, require_property_crc):
     data, base_offset = log
-    columns = SCANNERS[level].scan(as_array(data), base_offset, check_crc=check_crc)
-    expected = scan_twin.scan(data, base_offset, check_crc=check_crc)
+    checks = {"check_crc": check_crc, "require_property_crc": require_property_crc}
+    columns = SCANNERS[level].scan(as_array(data), base_offset, **checks)
+    expected = scan_twin.scan(data, base_offset, **checks)
     assert (columns.rows, columns.consumed, int(columns.stop)) == (len(expected.rows), expected.consumed, expected.stop)
     assert columns.next_offset == base_offset + expected.consumed
     assert shown(columns, COLUMNS[level]) == chosen(expected.rows, COLUMNS[level])
     assert columns.queues() == (expected.queues if level >= ScanLevel.QUEUES else [])
     keys = list(zip(columns.key_rows.tolist(), columns.key_hashes.tolist(), strict=True))
     assert keys == (expected.key_hashes if level >= ScanLevel.KEYS else [])
-    faults = [row for row, values in enumerate(expected.rows) if values["status"]]
-    assert columns.first_fault() == (faults[0] if faults else len(expected.rows))
+    for bits, found in ((1, columns.first_fault()), (16, columns.first_fault(16)), (17, columns.first_fault(17))):
+        faults = [row for row, values in enumerate(expected.rows) if values["status"] & bits]
+        assert found == (faults[0] if faults else len(expected.rows))
 
 
 @given(logs(), st.sampled_from(list(RULES)))
@@ -557,13 +559,15 @@ ENCODE_ROWS = st.lists(
 )
 
 
-@given(ENCODE_ROWS, STORE_HOSTS, st.integers(0, 1 << 40), st.integers(0, 1 << 42), st.integers(0, 2000))
+@given(ENCODE_ROWS, STORE_HOSTS, st.integers(0, 1 << 40), st.integers(0, 1 << 42), st.integers(0, 2000), st.booleans())
 @settings(max_examples=100)
-def test_rows_are_encoded_byte_for_byte_as_single_messages(rows, store_host, base_offset, store_timestamp, capacity):
+def test_rows_are_encoded_byte_for_byte_as_single_messages(
+    rows, store_host, base_offset, store_timestamp, capacity, property_crc
+):
     first_offsets = {(row.topic, row.queue_id): 5 + row.queue_id for row in rows}
     counters = defaultdict(int, first_offsets)
-    expected = encode_twin.encode_rows(rows, counters, base_offset, store_timestamp, store_host)
-    plan = EncodePlan(rows)
+    expected = encode_twin.encode_rows(rows, counters, base_offset, store_timestamp, store_host, property_crc)
+    plan = EncodePlan(rows, property_crc=property_crc)
     assert plan.measure(store_host) == -1
     assert plan.record_sizes() == [b - a for a, b in pairwise(record_starts(expected))]
     data, next_offsets, ends = b"", plan.queue_offsets(first_offsets), []
@@ -576,6 +580,8 @@ def test_rows_are_encoded_byte_for_byte_as_single_messages(rows, store_host, bas
         fitting = [size for size in accumulate(plan.record_sizes()[begin:]) if size <= capacity]
         assert len(chunk.ends) == max(len(fitting), 1)
     assert data == expected
+    columns = SCANNERS[ScanLevel.HEADER].scan(as_array(data), base_offset, check_crc=True, require_property_crc=True)
+    assert columns["status"].tolist() == [0 if property_crc else 16] * len(rows)
     assert plan.offsets_by_queue(next_offsets) == {queue: counters[queue] for queue in first_offsets}
 
 

@@ -77,6 +77,9 @@ class MessageStoreConfig:
     auto_message_version_on_topic_len: bool = _key(
         True, "Write a topic of more than 127 bytes as a V2 record; otherwise it is refused."
     )
+    enabled_append_prop_crc: bool = _key(
+        False, "End each record's properties with a CRC of the whole record, `__CRC32#` (RocketMQ 5 alone reads it)."
+    )
     message_delay_level: str = _key(
         "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h", "The delays of the levels 1, 2, 3, ..."
     )
@@ -168,6 +171,9 @@ class MessageStoreConfig:
 
     # recovery
     check_crc_on_recover: bool = _key(True, "Check the CRC of each body that a recovery reads.")
+    force_verify_prop_crc: bool = _key(
+        False, "A recovery takes a record without a CRC of the whole record for damaged, too."
+    )
 
     ignored: tuple[str, ...] = field(default=())
     """RocketMQ's keys that were given and that this store has no use for."""

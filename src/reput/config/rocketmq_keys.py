@@ -41,7 +41,7 @@ ROCKETMQ_KEYS: tuple[str, ...] = tuple(
     dispatchFromSenderThread dLegerGroup dLegerPeers dLegerSelfId duplicationEnable enableAsyncReput
     enableAutoInSyncReplicas enableBatchPush enableBroadcastOffsetStore enableBuildConsumeQueueConcurrently
     enableCalcFilterBitMap enableCleanExpiredOffset enableCompaction enableConsumeQueueExt enableControllerMode
-    enableCreateSysGroup enabledAppendPropCRC enableDetailStat enableDLegerCommitLog enableFastChannelEventProcess
+    enableCreateSysGroup enableDetailStat enableDLegerCommitLog enableFastChannelEventProcess
     enableLmq enableLmqStats enableMixedMessageType enableMultiDispatch enableNetWorkFlowControl
     enableNotifyAfterPopOrderLockRelease enableNotifyBeforePopCalculateLag enablePopBatchAck enablePopBufferMerge
     enablePopLog enablePopMessageThreshold enablePropertyFilter enableReconnectForGoAway enableRegisterProducer
@@ -51,7 +51,7 @@ ROCKETMQ_KEYS: tuple[str, ...] = tuple(
     expectConsumerNumUseFilter fastFailIfNoBufferInStorePool fetchControllerAddrByDnsLookup
     fetchNamesrvAddrByAddressServer fetchNameSrvAddrByDnsLookup fetchNamesrvAddrInterval
     filterDataCleanTimeSpan filterSupportRetry flushCommitLogTimed flushConsumerOffsetHistoryInterval
-    flushConsumerOffsetInterval flushDelayOffsetInterval forceRegister forceVerifyPropCRC forwardTimeout
+    flushConsumerOffsetInterval flushDelayOffsetInterval forceRegister forwardTimeout
     globalColdReadThreshold haFlowControlEnable haHousekeepingInterval haListenPort haMasterAddress
     haMaxGapNotInSync haMaxTimeSlaveNotCatchup haSendHeartbeatInterval haTransferBatchSize heartbeatThreadPoolNums
     heartbeatThreadPoolQueueCapacity highSpeedMode inBrokerContainer initAuthenticationUser

@@ -21,6 +21,7 @@ from reput.formats.properties import (
     decode_properties,
     split_keys,
 )
+from reput.formats.property_crc import PROPERTY_CRC32
 from reput.formats.record_layout import MAX_PROPERTIES_SIZE, Bounds, Buffer, unpack_record
 
 MAX_TOPIC_SIZE = 127
@@ -239,12 +240,13 @@ def check_topic(topic: str) -> None:
         raise MessageIllegalError(f"topic {topic!r} takes {len(topic)} bytes; {limit} are allowed")
 
 
-def encode_properties_of(message: Message) -> bytes:
-    """Properties text of a message, in the order of encode_properties.
+def encode_properties_of(message: Message, reserved: int = 0) -> bytes:
+    """Properties text of a message, in the order of encode_properties, and `reserved` zero bytes behind it.
 
-    Raises MessageIllegalError for names, values, tags, keys or a unique key that the text cannot carry back, for
-    reserved names, and for a text over 32767 bytes. It is on the path of each put: the text is built first, and
-    only one with more separators than its pairs need is searched for the culprit.
+    `__CRC32#`, the CRC of the record that the properties were read from, is left out. Raises MessageIllegalError for
+    names, values, tags, keys or a unique key that the text cannot carry back, for reserved names, and for a text over
+    32767 bytes. It is on the path of each put: the text is built first, and only one with more separators than its
+    pairs need is searched for the culprit.
     """
     text = ""
     pairs = 0
@@ -266,6 +268,8 @@ def encode_properties_of(message: Message) -> bytes:
         if properties:
             if not _RESERVED_NAMES.isdisjoint(properties) or "" in properties or "" in properties.values():
                 _refuse_properties(message)
+            if PROPERTY_CRC32 in properties:
+                properties = {name: value for name, value in properties.items() if name != PROPERTY_CRC32}
             for name, value in properties.items():
                 text += name + "\x01" + value + "\x02"
             pairs += len(properties)
@@ -277,9 +281,10 @@ def encode_properties_of(message: Message) -> bytes:
         _refuse_properties(message)
     if len(data) - len(data.translate(None, _SEPARATORS)) != 2 * pairs:
         _refuse_properties(message)
-    if len(data) > MAX_PROPERTIES_SIZE:
-        raise MessageIllegalError(f"the properties take {len(data)} bytes; {MAX_PROPERTIES_SIZE} are allowed")
-    return data
+    size = len(data) + reserved
+    if size > MAX_PROPERTIES_SIZE:
+        raise MessageIllegalError(f"the properties take {size} bytes; {MAX_PROPERTIES_SIZE} are allowed")
+    return data + bytes(reserved) if reserved else data
 
 
 def _check_body_type(body: object) -> None:

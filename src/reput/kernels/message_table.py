@@ -1,7 +1,7 @@
 """An Arrow table of messages -> the form that the encode kernels read, with every row checked.
 
 Columns are those of `record_batch.SCHEMA`. `topic` and `body` must be there; null in any other means absent; columns
-that a store assigns are ignored, so that what `read_log` gives can be put again.
+that a store assigns are ignored, and so is the property `__CRC32#`, so that what `read_log` gives can be put again.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class MessageBatch(NamedTuple):
 
 
 def check_table(
-    table: pa.Table, *, max_body_size: int, max_record_size: int, store_host: bytes, now_ms: int
+    table: pa.Table, *, max_body_size: int, max_record_size: int, store_host: bytes, now_ms: int, reserved: int = 0
 ) -> list[MessageBatch]:
     """Check a whole table before anything of it is written.
 
@@ -98,6 +98,7 @@ def check_table(
         max_record_size: The largest record that a commit log file holds.
         store_host: 8 or 20 bytes; also the born host of rows that have none.
         now_ms: The born timestamp of rows that have none.
+        reserved: Bytes at the end of each record's properties that the append fills: 20 for a property CRC.
 
     Raises:
         MessageIllegalError: A wrong column or type, or a row that RocketMQ would refuse, by its number.
@@ -106,9 +107,8 @@ def check_table(
     batches, row = [], 0
     for batch in table.to_batches(max_chunksize=_BATCH_ROWS):
         if batch.num_rows:
-            batches.append(
-                _Planner(batch, row, store_host, now_ms).plan(max_body_size, max_record_size, len(store_host))
-            )
+            planner = _Planner(batch, row, store_host, now_ms)
+            batches.append(planner.plan(max_body_size, max_record_size, len(store_host), reserved))
             row += batch.num_rows
     return batches
 
@@ -165,7 +165,7 @@ class _Planner:
         self._alive: list[object] = []
         self._plan = np.zeros(len(PLAN), np.int64)
 
-    def plan(self, max_body_size: int, max_record_size: int, store_host_size: int) -> MessageBatch:
+    def plan(self, max_body_size: int, max_record_size: int, store_host_size: int, reserved: int) -> MessageBatch:
         queues, queue_keys = self._number_queues()
         self._text("body", "body_offsets", "bodies")
         for name, data in (("tags", "tags"), ("unique_key", "unique_keys")):
@@ -179,7 +179,7 @@ class _Planner:
         self._hosts()
         rows = self._batch.num_rows
         sizes, properties_sizes = np.empty(rows, np.int32), np.empty(rows, np.int32)
-        bad = measure(self._plan, rows, max_body_size, store_host_size, sizes, properties_sizes)
+        bad = measure(self._plan, rows, max_body_size, store_host_size, reserved, sizes, properties_sizes)
         if bad >= 0:
             reason = _FAULTS[EncodeFault(bad % 16)].format(max_body_size=max_body_size)
             raise MessageIllegalError(f"row {self._first_row + bad // 16}: {reason}")
@@ -219,21 +219,20 @@ class _Planner:
         column = self._column(name)
         if column is None:
             return None
-        if column.null_count:
-            kind = column.type
-            lengths = pc.fill_null(pc.list_value_length(column), 0)
-            offsets = np.concatenate([[0], np.cumsum(lengths.to_numpy(zero_copy_only=False))]).astype(np.int32)
-            flat = column.drop_null()
-            values = pa.concat_arrays([flat]).flatten() if pa.types.is_list(kind) else _flat_map(flat)
-            self._set(lists, offsets)
-            return values
-        self._alive.append(column)
-        self._plan[PLAN.index(lists)] = column.buffers()[1].address + 4 * column.offset
-        return (
+        values = (
             column.values
             if pa.types.is_list(column.type)
             else pa.StructArray.from_arrays([column.keys, column.items], ["key", "value"])
         )
+        offsets = np.frombuffer(column.buffers()[1], np.int32)[column.offset :][: len(column) + 1]
+        lengths = np.diff(offsets) * column.is_valid().to_numpy(zero_copy_only=False)
+        if int(lengths.sum()) < int(offsets[-1] - offsets[0]):  # elements lie behind a null: Arrow allows it
+            begins = np.concatenate([[0], np.cumsum(lengths)])
+            values = values.take(pa.array(np.arange(begins[-1]) + np.repeat(offsets[:-1] - begins[:-1], lengths)))
+            offsets = begins.astype(np.int32)
+        self._alive.append(column)
+        self._set(lists, offsets)
+        return values
 
     def _keys(self) -> None:
         values = self._lists("keys", "keys_lists")
@@ -320,15 +319,6 @@ class _Planner:
         except MessageIllegalError as error:
             row = self._first_row + int((codes == code).argmax())
             raise MessageIllegalError(f"row {row}: {error}") from error
-
-
-def _flat_map(column: pa.MapArray) -> pa.Array:
-    """The pairs of a map without nulls, sliced or not."""
-    entries = [pair for row in column for pair in row.as_py()]
-    return pa.StructArray.from_arrays(
-        [pa.array([name for name, _ in entries], pa.string()), pa.array([value for _, value in entries], pa.string())],
-        ["key", "value"],
-    )
 
 
 def _dense(

@@ -51,6 +51,7 @@ from reput.kernels.memory import (
     store_i64,
     store_u8,
 )
+from reput.kernels.property_crc import is_property_crc, put_property_crc
 
 #: What each element of the vector of addresses points to.
 PLAN = (
@@ -200,16 +201,19 @@ def _map_size(plan, row):  # type: ignore[no-untyped-def]
             return 0, _IN_PROPERTIES
         if _is_reserved(name, name_size):
             return 0, _RESERVED
+        if is_property_crc(name, name_size):  # of the record that these properties were read from
+            continue
         size += name_size + value_size + 2
     return size, 0
 
 
 @njit
-def _properties_size(plan, row):  # type: ignore[no-untyped-def]
-    """Bytes of the properties text, and a fault."""
+def _properties_size(plan, row, reserved):  # type: ignore[no-untyped-def]
+    """Bytes of the properties text and of what is reserved behind it, and a fault."""
     size, fault = _map_size(plan, row)
     if fault:
         return 0, fault
+    size += reserved
     unique, unique_size = _slice(plan, P_UNIQUE_OFFSETS, P_UNIQUE, row)
     if unique_size:
         if _has_separator(unique, unique_size):
@@ -228,14 +232,19 @@ def _properties_size(plan, row):  # type: ignore[no-untyped-def]
     return size, _PROPERTIES_TOO_LARGE if size > _MAX_PROPERTIES else 0
 
 
-@kernel("int64(int64[::1], int64, int64, int64, int32[::1], int32[::1])")
-def measure(plan, rows, max_body_size, store_host_size, sizes, properties_sizes):  # type: ignore[no-untyped-def]
-    """Fill int32[rows] of record sizes and of properties sizes; returns -1, or the first bad row * 16 + its fault."""
+@kernel("int64(int64[::1], int64, int64, int64, int64, int32[::1], int32[::1])")
+def measure(  # type: ignore[no-untyped-def]
+    plan, rows, max_body_size, store_host_size, reserved, sizes, properties_sizes
+):
+    """Fill int32[rows] of record sizes and of properties sizes; returns -1, or the first bad row * 16 + its fault.
+
+    `reserved` bytes at the end of each record's properties are left for `patch`: 20 for a property CRC, or none.
+    """
     for row in range(rows):
         _, body_size = _slice(plan, P_BODY_OFFSETS, P_BODIES, row)
         if body_size > max_body_size:
             return row * 16 + _BODY_TOO_LARGE
-        properties_size, fault = _properties_size(plan, row)
+        properties_size, fault = _properties_size(plan, row, reserved)
         if fault:
             return row * 16 + fault
         topic = np.int64(load_i32_native(plan[P_QUEUE_TOPIC] + 4 * np.int64(_int32(plan, P_QUEUE, row))))
@@ -285,6 +294,8 @@ def _put_properties(plan, row, target):  # type: ignore[no-untyped-def]
     for i in range(first, last):
         name, name_size = _slice(plan, P_NAME_OFFSETS, P_NAMES, i)
         value, value_size = _slice(plan, P_VALUE_OFFSETS, P_VALUES, i)
+        if is_property_crc(name, name_size):
+            continue
         copy_short(target, name, name_size)
         store_u8(target + name_size, 1)
         target = _put_text(target + name_size + 1, value, value_size)
@@ -349,12 +360,15 @@ def encode(  # type: ignore[no-untyped-def]
     return row
 
 
-@kernel("void(int64, int64, int32[::1], int32[::1], int64[::1], int64, int64)")
-def patch(buffer, rows, positions, queues, next_offsets, base_offset, store_timestamp):  # type: ignore[no-untyped-def]
+@kernel("void(int64, int64, int32[::1], int32[::1], int64[::1], int64, int64, boolean)")
+def patch(  # type: ignore[no-untyped-def]
+    buffer, rows, positions, queues, next_offsets, base_offset, store_timestamp, property_crc
+):
     """Give encoded records their places: queue offsets from `next_offsets` (int64[queues], advanced), log offset, time.
 
     Prepared and rolled back messages have queue offset 0 and take none (`DefaultMessageStore.assignOffset`). The record
-    at `positions[0]` gets `base_offset`.
+    at `positions[0]` gets `base_offset`, and `positions` (int32[rows + 1]) say where each record ends. With
+    `property_crc` the last 20 bytes of each record, which `measure` reserved, take the CRC of all before them.
     """
     first = np.int64(positions[0])
     for row in range(rows):
@@ -367,3 +381,5 @@ def patch(buffer, rows, positions, queues, next_offsets, base_offset, store_time
             next_offsets[queue] += 1
         store_i64(p + PHYSICAL_OFFSET, base_offset + np.int64(positions[row]) - first)
         store_i64(p + STORE_TIMESTAMP + (_HOST_GROWTH if sys_flag & _BORN_V6 else 0), store_timestamp)
+        if property_crc:
+            put_property_crc(p, np.int64(positions[row + 1]) - np.int64(positions[row]))

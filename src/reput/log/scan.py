@@ -20,7 +20,7 @@ import numpy.typing as npt
 from reput.errors import CorruptRecordError
 from reput.files import DISK, File, FileLayer
 from reput.formats.record import BLANK_SIZE, MIN_RECORD_SIZE, MagicCode, decode_record
-from reput.kernels.columns import RecordColumns, ScanStop
+from reput.kernels.columns import RecordColumns, RecordStatus, ScanStop
 from reput.kernels.record_scan import DEFAULT_DELAYS_MS, RecordScanner, ScanLevel, find_record
 from reput.log.directory import LogFile, numbered_files, open_listed
 from reput.log.splits import Split, SplitResult, SplitStop
@@ -147,7 +147,7 @@ class SplitScan:
         found = window.find(offset + 1)
         while found is not None:
             columns = scanner.scan(window.read(found), found, check_crc=True)
-            proven = np.flatnonzero(columns["status"] == 0)
+            proven = np.flatnonzero(columns["status"] & RecordStatus.BAD_BODY_CRC == 0)
             if proven.size:
                 return window.log_file.path, int(columns["commit_log_offset"][proven[0]])
             found = window.find(found + max(columns.consumed, 1))

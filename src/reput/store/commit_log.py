@@ -7,6 +7,7 @@ offset, bytes. Encoding a table, waiting for the disk and building queues and in
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from threading import Lock
 from typing import NamedTuple, TypeAlias
 
@@ -15,6 +16,7 @@ import numpy.typing as npt
 
 from reput.errors import MessageIllegalError, ReputError, StoreBusyError, StoreFullError
 from reput.files import FileLayer
+from reput.formats.property_crc import pack_record_with_crc
 from reput.formats.record import BLANK_SIZE, SysFlag, encode_blank
 from reput.formats.record_layout import Buffer, pack_record
 from reput.kernels.record_encode import patch
@@ -69,6 +71,8 @@ class CommitLog:
         queue_offsets: The counter table (`QueueOffsetOperator`), in memory; recovery fills it from the queues.
         confirm_offset: Nothing behind it is dispatched or served: the end of the log, or of what is flushed
             (SYNC_FLUSH).
+
+    With `property_crc` the last 20 bytes of each record's properties are reserved, and take its CRC.
     """
 
     def __init__(
@@ -82,6 +86,7 @@ class CommitLog:
         warm_sync_bytes: int | None = None,
         busy_timeout_ms: int = 1000,
         read_ahead: bool = True,
+        property_crc: bool = False,
     ) -> None:
         self.queue = MappedFileQueue(
             files, path, file_size, writable=writable, warm_sync_bytes=warm_sync_bytes, read_ahead=read_ahead
@@ -93,6 +98,8 @@ class CommitLog:
         self.flushed_offset = 0
         self.last_store_timestamp = 0
         self._serve_flushed_only = serve_flushed_only
+        self._property_crc = property_crc
+        self._pack_record: Callable[..., bytes] = pack_record_with_crc if property_crc else pack_record
         self._lock = Lock()
         self._last: MappedFile | None = None
 
@@ -231,7 +238,7 @@ class CommitLog:
             while True:
                 position = file.wrote_position
                 offset = file.start_offset + position
-                data = pack_record(
+                data = self._pack_record(
                     magic_code, body_crc, key[1], flag, queue_offset, offset, sys_flag,
                     now if born_timestamp is None else born_timestamp, born_host, now, store_host,
                     reconsume_times, prepared_transaction_offset, body, topic, properties,
@@ -286,7 +293,10 @@ class CommitLog:
         end = int(np.searchsorted(positions, positions[row] + room, side="right")) - 1
         position, offset = file.wrote_position, file.start_offset + file.wrote_position
         advanced = next_offsets.copy()
-        patch(rows.data.ctypes.data, end - row, positions[row : end + 1], rows.queues[row:end], advanced, offset, now)
+        patch(
+            rows.data.ctypes.data, end - row, positions[row : end + 1], rows.queues[row:end], advanced, offset, now,
+            self._property_crc,
+        )  # fmt: skip
         data = rows.data[positions[row] : positions[end]]
         file.write(position, data.data)
         next_offsets[:] = advanced

@@ -124,10 +124,7 @@ def _find_end(
         begin = last_record
     else:
         begin = _last_used_file(log)
-    return find_log_end(
-        log, begin, checkpoint,
-        check_crc=config.check_crc_on_recover, was_killed=found.was_killed, progress=progress,
-    )  # fmt: skip
+    return find_log_end(log, begin, checkpoint, config, was_killed=found.was_killed, progress=progress)
 
 
 def _last_used_file(log: CommitLog) -> int:
@@ -179,6 +176,7 @@ def _recover(
         warm_sync_bytes=_warm_sync_bytes(config),
         busy_timeout_ms=config.os_page_cache_busy_time_out_mills,
         read_ahead=config.data_read_ahead_enable,
+        property_crc=config.enabled_append_prop_crc,
     )
     undo.callback(log.close)
     log.load(found.log_files)

@@ -15,6 +15,7 @@ from reput.errors import MessageIllegalError, StoreError, StorePoisonedError
 from reput.formats.hosts import encode_host
 from reput.formats.java import body_crc
 from reput.formats.message import Message, check_head, encode_properties_of
+from reput.formats.property_crc import PROPERTY_CRC_SIZE
 from reput.formats.record import HOST_V4_SIZE, MIN_RECORD_SIZE, MagicCode, SysFlag
 from reput.formats.record_layout import encode_topic
 from reput.store.commit_log import Append, CommitLog, EncodedRows, Unplaced
@@ -66,6 +67,7 @@ class PutMessage:
         self._max_message_size = config.max_message_size
         self._allow_v2 = config.auto_message_version_on_topic_len
         self._store_host = encode_host(config.store_host)
+        self._reserved = PROPERTY_CRC_SIZE if config.enabled_append_prop_crc else 0
 
     def _check(self, message: Message, queue_id: int) -> Unplaced:
         """The message's fields, checked and encoded."""
@@ -94,7 +96,7 @@ class PutMessage:
             message.prepared_transaction_offset,
             body,
             topic,
-            encode_properties_of(message),
+            encode_properties_of(message, self._reserved),
         )
 
     def _result(self, append: Append, status: PutMessageStatus) -> PutMessageResult:
@@ -171,6 +173,7 @@ class PutMessage:
             max_record_size=self._log.max_record_size,
             store_host=self._store_host,
             now_ms=int(time.time() * 1000),
+            reserved=self._reserved,
         )
         host = np.frombuffer(self._store_host, np.uint8)
         largest = max((int(batch.sizes.max()) for batch in batches), default=0)

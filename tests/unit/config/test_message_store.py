@@ -27,6 +27,8 @@ ROCKETMQ_DEFAULTS = {
     "diskSpaceCleanForciblyRatio": 85,
     "diskSpaceWarningLevelRatio": 90,
     "fileReservedTime": 72,
+    "enabledAppendPropCRC": False,
+    "forceVerifyPropCRC": False,
     "flushCommitLogLeastPages": 4,
     "flushCommitLogThoroughInterval": 10_000,
     "flushConsumeQueueLeastPages": 2,

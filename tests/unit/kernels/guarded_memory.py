@@ -305,7 +305,7 @@ def encode_columns() -> int:
             addresses[name], addresses[column] = offsets.ctypes.data, text.ctypes.data
         plan = np.array([addresses[name] for name in PLAN], np.int64)
         sizes, properties_sizes = np.empty(1, np.int32), np.empty(1, np.int32)
-        assert measure(plan, 1, 1 << 20, 8, sizes, properties_sizes) == -1
+        assert measure(plan, 1, 1 << 20, 8, 0, sizes, properties_sizes) == -1
         for room in (int(sizes[0]), int(sizes[0]) - 1):
             out = _GUARDED.at_end(bytes(room))
             positions = np.empty(2, np.int32)
