@@ -31,7 +31,8 @@ def info(store: Store, *, commit_log_path: CommitLogPath = None, as_json: Json =
     directory = StoreDirectory(store, commit_log_path=commit_log_path)
     answer = _directory_facts(directory)
     try:
-        answer |= _store_facts(store, commit_log_path)
+        if not any(part.hides_queues for part in directory.foreign_parts()) or directory.queues():
+            answer |= _store_facts(store, commit_log_path)
     except CorruptStoreError as damage:  # of an index file, without which the store does not open
         answer["findings"] = [str(damage)]
     if as_json:
@@ -47,10 +48,10 @@ def _directory_facts(directory: StoreDirectory) -> dict[str, Any]:
     """What the names and sizes of the files say."""
     log_files, index_files, checkpoint = directory.log_files(), directory.index_files(), directory.checkpoint()
     apparent, allocated = _disk_use(directory, directory.path)
-    if not directory.commit_log_path.startswith(directory.path + "/"):
-        apparent, allocated = (
-            a + b for a, b in zip((apparent, allocated), _disk_use(directory, directory.commit_log_path), strict=True)
-        )
+    for folder in directory.commit_log_folders:
+        if not folder.startswith(directory.path + "/"):
+            uses = (apparent, allocated), _disk_use(directory, folder)
+            apparent, allocated = (a + b for a, b in zip(*uses, strict=True))
     holder = lock_holder(directory)
     return {
         "path": directory.path,
@@ -69,6 +70,7 @@ def _directory_facts(directory: StoreDirectory) -> dict[str, Any]:
         "queues": [],
         "runtime_info": None,
         "retention": None,
+        "foreign_parts": [str(part) for part in directory.foreign_parts()],
         "findings": [],
     }
 
@@ -143,6 +145,8 @@ def _write(answer: dict[str, Any]) -> None:
             ),
         }
     )
+    for part in answer["foreign_parts"]:
+        write_text(part)
     if queues:
         write_table(list(queues[0]), [list(queue.values()) for queue in queues[:_SHOWN_QUEUES]])
     if len(queues) > _SHOWN_QUEUES:

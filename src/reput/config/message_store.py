@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any, Self
 
 from reput.config.dispatch_rules import DispatchRules
-from reput.config.properties import camel_case, read_properties, snake_case
+from reput.config.properties import camel_case, read_properties, snake_case, split_folders
 from reput.config.rocketmq_keys import ROCKETMQ_KEYS
 from reput.errors import ConfigError
 
@@ -51,7 +51,14 @@ class MessageStoreConfig:
 
     # where
     store_path_root_dir: str = _key("~/store", "The folder of the store; `~` stands for the home of the user.")
-    store_path_commit_log: str | None = _key(None, "The folder of the commit log, where it is not <root>/commitlog.")
+    store_path_commit_log: str | None = _key(
+        None,
+        "The folder of the commit log, where it is not <root>/commitlog; a comma separates several, on several disks, "
+        "which take the files in turn.",
+    )
+    read_only_commit_log_store_paths: str | None = _key(
+        None, "Those of the commit log's folders that get no new file; a comma separates them."
+    )
     broker_ip1: str = _key("127.0.0.1", "The address that a record names as its store host: IPv4 or IPv6.")
     listen_port: int = _key(10911, "The port that a record names as its store host.", maximum=65_535)
 
@@ -183,10 +190,12 @@ class MessageStoreConfig:
             object.__setattr__(self, name, _coerce(key, getattr(self, name)))
         units = -(-self.mapped_file_size_consume_queue // _CONSUME_QUEUE_UNIT)
         object.__setattr__(self, "mapped_file_size_consume_queue", units * _CONSUME_QUEUE_UNIT)
-        if self.store_path_commit_log is not None and "," in self.store_path_commit_log:
+        folders = split_folders(self.store_path_commit_log or "")
+        read_only = split_folders(self.read_only_commit_log_store_paths or "")
+        if self.store_path_commit_log is not None and set(folders) <= set(read_only):
             raise ConfigError(
-                f"storePathCommitLog={self.store_path_commit_log}: RocketMQ reads a comma as several folders, which "
-                "this store does not support; name one folder"
+                f"storePathCommitLog={self.store_path_commit_log}: names no folder that is not one of "
+                f"readOnlyCommitLogStorePaths={self.read_only_commit_log_store_paths}, so no file could be made"
             )
         index_file_size = 40 + 4 * self.max_hash_slot_num + 20 * self.max_index_num
         if index_file_size > _MAX_INT:

@@ -78,7 +78,7 @@ ROCKETMQ_KEYS: tuple[str, ...] = tuple(
     pullThreadPoolQueueCapacity putConsumeQueueDataByFileChannel putMessageFutureThreadPoolNums putMessageTimeout
     putMsgIndexHightWater putThreadPoolQueueCapacity queryMessageThreadPoolNums queryThreadPoolQueueCapacity
     readAheadCacheEnable readAheadCacheExpireDuration readAheadCacheSizeThresholdRate readAheadMessageCountThreshold
-    readAheadMessageSizeThreshold readOnlyCommitLogStorePaths readUnCommitted realTimeNotifyConsumerChange
+    readAheadMessageSizeThreshold readUnCommitted realTimeNotifyConsumerChange
     realTimePersistRocksDBConfig recallMessageEnable recheckReputOffsetFromCq recordGetMessageResult
     recoverConcurrently recoverThreadPoolNums redeleteHangedFileInterval regionId registerBrokerTimeoutMills
     registerNameServerPeriod rejectPullConsumerEnable rejectTransactionMessage replicasPerDiskPartition

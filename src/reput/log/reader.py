@@ -50,7 +50,7 @@ def read_log(
         until: "proven": to the last record that proves itself; "flushed": only to what the checkpoint says is on the
             disk (physicMsgTimestamp); nothing where there is no checkpoint.
         raw_body: bodies as stored, inner batches as one row; else decompressed and unfolded.
-        commit_log_path: the commit log's folder where it is not below `path`.
+        commit_log_path: the commit log's folder where it is not below `path`; a comma separates several.
         store: the value of the column `store`; None: the directory's name.
         files: the file layer.
 

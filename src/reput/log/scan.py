@@ -151,7 +151,7 @@ class SplitScan:
             if proven.size:
                 return window.log_file.path, int(columns["commit_log_offset"][proven[0]])
             found = window.find(found + max(columns.consumed, 1))
-        for log_file in numbered_files(self._files, os.path.dirname(window.log_file.path)):
+        for log_file in numbered_files(self._files, *window.log_file.folders):
             if log_file.start_offset > window.log_file.start_offset:
                 with open_listed(self._files, log_file.path) as file:
                     data = _Window(file, log_file, self._window_bytes).read(log_file.start_offset)

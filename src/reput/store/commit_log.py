@@ -7,7 +7,7 @@ offset, bytes. Encoding a table, waiting for the disk and building queues and in
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from threading import Lock
 from typing import NamedTuple, TypeAlias
 
@@ -78,7 +78,7 @@ class CommitLog:
     def __init__(
         self,
         files: FileLayer,
-        path: str,
+        folders: Sequence[str],
         file_size: int,
         *,
         writable: bool = True,
@@ -89,7 +89,7 @@ class CommitLog:
         property_crc: bool = False,
     ) -> None:
         self.queue = MappedFileQueue(
-            files, path, file_size, writable=writable, warm_sync_bytes=warm_sync_bytes, read_ahead=read_ahead
+            files, folders, file_size, writable=writable, warm_sync_bytes=warm_sync_bytes, read_ahead=read_ahead
         )
         self.queue_offsets: QueueOffsets = {}
         self._failure: ReputError | None = None
@@ -160,7 +160,7 @@ class CommitLog:
                 end, since = self.max_offset, time.monotonic()
             elif time.monotonic() - since > self._busy_s:
                 raise StoreBusyError(
-                    f"{self.queue.path}: nothing could be appended at {end} for {self._busy_s * 1000:.0f} ms "
+                    f"{self.queue.folders[0]}: nothing could be appended at {end} for {self._busy_s * 1000:.0f} ms "
                     "(osPageCacheBusyTimeOutMills), for the disk does not keep up; nothing was written; try again later"
                 )
             time.sleep(0)

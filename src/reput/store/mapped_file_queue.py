@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from threading import Lock
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from reput.errors import StoreFormatError
+from reput.errors import StoreFormatError, StoreFullError
 from reput.files import FileLayer
 from reput.formats.paths import offset_to_file_name
 from reput.log.directory import LogFile
@@ -35,6 +36,9 @@ class MappedFiles(NamedTuple):
 class MappedFileQueue:
     """RocketMQ's `MappedFileQueue` for the commit log. Offsets are of the log, positions within one file.
 
+    Args:
+        folders: Where new files go: to each in its turn, by their place in the log (`MultiPathMappedFileQueue`).
+
     `warm_sync_bytes`: warm each new file, syncing after so many bytes (0: at the end only); None: do not.
     `read_ahead`: let the system read ahead in the maps (`dataReadAheadEnable`).
     """
@@ -42,7 +46,7 @@ class MappedFileQueue:
     def __init__(
         self,
         files: FileLayer,
-        path: str,
+        folders: Sequence[str],
         file_size: int,
         *,
         writable: bool,
@@ -50,7 +54,7 @@ class MappedFileQueue:
         read_ahead: bool = True,
     ) -> None:
         self._files = files
-        self.path = path
+        self.folders = folders
         self._writable = writable
         self._read_ahead = read_ahead
         self._warm_sync_bytes = warm_sync_bytes
@@ -125,19 +129,34 @@ class MappedFileQueue:
     def make_ahead(self) -> None:
         """Make the next file before it is needed (`AllocateMappedFileService`)."""
         if self._ahead is None:
-            start = self._end
-            ahead = MappedFile(
-                self._files, f"{self.path}/{offset_to_file_name(start)}", start, self.file_size,
-                writable=True, read_ahead=self._read_ahead,
-            )  # fmt: skip
-            try:
-                ahead.create()
-                if self._warm_sync_bytes is not None:
-                    ahead.warm(self._warm_sync_bytes)
-            except BaseException:
-                ahead.close()
-                raise
-            self._ahead = ahead
+            paths = self._paths_of(self._end)
+            for path in paths:
+                try:
+                    self._ahead = self._make(path)
+                    break
+                except StoreFullError:
+                    if path == paths[-1]:
+                        raise
+                    if self._files.exists(path):  # one name must not lie in two folders, after a power cut neither
+                        self._files.unlink(path)
+                        self._files.sync_directory(path.rpartition("/")[0])
+
+    def _make(self, path: str) -> MappedFile:
+        size = self.file_size
+        file = MappedFile(self._files, path, self._end, size, writable=True, read_ahead=self._read_ahead)
+        try:
+            file.create()
+            if self._warm_sync_bytes is not None:
+                file.warm(self._warm_sync_bytes)
+        except BaseException:
+            file.close()
+            raise
+        return file
+
+    def _paths_of(self, start: int) -> list[str]:
+        """Where the file that begins at an offset goes, and where else if there is no space."""
+        first = start // self.file_size % len(self.folders)
+        return [f"{folder}/{offset_to_file_name(start)}" for folder in (*self.folders[first:], *self.folders[:first])]
 
     @property
     def _end(self) -> int:
@@ -146,9 +165,9 @@ class MappedFileQueue:
 
     def remove_empty_file(self) -> None:
         """Remove the file that a kill left without a length behind the last one, as RocketMQ does at its start."""
-        path = f"{self.path}/{offset_to_file_name(self._end)}"
-        if self._files.exists(path) and self._files.file_size(path) == 0:
-            self._files.unlink(path)
+        for path in self._paths_of(self._end):
+            if self._files.exists(path) and self._files.file_size(path) == 0:
+                self._files.unlink(path)
 
     def append_file(self, file: MappedFile) -> None:
         """Make `next_file` the last one of the queue."""

@@ -13,7 +13,7 @@ from reput.files.lock import RecordLock
 from reput.formats.checkpoint import Checkpoint
 from reput.formats.paths import BATCH_CONSUME_QUEUE, COMMIT_LOG, CONFIG, CONSUME_QUEUE, INDEX, LOCK
 from reput.formats.shutdown import SHUTDOWN_FILE, Shutdown, decode_shutdown, encode_shutdown
-from reput.log.directory import IndexFilePath, LogFile, QueueFiles, StoreDirectory
+from reput.log.directory import IndexFilePath, LogFile, QueueFiles, StoreDirectory, named_folders
 from reput.log.index_geometry import index_geometry
 from reput.store.checkpoint import AbortFile, StoreCheckpoint
 from reput.store.commit_log import CommitLog
@@ -76,26 +76,39 @@ class _Found:
     shutdown: Shutdown | None = None
 
 
-def _commit_log_path(path: str, config: MessageStoreConfig) -> str:
-    elsewhere = config.store_path_commit_log
-    return os.path.abspath(os.path.expanduser(elsewhere)) if elsewhere else os.path.join(path, COMMIT_LOG)
+def _commit_log_folders(path: str, config: MessageStoreConfig) -> tuple[str, ...]:
+    """The folders that get new files of the log, sorted as `MultiPathMappedFileQueue` does."""
+    if not config.store_path_commit_log:
+        return (os.path.join(path, COMMIT_LOG),)
+    read_only = named_folders(config.read_only_commit_log_store_paths or "")
+    return tuple(sorted(set(named_folders(config.store_path_commit_log)) - set(read_only)))
 
 
-def _look(files: FileLayer, path: str, config: MessageStoreConfig) -> _Found:
-    """List the directory; raises StoreFormatError where it is no store."""
-    commit_log_path = _commit_log_path(path, config)
-    elsewhere = commit_log_path if config.store_path_commit_log and files.exists(commit_log_path) else None
-    directory = StoreDirectory(path, commit_log_path=elsewhere, files=files)
+def _elsewhere(config: MessageStoreConfig) -> tuple[str, ...]:
+    """The folders of the commit log that the configuration names, those included that get no new files."""
+    if not config.store_path_commit_log:
+        return ()
+    return named_folders(f"{config.store_path_commit_log},{config.read_only_commit_log_store_paths or ''}")
+
+
+def _look(files: FileLayer, path: str, config: MessageStoreConfig, *, writable: bool = True) -> _Found:
+    """List the directory; raises StoreFormatError where it is no store, or none that can be opened."""
+    elsewhere = _elsewhere(config)
+    is_there = len(elsewhere) > 1 or (elsewhere and files.exists(elsewhere[0]))
+    directory = StoreDirectory(path, commit_log_path=",".join(elsewhere) if is_there else None, files=files)
     found = _Found(
-        directory.log_files(),
+        [] if elsewhere and not is_there else directory.log_files(),
         directory.queues(),
         directory.index_files(),
         directory.checkpoint() or _NO_CHECKPOINT,
         directory.was_killed,
     )
+    for part in directory.foreign_parts():
+        if part.hides_log or (part.hides_queues and (writable or not found.queues)):
+            raise StoreFormatError(str(part))
     if found.queues and not found.log_files:
         raise StoreFormatError(
-            f"{path}: consume queues, but no commit log in {commit_log_path}; give the "
+            f"{path}: consume queues, but no commit log in {', '.join(directory.commit_log_folders)}; give the "
             f"folder that has it as store_path_commit_log, or move {CONSUME_QUEUE} and {INDEX} away to begin anew"
         )
     shutdown_path = os.path.join(path, CONFIG, SHUTDOWN_FILE)
@@ -137,13 +150,14 @@ def _last_used_file(log: CommitLog) -> int:
 
 def open_for_writing(path: str, config: MessageStoreConfig, files: FileLayer, progress: Progress) -> Parts:
     """Lock, check, recover; see the errors of `MessageStore.open`. The store's threads are not started."""
-    commit_log_path = _commit_log_path(path, config)
+    folders = _elsewhere(config) or _commit_log_folders(path, config)
     if _is_fresh(files, path):
-        for folder in (commit_log_path, f"{path}/{CONSUME_QUEUE}", f"{path}/{CONFIG}"):
+        for folder in (*folders, f"{path}/{CONSUME_QUEUE}", f"{path}/{CONFIG}"):
             files.make_directories(folder)
     else:
         _look(files, path, config)  # no lock file is left in a folder that is no store
-        files.make_directories(commit_log_path)
+        for folder in folders:
+            files.make_directories(folder)
     with ExitStack() as undo:
         lock = files.lock(f"{path}/{LOCK}")
         undo.callback(lock.release)
@@ -170,7 +184,7 @@ def _recover(
     found = _look(files, path, config)
     log = CommitLog(
         files,
-        _commit_log_path(path, config),
+        _commit_log_folders(path, config),
         config.mapped_file_size_commit_log,
         serve_flushed_only=config.flush_disk_type is FlushDiskType.SYNC_FLUSH,
         warm_sync_bytes=_warm_sync_bytes(config),
@@ -282,7 +296,7 @@ def _find_end_from(
         return None
     end = find_log_end(
         log, seen_record, found.checkpoint,
-        check_crc=config.check_crc_on_recover, was_killed=found.was_killed, progress=progress,
+        config, was_killed=found.was_killed, progress=progress,
     )  # fmt: skip
     return end if end.offset > seen_record else None
 
@@ -295,11 +309,10 @@ def open_for_reading(
     The files' own sizes count, not the configured ones. `seen_record` is the commit log offset of a record that an
     earlier look saw: the log is read on from there.
     """
-    found = _look(files, path, config)
+    found = _look(files, path, config, writable=False)
     file_size = found.log_files[0].size if found.log_files else config.mapped_file_size_commit_log
-    log = CommitLog(
-        files, _commit_log_path(path, config), file_size, writable=False, read_ahead=config.data_read_ahead_enable
-    )
+    folders = _commit_log_folders(path, config)
+    log = CommitLog(files, folders, file_size, writable=False, read_ahead=config.data_read_ahead_enable)
     log.load(found.log_files)
     unit_file_size = found.queues[0].file_size if found.queues else config.mapped_file_size_consume_queue
     queues = ConsumeQueueStore(files, path, unit_file_size, writable=False)

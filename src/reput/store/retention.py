@@ -201,9 +201,10 @@ class CleanService:
             self._parts.log.refuse_while_full(None)
 
     def _disk_used_percent(self) -> int:
-        """Of the fuller one, where log and queues lie on two disks."""
-        paths = [path for path in (self._parts.log.queue.path, self._path) if self._files.exists(path)]
-        return max(map(self._files.disk_used_percent, paths), default=0)
+        """Of the fuller one, where log and queues lie on two disks; of the log's own disks the emptiest one counts."""
+        used = self._files.disk_used_percent
+        log = [used(path) for path in self._parts.log.queue.folders if self._files.exists(path)]
+        return max([min(log, default=0), *([used(self._path)] if self._files.exists(self._path) else [])])
 
     def _candidates(self) -> Iterable[Candidate]:
         for file in self._parts.log.queue.mapped_files[:-1]:

@@ -41,10 +41,11 @@ def take_runtime_info(
     flushed = None if stats is None else log.flushed_offset
     first = query.by_offset(log.min_offset)
     latest = log.last_store_timestamp
+    log_folders = {*log.queue.folders, *(os.path.dirname(file.path) for file in log.queue.mapped_files)}
     folders = {name: os.path.join(path, name) for name in (CONSUME_QUEUE, BATCH_CONSUME_QUEUE, INDEX)}
     return RuntimeInfo(
         **counted,
-        commit_log_disk_ratio=_disk_ratio(files, log.queue.path, path),
+        commit_log_disk_ratio=min(_disk_ratio(files, folder, path) for folder in log.queue.folders),
         consume_queue_disk_ratio=_disk_ratio(files, folders[CONSUME_QUEUE], path),
         disk_free_bytes=files.disk_free(path),
         commit_log_min_offset=log.min_offset,
@@ -56,7 +57,7 @@ def take_runtime_info(
         earliest_message_time_stamp=first.store_timestamp if first is not None else None,
         latest_message_time_stamp=latest or None,
         schedule_message_offset=_schedule_offsets(path, parts, files, findings),
-        commit_log=folder_use(files, log.queue.path),
+        commit_log=_sum([folder_use(files, folder) for folder in log_folders]),
         consume_queue=_sum([folder_use(files, folders[name]) for name in (CONSUME_QUEUE, BATCH_CONSUME_QUEUE)]),
         index=folder_use(files, folders[INDEX]),
         topics=_topics(parts, stats.topics if stats is not None else None),
