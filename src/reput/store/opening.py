@@ -166,6 +166,19 @@ def open_for_writing(path: str, config: MessageStoreConfig, files: FileLayer, pr
     return parts
 
 
+def _check_index_geometry(found: _Found, config: MessageStoreConfig, files: FileLayer) -> None:
+    """Many pairs of numbers make one length; a wrong pair would spoil the file. After a kill it may prove nothing."""
+    if found.was_killed:
+        return
+    slots, entries = index_geometry(found.index_files, config.max_hash_slot_num, config.max_index_num, files)
+    if (slots, entries) != (config.max_hash_slot_num, config.max_index_num):
+        raise StoreFormatError(
+            f"{found.index_files[0].path}: made with {slots} hash slots and {entries} entries, but maxHashSlotNum is "
+            f"{config.max_hash_slot_num} and maxIndexNum {config.max_index_num}, which make the same length; give "
+            f"maxHashSlotNum={slots} and maxIndexNum={entries}"
+        )
+
+
 def _refuse_unsupported(path: str, files: FileLayer) -> None:
     """Batch queues are read by nobody here yet: writing would give their topics queues of the wrong kind."""
     folder = f"{path}/{BATCH_CONSUME_QUEUE}"
@@ -202,6 +215,7 @@ def _recover(
         index = IndexService(files, path, config.max_hash_slot_num, config.max_index_num, writable=True)
         undo.callback(index.close)
         index.check(found.index_files)
+        _check_index_geometry(found, config, files)
     if not found.was_killed:
         queues.load(found.queues, _EVERYTHING)
     end = _find_end(log, queues.last_record_offset, found, config, progress)

@@ -62,7 +62,7 @@ def test_new_files_go_to_each_folder_in_its_turn_and_are_read_by_everything(tmp_
         ("info", path),
         ("dump", path),
         ("stats", path),
-        ("get", path, "--topic", "t", "--queue", "0"),
+        ("get", path, "--topic", "t", "--queue-id", "0"),
         ("query", path, "--topic", "t", "--key", "k3"),
     ):
         answer = run_reput(*command, "--commit-log-path", logs)
