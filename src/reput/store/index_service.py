@@ -75,8 +75,11 @@ class IndexService:
             log_end: Commit log offset behind the last record. After a crash a file that knows later records, which the
                 log has lost, is removed: it would keep the new ones at their offsets out.
             safe_timestamp: After a crash the checkpoint's indexMsgTimestamp: files that end later or are not full are
-                removed, and dispatch builds them again. None after a clean stop, and for reading.
+                removed, and dispatch builds them again. So are all but the first that end at that very millisecond:
+                files are synced in their order, and one is enough for the checkpoint to say so. None after a clean
+                stop, and for reading.
         """
+        is_safe = True
         for entry in found:
             if entry.size == 0:  # killed while it was made
                 if self._writable:
@@ -85,13 +88,15 @@ class IndexService:
             file = IndexFile(
                 self._files, entry.path, self._slots, self._capacity, writable=self._writable, create=False
             )
-            if safe_timestamp is not None and not (
-                file.is_full and file.end_timestamp <= safe_timestamp and file.end_offset < log_end
-            ):
+            if safe_timestamp is not None:
+                is_safe = is_safe and file.is_full and file.end_timestamp <= safe_timestamp
+                is_safe = is_safe and file.end_offset < log_end
+            if is_safe:
+                self.index_files.append(file)
+                is_safe = safe_timestamp is None or file.end_timestamp < safe_timestamp
+            else:
                 file.close()
                 self._files.unlink(entry.path)
-            else:
-                self.index_files.append(file)
         self.flushed_timestamp = max((file.end_timestamp for file in self.index_files if file.is_full), default=0)
         if self.index_files and self.index_files[-1].count > 1:
             self._last_offset = self.index_files[-1].end_offset
