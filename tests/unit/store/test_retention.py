@@ -354,6 +354,51 @@ def test_deleted_bytes_are_given_back_once_nobody_reads_them(open_store: OpenSto
     assert [name for name in held if str(path) in name and "(deleted)" in name] == []
 
 
+def test_a_get_whose_file_is_deleted_after_it_was_chosen_takes_the_next_messages(
+    open_store: OpenStore, path: Path
+) -> None:
+    store = open_store(files=Disk(), **FAST)
+    fill(store)
+    age(path, 3)
+    find = store._log.queue.find
+
+    def delete_and_find(offset: int) -> object:
+        store._log.queue.find = find  # type: ignore[method-assign]
+        assert store.delete_expired().commit_log_files
+        return find(offset)
+
+    store._log.queue.find = delete_and_find  # type: ignore[assignment, method-assign]
+    result = store.get_message("t", 0, 0)
+    messages = result.messages()
+    assert store.min_commit_log_offset == 3 * 4096
+    assert all(message.commit_log_offset >= 3 * 4096 for message in messages)
+    assert result.next_begin_offset > 0
+    assert (result.status.name, bool(messages)) in (("FOUND", True), ("MESSAGE_WAS_REMOVING", False))
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_a_query_whose_files_are_deleted_while_it_runs_finds_no_other_message(
+    open_store: OpenStore, path: Path, many: bool
+) -> None:
+    store = open_store(files=Disk(), **FAST)
+    fill(store)
+    age(path, 3)
+    log_files, mapped = store._log.queue, store._log.queue.mapped
+
+    def mapped_and_deleted() -> object:
+        log_files.mapped = mapped  # type: ignore[method-assign]
+        files = mapped()
+        assert len(store.delete_expired().commit_log_files) == 3
+        return files
+
+    log_files.mapped = mapped_and_deleted  # type: ignore[assignment, method-assign]
+    keys = [f"k{number}" for number in range(60)] if many else ["k55"]
+    found = store.query_messages("t", keys) if many else {"k55": store.query_message("t", "k55")}
+    assert len(found["k55"]) == 1
+    for key, messages in found.items():
+        assert [message.keys for message in messages] in ([], [(key,)])
+
+
 def test_readers_of_every_kind_go_on_beside_a_deletion(open_store: OpenStore, path: Path) -> None:
     """What they get is what they asked for, or nothing; never another record, an error of Python's, or a crash."""
     store = open_store(files=Disk(86), delete_file_batch_max=1, **FAST)
