@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import reput
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import ConfigError, StoreError, StoreFullError, StoreStateError
+from reput.formats.message import MessageExt
 from reput.store.retention import Candidate, DeleteReason, DiskLevel, disk_level, is_due, plan_deletion
 from tests.crash.faulty_files import FaultyFiles, fail_next, no_objection
 from tests.crash.retained import age, check_retained, files_in
@@ -374,6 +375,19 @@ def test_a_get_whose_file_is_deleted_after_it_was_chosen_takes_the_next_messages
     assert all(message.commit_log_offset >= 3 * 4096 for message in messages)
     assert result.next_begin_offset > 0
     assert (result.status.name, bool(messages)) in (("FOUND", True), ("MESSAGE_WAS_REMOVING", False))
+
+
+def test_who_has_found_a_file_reads_it_although_it_was_never_mapped_before(open_store: OpenStore, path: Path) -> None:
+    store = open_store(files=Disk(), **FAST)
+    fill(store)
+    store.close()
+    age(path, 3)
+    store = open_store(files=Disk(), **FAST)
+    file = store._log.queue.find(0)
+    assert file is not None
+    assert store.delete_expired().commit_log_files
+    assert not Path(file.path).exists()
+    assert MessageExt(file.view, 0).keys == ("k0",)
 
 
 @pytest.mark.parametrize("many", [False, True])
