@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import threading
 import time
 from pathlib import Path
@@ -331,6 +332,7 @@ def test_views_and_results_stay_valid_when_their_files_are_deleted(open_store: O
     fill(store)
     got = store.get_message("t", 0, 0)
     found = store.query_message("t", "k0")
+    lazy = store.query_messages("t", ["k1", "k59"])  # makes a message when it is asked for
     age(path, 100)
     assert store.delete_expired().commit_log_files
     assert [message.body for message in got.messages()] == [bytes(300)] * len(got)
@@ -339,6 +341,9 @@ def test_views_and_results_stay_valid_when_their_files_are_deleted(open_store: O
     assert store.look_message_by_offset(0) is None
     store.close()
     assert got.to_arrow(["body"]).num_rows == len(got)
+    shutil.rmtree(path)
+    for key in ("k1", "k59"):
+        assert [message.keys for message in lazy[key]] == [(key,)]
 
 
 def test_deleted_bytes_are_given_back_once_nobody_reads_them(open_store: OpenStore, path: Path) -> None:
