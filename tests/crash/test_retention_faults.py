@@ -103,4 +103,3 @@ def test_an_operation_of_a_deletion_that_fails_once_is_told_and_made_good_by_the
         assert store.min_commit_log_offset == EXPIRED * 4096, operation
         check_retained(store, path)
         store.close()
-        check_next_life(path)

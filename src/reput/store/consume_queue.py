@@ -229,17 +229,22 @@ class ConsumeQueue:
 
     # -- retention
 
-    def delete_expired(self) -> list[str]:
-        """Delete the files that lie before `min_offset`, oldest first (`ConsumeQueue.deleteExpiredFile`).
+    @property
+    def begin_position(self) -> int:
+        """Byte of the queue at which the unit of `min_offset` begins."""
+        return self.min_offset * UNIT_SIZE
+
+    def delete_expired(self) -> dict[str, int]:
+        """Delete the files that lie before `begin_position`, oldest first (`ConsumeQueue.deleteExpiredFile`).
 
         The last file stays whatever it holds: it knows the queue offset of the next message. Called while no `flush`
         runs.
 
         Returns:
-            The paths of the deleted files.
+            Path and size of each deleted file.
         """
-        deleted = []
-        while len(self._starts) > 1 and self._starts[0] + self.file_size <= self.min_offset * UNIT_SIZE:
+        deleted = {}
+        while len(self._starts) > 1 and self._starts[0] + self.file_size <= self.begin_position:
             start = self._starts[0]
             path = f"{self.path}/{offset_to_file_name(start)}"
             with self._lock:  # nobody maps it in between
@@ -250,7 +255,7 @@ class ConsumeQueue:
                         del self._starts[0]
                         self._forget(start)
                         self.dirty.discard(start)
-            deleted.append(path)
+            deleted[path] = self.file_size
         return deleted
 
     def correct_min_offset(self, min_commit_log_offset: int) -> None:

@@ -36,7 +36,7 @@ class ConsumeQueueStore:
         self._files = files
         self._writable = writable
         self._path = f"{path}/{CONSUME_QUEUE}"
-        self.file_size = file_size
+        self._file_size = file_size
         self._table: dict[tuple[str, int], ConsumeQueue] = {}
         self._by_bytes: dict[tuple[bytes, int], ConsumeQueue] = {}
         self._open_files = 0
@@ -52,10 +52,10 @@ class ConsumeQueueStore:
             StoreFormatError: Files of another size than the configured one.
         """
         for queue_files in found:
-            if queue_files.file_size != self.file_size:
+            if queue_files.file_size != self._file_size:
                 raise StoreFormatError(
                     f"{queue_files.paths[0]}: {queue_files.file_size} bytes, but mappedFileSizeConsumeQueue is "
-                    f"{self.file_size}; give mappedFileSizeConsumeQueue={queue_files.file_size} if it was "
+                    f"{self._file_size}; give mappedFileSizeConsumeQueue={queue_files.file_size} if it was "
                     "written with it"
                 )
 
@@ -89,7 +89,7 @@ class ConsumeQueueStore:
     def _make(self, topic: str, queue_id: int) -> ConsumeQueue:
         path = f"{self._path}/{topic}/{queue_id}"
         queue = ConsumeQueue(
-            self._files, path, topic, queue_id, self.file_size,
+            self._files, path, topic, queue_id, self._file_size,
             writable=self._writable, on_open=self._opened, on_map=self._mapped,
             counts=self.counts.setdefault(topic, TopicCounts()),
         )  # fmt: skip
@@ -220,19 +220,22 @@ class ConsumeQueueStore:
                     queue.flush()
             return timestamp
 
-    def delete_expired(self, min_commit_log_offset: int, pause: Callable[[], object]) -> list[str]:
-        """Delete the files whose messages the log no longer has, one queue after the other; returns their paths.
+    def delete_expired(self, min_commit_log_offset: int, pause: Callable[[], object]) -> dict[str, int]:
+        """Delete the files whose messages the log no longer has, one queue after the other.
 
         First all queues learn where they begin now. `pause` is called after each one that lost a file.
+
+        Returns:
+            Path and size of each deleted file.
         """
         for queue in self.queues():
             queue.correct_min_offset(min_commit_log_offset)
-        deleted = []
+        deleted: dict[str, int] = {}
         for queue in self.queues():
             with self._flush_lock:
-                paths = queue.delete_expired()
-            if paths:
-                deleted += paths
+                files = queue.delete_expired()
+            if files:
+                deleted |= files
                 pause()
         return deleted
 

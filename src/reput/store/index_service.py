@@ -31,7 +31,7 @@ class IndexService:
         self._slots = slots
         self._capacity = capacity
         self._writable = writable
-        self.file_size = file_size(slots, capacity)
+        self._file_size = file_size(slots, capacity)
         self._unsynced: list[IndexFile] = []
         # Keys of records up to here are in: the last record with entries, and how many of its keys.
         self._last_offset = -1
@@ -50,10 +50,10 @@ class IndexService:
             CorruptIndexFileError: A header that says more entries than fit.
         """
         for entry in found:
-            if entry.size not in (0, self.file_size):
+            if entry.size not in (0, self._file_size):
                 raise StoreFormatError(
                     f"{entry.path}: {entry.size} bytes, but {self._slots} hash slots and {self._capacity} entries "
-                    f"(maxHashSlotNum, maxIndexNum) make {self.file_size}; open the store with the numbers that it "
+                    f"(maxHashSlotNum, maxIndexNum) make {self._file_size}; open the store with the numbers that it "
                     "was written with, or move index/ away to have it built again"
                 )
             if entry.size:
@@ -188,16 +188,16 @@ class IndexService:
             return np.empty(0, np.int32), np.empty(0, np.int64)
         return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
 
-    def delete_expired(self, min_commit_log_offset: int) -> list[str]:
+    def delete_expired(self, min_commit_log_offset: int) -> dict[str, int]:
         """Delete the files whose records the log no longer has, oldest first (`IndexService.deleteExpiredFile`).
 
         Never the last one, nor one that waits for its sync. Queries that have found a file go on in it.
 
         Returns:
-            The paths of the deleted files.
+            Path and size of each deleted file.
         """
         self.flush_full_files()
-        deleted = []
+        deleted = {}
         while len(files := self.index_files) > 1:
             first = files[0]
             if first.end_offset >= min_commit_log_offset or first in self._unsynced:
@@ -209,7 +209,7 @@ class IndexService:
                     with self._changing:
                         self.index_files = self.index_files[1:]
                     first.close()
-            deleted.append(first.path)
+            deleted[first.path] = self._file_size
         return deleted
 
     def flush_full_files(self) -> None:

@@ -77,7 +77,9 @@ class MessageStore:
         self._getting = GetMessage(parts.log, parts.queues, config, files, os.path.basename(path), self._stats)
         self._querying = QueryMessage(parts.log, parts.index)
         self._reput: ReputMessageService | None = None
-        self._cleaning = CleanService(parts, config, files, path, lambda: self._dispatched_offset)
+        self._cleaning = CleanService(
+            parts, config, files, path, lambda: self._reput.reput_from_offset if self._reput else parts.log.max_offset
+        )
         if parts.lock is None:
             return
         self._flush: FlushPolicy = (
@@ -395,10 +397,6 @@ class MessageStore:
                 )
 
     # -- retention
-
-    @property
-    def _dispatched_offset(self) -> int:
-        return self._reput.reput_from_offset if self._reput is not None else self._log.max_offset
 
     def delete_expired(self, *, dry_run: bool = False) -> RetentionReport:
         """Delete the commit log files that have expired, and what is derived from them, at any hour of the day.

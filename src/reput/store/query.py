@@ -17,7 +17,6 @@ from reput.kernels.index_file import find_key, hash_index_keys, scratch_row, top
 from reput.store.commit_log import CommitLog
 from reput.store.consume_queue import ConsumeQueue
 from reput.store.index_service import IndexService
-from reput.store.mapped_file import MappedFile
 from reput.store.mapped_file_queue import MappedFiles
 
 _END_OF_TIME = (1 << 62) - 1
@@ -38,12 +37,6 @@ class _Scratch(local):
         self.address = self.offsets.ctypes.data
 
 
-def _message(files: list[MappedFile], file_size: int, offset: int) -> MessageExt:
-    """The message whose record starts at a commit log offset, in files that hold it."""
-    file = files[(offset - files[0].start_offset) // file_size]
-    return MessageExt(file.view, offset - file.start_offset)
-
-
 class QueryMessageResult(Mapping[str, "list[MessageExt]"]):
     """The messages of many keys: a mapping from each key to its messages, oldest first, made when they are asked for.
 
@@ -57,11 +50,11 @@ class QueryMessageResult(Mapping[str, "list[MessageExt]"]):
         keys: list[str],
         numbers: npt.NDArray[np.int32],
         offsets: npt.NDArray[np.int64],
-        files: list[MappedFile],
+        views: dict[int, memoryview],
         file_size: int,
     ) -> None:
         self._keys = keys
-        self._files = files
+        self._views = views
         self._file_size = file_size
         self._borders: dict[str, tuple[int, int]] | None = None
         self.numbers = numbers
@@ -72,7 +65,8 @@ class QueryMessageResult(Mapping[str, "list[MessageExt]"]):
             borders = np.searchsorted(self.numbers, np.arange(len(self._keys) + 1)).tolist()
             self._borders = dict(zip(self._keys, pairwise(borders), strict=True))
         begin, end = self._borders[key]
-        return [_message(self._files, self._file_size, offset) for offset in self.offsets[begin:end].tolist()]
+        views, size = self._views, self._file_size
+        return [MessageExt(views[offset // size], offset % size) for offset in self.offsets[begin:end].tolist()]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._keys)
@@ -121,7 +115,8 @@ class QueryMessage:
             offsets = sorted(set(offsets))  # a record can carry a key twice
             if len(offsets) < max_num == found:
                 return self.by_keys(topic, [key], max_num, begin, end)[key]  # older ones were left out for the repeats
-        return [_message(mapped.files, log.queue.file_size, offset) for offset in offsets]
+        size, files = log.queue.file_size, mapped.files
+        return [MessageExt(files[(offset - log_begin) // size].view, offset % size) for offset in offsets]
 
     def by_keys(self, topic: str, keys: Sequence[str], max_num: int, begin: int, end: int | None) -> QueryMessageResult:
         """The newest `max_num` messages of each key, oldest first; see `MessageStore.query_messages`."""
@@ -134,7 +129,11 @@ class QueryMessage:
             if (numbers[max_num:] == numbers[:-max_num]).any():
                 newest = np.searchsorted(numbers, numbers, "right") - np.arange(numbers.size) <= max_num
                 numbers, offsets = numbers[newest], offsets[newest]
-        return QueryMessageResult(list(unique), numbers, offsets, mapped.files, self._log.queue.file_size)
+        # Maps of the files with hits alone: they outlive the files, and the store.
+        size, first = self._log.queue.file_size, mapped.min_offset // self._log.queue.file_size
+        hit = set((offsets // size).tolist()) if len(mapped.files) > 1 else {first} if offsets.size else ()
+        views = {index: mapped.files[index - first].view for index in hit}
+        return QueryMessageResult(list(unique), numbers, offsets, views, size)
 
     def _find(
         self, mapped: MappedFiles, topic: str, keys: list[str], max_num: int, begin: int, end: int

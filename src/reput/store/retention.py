@@ -253,22 +253,20 @@ class CleanService:
                     break
                 log.queue.delete_first_file()
             queue_files, index_files = self._delete_derived(log.min_offset)
-            sizes = self._parts.queues.file_size * len(queue_files)
-            if self._parts.index is not None:
-                sizes += self._parts.index.file_size * len(index_files)
+            sizes = *(file.size for file in deleted), *queue_files.values(), *index_files.values()
             return planned._replace(
                 commit_log_files=deleted,
-                consume_queue_files=queue_files,
-                index_files=index_files,
-                bytes_freed=sizes + sum(file.size for file in deleted),
+                consume_queue_files=list(queue_files),
+                index_files=list(index_files),
+                bytes_freed=sum(sizes),
             )
 
-    def _delete_derived(self, min_offset: int) -> tuple[list[str], list[str]]:
+    def _delete_derived(self, min_offset: int) -> tuple[dict[str, int], dict[str, int]]:
         """Queues and index after the log: when it has become shorter, and once after each start."""
         if min_offset <= self._last_min_offset:
-            return [], []
+            return {}, {}
         interval_s = self._config.delete_consume_queue_files_interval / 1000
         queue_files = self._parts.queues.delete_expired(min_offset, lambda: self._stop.wait(interval_s))
-        index_files = self._parts.index.delete_expired(min_offset) if self._parts.index is not None else []
+        index_files = self._parts.index.delete_expired(min_offset) if self._parts.index is not None else {}
         self._last_min_offset = min_offset
         return queue_files, index_files

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import threading
 import time
 from pathlib import Path
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 import reput
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import ConfigError, StoreError, StoreFullError, StoreStateError
+from reput.formats.message import MessageExt
 from reput.store.retention import Candidate, DeleteReason, DiskLevel, disk_level, is_due, plan_deletion
 from tests.crash.faulty_files import FaultyFiles, fail_next, no_objection
 from tests.crash.retained import age, check_retained, files_in
@@ -330,6 +332,7 @@ def test_views_and_results_stay_valid_when_their_files_are_deleted(open_store: O
     fill(store)
     got = store.get_message("t", 0, 0)
     found = store.query_message("t", "k0")
+    lazy = store.query_messages("t", ["k1", "k59"])  # makes a message when it is asked for
     age(path, 100)
     assert store.delete_expired().commit_log_files
     assert [message.body for message in got.messages()] == [bytes(300)] * len(got)
@@ -338,6 +341,9 @@ def test_views_and_results_stay_valid_when_their_files_are_deleted(open_store: O
     assert store.look_message_by_offset(0) is None
     store.close()
     assert got.to_arrow(["body"]).num_rows == len(got)
+    shutil.rmtree(path)
+    for key in ("k1", "k59"):
+        assert [message.keys for message in lazy[key]] == [(key,)]
 
 
 def test_deleted_bytes_are_given_back_once_nobody_reads_them(open_store: OpenStore, path: Path) -> None:
@@ -352,6 +358,64 @@ def test_deleted_bytes_are_given_back_once_nobody_reads_them(open_store: OpenSto
         with contextlib.suppress(FileNotFoundError):  # closed meanwhile
             held.append(os.readlink(f"/proc/self/fd/{descriptor}"))
     assert [name for name in held if str(path) in name and "(deleted)" in name] == []
+
+
+def test_a_get_whose_file_is_deleted_after_it_was_chosen_takes_the_next_messages(
+    open_store: OpenStore, path: Path
+) -> None:
+    store = open_store(files=Disk(), **FAST)
+    fill(store)
+    age(path, 3)
+    find = store._log.queue.find
+
+    def delete_and_find(offset: int) -> object:
+        store._log.queue.find = find  # type: ignore[method-assign]
+        assert store.delete_expired().commit_log_files
+        return find(offset)
+
+    store._log.queue.find = delete_and_find  # type: ignore[assignment, method-assign]
+    result = store.get_message("t", 0, 0)
+    messages = result.messages()
+    assert store.min_commit_log_offset == 3 * 4096
+    assert all(message.commit_log_offset >= 3 * 4096 for message in messages)
+    assert result.next_begin_offset > 0
+    assert (result.status.name, bool(messages)) in (("FOUND", True), ("MESSAGE_WAS_REMOVING", False))
+
+
+def test_who_has_found_a_file_reads_it_although_it_was_never_mapped_before(open_store: OpenStore, path: Path) -> None:
+    store = open_store(files=Disk(), **FAST)
+    fill(store)
+    store.close()
+    age(path, 3)
+    store = open_store(files=Disk(), **FAST)
+    file = store._log.queue.find(0)
+    assert file is not None
+    assert store.delete_expired().commit_log_files
+    assert not Path(file.path).exists()
+    assert MessageExt(file.view, 0).keys == ("k0",)
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_a_query_whose_files_are_deleted_while_it_runs_finds_no_other_message(
+    open_store: OpenStore, path: Path, many: bool
+) -> None:
+    store = open_store(files=Disk(), **FAST)
+    fill(store)
+    age(path, 3)
+    log_files, mapped = store._log.queue, store._log.queue.mapped
+
+    def mapped_and_deleted() -> object:
+        log_files.mapped = mapped  # type: ignore[method-assign]
+        files = mapped()
+        assert len(store.delete_expired().commit_log_files) == 3
+        return files
+
+    log_files.mapped = mapped_and_deleted  # type: ignore[assignment, method-assign]
+    keys = [f"k{number}" for number in range(60)] if many else ["k55"]
+    found = store.query_messages("t", keys) if many else {"k55": store.query_message("t", "k55")}
+    assert len(found["k55"]) == 1
+    for key, messages in found.items():
+        assert [message.keys for message in messages] in ([], [(key,)])
 
 
 def test_readers_of_every_kind_go_on_beside_a_deletion(open_store: OpenStore, path: Path) -> None:
