@@ -36,31 +36,34 @@ def draw(
         log_rate: Bytes a second of the log.
         height: Lines of the terminal.
     """
-    room = max(2 * _FEWEST_ROWS, height - _OTHER_LINES)
+    room = max(2 * _FEWEST_ROWS, height - _OTHER_LINES - len(info.findings))
     group_rows = min(len(info.groups), max(_FEWEST_ROWS, room // 3))
     parts: list[RenderableType] = [
         Text(printable(path), style="bold", no_wrap=True, overflow="ellipsis"),
         Text(state, style="dim"),
         _head(info, rates, log_rate),
+        Text(),
         _topics(info, rates, room - group_rows),
+        Text(),
     ]
     if info.groups:
-        parts.append(_groups(info, group_rows))
+        parts += [_groups(info, group_rows), Text()]
     parts += [Text(printable(finding), style="red") for finding in info.findings]
     parts.append(
-        Text("Rates by what is on the disk; gets and latencies only the writing process knows. q ends.", style="dim")
+        Text("As the files show it; gets and latencies only the writer knows. q ends.", style="dim", no_wrap=True)
     )
     return Group(*parts)
 
 
 def _head(info: RuntimeInfo, rates: dict[str, float] | None, log_rate: float | None) -> Table:
     grid = Table.grid(padding=(0, 2))
-    grid.add_column(style="dim", no_wrap=True)
+    grid.add_column(style="dim", no_wrap=True, min_width=len("queues behind"))
     grid.add_column(overflow="ellipsis", no_wrap=True)
     per_second = "..." if rates is None else f"{format_value(round(sum(rates.values())))} messages/s"
     grew = "" if log_rate is None else f", {_size(log_rate)}/s"
     grid.add_row("put", per_second + grew)
-    log = f"{_size(info.commit_log_max_offset - info.commit_log_min_offset)} in {info.commit_log.files} files"
+    files = "1 file" if info.commit_log.files == 1 else f"{info.commit_log.files} files"
+    log = f"{_size(info.commit_log_max_offset - info.commit_log_min_offset)} in {files}"
     grid.add_row("log", f"{log}, up to offset {info.commit_log_max_offset}")
     last = info.latest_message_time_stamp
     grid.add_row("last message", iso_time(last) if last is not None else "none")
@@ -109,7 +112,7 @@ def _groups(info: RuntimeInfo, rows: int) -> Table:
 
 def _table(*names: str, numbers: tuple[str, ...]) -> Table:
     """Names to the left, which are cut where they do not fit, and numbers to the right, which never are."""
-    table = Table(box=box.SIMPLE_HEAD, expand=True, pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, expand=True, pad_edge=False, show_edge=False)
     for name in names:
         table.add_column(name, ratio=1, no_wrap=True, overflow="ellipsis")
     for name in numbers:

@@ -35,7 +35,7 @@ def top(
     With --json one object a look, whose rates are null in the first. q or Ctrl-C ends.
 
     Examples:
-      reput top /tmp/store --once
+      reput top /tmp/store --interval 0.5
       reput top /tmp/store --once --interval 0.1 --json
     """
     from reput.store.watch import StoreWatch

@@ -9,10 +9,10 @@ from dataclasses import replace
 from threading import Lock
 from types import MappingProxyType
 
-from reput.errors import ConfigError, CorruptMetadataError
+from reput.errors import ConfigError, CorruptMetadataError, MessageIllegalError
 from reput.files import FileLayer
+from reput.formats.message import check_topic as check_topic_name
 from reput.formats.metadata import DataVersion, TopicConfig, Topics, decode_metadata, encode_metadata
-from reput.formats.paths import topic_folder_name
 from reput.log.metadata import BACKUP_SUFFIX, decode_file, metadata_path, read_metadata
 
 
@@ -73,7 +73,7 @@ class TopicConfigManager:
         """Make a topic or change it (`TopicConfigManager.updateTopicConfig`); it is on the disk when this returns.
 
         Raises:
-            ConfigError: RocketMQ could not read it, or has no folder for it; nothing was changed.
+            ConfigError: RocketMQ would refuse it, or could not read it; nothing was changed.
             StoreError: It could not be made durable; the store goes on with what it was.
         """
         check_topic(config)
@@ -86,16 +86,17 @@ class TopicConfigManager:
 
 
 def check_topic(config: TopicConfig) -> None:
-    """Raises ConfigError for a topic that RocketMQ could not read back, or whose queues could have no folder."""
+    """Raises ConfigError for a topic that RocketMQ would refuse, or could not read back."""
     if not isinstance(config, TopicConfig):
         raise ConfigError(f"a topic must be a TopicConfig, not {type(config).__name__}")
     name = config.topic_name
     try:
-        if topic_folder_name(name.encode()) != name:
-            raise ConfigError(f"topic {name!r}: its queues could have no folder of that name")
+        check_topic_name(name)
         if decode_metadata(TopicConfig, encode_metadata(config)) != config:
             raise ConfigError(f"topic {name!r}: {config} would be read back as something else")
-    except (CorruptMetadataError, UnicodeEncodeError, AttributeError, TypeError) as error:
+    except MessageIllegalError as error:
+        raise ConfigError(str(error)) from None
+    except (CorruptMetadataError, TypeError) as error:
         reason = error.reason if isinstance(error, CorruptMetadataError) else error
         raise ConfigError(f"topic {name!r}: {reason}") from None
     if min(config.read_queue_nums, config.write_queue_nums) < 0 or not 0 <= config.perm <= 7:

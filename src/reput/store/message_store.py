@@ -219,7 +219,7 @@ class MessageStore:
         """Make a topic or change it; it is on the disk when this returns, as RocketMQ reads it.
 
         Raises:
-            ConfigError: RocketMQ could not read it, or could have no folder for it; nothing was changed.
+            ConfigError: RocketMQ would refuse it, or could not read it; nothing was changed.
             StoreFullError: No space; nothing was changed.
             StoreStateError: The store is closed or read-only.
         """

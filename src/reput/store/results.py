@@ -41,7 +41,7 @@ class PutMessageResult(NamedTuple):
         status: PUT_OK, or why it is not known to be safe.
         commit_log_offset: Where the record starts in the log, in bytes.
         queue_offset: Its place in its queue, in messages; 0 for prepared and rolled back messages, which have none.
-        store_timestamp: Milliseconds, taken under the append lock: times are in log order.
+        store_timestamp: Milliseconds, never less than that of the record before it in the log.
         size: Bytes of the record.
         store_host: 8 or 20 bytes, for the message id.
     """

@@ -60,16 +60,17 @@ def test_what_rocketmq_wrote_stays_beside_a_new_topic(path, open_store):
 @pytest.mark.parametrize(
     ("config", "reason"),
     [
-        (reput.TopicConfig(""), "could have no folder"),
-        (reput.TopicConfig("a/b"), "could have no folder"),
-        (reput.TopicConfig("\ud800"), "surrogates not allowed"),
+        (reput.TopicConfig(""), "the topic is empty"),
+        (reput.TopicConfig("a/b"), "holds '/'"),
+        (reput.TopicConfig("\ud800"), "allowed are letters"),
+        (reput.TopicConfig("a" * 128), "128"),
         (reput.TopicConfig("a", perm=8), "perm between 0 and 7"),
         (reput.TopicConfig("a", -1), "numbers of queues of 0 or more"),
         (reput.TopicConfig("a", "4"), "readQueueNums: expected a whole number"),
         (reput.TopicConfig("a", attributes={"x": 1}), "attributes.x: expected a string, found 1"),
         (reput.TopicConfig("a", attributes={1: "x"}), "would be read back as something else"),
         (reput.TopicConfig("a", topic_filter_type="BOTH"), "expected SINGLE_TAG or MULTI_TAG"),
-        (reput.TopicConfig(None), "None"),
+        (reput.TopicConfig(None), "topic"),
         ("a", "must be a TopicConfig, not str"),
     ],
 )
