@@ -59,10 +59,20 @@ def _copy_in_two(target: npt.NDArray[np.uint8], source: npt.NDArray[np.uint8]) -
         thread.join()
 
 
-def _disk(setting: Setting) -> list[Figure]:
-    size = setting.bytes(512 << 20)
+def durable_write(folder: str, size: int) -> float:
+    """Seconds until a new file of so many bytes, as `put_arrow` writes them, is on the disk."""
+    return _write_file(f"{folder}/0", size, _chunk())[1]
+
+
+def _chunk() -> memoryview:
     chunk = memoryview(mmap.mmap(-1, _CHUNK))
     chunk[:] = os.urandom(_CHUNK)
+    return chunk
+
+
+def _disk(setting: Setting) -> list[Figure]:
+    size = setting.bytes(512 << 20)
+    chunk = _chunk()
     fresh, recycled, durable, small = (
         Figure("page cache pwrite, fresh", "GB/s", note="new files side by side: memory as the host lends it"),
         Figure("page cache pwrite, recycled", "GB/s", note="new files in memory that a removed file has given back"),
@@ -90,7 +100,7 @@ def _write_file(path: str, size: int, chunk: memoryview) -> tuple[float, float]:
     os.posix_fallocate(descriptor, 0, size)
     start = time.perf_counter()
     for position in range(0, size, _CHUNK):
-        os.pwrite(descriptor, chunk, position)
+        os.pwrite(descriptor, chunk[: size - position], position)
     written = time.perf_counter() - start
     os.fdatasync(descriptor)
     synced = time.perf_counter() - start
