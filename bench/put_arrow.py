@@ -42,13 +42,14 @@ def _figures(setting: Setting) -> tuple[list[Figure], list[Figure], Figure]:
         pairs[memory][0].note = "of RocketMQ too: until the last put was answered"
         if setting.apache is not None:
             how = "putMessages, 1000 a call" if setting.apache.batch else "putMessage"
-            pairs[memory][0].other, pairs[memory][1].other = setting.apache.other(), setting.apache.other(least=5)
+            least = 5 if memory == "recycled" else None
+            pairs[memory][0].other, pairs[memory][1].other = setting.apache.other(), setting.apache.other(least)
             pairs[memory][1].note = f"RocketMQ by {how}, the faster of its two ways here"
     pairs["fresh"][0].note = "memory as the host lends it; compare the two page cache limits"
     pairs["recycled"][0].goal = Goal(least=1_500_000)
     durable = Figure("put_arrow, SYNC_FLUSH, durable", "msg/s", limit=setting.records_limit("durable sequential write"))
     durable.other = Other("the disk", least=0.8)
-    durable.note = "recycled memory; as many bytes written to the disk in the same way, in turns with it"
+    durable.note = "recycled memory; the disk: as many bytes written and synced by two threads, as put_arrow does"
     return pairs["fresh"], pairs["recycled"], durable
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bench import messages
+from bench.apache import NAME
 from bench.figures import Figure, stopwatch
 from bench.processes import run_killed_child
 from bench.setting import Setting
@@ -30,14 +31,14 @@ def measure(setting: Setting) -> list[Figure]:
                 store = MessageStore.open(path, flush_disk_type="ASYNC_FLUSH")
             store.close()
         report = store.recovery
-        if not report.was_killed or report.log_end.offset != log_bytes:
+        if not report.was_killed or report.dispatched_records != count:
             raise AssertionError(f"the recovery found {report}")
         opened.values.append(watch.seconds)
         synced.values.append(both.seconds)
         if setting.apache is not None:
             with setting.apache.open(setting.copy(killed, "recovered")) as apache:
-                if apache.end_offset != log_bytes:
-                    raise AssertionError(f"RocketMQ found {apache.end_offset} of {log_bytes} bytes")
+                if apache.end_offset != report.log_end.offset:
+                    raise AssertionError(f"{NAME} recovered {apache.end_offset} of {report.log_end.offset} bytes")
                 opened.add_other(apache.seconds)
                 synced.add_other(apache.seconds + apache.sync())
     opened.note = (

@@ -36,7 +36,6 @@ GOALS = {
 }
 #: How many times as fast as somebody else it should be, who did the same in the same run.
 TIMES = {
-    "put_arrow, appended and dispatched, fresh memory": 5,
     "put_arrow, appended and dispatched, recycled memory": 5,
     "put_arrow, SYNC_FLUSH, durable": 0.8,
     "put_messages, 1000 a call, appended and dispatched": 5,
