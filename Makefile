@@ -41,7 +41,7 @@ test: lint ## everything that must hold: lint, then all tests
 interop: setup ## only the tests with Apache RocketMQ itself on the other side
 	$(BIN)/pytest -q tests/interop
 
-bench: setup ## measure each hot path beside the disk's and the memory's own rates
+bench: setup ## measure each hot path, beside RocketMQ's own store and the machine's limits
 	@$(BIN)/python -m bench.main
 
 clean: ## remove the environment, caches and outputs

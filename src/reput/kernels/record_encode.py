@@ -148,20 +148,39 @@ def _int64(plan, column, row):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _has_separator(text, size):  # type: ignore[no-untyped-def]
+def _has_separator(text, size, other):  # type: ignore[no-untyped-def]
+    """Whether 1, 2 or the byte `other` is among the bytes."""
     found = False
     for i in range(size):
         byte = load_u8(text + i)
-        found |= (byte == 1) | (byte == 2)
+        found |= (byte == 1) | (byte == 2) | (byte == other)
     return found
 
 
-@njit
-def _has_blank(text, size):  # type: ignore[no-untyped-def]
-    found = False
-    for i in range(size):
-        found |= load_u8(text + i) == 0x20
-    return found
+@inlined
+def _any_separator(plan, offsets, data, first, last, other):  # type: ignore[no-untyped-def]
+    """The same for all values from `first` to `last`: they lie one behind the other, so it is one vectorized loop."""
+    if first == last or plan[offsets] == 0:
+        return False
+    begin, _ = _slice(plan, offsets, data, first)
+    end, size = _slice(plan, offsets, data, last - 1)
+    return _has_separator(begin, end + size - begin, other)
+
+
+@inlined
+def _any_suspicious(plan, rows):  # type: ignore[no-untyped-def]
+    """Whether the texts must be looked at one by one: somewhere is a separator, or a blank in a key."""
+    keys, _ = _list(plan, P_KEYS_LISTS, 0)
+    _, keys_end = _list(plan, P_KEYS_LISTS, rows - 1)
+    pairs, _ = _list(plan, P_PROPERTIES_LISTS, 0)
+    _, pairs_end = _list(plan, P_PROPERTIES_LISTS, rows - 1)
+    return (
+        _any_separator(plan, P_UNIQUE_OFFSETS, P_UNIQUE, 0, rows, 1)
+        or _any_separator(plan, P_TAGS_OFFSETS, P_TAGS, 0, rows, 1)
+        or _any_separator(plan, P_KEYS_OFFSETS, P_KEYS, keys, keys_end, 0x20)
+        or _any_separator(plan, P_NAME_OFFSETS, P_NAMES, pairs, pairs_end, 1)
+        or _any_separator(plan, P_VALUE_OFFSETS, P_VALUES, pairs, pairs_end, 1)
+    )
 
 
 @njit
@@ -172,23 +191,23 @@ def _is_reserved(name, size):  # type: ignore[no-untyped-def]
     return size == 8 and load_i32(name) == _UNIQ and load_i32(name + 4) == __KEY
 
 
-@njit
-def _keys_size(plan, row):  # type: ignore[no-untyped-def]
+@inlined
+def _keys_size(plan, row, look):  # type: ignore[no-untyped-def]
     """Bytes of the KEYS value, and a fault."""
     first, last = _list(plan, P_KEYS_LISTS, row)
     size = max(last - first - 1, 0)
     for i in range(first, last):
         key, key_size = _slice(plan, P_KEYS_OFFSETS, P_KEYS, i)
-        if _has_separator(key, key_size):
+        if look and _has_separator(key, key_size, 1):
             return 0, _IN_KEYS
-        if key_size == 0 or _has_blank(key, key_size):
+        if key_size == 0 or (look and _has_separator(key, key_size, 0x20)):
             return 0, _BAD_KEY
         size += key_size
     return size, 0
 
 
-@njit
-def _map_size(plan, row):  # type: ignore[no-untyped-def]
+@inlined
+def _map_size(plan, row, look):  # type: ignore[no-untyped-def]
     """Bytes of the pairs of the properties column, and a fault."""
     first, last = _list(plan, P_PROPERTIES_LISTS, row)
     size = 0
@@ -197,7 +216,7 @@ def _map_size(plan, row):  # type: ignore[no-untyped-def]
         value, value_size = _slice(plan, P_VALUE_OFFSETS, P_VALUES, i)
         if name_size == 0 or value_size == 0:
             return 0, _EMPTY
-        if _has_separator(name, name_size) or _has_separator(value, value_size):
+        if look and (_has_separator(name, name_size, 1) or _has_separator(value, value_size, 1)):
             return 0, _IN_PROPERTIES
         if _is_reserved(name, name_size):
             return 0, _RESERVED
@@ -207,24 +226,24 @@ def _map_size(plan, row):  # type: ignore[no-untyped-def]
     return size, 0
 
 
-@njit
-def _properties_size(plan, row, reserved):  # type: ignore[no-untyped-def]
+@inlined
+def _properties_size(plan, row, reserved, look):  # type: ignore[no-untyped-def]
     """Bytes of the properties text and of what is reserved behind it, and a fault."""
-    size, fault = _map_size(plan, row)
+    size, fault = _map_size(plan, row, look)
     if fault:
         return 0, fault
     size += reserved
     unique, unique_size = _slice(plan, P_UNIQUE_OFFSETS, P_UNIQUE, row)
     if unique_size:
-        if _has_separator(unique, unique_size):
+        if look and _has_separator(unique, unique_size, 1):
             return 0, _IN_UNIQUE
         size += unique_size + 10
     tags, tags_size = _slice(plan, P_TAGS_OFFSETS, P_TAGS, row)
     if tags_size:
-        if _has_separator(tags, tags_size):
+        if look and _has_separator(tags, tags_size, 1):
             return 0, _IN_TAGS
         size += tags_size + 6
-    keys_size, fault = _keys_size(plan, row)
+    keys_size, fault = _keys_size(plan, row, look)
     if fault:
         return 0, fault
     if keys_size:
@@ -240,11 +259,12 @@ def measure(  # type: ignore[no-untyped-def]
 
     `reserved` bytes at the end of each record's properties are left for `patch`: 20 for a property CRC, or none.
     """
+    look = rows > 0 and _any_suspicious(plan, rows)
     for row in range(rows):
         _, body_size = _slice(plan, P_BODY_OFFSETS, P_BODIES, row)
         if body_size > max_body_size:
             return row * 16 + _BODY_TOO_LARGE
-        properties_size, fault = _properties_size(plan, row, reserved)
+        properties_size, fault = _properties_size(plan, row, reserved, look)
         if fault:
             return row * 16 + fault
         topic = np.int64(load_i32_native(plan[P_QUEUE_TOPIC] + 4 * np.int64(_int32(plan, P_QUEUE, row))))
@@ -272,7 +292,7 @@ def _put_text(target, text, size):  # type: ignore[no-untyped-def]
     return target + size + 1
 
 
-@njit
+@inlined
 def _put_properties(plan, row, target):  # type: ignore[no-untyped-def]
     unique, unique_size = _slice(plan, P_UNIQUE_OFFSETS, P_UNIQUE, row)
     if unique_size:

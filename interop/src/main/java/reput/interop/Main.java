@@ -36,6 +36,11 @@ public final class Main {
         commands.put("dump", arguments -> Dump.dump(store));
         commands.put("query", arguments -> Dump.query(store, arguments));
         commands.put("delete", arguments -> Retention.delete(store, arguments));
+        commands.put("bench-load", arguments -> store.loadSeconds());
+        commands.put("bench-put", arguments -> Bench.put(store, arguments));
+        commands.put("bench-get", arguments -> Bench.get(store, arguments));
+        commands.put("bench-query", arguments -> Bench.query(store, arguments));
+        commands.put("bench-sync", arguments -> Bench.sync(store, arguments));
         return commands;
     }
 

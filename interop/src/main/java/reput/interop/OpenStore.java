@@ -20,11 +20,17 @@ import org.apache.rocketmq.store.stats.BrokerStatsManager;
 final class OpenStore {
     private DefaultMessageStore store;
     private String path;
+    private double loadSeconds;
 
     /** The store; an exception where none is open. */
     DefaultMessageStore store() {
         if (store == null) throw new IllegalStateException("no store is open");
         return store;
+    }
+
+    /** Of the load, in which a recovery dispatches everything; the start behind it may sleep for a second. */
+    double loadSeconds() {
+        return loadSeconds;
     }
 
     /** The folder of the open store. */
@@ -45,7 +51,9 @@ final class OpenStore {
             for (JsonElement name : arguments.getAsJsonArray("batch_topics")) topics.put(name.getAsString(), batchTopic(name.getAsString()));
         }
         DefaultMessageStore opened = construct(config, topics);
+        long begin = System.nanoTime();
         if (!opened.load()) throw new IllegalStateException("DefaultMessageStore.load() says no to " + path);
+        loadSeconds = (System.nanoTime() - begin) / 1e9;
         opened.start();
         stopDelivery(opened);
         store = opened;
