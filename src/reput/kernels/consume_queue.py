@@ -20,7 +20,15 @@ from reput.kernels.columns import (
     W_TAGS_CODE,
     RecordColumns,
 )
-from reput.kernels.memory import load_i32, load_i32_native, load_i64, store_i32, store_i64, store_i64_native
+from reput.kernels.memory import (
+    load_i32,
+    load_i32_native,
+    load_i64,
+    store_i32,
+    store_i32_native,
+    store_i64,
+    store_i64_native,
+)
 
 _TRANSACTION, _PREPARED, _ROLLBACK = (
     SysFlag.TRANSACTION_MASK,
@@ -31,8 +39,8 @@ _UNIT = UNIT_SIZE
 _NOTHING_TO_SKIP = np.int64(-(2**63))
 
 
-@kernel("int64(int64[:, :], int32[:, :], int64, int64, int64[::1], int64[::1], int64[::1], int64)")
-def _group(wide, narrow, begin, end, next_offsets, counts, starts, units):  # type: ignore[no-untyped-def]
+@kernel("int64(int64[:, :], int32[:, :], int64, int64, int64[::1], int64[::1], int64[::1], int64, int64)")
+def _group(wide, narrow, begin, end, next_offsets, counts, starts, units, rows):  # type: ignore[no-untyped-def]
     for queue in range(counts.size):
         counts[queue] = 0
     stop = end
@@ -59,6 +67,8 @@ def _group(wide, narrow, begin, end, next_offsets, counts, starts, units):  # ty
                 store_i64(unit, wide[W_COMMIT_LOG_OFFSET, row])
                 store_i32(unit + 8, narrow[N_SIZE, row])
                 store_i64(unit + 12, wide[W_TAGS_CODE, row])
+                if rows:
+                    store_i32_native(rows + (unit - units) // _UNIT * 4, row)
                 counts[queue] += 1
     return stop
 
@@ -71,9 +81,13 @@ class UnitRuns(NamedTuple):
     counts: npt.NDArray[np.int64]
     #: The first row that was not taken: `end`, or a row whose queue offset leaves a gap behind its queue's last unit.
     stop_row: int
+    #: int32[units], the row of each unit, where it was asked for.
+    rows: npt.NDArray[np.int32] | None = None
 
 
-def group_units(columns: RecordColumns, next_offsets: npt.NDArray[np.int64], begin: int = 0) -> UnitRuns:
+def group_units(
+    columns: RecordColumns, next_offsets: npt.NDArray[np.int64], begin: int = 0, *, with_rows: bool = False
+) -> UnitRuns:
     """Build the units of rows from `begin`, grouped by queue, in log order within each.
 
     Prepared and rolled back messages have none (`CommitLogDispatcherBuildConsumeQueue`). A row whose queue offset lies
@@ -83,12 +97,17 @@ def group_units(columns: RecordColumns, next_offsets: npt.NDArray[np.int64], beg
         columns: Scanned at `ScanLevel.PROPERTIES` or above.
         next_offsets: int64[queues], the queue offset that comes next in each queue of the scan; not changed.
         begin: First row.
+        with_rows: Say which row each unit comes from.
     """
     queues = columns.queue_rows.size
     units = np.empty((columns.rows - begin) * UNIT_SIZE, np.uint8)
+    rows = np.empty(columns.rows - begin, np.int32) if with_rows else None
     counts, starts = np.empty(queues, np.int64), np.empty(queues, np.int64)
-    stop = _group(columns.wide, columns.narrow, begin, columns.rows, next_offsets, counts, starts, units.ctypes.data)
-    return UnitRuns(units, starts, counts, stop)
+    stop = _group(
+        columns.wide, columns.narrow, begin, columns.rows, next_offsets, counts, starts, units.ctypes.data,
+        0 if rows is None else rows.ctypes.data,
+    )  # fmt: skip
+    return UnitRuns(units, starts, counts, stop, rows)
 
 
 class Selected(IntEnum):
