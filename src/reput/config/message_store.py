@@ -66,6 +66,12 @@ class MessageStoreConfig:
         maximum=_MAX_INT - _MAX_INT % _CONSUME_QUEUE_UNIT,
         frozen=True,
     )
+    enable_consume_queue_ext: bool = _key(
+        False, "Write tags code, store time and bit map of each message to an extension beside its queue."
+    )
+    mapped_file_size_consume_queue_ext: int = _key(
+        50_331_648, "Size of one file of a consume queue extension.", unit="bytes", minimum=64, frozen=True
+    )
     max_hash_slot_num: int = _key(5_000_000, "Hash slots of one index file.", unit="slots", minimum=1, frozen=True)
     max_index_num: int = _key(
         20_000_000, "Entries of one index file, the unused entry 0 counted.", unit="entries", minimum=2, frozen=True,
@@ -78,6 +84,14 @@ class MessageStoreConfig:
     )
     message_delay_level: str = _key(
         "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h", "The delays of the levels 1, 2, 3, ..."
+    )
+    enable_multi_dispatch: bool = _key(
+        False, "Give a message a unit in each further queue that its property INNER_MULTI_DISPATCH names."
+    )
+    enable_lmq: bool = _key(
+        False,
+        "With enableMultiDispatch: light message queues, whose names begin with %LMQ%; a put then gives its "
+        "message an offset in each that it names.",
     )
     warm_maped_file_enable: bool = _key(
         False, "Fill a new commit log file with zeros ahead: slower to roll, steadier to write."

@@ -88,7 +88,13 @@ class MessageBatch(NamedTuple):
 
 
 def check_table(
-    table: pa.Table, *, max_body_size: int, max_record_size: int, store_host: bytes, now_ms: int
+    table: pa.Table,
+    *,
+    max_body_size: int,
+    max_record_size: int,
+    store_host: bytes,
+    now_ms: int,
+    refused_property: str | None = None,
 ) -> list[MessageBatch]:
     """Check a whole table before anything of it is written.
 
@@ -98,11 +104,19 @@ def check_table(
         max_record_size: The largest record that a commit log file holds.
         store_host: 8 or 20 bytes; also the born host of rows that have none.
         now_ms: The born timestamp of rows that have none.
+        refused_property: A property that takes more than a table's put does.
 
     Raises:
         MessageIllegalError: A wrong column or type, or a row that RocketMQ would refuse, by its number.
     """
     table = _typed(table)
+    if refused_property is not None and "properties" in table.column_names:
+        row = pc.index(pc.is_valid(pc.map_lookup(table["properties"], refused_property, "first")), True).as_py()
+        if row >= 0:
+            raise MessageIllegalError(
+                f"row {row}: the property {refused_property} names further queues, whose offsets a put of a table "
+                "does not give out; put this message with put_message or put_messages"
+            )
     batches, row = [], 0
     for batch in table.to_batches(max_chunksize=_BATCH_ROWS):
         if batch.num_rows:

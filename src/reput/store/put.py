@@ -14,10 +14,12 @@ from reput.errors import MessageIllegalError, StorePoisonedError
 from reput.formats.hosts import encode_host
 from reput.formats.java import body_crc
 from reput.formats.message import Message, check_head, encode_properties_of
+from reput.formats.multi_dispatch import INNER_MULTI_DISPATCH
 from reput.formats.record import HOST_V4_SIZE, MIN_RECORD_SIZE, MagicCode, SysFlag
 from reput.formats.record_layout import encode_topic
 from reput.store.commit_log import Append, CommitLog, EncodedRows, Unplaced
 from reput.store.flush import FlushPolicy
+from reput.store.multi_dispatch import MultiDispatch
 from reput.store.results import PutMessageResult, PutMessageStatus, PutTableResult
 
 if TYPE_CHECKING:
@@ -57,6 +59,13 @@ class PutMessage:
         self._max_message_size = config.max_message_size
         self._allow_v2 = config.auto_message_version_on_topic_len
         self._store_host = encode_host(config.store_host)
+        self._multi_dispatch = (
+            MultiDispatch(log, config.max_message_size, _record_size)
+            if config.enable_lmq and config.enable_multi_dispatch
+            else None
+        )
+        self._append = (self._multi_dispatch or log).append
+        self._append_rows = (self._multi_dispatch or log).append_rows
 
     def _check(self, message: Message, queue_id: int) -> Unplaced:
         """The message's fields, checked and encoded."""
@@ -94,7 +103,7 @@ class PutMessage:
 
     def one(self, message: Message, queue_id: int) -> PutMessageResult:
         """See `MessageStore.put_message`."""
-        append = self._log.append(self._check(message, queue_id))
+        append = self._append(self._check(message, queue_id))
         status = _PUT_OK
         if message.wait_store_msg_ok:
             status = self._flush.wait(append.end_offset)
@@ -107,7 +116,7 @@ class PutMessage:
         """See `MessageStore.async_put_message`."""
         future: Future[PutMessageResult] = Future()
         future.set_running_or_notify_cancel()  # an append cannot be taken back
-        append = self._log.append(self._check(message, queue_id))
+        append = self._append(self._check(message, queue_id))
 
         def done(status: PutMessageStatus | StorePoisonedError) -> None:
             self._on_append()
@@ -130,9 +139,11 @@ class PutMessage:
             try:
                 checked.append(self._check(message, queue_id))
                 self._log.check_size(_record_size(checked[-1]))
+                if self._multi_dispatch is not None:
+                    self._multi_dispatch.check(checked[-1])
             except MessageIllegalError as error:
                 raise MessageIllegalError(f"message {i}: {error}") from error
-        appends = [self._log.append(one) for one in checked]
+        appends = [self._append(one) for one in checked]
         waiting = [append.end_offset for m, append in zip(messages, appends, strict=True) if m.wait_store_msg_ok]
         status = self._flush.wait(max(waiting)) if waiting else _PUT_OK
         self._flush.nudge()
@@ -149,6 +160,7 @@ class PutMessage:
             max_record_size=self._log.max_record_size,
             store_host=self._store_host,
             now_ms=int(time.time() * 1000),
+            refused_property=INNER_MULTI_DISPATCH if self._multi_dispatch is not None else None,
         )
         host = np.frombuffer(self._store_host, np.uint8)
         largest = max((int(batch.sizes.max()) for batch in batches), default=0)
@@ -159,7 +171,7 @@ class PutMessage:
             while row < batch.sizes.size:
                 following, positions = batch.encode_into(buffer, row, host)
                 rows = EncodedRows(buffer, positions, batch.queues[row:following], batch.queue_keys)
-                append = self._log.append_rows(rows)
+                append = self._append_rows(rows)
                 first, end = (append.commit_log_offset if first < 0 else first), append.end_offset
                 row = following
                 self._flush.nudge()
