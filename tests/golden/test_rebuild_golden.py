@@ -9,13 +9,16 @@ from pathlib import Path
 import pytest
 
 from reput.formats.consume_queue import UNIT_SIZE, decode_unit
+from reput.formats.consume_queue_ext import END_MARK
 from reput.formats.index_file import HEADER_SIZE, decode_header, entry_position
 from reput.jobs.rebuild import rebuild
 from reput.jobs.runner import LocalRunner
+from tests.golden.bit_maps import bit_maps
 
 CORPORA = Path(__file__).parent / "5.3.3"
 CASES = (
-    "batch clean delay empty ipv6 killed killed-undispatched long-topic prop-crc retention sync torn transactions"
+    "batch clean delay empty ext ipv6 killed killed-undispatched lmq long-topic prop-crc retention sync torn "
+    "transactions"
 ).split()
 
 
@@ -38,6 +41,13 @@ def used_files(output: Path, hash_slots: int) -> dict[str, tuple[int, str]]:
         data = path.read_bytes()
         used = next((p for p in range(0, len(data), UNIT_SIZE) if decode_unit(data, p).size == 0), len(data))
         found[str(path.relative_to(output))] = data, used
+    for path in sorted(output.glob("consumequeue_ext/*/*/*")):
+        data, used = path.read_bytes(), 0
+        while used + 2 <= len(data) and (size := int.from_bytes(data[used : used + 2], "big", signed=True)) > 0:
+            used += size
+        if data[used : used + 2] == END_MARK:
+            data = data[:used] + data[used + 2 :]
+        found[str(path.relative_to(output))] = data, used
     for number, path in enumerate(sorted(output.glob("index/*"))):
         data = path.read_bytes()
         found[f"index/{number}"] = data, entry_position(hash_slots, decode_header(data[:HEADER_SIZE]).index_count)
@@ -57,6 +67,8 @@ def test_rebuilt_files_equal_those_of_apache(case: str, split_bytes: int, tmp_pa
         max_hash_slot_num=options["hashSlots"],
         max_index_num=options["indexEntries"],
         split_bytes=split_bytes,
+        mapped_file_size_consume_queue_ext=1024,
+        bit_maps=bit_maps,
     )
     assert used_files(tmp_path / "out", options["hashSlots"]) == expected_files(case)
 
