@@ -146,7 +146,8 @@ class ConsumeQueue:
     def cut(self) -> None:
         """Wipe out what lies behind the last unit, so that a later start does not take it for units."""
         position = self.max_offset * UNIT_SIZE
-        for start in [start for start in self._starts if start >= position]:
+        # The last first: should this be killed, what stays begins where the queue did.
+        for start in [start for start in reversed(self._starts) if start >= position]:
             self._starts.remove(start)
             self._forget(start)
             self._files.unlink(f"{self.path}/{offset_to_file_name(start)}")
