@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reput.formats.consume_queue import UNIT_SIZE
+from reput.formats.consume_queue_ext import MAX_ADDRESS
 from reput.formats.record import SysFlag
 from reput.kernels._jit import kernel
 from reput.kernels.columns import (
@@ -36,6 +37,7 @@ _TRANSACTION, _PREPARED, _ROLLBACK = (
     SysFlag.TRANSACTION_ROLLBACK,
 )
 _UNIT = UNIT_SIZE
+_MAX_ADDRESS = MAX_ADDRESS
 _NOTHING_TO_SKIP = np.int64(-(2**63))
 
 
@@ -131,7 +133,8 @@ def select_units(  # type: ignore[no-untyped-def]
     Args:
         units: Address of the first unit; `count` units may be examined.
         log_begin: First commit log offset that can be read; `log_end` is behind the last one.
-        tags: Address of `tag_count` native int32 tag hashes, one of which must equal the low 32 bits; 0 takes all.
+        tags: Address of `tag_count` native int32 tag hashes, one of which must equal the low 32 bits; 0 takes all. An
+            address of an ext unit matches: who has it resolves it before.
         max_count: Most messages; `max_size` most bytes, but one message always goes.
         memory_begin: Records from this offset count as being in memory: `memory_count`, `memory_size` limit them, and
             `disk_count`, `disk_size` those before.
@@ -160,7 +163,7 @@ def select_units(  # type: ignore[no-untyped-def]
         last = offset
         if offset < skip_until:
             continue
-        matches = tag_count == 0
+        matches = tag_count == 0 or load_i64(unit + 12) <= _MAX_ADDRESS
         for i in range(tag_count):
             matches |= load_i32_native(tags + 4 * i) == load_i32(unit + 16)
         if not matches:

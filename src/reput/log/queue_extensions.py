@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 
 from reput.errors import CorruptConsumeQueueError
 from reput.files import DISK, FileLayer
@@ -15,7 +16,7 @@ def queue_extensions(store_path: str, files: FileLayer = DISK) -> list[QueueFile
     """The extension files of each queue that has some, in order.
 
     They are derived, so nothing about them is an error: a file that is named otherwise is passed over, and so is one of
-    another size than the queue's first; files may be missing in between.
+    another size than most of the queue's; files may be missing in between.
     """
     found = []
     for topic, topic_path in _folders(files, os.path.join(store_path, CONSUME_QUEUE_EXT)):
@@ -26,9 +27,9 @@ def queue_extensions(store_path: str, files: FileLayer = DISK) -> list[QueueFile
                     for entry in files.list_directory(path)
                     if not entry.is_directory and entry.size and file_name_to_offset(entry.name) is not None
                 }
-                file_size = next(iter(sizes.values()), 0)
-                paths = tuple(name for name, size in sizes.items() if size == file_size)
-                if paths:
+                if sizes:
+                    (file_size, _), *_ = Counter(sizes.values()).most_common(1)
+                    paths = tuple(name for name, size in sizes.items() if size == file_size)
                     found.append(QueueFiles(topic, int(queue_id), paths, file_size))
     return found
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import StoreFormatError
 from reput.files import File, FileLayer, Mapping
-from reput.formats.consume_queue import UNIT_SIZE
+from reput.formats.consume_queue import UNIT_SIZE, decode_unit
 from reput.formats.consume_queue_ext import END_MARK, MAX_UNIT_SIZE, ExtUnit, decode_address, is_ext_address
 from reput.formats.paths import CONSUME_QUEUE_EXT, file_name_to_offset, offset_to_file_name
 from reput.kernels.consume_queue_ext import place_ext_units, resolve_tags_codes
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from reput.kernels.consume_queue_ext import BitMaps
 
 _MARK = np.frombuffer(END_MARK, np.uint8)
-_TAGS_CODE = slice(12, 20)
 
 
 class ConsumeQueueExt:
@@ -79,11 +78,20 @@ class ConsumeQueueExt:
             self.end_offset = offset + unit.size
         else:
             self.end_offset = offset - offset % self.file_size + self.file_size if offset >= 0 else 0
-        for start in [start for start in self._starts if unit is None or start >= self.end_offset]:
-            self._remove(start)
+        for start in reversed(self._found_files()):
+            if unit is None or start >= self.end_offset:
+                self._remove(start)
         last = self.end_offset - self.end_offset % self.file_size
         if last in self._starts and self._file(last).zero_from(self.end_offset - last):
             self._dirty.add(last)
+
+    def _found_files(self) -> list[int]:
+        """First bytes of all files of the folder, also of those that do not count since their size is another."""
+        if not self._files.is_directory(self._path):
+            return []
+        entries = self._files.list_directory(self._path)
+        starts = (file_name_to_offset(entry.name) for entry in entries if not entry.is_directory)
+        return [start for start in starts if start is not None]
 
     def truncate_by_min_address(self, address: int) -> None:
         """Remove the files that end before an address: that of the first unit whose message the log still has."""
@@ -93,7 +101,8 @@ class ConsumeQueueExt:
                 self._remove(start)
 
     def _remove(self, start: int) -> None:
-        self._starts.remove(start)
+        if start in self._starts:
+            self._starts.remove(start)
         self._mappings.pop(start, None)
         self._dirty.discard(start)
         file = self._open.pop(start, None)
@@ -176,23 +185,22 @@ class ConsumeQueueExt:
         with self._files.open(f"{self._path}/{offset_to_file_name(offset - position)}") as file:
             return decode_whole(file.read(position, MAX_UNIT_SIZE))
 
-    def resolve(self, units: int, count: int, lost: int) -> npt.NDArray[np.uint8]:
+    def resolve(self, units: int, count: int) -> npt.NDArray[np.uint8]:
         """A copy of `count` units from an address, with the tags codes of their ext units in place of addresses.
 
-        A unit whose ext unit is lost gets the tags code `lost`.
+        A unit whose ext unit is lost keeps its address.
         """
         resolved = np.empty(count * UNIT_SIZE, np.uint8)
         ctypes.memmove(resolved.ctypes.data, units, resolved.size)
         done, file, file_offset, size = 0, 0, -1, 0
         while (done := resolve_tags_codes(resolved.ctypes.data, done, count, file, file_offset, size)) < count:
-            tags_code = resolved[done * UNIT_SIZE :][_TAGS_CODE]
-            offset = decode_address(int.from_bytes(tags_code.tobytes(), "big", signed=True))
+            offset = decode_address(decode_unit(resolved.data, done * UNIT_SIZE).tags_code)
             start = offset - offset % self.file_size
             mapping = self._map(start) if start != file_offset else None
             if mapping is not None:
                 file, file_offset, size = mapping.address, start, mapping.size
             else:
-                tags_code[:] = np.frombuffer(lost.to_bytes(8, "big", signed=True), np.uint8)
+                done += 1
         return resolved
 
     def _map(self, start: int) -> Mapping | None:
