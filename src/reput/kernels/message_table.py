@@ -235,8 +235,8 @@ class _Planner:
             return None
         if column.null_count:
             kind = column.type
-            lengths = pc.fill_null(pc.list_value_length(column), 0)
-            offsets = np.concatenate([[0], np.cumsum(lengths.to_numpy(zero_copy_only=False))]).astype(np.int32)
+            lengths = np.diff(column.offsets.to_numpy()) * column.is_valid().to_numpy(zero_copy_only=False)
+            offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
             flat = column.drop_null()
             values = pa.concat_arrays([flat]).flatten() if pa.types.is_list(kind) else _flat_map(flat)
             self._set(lists, offsets)
