@@ -89,6 +89,18 @@ def test_topics_with_inner_batches_are_left_out_and_the_others_equal_those_of_ap
     assert used_files(tmp_path / "out", options["hashSlots"]) == expected
 
 
+def test_rebuilt_extensions_equal_those_of_apache_to_the_last_byte(tmp_path: Path) -> None:
+    rebuild(CORPORA / "ext/store", tmp_path / "out", runner=LocalRunner(2), split_bytes=9_000, bit_maps=bit_maps)
+    files = {
+        str(path.relative_to(root)): path.read_bytes()
+        for root in (CORPORA / "ext/store", tmp_path / "out")
+        for path in (root / "consumequeue_ext").glob("*/*/*")
+    }
+    for name, content in files.items():
+        assert (CORPORA / "ext/store" / name).read_bytes() == content
+    assert len(files) == 16
+
+
 @pytest.mark.parametrize("case", ["clean", "killed-undispatched", "retention", "sync"])
 def test_file_sizes_are_found_in_the_store(case: str, tmp_path: Path) -> None:
     rebuild(CORPORA / case / "store", tmp_path / "out", runner=LocalRunner(threads=1))

@@ -16,6 +16,7 @@ import reput
 from reput.errors import StoreFormatError
 from reput.formats.consume_queue import UNIT_SIZE, decode_unit
 from reput.formats.index_file import HEADER_SIZE, decode_header, entry_position
+from reput.formats.java import string_hash
 from reput.formats.message import MessageExt
 from tests.crash.faulty_files import FaultyFiles
 from tests.crash.invariants import contents
@@ -221,3 +222,29 @@ def test_the_torn_record_is_cut_off_and_zeroed(tmp_path: Path) -> None:
         assert store.recovery.log_end.offset == end
         assert store.recovery.log_end.has_tail
         assert not any(last.read_bytes()[end % size :])
+
+
+def test_ext_units_are_those_that_apache_reads_and_filters_see_through_them() -> None:
+    lines = [line.split(" ") for line in (CORPORA / "ext/truth.txt").read_text().splitlines()]
+    units = [line for line in lines if line[0] == "unit"]
+    with reput.MessageStore.open(CORPORA / "ext/store", read_only=True) as store:
+        queues = {(queue.topic, queue.queue_id): queue for queue in store.queues()}
+        tags_codes = defaultdict(list)
+        for _, topic, queue_id, offset, commit_log_offset, size, address, _, *told_ext in units:
+            queue = queues[topic, int(queue_id)]
+            assert queue.unit(int(offset)) == (int(commit_log_offset), int(size), int(address))
+            ext = queue.ext_unit(int(offset))
+            assert ext is not None
+            bits = ext.bit_map.hex() or "-"
+            assert [str(ext.size), str(ext.tags_code), str(ext.store_timestamp), bits] == told_ext
+            tags_codes[queue].append(ext.tags_code)
+        for queue, codes in tags_codes.items():
+            for tags in ("create", "支付 || delete"):
+                wanted = {string_hash(tag) for tag in tags.split(" || ")}
+                found, offset = [], 0
+                while offset < queue.max_offset:
+                    result = store.get_message(queue.topic, queue.queue_id, offset, tags=tags)
+                    found += [message.queue_offset for message in result.messages()]
+                    offset = result.next_begin_offset
+                assert found == [i for i, code in enumerate(codes) if code in wanted]
+    assert len(units) == 400
