@@ -14,6 +14,7 @@ from reput.formats.consume_queue import UNIT_SIZE, decode_unit
 from tests.crash.faulty_files import Crash, FaultyFiles, abandon, crash_at, fail_at, no_objection
 from tests.crash.further_units import BOTH, EXT_FILE_SIZE, check_files, expected_files, found_files
 from tests.crash.invariants import SMALL, Acknowledged, check_acknowledged, contents
+from tests.oracles.consume_queue_ext import Extension
 
 # Threads that die of a crash are what these tests want.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
@@ -181,6 +182,25 @@ def test_lost_or_damaged_extensions_lose_no_message_and_no_start(
                 older = queue.ext_unit(offset)
                 assert older is None or older.store_timestamp < message.store_timestamp
     assert {tags: read_all(path, tags)[: len(found)] for tags, found in expected.items()} == expected
+
+
+def test_what_lies_behind_the_last_ext_unit_that_the_queue_knows_is_wiped_out(
+    tmp_path: Path, closed: tuple[Path, list[Acknowledged]]
+) -> None:
+    path = tmp_path / "store"
+    shutil.copytree(closed[0], path)
+    (file,) = (path / "consumequeue/orders/0").iterdir()
+    file.write_bytes(file.read_bytes()[: 2 * UNIT_SIZE].ljust(8 * UNIT_SIZE, b"\0"))  # 5 units are lost
+    with reput.MessageStore.open(path, files=FaultyFiles(), **(OPTIONS | {"bit_maps": None})) as store:
+        queue = next(queue for queue in store.queues() if (queue.topic, queue.queue_id) == ("orders", 0))
+        units = [queue.ext_unit(offset) for offset in range(queue.max_offset)]
+    expected = Extension(EXT_FILE_SIZE)
+    for unit in units:
+        assert unit is not None
+        expected.put(*unit)
+    assert [len(unit.bit_map) > 0 for unit in units if unit] == [False, True] + [False] * 5
+    files = [file.read_bytes() for file in sorted((path / "consumequeue_ext/orders/0").iterdir())]
+    assert files == expected.files()
 
 
 def test_a_store_opened_without_the_key_reads_addresses_writes_hashes_and_goes_on_later(
