@@ -164,7 +164,7 @@ class ConsumeQueueExt:
 
     def close_files(self) -> None:
         """Close the descriptors."""
-        for file in self._open.values():
+        for file in list(self._open.values()):  # a cleaning thread may remove one
             file.close()
         self._open.clear()
 

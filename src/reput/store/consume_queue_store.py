@@ -100,10 +100,11 @@ class ConsumeQueueStore:
 
     def truncate_extensions(self) -> None:
         """Remove extension files that lie wholly before each queue's `min_offset`; for after it was raised."""
-        for queue in self._table.values():
+        for queue in self.queues():
             unit = queue.unit(queue.min_offset) if queue.ext is not None else None
             if queue.ext is not None and unit is not None:
-                queue.ext.truncate_by_min_address(unit.tags_code)
+                with self._flush_lock:  # no file that is to be synced is removed meanwhile
+                    queue.ext.truncate_by_min_address(unit.tags_code)
 
     def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         """The queue, or None where no message was ever dispatched to it."""
