@@ -18,6 +18,8 @@ KERNEL_MODULES = (
     "reput.kernels.record_scan",
     "reput.kernels.record_encode",
     "reput.kernels.consume_queue",
+    "reput.kernels.consume_queue_ext",
+    "reput.kernels.multi_dispatch",
     "reput.kernels.index_file",
     "reput.kernels.tags",
     "reput.kernels.gather",

@@ -16,13 +16,15 @@ import reput
 from reput.errors import StoreFormatError
 from reput.formats.consume_queue import UNIT_SIZE, decode_unit
 from reput.formats.index_file import HEADER_SIZE, decode_header, entry_position
+from reput.formats.java import string_hash
 from reput.formats.message import MessageExt
 from tests.crash.faulty_files import FaultyFiles
 from tests.crash.invariants import contents
+from tests.golden.bit_maps import bit_maps
 
 CORPORA = Path(__file__).parent / "5.3.3"
 ALL = sorted(path.name for path in CORPORA.iterdir() if path.is_dir())
-#: Topics with batch queues (queue.type=BatchCQ), and queues of the multi-dispatch, are for later.
+#: Topics with batch queues (queue.type=BatchCQ) are for later.
 WRITABLE = [case for case in ALL if case != "bcq"]
 KILLED = [case for case in WRITABLE if (CORPORA / case / "store/abort").exists()]
 CLEAN = [case for case in WRITABLE if case not in KILLED]
@@ -67,7 +69,12 @@ def origin(case: str) -> dict[str, int]:
 
 def options(case: str) -> dict[str, object]:
     found = origin(case)
+    further = {
+        "ext": {"enable_consume_queue_ext": True, "mapped_file_size_consume_queue_ext": 1024, "bit_maps": bit_maps},
+        "lmq": {"enable_multi_dispatch": True, "enable_lmq": True},
+    }
     return {
+        **further.get(case, {}),
         "mapped_file_size_commit_log": found["commitlogFileSize"],
         "mapped_file_size_consume_queue": found["consumeQueueEntries"] * UNIT_SIZE,
         "max_hash_slot_num": found["hashSlots"],
@@ -90,7 +97,7 @@ def as_truth_says(fields: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def is_later(queue: Queue, case: str) -> bool:
-    return queue[0].startswith("%LMQ%") or (case == "bcq" and queue[0] in ("topic-1", "topic-3"))
+    return case == "bcq" and queue[0] in ("topic-1", "topic-3")
 
 
 def check_reading(store: reput.MessageStore, case: str) -> None:
@@ -142,8 +149,7 @@ def test_a_reader_sees_what_apache_sees_and_changes_nothing(case: str, tmp_path:
     path = copy(case, tmp_path / "store")
     before = contents(path)
     with reput.MessageStore.open(path, read_only=True) as store:
-        if case != "lmq":
-            check_reading(store, case)
+        check_reading(store, case)
         check_queries(store, case)
         assert store.max_commit_log_offset == truth(case).ends[1]
     assert contents(path) == before
@@ -164,8 +170,7 @@ def test_a_writer_sees_recovers_and_builds_what_apache_does(case: str, tmp_path:
     path = copy(case, tmp_path / "store")
     with reput.MessageStore.open(path, files=FaultyFiles(), **options(case)) as store:
         assert store.recovery.was_killed == (case in KILLED)
-        if case != "lmq":
-            check_reading(store, case)
+        check_reading(store, case)
         check_queries(store, case)
         assert store.max_commit_log_offset == truth(case).ends[1]
     check_files(case, path)
@@ -185,7 +190,7 @@ def check_files(case: str, path: Path) -> None:
     lines = [line.split(" ") for line in (CORPORA / case / "hashes.txt").read_text().splitlines()]
     opened, rebuilt = ({f[1]: (int(f[2]), f[3]) for f in lines if f[0] == kind} for kind in ("opened", "rebuilt"))
     for name, (size, digest) in opened.items():
-        if name.startswith("consumequeue/") and not name.startswith("consumequeue/%LMQ%"):
+        if name.startswith("consumequeue"):
             data = (path / name).read_bytes()
             assert hashlib.sha256(data[:size]).hexdigest() == digest, name
             assert size == len(data) or case in CLEAN or decode_unit(data, size).size == 0, name
@@ -217,3 +222,29 @@ def test_the_torn_record_is_cut_off_and_zeroed(tmp_path: Path) -> None:
         assert store.recovery.log_end.offset == end
         assert store.recovery.log_end.has_tail
         assert not any(last.read_bytes()[end % size :])
+
+
+def test_ext_units_are_those_that_apache_reads_and_filters_see_through_them() -> None:
+    lines = [line.split(" ") for line in (CORPORA / "ext/truth.txt").read_text().splitlines()]
+    units = [line for line in lines if line[0] == "unit"]
+    with reput.MessageStore.open(CORPORA / "ext/store", read_only=True) as store:
+        queues = {(queue.topic, queue.queue_id): queue for queue in store.queues()}
+        tags_codes = defaultdict(list)
+        for _, topic, queue_id, offset, commit_log_offset, size, address, _, *told_ext in units:
+            queue = queues[topic, int(queue_id)]
+            assert queue.unit(int(offset)) == (int(commit_log_offset), int(size), int(address))
+            ext = queue.ext_unit(int(offset))
+            assert ext is not None
+            bits = ext.bit_map.hex() or "-"
+            assert [str(ext.size), str(ext.tags_code), str(ext.store_timestamp), bits] == told_ext
+            tags_codes[queue].append(ext.tags_code)
+        for queue, codes in tags_codes.items():
+            for tags in ("create", "支付 || delete"):
+                wanted = {string_hash(tag) for tag in tags.split(" || ")}
+                found, offset = [], 0
+                while offset < queue.max_offset:
+                    result = store.get_message(queue.topic, queue.queue_id, offset, tags=tags)
+                    found += [message.queue_offset for message in result.messages()]
+                    offset = result.next_begin_offset
+                assert found == [i for i, code in enumerate(codes) if code in wanted]
+    assert len(units) == 400

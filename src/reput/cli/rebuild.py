@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -12,8 +12,15 @@ from reput.cli.output import complain, progress_bar, write_fields, write_json
 from reput.config.dispatch_rules import DispatchRules
 from reput.errors import ConfigError
 
-#: The keys that `--set` takes here: the sizes of the files that are written.
-_SIZES = ("mapped_file_size_consume_queue", "max_hash_slot_num", "max_index_num")
+#: The keys that `--set` takes here: what is written, and the sizes of the files.
+_KEYS = (
+    "mapped_file_size_consume_queue",
+    "max_hash_slot_num",
+    "max_index_num",
+    "enable_consume_queue_ext",
+    "mapped_file_size_consume_queue_ext",
+    "enable_lmq",
+)
 
 
 def rebuild(
@@ -32,8 +39,9 @@ def rebuild(
     """Build consume queues and index from the log.
 
     They go into a new directory; the store is not changed. File sizes are those of the store's own files; --set gives
-    others: mappedFileSizeConsumeQueue, maxHashSlotNum, maxIndexNum. Topics with batch consume queues are left out, are
-    named, and make the exit status 1.
+    others: mappedFileSizeConsumeQueue, maxHashSlotNum, maxIndexNum, mappedFileSizeConsumeQueueExt. Extensions (without
+    bit maps) and light message queues are built where the store has them, or as --set enableConsumeQueueExt and
+    enableLmq say. Topics with batch consume queues are left out, are named, and make the exit status 1.
 
     Example:
       reput rebuild /tmp/store --output /tmp/rebuilt --runner local
@@ -42,7 +50,7 @@ def rebuild(
     from reput.jobs.report import format_value
     from reput.warm import load_kernels
 
-    sizes = _sizes(settings)
+    arguments = _arguments(settings)
     load_kernels()
     with progress_bar() as progress:
         result = job.rebuild(
@@ -52,9 +60,7 @@ def rebuild(
             commit_log_path=commit_log_path,
             rules=rules,
             progress=progress,
-            mapped_file_size_consume_queue=sizes.get("mapped_file_size_consume_queue"),
-            max_hash_slot_num=sizes.get("max_hash_slot_num"),
-            max_index_num=sizes.get("max_index_num"),
+            **arguments,
         )
     answer = asdict(result)
     phases = answer.pop("phase_seconds")
@@ -71,8 +77,8 @@ def rebuild(
     return 1 if result.left_out_topics else 0
 
 
-def _sizes(settings: list[str]) -> dict[str, int]:
-    """`--set` as arguments of the job; raises ConfigError for a key that is no file size."""
+def _arguments(settings: list[str]) -> dict[str, Any]:
+    """`--set` as arguments of the job; raises ConfigError for a key that it does not take."""
     from reput.config.message_store import MessageStoreConfig
     from reput.config.properties import snake_case
 
@@ -80,6 +86,6 @@ def _sizes(settings: list[str]) -> dict[str, int]:
     config = MessageStoreConfig.from_mapping(pairs)
     names = [snake_case(name) for name in pairs]
     for name in names:
-        if name not in _SIZES:
-            raise ConfigError(f"--set {name}: a rebuild takes {', '.join(_SIZES)} only")
+        if name not in _KEYS:
+            raise ConfigError(f"--set {name}: a rebuild takes {', '.join(_KEYS)} only")
     return {name: getattr(config, name) for name in names}

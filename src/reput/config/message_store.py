@@ -74,6 +74,12 @@ class MessageStoreConfig:
         maximum=_MAX_INT - _MAX_INT % _CONSUME_QUEUE_UNIT,
         frozen=True,
     )
+    enable_consume_queue_ext: bool = _key(
+        False, "Write tags code, store time and bit map of each message to an extension beside its queue."
+    )
+    mapped_file_size_consume_queue_ext: int = _key(
+        50_331_648, "Size of one file of a consume queue extension.", unit="bytes", minimum=64, frozen=True
+    )
     max_hash_slot_num: int = _key(5_000_000, "Hash slots of one index file.", unit="slots", minimum=1, frozen=True)
     max_index_num: int = _key(
         20_000_000, "Entries of one index file, the unused entry 0 counted.", unit="entries", minimum=2, frozen=True,
@@ -92,6 +98,14 @@ class MessageStoreConfig:
     )
     os_page_cache_busy_time_out_mills: int = _key(
         1000, "A put that waits this long for the append lock, while nothing is appended, is refused.", unit="ms"
+    )
+    enable_multi_dispatch: bool = _key(
+        False, "Give a message a unit in each further queue that its property INNER_MULTI_DISPATCH names."
+    )
+    enable_lmq: bool = _key(
+        False,
+        "With enableMultiDispatch: light message queues, whose names begin with %LMQ%; a put then gives its "
+        "message an offset in each that it names.",
     )
     warm_maped_file_enable: bool = _key(
         False, "Fill a new commit log file with zeros ahead: slower to roll, steadier to write."

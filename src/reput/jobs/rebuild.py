@@ -3,8 +3,7 @@
 A plan of splits, a task for each that writes units straight to their slots and spills its keys, a merge that proves
 that the splits and each queue's slots join, then a task for each index file and for groups of queues to be synced.
 
-Left for later: batch consume queues (a topic with inner batches is left out and named), LMQ copies
-(`INNER_MULTI_DISPATCH`) and consume queue extensions.
+Left for later: batch consume queues (a topic with inner batches is left out and named).
 """
 
 from __future__ import annotations
@@ -14,26 +13,35 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from reput.config.dispatch_rules import DispatchRules
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import CorruptRecordError, StoreFormatError
 from reput.files import DISK
-from reput.formats.paths import CONSUME_QUEUE, INDEX
+from reput.formats.consume_queue_ext import DEFAULT_FILE_SIZE
+from reput.formats.multi_dispatch import LMQ_PREFIX
+from reput.formats.paths import CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX
+from reput.jobs.ext_builder import ExtChunk
 from reput.jobs.index_builder import IndexFilePlan, KeyChunk, KeySpill, plan_index_files
 from reput.jobs.runner import Progress, Runner
 from reput.jobs.split_tasks import run_over_splits
-from reput.jobs.unit_writer import QueueFinish, QueueRange, UnitWriter
+from reput.jobs.unit_writer import FurtherUnits, QueueFinish, QueueRange, UnitWriter
 from reput.kernels.record_scan import DEFAULT_DELAYS_MS, ScanLevel
 from reput.log.directory import LogFile, StoreDirectory
 from reput.log.index_geometry import index_geometry
+from reput.log.queue_extensions import queue_extensions
 from reput.log.scan import scan_split
 from reput.log.splits import Split, SplitResult, SplitStop, plan_splits
+
+if TYPE_CHECKING:
+    from reput.kernels.consume_queue_ext import BitMaps
 
 SPLIT_BYTES = 64 << 20
 _QUEUES_OF_A_FINISH = 64
 _UNFINISHED = ".unfinished"
 _KEYS = "keys"
+_EXT = "ext"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +84,7 @@ class _Target:
     queue_file_size: int
     index: bool
     rules: DispatchRules
+    further: FurtherUnits
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +97,7 @@ class _ScanOutcome:
     queues: tuple[QueueRange, ...]
     batch_topics: frozenset[str]
     chunks: tuple[KeyChunk, ...]
+    ext_chunks: dict[tuple[str, int], list[ExtChunk]]
     fault: CorruptRecordError | None
 
 
@@ -100,6 +110,10 @@ def rebuild(
     mapped_file_size_consume_queue: int | None = None,
     max_hash_slot_num: int | None = None,
     max_index_num: int | None = None,
+    enable_consume_queue_ext: bool | None = None,
+    mapped_file_size_consume_queue_ext: int | None = None,
+    bit_maps: BitMaps | None = None,
+    enable_lmq: bool | None = None,
     split_bytes: int = SPLIT_BYTES,
     index: bool = True,
     rules: DispatchRules = DispatchRules.V5_3_3,
@@ -107,7 +121,9 @@ def rebuild(
 ) -> RebuildResult:
     """Build `consumequeue/` and `index/` in the new directory `output`, synced. The store itself is not changed.
 
-    File sizes that are not given are those of the store's own files, else RocketMQ's defaults. Everything is built in
+    File sizes that are not given are those of the store's own files, else RocketMQ's defaults. Consume queue extensions
+    (`consumequeue_ext/`, with what `bit_maps` gives for the columns of each scan) and light message queues are built
+    where they are asked for, or, if nothing is said (None), where the store has them. Everything is built in
     `<output>.unfinished` and renamed at the end: a rebuild that was killed leaves no `output`, and the next one begins
     anew. Where queue offsets repeat, as after a crash, the first message wins, as in
     `ConsumeQueue.putMessagePositionInfo`; a gap is filled with filler units, so that each unit stands at its own queue
@@ -125,6 +141,9 @@ def rebuild(
     started = time.perf_counter()
     directory = StoreDirectory(store_path, commit_log_path=commit_log_path)
     sizes = _file_sizes(directory, mapped_file_size_consume_queue, max_hash_slot_num, max_index_num, index)
+    further = _further_units(
+        directory, enable_consume_queue_ext, mapped_file_size_consume_queue_ext, bit_maps, enable_lmq
+    )
     output = os.path.abspath(output)
     if DISK.exists(output) and not (DISK.is_directory(output) and not DISK.list_directory(output)):
         raise StoreFormatError(f"{output}: exists already and is not an empty folder; give the name of a new one")
@@ -134,7 +153,7 @@ def rebuild(
     if DISK.exists(folder):
         DISK.remove_tree(folder)
     try:
-        build = _Build(folder, sizes, runner, index, rules, progress)
+        build = _Build(folder, sizes, runner, index, rules, further, progress)
         result = build.run(log_files, split_bytes, started)
         DISK.rename(folder, output)
     except BaseException:
@@ -154,6 +173,7 @@ class _Build:
         runner: Runner,
         index: bool,
         rules: DispatchRules,
+        further: FurtherUnits,
         progress: Progress | None,
     ) -> None:
         self._folder = folder
@@ -161,6 +181,7 @@ class _Build:
         self._runner = runner
         self._index = index
         self._rules = rules
+        self._further = further
         self._progress = progress
 
     def run(self, log_files: Sequence[LogFile], split_bytes: int, started: float) -> RebuildResult:
@@ -172,7 +193,7 @@ class _Build:
             DISK.remove_tree(os.path.join(self._folder, CONSUME_QUEUE, topic))
         queues = [queue for queue in _merge_queues(outcomes) if queue.topic not in left_out]
         index_plans = self._plan_index([chunk for outcome in outcomes for chunk in outcome.chunks])
-        written = self._finish(index_plans, queues)
+        written = self._finish(index_plans, queues, _merge_ext_chunks(outcomes))
         finished = time.perf_counter()
         return RebuildResult(
             messages=sum(outcome.messages for outcome in outcomes),
@@ -191,7 +212,8 @@ class _Build:
     def _scan(self, log_files: Sequence[LogFile], split_bytes: int) -> tuple[list[_ScanOutcome], bool]:
         """Write the units and spill the keys; all at once, or else in the order of the log, which is the truth."""
         self._make_folders()
-        target = _Target(self._folder, self._sizes.mapped_file_size_consume_queue, self._index, self._rules)
+        size = self._sizes.mapped_file_size_consume_queue
+        target = _Target(self._folder, size, self._index, self._rules, self._further)
         splits = plan_splits(log_files, split_bytes)
         outcomes, misled = run_over_splits(
             self._runner, partial(_scan_split, target), splits, description="read the log", progress=self._progress
@@ -210,25 +232,35 @@ class _Build:
         return outcomes, in_order
 
     def _make_folders(self) -> None:
-        for name in (CONSUME_QUEUE, _KEYS, *((INDEX,) if self._index else ())):
+        ext = () if self._further.ext_file_size is None else (CONSUME_QUEUE_EXT, _EXT)
+        for name in (CONSUME_QUEUE, _KEYS, *ext, *((INDEX,) if self._index else ())):
             DISK.make_directories(os.path.join(self._folder, name))
 
     def _plan_index(self, chunks: Sequence[KeyChunk]) -> list[IndexFilePlan]:
         folder = os.path.join(self._folder, INDEX)
         return plan_index_files(folder, chunks, self._sizes.max_hash_slot_num, self._sizes.max_index_num)
 
-    def _finish(self, index_plans: list[IndexFilePlan], queues: list[QueueRange]) -> int:
+    def _finish(
+        self,
+        index_plans: list[IndexFilePlan],
+        queues: list[QueueRange],
+        ext_chunks: dict[tuple[str, int], list[ExtChunk]],
+    ) -> int:
         """Build the index files, finish the queues, sync all; returns the bytes in use."""
         folder = os.path.join(self._folder, CONSUME_QUEUE)
         size = self._sizes.mapped_file_size_consume_queue
         steps: list[IndexFilePlan | QueueFinish] = [*index_plans]  # first, since they take longest
+        ext_folder, ext_file_size = os.path.join(self._folder, CONSUME_QUEUE_EXT), self._further.ext_file_size
         for i in range(0, len(queues), _QUEUES_OF_A_FINISH):
-            steps.append(QueueFinish(folder, size, tuple(queues[i : i + _QUEUES_OF_A_FINISH])))
+            some = tuple(queues[i : i + _QUEUES_OF_A_FINISH])
+            chunks = tuple(tuple(ext_chunks.get((queue.topic, queue.queue_id), ())) for queue in some)
+            steps.append(QueueFinish(folder, size, some, ext_folder, ext_file_size, chunks))
         description = "build the index, sync" if self._index else "sync"
         written = sum(self._runner.run(_finish, steps, description=description, progress=self._progress))
         if self._index:
             DISK.sync_directory(os.path.join(self._folder, INDEX))
-        DISK.remove_tree(os.path.join(self._folder, _KEYS))
+        for name in (_KEYS, *(() if ext_file_size is None else (_EXT,))):
+            DISK.remove_tree(os.path.join(self._folder, name))
         return written
 
 
@@ -239,7 +271,8 @@ def _scan_split(target: _Target, split: Split) -> _ScanOutcome:
 
 def _scan_splits(target: _Target, splits: Sequence[Split]) -> _ScanOutcome:
     """Read splits up to the log's end, write their units, and spill their keys."""
-    units = UnitWriter(os.path.join(target.folder, CONSUME_QUEUE), target.queue_file_size)
+    ext_path = os.path.join(target.folder, _EXT, str(splits[0].begin))
+    units = UnitWriter(os.path.join(target.folder, CONSUME_QUEUE), target.queue_file_size, target.further, ext_path)
     spill = KeySpill(os.path.join(target.folder, _KEYS, str(splits[0].begin)))
     level = ScanLevel.KEYS if target.index else ScanLevel.PROPERTIES
     delays_ms = DEFAULT_DELAYS_MS if target.rules.redispatches_deliver_time else ()
@@ -262,7 +295,8 @@ def _scan_splits(target: _Target, splits: Sequence[Split]) -> _ScanOutcome:
         units.close()
         spill.close()
     ranges, chunks = tuple(units.ranges.values()), tuple(spill.chunks)
-    return _ScanOutcome(scan.result, messages, log_bytes, ranges, frozenset(units.batch_topics), chunks, fault)
+    batch_topics = frozenset(units.batch_topics)
+    return _ScanOutcome(scan.result, messages, log_bytes, ranges, batch_topics, chunks, units.ext.chunks, fault)
 
 
 def _finish(step: IndexFilePlan | QueueFinish) -> int:
@@ -296,6 +330,29 @@ def _merge_queues(outcomes: Iterable[_ScanOutcome]) -> list[QueueRange]:
             before.next_offset = queue.next_offset
             before.units += queue.units
     return list(merged.values())
+
+
+def _merge_ext_chunks(outcomes: Iterable[_ScanOutcome]) -> dict[tuple[str, int], list[ExtChunk]]:
+    """The ext units of each queue, in log order."""
+    merged: dict[tuple[str, int], list[ExtChunk]] = {}
+    for outcome in outcomes:
+        for key, chunks in outcome.ext_chunks.items():
+            merged.setdefault(key, []).extend(chunks)
+    return merged
+
+
+def _further_units(
+    directory: StoreDirectory, ext: bool | None, ext_file_size: int | None, bit_maps: BitMaps | None, lmq: bool | None
+) -> FurtherUnits:
+    """What was asked for, else what the store has."""
+    found = queue_extensions(directory.path) if ext is not False else []
+    if ext is None:
+        ext = bool(found)
+    if ext_file_size is None:
+        ext_file_size = found[0].file_size if found else DEFAULT_FILE_SIZE
+    if lmq is None:
+        lmq = any(queue.topic.startswith(LMQ_PREFIX) for queue in directory.queues())
+    return FurtherUnits(ext_file_size if ext else None, bit_maps, multi_dispatch=lmq, enable_lmq=lmq)
 
 
 def _file_sizes(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -17,12 +18,38 @@ from reput.files import DISK, File
 from reput.formats.consume_queue import FILLER, UNIT_SIZE, encode_unit
 from reput.formats.paths import offset_to_file_name, topic_folder_name
 from reput.formats.record import MIN_RECORD_SIZE, SysFlag
+from reput.jobs.ext_builder import ExtChunk, ExtLayout, ExtSpill
 from reput.kernels.columns import RecordColumns
 from reput.kernels.consume_queue import UnitRuns, group_units
+from reput.kernels.consume_queue_ext import bit_maps_of, encode_ext_units
+from reput.kernels.multi_dispatch import add_multi_dispatch_rows
+
+if TYPE_CHECKING:
+    from reput.kernels.consume_queue_ext import BitMaps
 
 #: Descriptors that one task keeps open.
 _MAX_OPEN_FILES = 256
 _FILLER = encode_unit(*FILLER)
+
+
+@dataclass(frozen=True, slots=True)
+class FurtherUnits:
+    """What the tasks write beside a unit for each message.
+
+    Attributes:
+        ext_file_size: Size in bytes of the files of consume queue extensions; None where there are none.
+        bit_maps: Bit maps of ext units, as for `MessageStore.open`; picklable where a task runs elsewhere.
+        multi_dispatch: Whether the queues that INNER_MULTI_DISPATCH names get units.
+        enable_lmq: Whether light message queues have queue id 0.
+    """
+
+    ext_file_size: int | None = None
+    bit_maps: BitMaps | None = None
+    multi_dispatch: bool = False
+    enable_lmq: bool = False
+
+
+_NOTHING_FURTHER = FurtherUnits()
 
 
 @dataclass(slots=True)
@@ -45,14 +72,19 @@ class UnitWriter:
     Attributes:
         ranges: what was written, by (topic, queue id).
         batch_topics: topics that hold inner batches, whose queues are BatchConsumeQueues.
+        ext: the ext units of what was written, where `further` asks for them; they go to a file `ext_path`.
     """
 
-    def __init__(self, folder: str, file_size: int) -> None:
+    def __init__(
+        self, folder: str, file_size: int, further: FurtherUnits = _NOTHING_FURTHER, ext_path: str = ""
+    ) -> None:
         self.ranges: dict[tuple[str, int], QueueRange] = {}
         self.batch_topics: set[str] = set()
         self._folder = folder
         self._file_size = file_size
         self._open: dict[str, File] = {}
+        self._further = further
+        self.ext = ExtSpill(ext_path)
 
     def put(self, columns: RecordColumns, log_path: str) -> None:
         """Write the units of scanned records (`ScanLevel.PROPERTIES` or above) of the log file `log_path`.
@@ -63,14 +95,25 @@ class UnitWriter:
         """
         if not columns.rows:
             return
+        further, sources = self._further, None
+        ext_file_size = further.ext_file_size
+        bit_maps = bit_maps_of(further.bit_maps, columns) if ext_file_size is not None else None
+        if further.multi_dispatch:
+            columns, sources = add_multi_dispatch_rows(columns, enable_lmq=further.enable_lmq)
         has_unit = _rows_with_unit(columns)
         _check_queue_offsets(columns, has_unit, log_path)
         queues = self._queues_of(columns, has_unit, log_path)
         next_offsets = np.array([queue.next_offset if queue else 0 for queue in queues], np.int64)
         row = 0
         while row < columns.rows:
-            runs = group_units(columns, next_offsets, row)
+            runs = group_units(columns, next_offsets, row, with_rows=ext_file_size is not None)
             self._write(runs, queues, next_offsets)
+            if ext_file_size is not None:
+                ext = encode_ext_units(runs, columns, sources, bit_maps, ext_file_size)
+                for k in np.flatnonzero(runs.counts).tolist():
+                    written = queues[k]
+                    assert written is not None
+                    self.ext.put((written.topic, written.queue_id), int(next_offsets[k]), runs, ext, k)
             next_offsets += runs.counts
             row = runs.stop_row
             if row < columns.rows:
@@ -84,6 +127,7 @@ class UnitWriter:
 
     def close(self) -> None:
         """Close the files; they are not synced."""
+        self.ext.close()
         for file in self._open.values():
             file.close()
         self._open.clear()
@@ -155,15 +199,22 @@ class UnitWriter:
 
 @dataclass(frozen=True, slots=True)
 class QueueFinish:
-    """The last step for some queues, once all units are there: fill the head of the first file, and sync."""
+    """The last step for some queues, once all units are there: extensions, the head of the first file, and sync."""
 
     folder: str
     file_size: int
     queues: tuple[QueueRange, ...]
+    ext_folder: str = ""
+    ext_file_size: int | None = None
+    ext_chunks: tuple[tuple[ExtChunk, ...], ...] = ()
 
     def run(self) -> int:
         """Returns the bytes of the files in use."""
         used = 0
+        if self.ext_file_size is not None:
+            for queue, chunks in zip(self.queues, self.ext_chunks, strict=True):
+                folders = queue_folder(self.folder, queue), queue_folder(self.ext_folder, queue)
+                used += ExtLayout(folders[0], self.file_size, folders[1], self.ext_file_size).run(chunks)
         for queue in self.queues:
             folder = queue_folder(self.folder, queue)
             begin = queue.first_offset * UNIT_SIZE

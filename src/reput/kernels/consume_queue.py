@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reput.formats.consume_queue import UNIT_SIZE
+from reput.formats.consume_queue_ext import MAX_ADDRESS
 from reput.formats.record import SysFlag
 from reput.kernels._jit import kernel
 from reput.kernels.columns import (
@@ -26,6 +27,7 @@ from reput.kernels.memory import (
     load_i64,
     load_i64_native,
     store_i32,
+    store_i32_native,
     store_i64,
     store_i64_native,
 )
@@ -36,11 +38,12 @@ _TRANSACTION, _PREPARED, _ROLLBACK = (
     SysFlag.TRANSACTION_ROLLBACK,
 )
 _UNIT = UNIT_SIZE
+_MAX_ADDRESS = MAX_ADDRESS
 _NOTHING_TO_SKIP = np.int64(-(2**63))
 
 
-@kernel("int64(int64[:, :], int32[:, :], int64, int64, int64[::1], int64[::1], int64[::1], int64)")
-def _group(wide, narrow, begin, end, next_offsets, counts, starts, units):  # type: ignore[no-untyped-def]
+@kernel("int64(int64[:, :], int32[:, :], int64, int64, int64[::1], int64[::1], int64[::1], int64, int64)")
+def _group(wide, narrow, begin, end, next_offsets, counts, starts, units, rows):  # type: ignore[no-untyped-def]
     for queue in range(counts.size):
         counts[queue] = 0
     stop = end
@@ -67,6 +70,8 @@ def _group(wide, narrow, begin, end, next_offsets, counts, starts, units):  # ty
                 store_i64(unit, wide[W_COMMIT_LOG_OFFSET, row])
                 store_i32(unit + 8, narrow[N_SIZE, row])
                 store_i64(unit + 12, wide[W_TAGS_CODE, row])
+                if rows:
+                    store_i32_native(rows + (unit - units) // _UNIT * 4, row)
                 counts[queue] += 1
     return stop
 
@@ -79,9 +84,13 @@ class UnitRuns(NamedTuple):
     counts: npt.NDArray[np.int64]
     #: The first row that was not taken: `end`, or a row whose queue offset leaves a gap behind its queue's last unit.
     stop_row: int
+    #: int32[units], the row of each unit, where it was asked for.
+    rows: npt.NDArray[np.int32] | None = None
 
 
-def group_units(columns: RecordColumns, next_offsets: npt.NDArray[np.int64], begin: int = 0) -> UnitRuns:
+def group_units(
+    columns: RecordColumns, next_offsets: npt.NDArray[np.int64], begin: int = 0, *, with_rows: bool = False
+) -> UnitRuns:
     """Build the units of rows from `begin`, grouped by queue, in log order within each.
 
     Prepared and rolled back messages have none (`CommitLogDispatcherBuildConsumeQueue`). A row whose queue offset lies
@@ -91,12 +100,17 @@ def group_units(columns: RecordColumns, next_offsets: npt.NDArray[np.int64], beg
         columns: Scanned at `ScanLevel.PROPERTIES` or above.
         next_offsets: int64[queues], the queue offset that comes next in each queue of the scan; not changed.
         begin: First row.
+        with_rows: Say which row each unit comes from.
     """
     queues = columns.queue_rows.size
     units = np.empty((columns.rows - begin) * UNIT_SIZE, np.uint8)
+    rows = np.empty(columns.rows - begin, np.int32) if with_rows else None
     counts, starts = np.empty(queues, np.int64), np.empty(queues, np.int64)
-    stop = _group(columns.wide, columns.narrow, begin, columns.rows, next_offsets, counts, starts, units.ctypes.data)
-    return UnitRuns(units, starts, counts, stop)
+    stop = _group(
+        columns.wide, columns.narrow, begin, columns.rows, next_offsets, counts, starts, units.ctypes.data,
+        0 if rows is None else rows.ctypes.data,
+    )  # fmt: skip
+    return UnitRuns(units, starts, counts, stop, rows)
 
 
 class Selected(IntEnum):
@@ -135,7 +149,8 @@ def select_units(  # type: ignore[no-untyped-def]
     Args:
         units: Address of the first unit; `count` units may be examined.
         log_begin: First commit log offset that can be read; `log_end` is behind the last one.
-        tags: Address of `tag_count` native int32 tag hashes, one of which must equal the low 32 bits; 0 takes all.
+        tags: Address of `tag_count` native int32 tag hashes, one of which must equal the low 32 bits; 0 takes all. An
+            address of an ext unit matches: who has it resolves it before.
         max_count: Most messages; `max_size` most bytes, but one message always goes.
         limits: Address of `PullLimits`.
         out: Address of `PULL_RESULT_COUNT` native int64; behind them room for `max_count` (at least 1) pairs of
@@ -166,7 +181,7 @@ def select_units(  # type: ignore[no-untyped-def]
         last = offset
         if offset < skip_until:
             continue
-        matches = tag_count == 0
+        matches = tag_count == 0 or load_i64(unit + 12) <= _MAX_ADDRESS
         for i in range(tag_count):
             matches |= load_i32_native(tags + 4 * i) == load_i32(unit + 16)
         if not matches:

@@ -88,7 +88,14 @@ class MessageBatch(NamedTuple):
 
 
 def check_table(
-    table: pa.Table, *, max_body_size: int, max_record_size: int, store_host: bytes, now_ms: int, reserved: int = 0
+    table: pa.Table,
+    *,
+    max_body_size: int,
+    max_record_size: int,
+    store_host: bytes,
+    now_ms: int,
+    reserved: int = 0,
+    refused_property: str | None = None,
 ) -> list[MessageBatch]:
     """Check a whole table before anything of it is written.
 
@@ -104,6 +111,13 @@ def check_table(
         MessageIllegalError: A wrong column or type, or a row that RocketMQ would refuse, by its number.
     """
     table = _typed(table)
+    if refused_property is not None and "properties" in table.column_names:
+        row = pc.index(pc.is_valid(pc.map_lookup(table["properties"], refused_property, "first")), True).as_py()
+        if row >= 0:
+            raise MessageIllegalError(
+                f"row {row}: the property {refused_property} names further queues, whose offsets a put of a table "
+                "does not give out; put this message with put_message or put_messages"
+            )
     batches, row = [], 0
     for batch in table.to_batches(max_chunksize=_BATCH_ROWS):
         if batch.num_rows:

@@ -8,13 +8,18 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable
 from threading import Lock
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from reput.files import File, FileLayer, Mapping
 from reput.formats.consume_queue import FILLER, UNIT, UNIT_SIZE, Unit, decode_unit, encode_unit
 from reput.formats.paths import offset_to_file_name
+from reput.kernels.consume_queue_ext import last_ext_address
 from reput.log.directory import open_listed
 from reput.store.statistics import TopicCounts
+
+if TYPE_CHECKING:
+    from reput.formats.consume_queue_ext import ExtUnit
+    from reput.store.consume_queue_ext import ConsumeQueueExt
 
 _PAGE_SIZE = 4096
 
@@ -37,6 +42,7 @@ class ConsumeQueue:
         max_physical_offset: End of the record of the last unit; -1 when there is none.
         dirty: Files that have units which are not known to be on the disk.
         counts: What happened to its topic since the store was opened.
+        ext: The ext units that its units point to; None where there are none.
     """
 
     __slots__ = (
@@ -51,6 +57,7 @@ class ConsumeQueue:
         "_writable",
         "counts",
         "dirty",
+        "ext",
         "file_size",
         "max_offset",
         "max_physical_offset",
@@ -91,6 +98,7 @@ class ConsumeQueue:
         self.min_offset = 0
         self.max_physical_offset = -1
         self.dirty: set[int] = set()
+        self.ext: ConsumeQueueExt | None = None
 
     # -- loading
 
@@ -144,7 +152,8 @@ class ConsumeQueue:
     def cut(self) -> None:
         """Wipe out what lies behind the last unit, so that a later start does not take it for units."""
         position = self.max_offset * UNIT_SIZE
-        for start in [start for start in self._starts if start >= position]:
+        # The last first: should this be killed, what stays begins where the queue did.
+        for start in [start for start in reversed(self._starts) if start >= position]:
             self._starts.remove(start)
             self._forget(start)
             self._files.unlink(f"{self.path}/{offset_to_file_name(start)}")
@@ -202,6 +211,8 @@ class ConsumeQueue:
 
     def flush(self) -> int:
         """Sync the files with unsynced units, and the folder; returns how many files."""
+        if self.ext is not None:
+            self.ext.flush()  # before the units that point into it
         wrote, dirty = self.max_offset, sorted(self.dirty)
         self.dirty.difference_update(dirty)
         try:
@@ -277,10 +288,14 @@ class ConsumeQueue:
             for file in self._open.values():
                 file.close()
             self._open.clear()
+        if self.ext is not None:
+            self.ext.close_files()
 
     def drop_mappings(self) -> None:
         """Let go of the maps; each lives as long as somebody reads it."""
         self._mappings.clear()
+        if self.ext is not None:
+            self.ext.drop_mappings()
 
     def close(self) -> None:
         """Close everything."""
@@ -326,6 +341,25 @@ class ConsumeQueue:
             return None
         inside = offset * UNIT_SIZE % self.file_size
         return Unit._make(UNIT.unpack_from(found[2].view, inside))
+
+    def ext_unit(self, offset: int) -> ExtUnit | None:
+        """The ext unit of the unit at a queue offset; None where it has none, or lost it."""
+        unit = self.unit(offset)
+        return self.ext.unit(unit.tags_code) if unit is not None and self.ext is not None else None
+
+    def recover_ext(self) -> None:
+        """Bring the extension in step with the units; see `ConsumeQueueExt.recover`."""
+        if self.ext is not None:
+            self.ext.recover(self._last_ext_address())
+
+    def _last_ext_address(self) -> int:
+        """The last address among the units; 0 where none holds one. Mostly the last unit does."""
+        for start in reversed(self._starts):
+            found = self.units_from(start // UNIT_SIZE)
+            address = int(last_ext_address(found[0], found[1])) if found is not None else 0
+            if address:
+                return address
+        return 0
 
     @property
     def file_starts(self) -> list[int]:

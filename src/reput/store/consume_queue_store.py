@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from threading import Lock
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from reput.config.message_store import MessageStoreConfig
 from reput.errors import CorruptRecordError, StoreFormatError
 from reput.files import FileLayer
 from reput.formats.consume_queue import UNIT_SIZE, decode_unit
@@ -14,9 +16,15 @@ from reput.formats.paths import CONSUME_QUEUE, topic_folder_name
 from reput.formats.record import MIN_RECORD_SIZE
 from reput.kernels.columns import RecordColumns
 from reput.kernels.consume_queue import UnitRuns, group_units
+from reput.kernels.consume_queue_ext import ExtRuns, bit_maps_of, encode_ext_units
+from reput.kernels.multi_dispatch import add_multi_dispatch_rows
 from reput.log.directory import QueueFiles
 from reput.store.consume_queue import ConsumeQueue, Run
+from reput.store.consume_queue_ext import ConsumeQueueExtensions
 from reput.store.statistics import TopicCounts
+
+if TYPE_CHECKING:
+    from reput.kernels.consume_queue_ext import BitMaps
 
 #: Descriptors kept open for writing, and as many for maps.
 _MAX_OPEN_FILES = 256
@@ -32,7 +40,16 @@ class ConsumeQueueStore:
         counts: What happened to each topic since the store was opened.
     """
 
-    def __init__(self, files: FileLayer, path: str, file_size: int, *, writable: bool) -> None:
+    def __init__(
+        self,
+        files: FileLayer,
+        path: str,
+        file_size: int,
+        config: MessageStoreConfig,
+        *,
+        writable: bool,
+        bit_maps: BitMaps | None = None,
+    ) -> None:
         self._files = files
         self._writable = writable
         self._path = f"{path}/{CONSUME_QUEUE}"
@@ -44,6 +61,9 @@ class ConsumeQueueStore:
         self._flush_lock = Lock()
         self.built_timestamp = 0
         self.counts: dict[str, TopicCounts] = {}
+        self._extensions = ConsumeQueueExtensions(files, path, config, writable=writable, bit_maps=bit_maps)
+        self._multi_dispatch = config.enable_multi_dispatch
+        self._enable_lmq = config.enable_lmq
 
     def check(self, found: list[QueueFiles]) -> None:
         """Look at the files of a directory without changing anything.
@@ -58,6 +78,7 @@ class ConsumeQueueStore:
                     f"{self._file_size}; give mappedFileSizeConsumeQueue={queue_files.file_size} if it was "
                     "written with it"
                 )
+        self._extensions.check()
 
     def load(self, found: list[QueueFiles], end_offset: int) -> None:
         """Take over the queues of a directory, up to the units of records that end at or before `end_offset`."""
@@ -78,6 +99,13 @@ class ConsumeQueueStore:
             queue.cut()
             self._limit_open_files()
 
+    def recover_extensions(self) -> None:
+        """Bring what is written beside the queues in step with their units, before anything is dispatched."""
+        if self._extensions.file_size is not None:
+            for queue in self._table.values():
+                queue.recover_ext()
+                self._limit_open_files()
+
     def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         """The queue, or None where no message was ever dispatched to it."""
         return self._table.get((topic, queue_id))
@@ -93,6 +121,7 @@ class ConsumeQueueStore:
             writable=self._writable, on_open=self._opened, on_map=self._mapped,
             counts=self.counts.setdefault(topic, TopicCounts()),
         )  # fmt: skip
+        self._extensions.attach(queue, self._opened, self._mapped)
         self._table[topic, queue_id] = queue
         return queue
 
@@ -127,6 +156,10 @@ class ConsumeQueueStore:
         """
         if not columns.rows:
             return True
+        ext_file_size, sources = self._extensions.file_size, None
+        bit_maps = bit_maps_of(self._extensions.bit_maps, columns) if ext_file_size is not None else None
+        if self._multi_dispatch:
+            columns, sources = add_multi_dispatch_rows(columns, enable_lmq=self._enable_lmq)
         queues = [
             self._queue_of(topic, queue_id, columns, int(row))
             for (topic, queue_id), row in zip(columns.queues(), columns.queue_rows, strict=True)
@@ -134,8 +167,11 @@ class ConsumeQueueStore:
         row = 0
         while row < columns.rows:
             next_offsets = np.array([queue.max_offset for queue in queues], np.int64)
-            runs = group_units(columns, next_offsets, row)
-            self._write(runs, queues)
+            runs = group_units(columns, next_offsets, row, with_rows=ext_file_size is not None)
+            ext = None
+            if ext_file_size is not None:
+                ext = encode_ext_units(runs, columns, sources, bit_maps, ext_file_size)
+            self._write(runs, queues, ext)
             row = runs.stop_row
             if row < columns.rows:
                 if not fill_gaps:
@@ -155,7 +191,10 @@ class ConsumeQueueStore:
                 raise CorruptRecordError(
                     self._path, offset, f"the topic {shown!r} cannot name a folder; look at it with `reput dump`"
                 )
-            queue = self._table.get((name, queue_id)) or self._make(name, queue_id)
+            queue = self._table.get((name, queue_id))
+            if queue is None:
+                queue = self._make(name, queue_id)
+                queue.recover_ext()  # what is left of an earlier queue of this name goes
             self._by_bytes[topic, queue_id] = queue
         return queue
 
@@ -170,17 +209,21 @@ class ConsumeQueueStore:
             )
         queue.fill_to(queue_offset)
 
-    def _write(self, runs: UnitRuns, queues: list[ConsumeQueue]) -> None:
+    def _write(self, runs: UnitRuns, queues: list[ConsumeQueue], ext: ExtRuns | None) -> None:
         written = np.flatnonzero(runs.counts).tolist()
         for first in range(0, len(written), _QUEUES_AT_ONCE):
-            self._write_some(runs, queues, written[first : first + _QUEUES_AT_ONCE])
+            self._write_some(runs, queues, ext, written[first : first + _QUEUES_AT_ONCE])
             self._limit_open_files()
 
-    def _write_some(self, runs: UnitRuns, queues: list[ConsumeQueue], written: list[int]) -> None:
+    def _write_some(self, runs: UnitRuns, queues: list[ConsumeQueue], ext: ExtRuns | None, written: list[int]) -> None:
         base = runs.units.ctypes.data
         pieces: list[Run] = []
         for k in written:
-            pieces += queues[k].run(base + int(runs.starts[k]), int(runs.counts[k]))
+            units, count = base + int(runs.starts[k]), int(runs.counts[k])
+            queue_ext = queues[k].ext if ext is not None else None
+            if ext is not None and queue_ext is not None:  # before the units that point to them
+                pieces += queue_ext.run(ext.sizes_of(runs, k), ext.data.ctypes.data + int(ext.starts[k]), units)
+            pieces += queues[k].run(units, count)
         files, addresses, sizes, positions = zip(*pieces, strict=True)
         self._files.write_runs(
             np.array([file.fileno() for file in files], np.int64),
@@ -194,6 +237,9 @@ class ConsumeQueueStore:
             end = int(runs.starts[k]) + int(runs.counts[k]) * UNIT_SIZE
             last = decode_unit(view, end - UNIT_SIZE)
             queues[k].advance(int(runs.counts[k]), last.commit_log_offset + last.size)
+            queue_ext = queues[k].ext if ext is not None else None
+            if queue_ext is not None:
+                queue_ext.advance()
 
     @property
     def max_physical_offset(self) -> int:
@@ -221,7 +267,7 @@ class ConsumeQueueStore:
             return timestamp
 
     def delete_expired(self, min_commit_log_offset: int, pause: Callable[[], object]) -> dict[str, int]:
-        """Delete the files whose messages the log no longer has, one queue after the other.
+        """Delete the files whose messages the log no longer has, one queue with its ext units after the other.
 
         First all queues learn where they begin now. `pause` is called after each one that lost a file.
 
@@ -232,8 +278,11 @@ class ConsumeQueueStore:
             queue.correct_min_offset(min_commit_log_offset)
         deleted: dict[str, int] = {}
         for queue in self.queues():
-            with self._flush_lock:
+            with self._flush_lock:  # no file that is to be synced is removed meanwhile
                 files = queue.delete_expired()
+                unit = queue.unit(queue.min_offset) if queue.ext is not None else None
+                if queue.ext is not None and unit is not None:
+                    files |= queue.ext.truncate_by_min_address(unit.tags_code)
             if files:
                 deleted |= files
                 pause()

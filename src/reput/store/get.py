@@ -259,6 +259,11 @@ class GetMessage:
         examine = max_msg_nums if max_msg_nums > self._filter_units else self._filter_units
         size = _MAX_PULL_SIZE if max_total_size is None else min(max(max_total_size, _MIN_PULL_SIZE), _MAX_PULL_SIZE)
         tags, tag_count = (0, 0) if tag_filter is None else (tag_filter.address, tag_filter.hashes.size)
+        resolved = None  # kept until the kernel has read it
+        if tag_count and queue.ext is not None:
+            count = min(examine, count)
+            resolved = queue.ext.resolve(address, count)
+            address = resolved.ctypes.data
         log, low, high = self._log, queue.min_offset, queue.max_offset
         end = log.confirm_offset
         select_units(

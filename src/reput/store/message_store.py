@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from reput.formats.metadata import TopicConfig
     from reput.kernels.columns import RecordColumns
+    from reput.kernels.consume_queue_ext import BitMaps
     from reput.store.consume_queue import ConsumeQueue
     from reput.store.get import GetMessageResult
     from reput.store.opening import Parts
@@ -106,6 +107,7 @@ class MessageStore:
         retention: bool = False,
         config: MessageStoreConfig | None = None,
         on_arrival: Callable[[RecordColumns], None] | None = None,
+        bit_maps: BitMaps | None = None,
         progress: Progress = _silent,
         files: FileLayer = DISK,
         **options: object,
@@ -119,6 +121,9 @@ class MessageStore:
                 as RocketMQ does; otherwise only `delete_expired` deletes.
             config: All configuration; RocketMQ's defaults but SYNC_FLUSH where it is left out.
             on_arrival: Called by the dispatch thread with the columns of newly dispatched records.
+            bit_maps: With enableConsumeQueueExt: called with the columns of each scan that is dispatched, it gives the
+                bit maps for its rows (a pyarrow BinaryArray; null for none), or None. RocketMQ's broker computes them
+                from the consumers' SQL filters (`CommitLogDispatcherCalcBitMap`).
             progress: Called with (what, bytes done, bytes in all) while a recovery runs.
             files: The file layer.
             options: RocketMQ's keys in snake_case or camelCase, over `config`.
@@ -139,7 +144,7 @@ class MessageStore:
         if read_only:
             parts = open_for_reading(root, settings, files, progress)
         else:
-            parts = open_for_writing(root, settings, files, progress)
+            parts = open_for_writing(root, settings, files, progress, bit_maps)
         return cls(root, settings, parts, files, on_arrival, retention=retention)
 
     # -- putting

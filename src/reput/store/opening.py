@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from reput.config.message_store import FlushDiskType, MessageStoreConfig
 from reput.errors import CorruptRecordError, StoreFormatError
@@ -30,6 +31,9 @@ from reput.store.recovery import (
     queues_are_complete,
     start_file,
 )
+
+if TYPE_CHECKING:
+    from reput.kernels.consume_queue_ext import BitMaps
 
 _NO_CHECKPOINT = Checkpoint(0, 0, 0)
 _EVERYTHING = (1 << 63) - 1
@@ -148,7 +152,9 @@ def _last_used_file(log: CommitLog) -> int:
     return log.min_offset
 
 
-def open_for_writing(path: str, config: MessageStoreConfig, files: FileLayer, progress: Progress) -> Parts:
+def open_for_writing(
+    path: str, config: MessageStoreConfig, files: FileLayer, progress: Progress, bit_maps: BitMaps | None = None
+) -> Parts:
     """Lock, check, recover; see the errors of `MessageStore.open`. The store's threads are not started."""
     folders = _elsewhere(config) or _commit_log_folders(path, config)
     if _is_fresh(files, path):
@@ -161,7 +167,7 @@ def open_for_writing(path: str, config: MessageStoreConfig, files: FileLayer, pr
     with ExitStack() as undo:
         lock = files.lock(f"{path}/{LOCK}")
         undo.callback(lock.release)
-        parts = _recover(path, config, files, progress, lock, undo)
+        parts = _recover(path, config, files, progress, lock, undo, bit_maps)
         undo.pop_all()
     return parts
 
@@ -190,7 +196,13 @@ def _refuse_unsupported(path: str, files: FileLayer) -> None:
 
 
 def _recover(
-    path: str, config: MessageStoreConfig, files: FileLayer, progress: Progress, lock: RecordLock, undo: ExitStack
+    path: str,
+    config: MessageStoreConfig,
+    files: FileLayer,
+    progress: Progress,
+    lock: RecordLock,
+    undo: ExitStack,
+    bit_maps: BitMaps | None,
 ) -> Parts:
     _refuse_unsupported(path, files)
     topics = TopicConfigManager(files, path)
@@ -207,7 +219,9 @@ def _recover(
     )
     undo.callback(log.close)
     log.load(found.log_files)
-    queues = ConsumeQueueStore(files, path, config.mapped_file_size_consume_queue, writable=True)
+    queues = ConsumeQueueStore(
+        files, path, config.mapped_file_size_consume_queue, config, writable=True, bit_maps=bit_maps
+    )
     undo.callback(queues.close)
     queues.check(found.queues)
     index = None
@@ -265,6 +279,7 @@ def _bring_in_step(
         begin = end.offset if queues_are_complete(shutdown, queues) else log.min_offset
     if not found.queues or (known and any(queues.find(*key) is None for key in known.max_offsets)):
         begin = log.min_offset  # a folder vanished, and the records from `begin` on need not show it by a gap
+    queues.recover_extensions()
     if index is not None:
         safe_timestamp = found.checkpoint.index_msg_timestamp if found.was_killed else None
         index.load(found.index_files, safe_timestamp=safe_timestamp, log_end=end.offset)
@@ -329,7 +344,7 @@ def open_for_reading(
     log = CommitLog(files, folders, file_size, writable=False, read_ahead=config.data_read_ahead_enable)
     log.load(found.log_files)
     unit_file_size = found.queues[0].file_size if found.queues else config.mapped_file_size_consume_queue
-    queues = ConsumeQueueStore(files, path, unit_file_size, writable=False)
+    queues = ConsumeQueueStore(files, path, unit_file_size, config, writable=False)
     queues.check(found.queues)
     end, damage = _find_end_or_damage(log, queues, found, config, progress, seen_record)
     log.start_at(end.offset)

@@ -15,11 +15,13 @@ from reput.errors import MessageIllegalError, StoreError, StorePoisonedError
 from reput.formats.hosts import encode_host
 from reput.formats.java import body_crc
 from reput.formats.message import Message, check_head, encode_properties_of
+from reput.formats.multi_dispatch import INNER_MULTI_DISPATCH
 from reput.formats.property_crc import PROPERTY_CRC_SIZE
 from reput.formats.record import HOST_V4_SIZE, MIN_RECORD_SIZE, MagicCode, SysFlag
 from reput.formats.record_layout import encode_topic
 from reput.store.commit_log import Append, CommitLog, EncodedRows, Unplaced
 from reput.store.flush import FlushPolicy
+from reput.store.multi_dispatch import MultiDispatch
 from reput.store.results import PutMessageResult, PutMessageStatus, PutTableResult
 from reput.store.statistics import FAST_PUT_S, StoreStatsService
 
@@ -68,6 +70,13 @@ class PutMessage:
         self._allow_v2 = config.auto_message_version_on_topic_len
         self._store_host = encode_host(config.store_host)
         self._reserved = PROPERTY_CRC_SIZE if config.enabled_append_prop_crc else 0
+        self._multi_dispatch = (
+            MultiDispatch(log, config.max_message_size, _record_size)
+            if config.enable_lmq and config.enable_multi_dispatch
+            else None
+        )
+        self._append = (self._multi_dispatch or log).append
+        self._append_rows = (self._multi_dispatch or log).append_rows
 
     def _check(self, message: Message, queue_id: int) -> Unplaced:
         """The message's fields, checked and encoded."""
@@ -107,7 +116,7 @@ class PutMessage:
         """See `MessageStore.put_message`."""
         begin = time.time()  # as RocketMQ does: a clock that is set while a put runs spoils its duration
         try:
-            append = self._log.append(self._check(message, queue_id), begin)
+            append = self._append(self._check(message, queue_id), begin)
             status = _PUT_OK
             if message.wait_store_msg_ok:
                 status = self._flush.wait(append.end_offset)
@@ -129,7 +138,7 @@ class PutMessage:
         future: Future[PutMessageResult] = Future()
         future.set_running_or_notify_cancel()  # an append cannot be taken back
         begin = monotonic()
-        append = self._log.append(self._check(message, queue_id))
+        append = self._append(self._check(message, queue_id))
 
         def done(status: PutMessageStatus | StorePoisonedError) -> None:
             self._on_append()
@@ -154,9 +163,11 @@ class PutMessage:
             try:
                 checked.append(self._check(message, queue_id))
                 self._log.check_size(_record_size(checked[-1]))
+                if self._multi_dispatch is not None:
+                    self._multi_dispatch.check(checked[-1])
             except MessageIllegalError as error:
                 raise MessageIllegalError(f"message {i}: {error}") from error
-        appends = [self._log.append(one) for one in checked]
+        appends = [self._append(one) for one in checked]
         waiting = [append.end_offset for m, append in zip(messages, appends, strict=True) if m.wait_store_msg_ok]
         status = self._flush.wait(max(waiting)) if waiting else _PUT_OK
         self._flush.nudge()
@@ -174,6 +185,7 @@ class PutMessage:
             store_host=self._store_host,
             now_ms=int(time.time() * 1000),
             reserved=self._reserved,
+            refused_property=INNER_MULTI_DISPATCH if self._multi_dispatch is not None else None,
         )
         host = np.frombuffer(self._store_host, np.uint8)
         largest = max((int(batch.sizes.max()) for batch in batches), default=0)
@@ -184,7 +196,7 @@ class PutMessage:
             while row < batch.sizes.size:
                 following, positions = batch.encode_into(buffer, row, host)
                 rows = EncodedRows(buffer, positions, batch.queues[row:following], batch.queue_keys)
-                append = self._log.append_rows(rows)
+                append = self._append_rows(rows)
                 first, end = (append.commit_log_offset if first < 0 else first), append.end_offset
                 row = following
                 self._flush.nudge()

@@ -11,7 +11,7 @@ import pytest
 from reput.formats.index_file import key_hash
 from reput.formats.record import BODY
 
-from .conftest import Run, truth
+from .conftest import GOLDEN, Run, truth
 
 CASES = ("clean", "killed", "torn", "empty", "ipv6", "long-topic", "lmq", "retention", "transactions")
 
@@ -94,6 +94,18 @@ def test_topic_queue_offsets_and_limit_choose(golden: Callable[[str], Path], run
     assert dumped("--limit", 3) == every[:3]
     units = dumped("--what", "queue", "--topic", "topic-1", "--queue-id", 3, "--begin-offset", 5, "--end-offset", 8)
     assert [(u["topic"], u["queue_id"], u["queue_offset"]) for u in units] == [("topic-1", 3, i) for i in (5, 6, 7)]
+
+
+def test_a_unit_is_shown_with_its_ext_unit(golden: Callable[[str], Path], run_reput: Run) -> None:
+    path = golden("ext")
+    units = run_reput("dump", path, "--what", "queue", "--topic", "topic-0", "--queue-id", 0, "--json").lines()
+    truth = (line.split(" ") for line in (GOLDEN / "ext/truth.txt").read_text().splitlines())
+    ext = [line[8:] for line in truth if line[:3] == ["unit", "topic-0", "0"]]
+    shown = [unit["ext"] for unit in units]
+    assert [[str(e["tags_code"]), str(e["store_timestamp"]), e["bit_map"] or "-"] for e in shown] == [
+        e[1:] for e in ext
+    ]
+    assert len(shown) == 84
 
 
 def test_hex_shows_the_bytes_of_the_files(store: Path, run_reput: Run) -> None:

@@ -49,6 +49,23 @@ def test_the_rules_of_another_version_index_tags_too(
     assert keys["4.9.7"] == keys["5.3.3"] < keys["5.5.0"] <= keys["5.3.3"] + 1000
 
 
+def test_extensions_and_light_queues_are_built_where_the_store_has_them_or_as_told(
+    golden: Callable[[str], Path], tmp_path: Path, run_reput: Run
+) -> None:
+    lmq, ext = golden("lmq"), golden("ext")
+    assert run_reput("rebuild", lmq, "--output", tmp_path / "1", "--runner", "local").status == 0
+    stored, built = (content_of(path / "consumequeue") for path in (lmq, tmp_path / "1"))
+    assert {name: data for name, (data, _) in built.items()} == {name: data for name, (data, _) in stored.items()}
+    off = ("--set", "enableLmq=false", "--runner", "local")
+    assert run_reput("rebuild", lmq, "--output", tmp_path / "2", *off).status == 0
+    assert not list((tmp_path / "2/consumequeue").glob("%LMQ%*"))
+    assert run_reput("rebuild", ext, "--output", tmp_path / "3", "--runner", "local").status == 0
+    assert {path.stat().st_size for path in (tmp_path / "3/consumequeue_ext").glob("*/*/*")} == {1024}
+    off = ("--set", "enableConsumeQueueExt=false", "--runner", "local")
+    assert run_reput("rebuild", ext, "--output", tmp_path / "4", *off).status == 0
+    assert not (tmp_path / "4/consumequeue_ext").exists()
+
+
 def test_a_topic_that_was_left_out_is_a_finding(golden: Callable[[str], Path], tmp_path: Path, run_reput: Run) -> None:
     answer = run_reput("rebuild", golden("bcq"), "--output", tmp_path / "out", "--json")
     assert answer.status == 1

@@ -29,6 +29,9 @@ ROCKETMQ_DEFAULTS = {
     "fileReservedTime": 72,
     "enabledAppendPropCRC": False,
     "forceVerifyPropCRC": False,
+    "enableConsumeQueueExt": False,
+    "enableLmq": False,
+    "enableMultiDispatch": False,
     "flushCommitLogLeastPages": 4,
     "flushCommitLogThoroughInterval": 10_000,
     "flushConsumeQueueLeastPages": 2,
@@ -40,6 +43,7 @@ ROCKETMQ_DEFAULTS = {
     "listenPort": 10911,
     "mappedFileSizeCommitLog": 1073741824,
     "mappedFileSizeConsumeQueue": 6_000_000,
+    "mappedFileSizeConsumeQueueExt": 50_331_648,
     "maxFilterMessageSize": 16_000,
     "maxHashSlotNum": 5_000_000,
     "maxIndexNum": 20_000_000,
@@ -77,7 +81,8 @@ def test_every_key_is_documented_and_spelled_both_ways(key: object) -> None:
 def test_the_keys_that_decide_the_files_geometry_are_frozen() -> None:
     frozen = {key.name for key in KEYS if key.metadata["frozen"]}
     assert frozen == {
-        "mapped_file_size_commit_log", "mapped_file_size_consume_queue", "max_hash_slot_num", "max_index_num",
+        "mapped_file_size_commit_log", "mapped_file_size_consume_queue", "mapped_file_size_consume_queue_ext",
+        "max_hash_slot_num", "max_index_num",
     }  # fmt: skip
 
 

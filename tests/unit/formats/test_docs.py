@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from reput.formats import checkpoint, consume_queue, index_file, metadata, paths, record
+from reput.formats import checkpoint, consume_queue, consume_queue_ext, index_file, metadata, paths, record
 from reput.formats.hosts import decode_host, encode_host
 from reput.formats.java import body_crc
 from reput.formats.java_bean import encode_bean
@@ -16,7 +16,7 @@ from reput.formats.properties import tags_code
 
 DOCS = Path(__file__).parents[3] / "docs" / "formats"
 TYPES = {"i": "int32", "q": "int64", "h": "int16", "b": "int8", "8s": "bytes", None: "bytes"}
-SIZE_NAMES = {"BODY": "b", "TOPIC": "t", "PROPERTIES": "p"}
+SIZE_NAMES = {"BITMAP": "m", "BODY": "b", "TOPIC": "t", "PROPERTIES": "p"}
 FIELD_TABLE = "| offset | width | type | name | meaning |"
 PARTS = ["Grammar", "Fields", "Rules", "Worked example", "Oddities"]
 EXAMPLE_TABLE = "| offset | width | name | bytes | value |"
@@ -77,6 +77,7 @@ def check_example(data, rows, fields):
     [
         ("commit-log.md", [record.FIELDS]),
         ("consume-queue.md", [consume_queue.FIELDS]),
+        ("consume-queue-ext.md", [consume_queue_ext.FIELDS]),
         ("index-file.md", [index_file.HEADER_FIELDS, index_file.ENTRY_FIELDS]),
         ("checkpoint.md", [checkpoint.FIELDS]),
     ],
@@ -136,6 +137,24 @@ def test_the_worked_unit_is_that_of_the_worked_record():
     assert f"Its tags are `{message.tags}`, whose hash is {code}.".replace("-", "−") in text
     assert filler == consume_queue.encode_unit(*consume_queue.FILLER)
     assert f"filler        = {filler.hex(' ')} ;" in text
+
+
+def test_the_worked_extension_is_decoded_to_its_values():
+    text = page("consume-queue-ext.md")
+    (data,) = examples(text)
+    (rows,) = tables(text, EXAMPLE_TABLE)
+    fields = [(f"unit {unit} {field.name}", field.code) for unit in (0, 1) for field in consume_queue_ext.FIELDS[:-1]]
+    values = list(map(int, check_example(data, rows, fields)))
+    position = 0
+    for unit in (values[:4], values[4:]):
+        found = consume_queue_ext.decode_ext_unit(data, position)
+        assert [found.size, found.tags_code, found.store_timestamp, len(found.bit_map)] == unit
+        assert not found.bit_map or f"`{found.bit_map.hex()}`" in text
+        position += found.size
+    end = len(data) - consume_queue_ext.END_BLANK_SIZE
+    assert data[end:] == consume_queue_ext.END_MARK + bytes(2)
+    assert f"{consume_queue_ext.DEFAULT_FILE_SIZE:,} bytes".replace(",", " ") in text
+    assert str(consume_queue_ext.MAX_ADDRESS).replace("-", "−") in text
 
 
 def test_the_worked_index_file_is_encoded_from_its_values():

@@ -29,10 +29,12 @@ from reput.formats.index_file import (
     key_hash,
 )
 from reput.kernels.consume_queue import PULL_RESULT_COUNT, PullLimits, group_units, select_units
+from reput.kernels.consume_queue_ext import resolve_tags_codes
 from reput.kernels.crc32 import crc32_slices
 from reput.kernels.gather import next_invalid_text
 from reput.kernels.index_file import find_entries, find_key, put_keys, scratch_row, verify_keys
 from reput.kernels.java_hash import java_hash_slices
+from reput.kernels.multi_dispatch import add_multi_dispatch_rows
 from reput.kernels.record_batch import SCHEMA, record_batch
 from reput.kernels.record_encode import PLAN, encode, measure
 from reput.kernels.record_scan import RecordScanner, ScanLevel, find_record, read_records_at
@@ -264,6 +266,45 @@ def pull_units() -> int:
     return 2000
 
 
+def ext_units() -> int:
+    """Addresses that point anywhere, into ext files whose units have any size."""
+    for _ in range(1500):
+        size = _RANDOM.choice([20, 21, 64, 128])
+        content = bytearray(_RANDOM.randbytes(size))
+        for at in range(0, size - 20, 7):
+            content[at : at + 2] = struct.pack(">h", _RANDOM.choice([0, -1, 19, 20, size - at, size - at + 1, 0x7FFF]))
+            content[at + 18 : at + 20] = struct.pack(">h", _RANDOM.choice([0, -1, 1, size - at - 20]))
+        places = [0, -1, 2**63 - 1, -(2**63), -(2**31) - 1, *(-(2**63) + p for p in range(size + 2))]
+        units = b"".join(encode_unit(0, 1, _RANDOM.choice(places)) for _ in range(30))
+        file, begin = _GUARDED.at_end(bytes(content)), 0
+        resolved = np.frombuffer(units, np.uint8).copy()
+        while begin < 30:
+            begin = 1 + resolve_tags_codes(resolved.ctypes.data, begin, 30, file.ctypes.data, 0, size)
+    return 1500
+
+
+def further_queues() -> int:
+    """Lists of queues and offsets that end where the record, and the memory, ends."""
+    scanner = RecordScanner(8)
+    pieces = [
+        b"INNER_MULTI_DISPATCH",
+        b"INNER_MULTI_QUEUE_OFFSET",
+        b"\x01",
+        b"\x02",
+        b",",
+        b"%LMQ%a",
+        b"7",
+        b"\xf0\x9f",
+    ]
+    for _ in range(1500):
+        text = b"".join(_RANDOM.choice(pieces) for _ in range(_RANDOM.randrange(12)))
+        if _RANDOM.random() < 0.5:
+            text = b"INNER_MULTI_QUEUE_OFFSET\x017,7\x02INNER_MULTI_DISPATCH\x01" + text.replace(b"\x02", b"")
+        for data in placed(pack_log([replace(records(1)[0], properties=text)], _BASE)):
+            add_multi_dispatch_rows(scanner.scan(data, _BASE), enable_lmq=True)
+    return 3000
+
+
 def texts() -> int:
     """Hashes, sums and UTF-8 checks of slices that end where the memory ends."""
     pieces = [b"a" * 17, "订单🚀".encode(), b"\xf0\x9f\x9a", b"\xe2\x82", b"\xc3", b"\xff", b"", b"\xf4", b"\xe0\xa0"]
@@ -329,7 +370,17 @@ def one_byte_before() -> int:
 
 
 SUBJECTS: dict[str, Callable[[], int]] = {
-    subject.__name__: subject for subject in (scan_logs, verify_logs, index_files, pull_units, texts, encode_columns)
+    subject.__name__: subject
+    for subject in (
+        scan_logs,
+        verify_logs,
+        index_files,
+        pull_units,
+        ext_units,
+        further_queues,
+        texts,
+        encode_columns,
+    )
 }
 OVERRUNS: dict[str, Callable[[], int]] = {subject.__name__: subject for subject in (one_byte_too_far, one_byte_before)}
 

@@ -467,6 +467,18 @@ def test_tables_batches_and_readers_are_taken(store: reput.MessageStore, shape: 
     assert [m.body for m in store.get_message("t", 0, 1).messages()] == [b"a", b"b", b"c"] * (count // 3)
 
 
+def test_rows_without_properties_or_keys_stand_beside_those_that_have_some(store: reput.MessageStore) -> None:
+    properties = [[("a", "1")], None, [], [("b", "2"), ("c", "3")], None]
+    keys = [None, ["k", "l"], [], None, ["m"]]
+    columns = {"topic": ["t"] * 6, "body": [b"x"] * 6, "keys": [["before"], *keys]}
+    table = pa.table(columns | {"properties": pa.array([[], *properties], pa.map_(pa.string(), pa.string()))})
+    store.put_arrow(table.slice(1))
+    store.wait_dispatched()
+    found = store.get_message("t", 0, 0).messages()
+    assert [dict(message.properties) for message in found] == [dict(pairs or []) for pairs in properties]
+    assert [list(message.keys) for message in found] == [some or [] for some in keys]
+
+
 def test_an_empty_table_writes_nothing(store: reput.MessageStore) -> None:
     empty = pa.table({"topic": pa.array([], pa.string()), "body": pa.array([], pa.binary())})
     for source in (empty, empty.to_reader()):
