@@ -4,6 +4,7 @@ import errno
 import json
 import re
 import shutil
+import threading
 from pathlib import Path
 
 import pyarrow as pa
@@ -202,15 +203,21 @@ def test_a_watch_sees_what_arrives_and_reads_the_log_on(path, store):
     assert after.info.latest_message_time_stamp == store.latest_time()
 
 
-def test_a_watch_survives_that_the_record_it_saw_is_gone(path, open_store):
+def test_a_watch_survives_that_the_records_it_saw_are_gone(path, open_store):
     with open_store() as store:
         fill(store)
         watch = StoreWatch(str(path), store.config)
-        watch.look()
-        end = store.max_commit_log_offset
+        assert watch.look().info.commit_log_max_offset == store.max_commit_log_offset
+        left = store.get_message("a", 1, 1).messages()[0].commit_log_offset
     log = next((path / "commitlog").iterdir())
     data = log.read_bytes()
-    half = watch._seen_record
-    log.write_bytes(data[:half] + bytes(len(data) - half))
+    log.write_bytes(data[:left] + bytes(len(data) - left))
     (path / "abort").touch()
-    assert watch.look().info.commit_log_max_offset == half < end
+    assert watch.look().info.commit_log_max_offset == left
+
+
+def test_an_open_store_samples_its_sums(open_store, monkeypatch):
+    store = open_store(flush_interval_consume_queue=20)
+    sampled = threading.Event()
+    monkeypatch.setattr(store._stats, "sample", sampled.set)
+    assert sampled.wait(10)
