@@ -18,6 +18,7 @@ KERNEL_MODULES = (
     "reput.kernels.record_scan",
     "reput.kernels.record_encode",
     "reput.kernels.consume_queue",
+    "reput.kernels.batch_consume_queue",
     "reput.kernels.index_file",
     "reput.kernels.tags",
     "reput.kernels.gather",

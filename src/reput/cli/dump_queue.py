@@ -1,4 +1,4 @@
-"""The lines of `reput dump --what queue`: the units of the consume queues."""
+"""The lines of `reput dump --what queue`: the units of the consume queues, then those of the batch consume queues."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
+from reput.cli.dump_batch_queue import batch_unit_lines
 from reput.formats.consume_queue import FILLER, UNIT_SIZE, Unit, decode_unit
 from reput.formats.paths import file_name_to_offset
 from reput.formats.record import MIN_RECORD_SIZE
@@ -19,6 +20,9 @@ def queue_lines(
     for queue in directory.queues():
         if topic in (None, queue.topic) and queue_id in (None, queue.queue_id):
             yield from _unit_lines(directory, queue, begin, end, as_hex)
+    for queue in directory.batch_queues():
+        if topic in (None, queue.topic) and queue_id in (None, queue.queue_id):
+            yield from batch_unit_lines(directory, queue, begin, end, as_hex=as_hex)
 
 
 def _unit_lines(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from reput.formats import checkpoint, consume_queue, index_file, metadata, paths, record
+from reput.formats import batch_consume_queue, checkpoint, consume_queue, index_file, metadata, paths, record
 from reput.formats.hosts import decode_host, encode_host
 from reput.formats.java import body_crc
 from reput.formats.java_bean import encode_bean
@@ -77,6 +77,7 @@ def check_example(data, rows, fields):
     [
         ("commit-log.md", [record.FIELDS]),
         ("consume-queue.md", [consume_queue.FIELDS]),
+        ("batch-consume-queue.md", [batch_consume_queue.FIELDS]),
         ("index-file.md", [index_file.HEADER_FIELDS, index_file.ENTRY_FIELDS]),
         ("checkpoint.md", [checkpoint.FIELDS]),
     ],
@@ -136,6 +137,19 @@ def test_the_worked_unit_is_that_of_the_worked_record():
     assert f"Its tags are `{message.tags}`, whose hash is {code}.".replace("-", "−") in text
     assert filler == consume_queue.encode_unit(*consume_queue.FILLER)
     assert f"filler        = {filler.hex(' ')} ;" in text
+
+
+def test_the_worked_batch_unit_is_encoded_from_its_values():
+    text = page("batch-consume-queue.md")
+    (data,) = examples(text)
+    (rows,) = tables(text, EXAMPLE_TABLE)
+    values = check_example(data, rows, [(field.name, field.code) for field in batch_consume_queue.FIELDS])
+    unit = batch_consume_queue.BatchUnit(*map(int, values))
+    assert batch_consume_queue.encode_batch_unit(unit) == data
+    assert unit.tags_code == tags_code("create")
+    assert f"whose hash is\n−{-unit.tags_code}" in text
+    units, size = batch_consume_queue.DEFAULT_FILE_SIZE // len(data), batch_consume_queue.DEFAULT_FILE_SIZE
+    assert f"{size:,} bytes by default: {units:,} units".replace(",", " ") in text
 
 
 def test_the_worked_index_file_is_encoded_from_its_values():
