@@ -29,6 +29,7 @@ from reput.errors import (
 if TYPE_CHECKING:
     from reput.config.message_store import FlushDiskType, MessageStoreConfig
     from reput.formats.message import Message, MessageExt
+    from reput.formats.message_batch import MessageExtBatch
     from reput.formats.metadata import TopicConfig
     from reput.log import read_log
     from reput.store.message_store import MessageStore
@@ -47,6 +48,7 @@ __all__ = [
     "GetMessageStatus",
     "Message",
     "MessageExt",
+    "MessageExtBatch",
     "MessageIllegalError",
     "MessageStore",
     "MessageStoreConfig",
@@ -68,6 +70,7 @@ _MODULE_OF = {
     "GetMessageStatus": "reput.store.results",
     "Message": "reput.formats.message",
     "MessageExt": "reput.formats.message",
+    "MessageExtBatch": "reput.formats.message_batch",
     "MessageStore": "reput.store.message_store",
     "MessageStoreConfig": "reput.config.message_store",
     "PutMessageStatus": "reput.store.results",

@@ -20,6 +20,7 @@ KERNEL_MODULES = (
     "reput.kernels.consume_queue",
     "reput.kernels.consume_queue_ext",
     "reput.kernels.multi_dispatch",
+    "reput.kernels.batch_consume_queue",
     "reput.kernels.index_file",
     "reput.kernels.tags",
     "reput.kernels.gather",

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pytest
 
 import reput
-from reput.errors import StoreFormatError
+from reput.formats.batch_consume_queue import BATCH_UNIT_SIZE
 from reput.formats.consume_queue import UNIT_SIZE, decode_unit
 from reput.formats.index_file import HEADER_SIZE, decode_header, entry_position
 from reput.formats.java import string_hash
@@ -24,10 +24,8 @@ from tests.golden.bit_maps import bit_maps
 
 CORPORA = Path(__file__).parent / "5.3.3"
 ALL = sorted(path.name for path in CORPORA.iterdir() if path.is_dir())
-#: Topics with batch queues (queue.type=BatchCQ) are for later.
-WRITABLE = [case for case in ALL if case != "bcq"]
-KILLED = [case for case in WRITABLE if (CORPORA / case / "store/abort").exists()]
-CLEAN = [case for case in WRITABLE if case not in KILLED]
+KILLED = [case for case in ALL if (CORPORA / case / "store/abort").exists()]
+CLEAN = [case for case in ALL if case not in KILLED]
 Queue = tuple[str, int]
 
 
@@ -77,6 +75,7 @@ def options(case: str) -> dict[str, object]:
         **further.get(case, {}),
         "mapped_file_size_commit_log": found["commitlogFileSize"],
         "mapped_file_size_consume_queue": found["consumeQueueEntries"] * UNIT_SIZE,
+        "mapper_file_size_batch_consume_queue": found["consumeQueueEntries"] * BATCH_UNIT_SIZE,
         "max_hash_slot_num": found["hashSlots"],
         "max_index_num": found["indexEntries"],
     }
@@ -96,26 +95,19 @@ def as_truth_says(fields: tuple[str, ...]) -> tuple[str, ...]:
     return *fields[:11], fields[-1]
 
 
-def is_later(queue: Queue, case: str) -> bool:
-    return case == "bcq" and queue[0] in ("topic-1", "topic-3")
-
-
 def check_reading(store: reput.MessageStore, case: str) -> None:
     expected = truth(case)
     found = {(queue.topic, queue.queue_id): (queue.min_offset, queue.max_offset) for queue in store.queues()}
-    assert {q: found.get(q) for q in expected.queues if not is_later(q, case)} == {
-        q: ends for q, ends in expected.queues.items() if not is_later(q, case)
-    }
+    assert {q: found.get(q) for q in expected.queues} == expected.queues
     for queue, (offset, end) in expected.queues.items():
         got = []
-        while not is_later(queue, case) and offset < end:
+        while offset < end:
             result = store.get_message(*queue, offset)
             assert result.next_begin_offset > offset
             got += [told(message) for message in result.messages()]
             offset = result.next_begin_offset
-        if not is_later(queue, case):
-            wanted = [as_truth_says(fields) for fields in expected.messages.get(queue, [])]
-            assert got == wanted, queue
+        wanted = [as_truth_says(fields) for fields in expected.messages.get(queue, [])]
+        assert got == wanted, queue
     for topic, queue_id, offset, status, following in expected.nothing:
         result = store.get_message(topic, queue_id, offset)
         assert (result.status.name, result.next_begin_offset) == (status, following)
@@ -165,7 +157,7 @@ def test_a_reader_of_a_killed_store_sees_a_prefix_of_what_apache_sees_after_reco
             assert [told(m) for m in result.messages()] == [as_truth_says(f) for f in messages[: len(result)]]
 
 
-@pytest.mark.parametrize("case", WRITABLE)
+@pytest.mark.parametrize("case", ALL)
 def test_a_writer_sees_recovers_and_builds_what_apache_does(case: str, tmp_path: Path) -> None:
     path = copy(case, tmp_path / "store")
     with reput.MessageStore.open(path, files=FaultyFiles(), **options(case)) as store:
@@ -194,6 +186,10 @@ def check_files(case: str, path: Path) -> None:
             data = (path / name).read_bytes()
             assert hashlib.sha256(data[:size]).hexdigest() == digest, name
             assert size == len(data) or case in CLEAN or decode_unit(data, size).size == 0, name
+        elif name.startswith("batchconsumequeue/"):
+            data = (path / name).read_bytes()
+            assert hashlib.sha256(data[:size]).hexdigest() == digest, name
+            assert not any(data[size:]), name
     files = sorted((path / "index").glob("*"))
     for number, file in enumerate(files):
         data = file.read_bytes()
@@ -202,14 +198,6 @@ def check_files(case: str, path: Path) -> None:
         # After a clean exit Apache puts the last record's keys in again (it compares with a strict >); reput does not.
         assert found in (opened.get(f"index/{number}"), rebuilt.get(f"index/{number}")), file
     assert len(files) == sum(name.startswith("index/") for name in rebuilt)
-
-
-def test_a_store_with_batch_queues_is_not_written_yet(tmp_path: Path) -> None:
-    path = copy("bcq", tmp_path / "store")
-    before = contents(path)
-    with pytest.raises(StoreFormatError, match="batchconsumequeue: this store has batch consume queues"):
-        reput.MessageStore.open(path, **options("bcq"))
-    assert contents(path) == before
 
 
 def test_the_torn_record_is_cut_off_and_zeroed(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The lines of `reput dump --what queue`: the units of the consume queues."""
+"""The lines of `reput dump --what queue`: the units of the consume queues, then those of the batch consume queues."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
+from reput.cli.dump_batch_queue import batch_unit_lines
 from reput.formats.consume_queue import FILLER, UNIT_SIZE, Unit, decode_unit
 from reput.formats.consume_queue_ext import is_ext_address
 from reput.formats.paths import file_name_to_offset
@@ -23,6 +24,9 @@ def queue_lines(
         if topic in (None, queue.topic) and queue_id in (None, queue.queue_id):
             extension = extensions.get((queue.topic, queue.queue_id))
             yield from _unit_lines(directory, queue, extension, begin, end, as_hex)
+    for queue in directory.batch_queues():
+        if topic in (None, queue.topic) and queue_id in (None, queue.queue_id):
+            yield from batch_unit_lines(directory, queue, begin, end, as_hex=as_hex)
 
 
 def _unit_lines(

@@ -8,13 +8,14 @@ from typing import Annotated, Any
 import typer
 
 from reput.cli.options import CommitLogPath, Json, Master, RunnerName, Settings, Store, choose_runner, parse_pairs
-from reput.cli.output import complain, progress_bar, write_fields, write_json
+from reput.cli.output import progress_bar, write_fields, write_json
 from reput.config.dispatch_rules import DispatchRules
 from reput.errors import ConfigError
 
 #: The keys that `--set` takes here: what is written, and the sizes of the files.
 _KEYS = (
     "mapped_file_size_consume_queue",
+    "mapper_file_size_batch_consume_queue",
     "max_hash_slot_num",
     "max_index_num",
     "enable_consume_queue_ext",
@@ -39,9 +40,9 @@ def rebuild(
     """Build consume queues and index from the log.
 
     They go into a new directory; the store is not changed. File sizes are those of the store's own files; --set gives
-    others: mappedFileSizeConsumeQueue, maxHashSlotNum, maxIndexNum, mappedFileSizeConsumeQueueExt. Extensions (without
-    bit maps) and light message queues are built where the store has them, or as --set enableConsumeQueueExt and
-    enableLmq say. Topics with batch consume queues are left out, are named, and make the exit status 1.
+    others: mappedFileSizeConsumeQueue, mapperFileSizeBatchConsumeQueue, maxHashSlotNum, maxIndexNum,
+    mappedFileSizeConsumeQueueExt. Extensions (without bit maps) and light message queues are built where the store has
+    them, or as --set enableConsumeQueueExt and enableLmq say.
 
     Example:
       reput rebuild /tmp/store --output /tmp/rebuilt --runner local
@@ -68,13 +69,11 @@ def rebuild(
         write_json(asdict(result))
     else:
         write_fields(
-            {name: format_value(value) for name, value in answer.items() if name != "left_out_topics"}
+            {name: format_value(value) for name, value in answer.items()}
             | {f"seconds: {name}": format_value(value) for name, value in phases.items()}
             | {"messages a second": format_value(round(result.messages / result.seconds))}
         )
-    for topic in result.left_out_topics:
-        complain(f"topic {topic} has batch consume queues, which were left out")
-    return 1 if result.left_out_topics else 0
+    return 0
 
 
 def _arguments(settings: list[str]) -> dict[str, Any]:

@@ -23,6 +23,7 @@ __all__ = ["FlushDiskType", "MessageStoreConfig"]
 
 _MAX_INT = 2**31 - 1  # RocketMQ holds every one of these numbers in a Java int
 _CONSUME_QUEUE_UNIT = 20
+_BATCH_CONSUME_QUEUE_UNIT = 46
 _DELAY_LEVEL = re.compile(r"([0-9]+)([smhd])")
 _DELAY_UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
@@ -79,6 +80,14 @@ class MessageStoreConfig:
     )
     mapped_file_size_consume_queue_ext: int = _key(
         50_331_648, "Size of one file of a consume queue extension.", unit="bytes", minimum=64, frozen=True
+    )
+    mapper_file_size_batch_consume_queue: int = _key(
+        13_800_000,
+        "Size of one batch consume queue file (topics with queue.type=BatchCQ), rounded up to whole units of 46 bytes.",
+        unit="bytes",
+        minimum=1,
+        maximum=_MAX_INT - _MAX_INT % _BATCH_CONSUME_QUEUE_UNIT,
+        frozen=True,
     )
     max_hash_slot_num: int = _key(5_000_000, "Hash slots of one index file.", unit="slots", minimum=1, frozen=True)
     max_index_num: int = _key(
@@ -202,8 +211,11 @@ class MessageStoreConfig:
     def __post_init__(self) -> None:
         for name, key in _KEYS.items():
             object.__setattr__(self, name, _coerce(key, getattr(self, name)))
-        units = -(-self.mapped_file_size_consume_queue // _CONSUME_QUEUE_UNIT)
-        object.__setattr__(self, "mapped_file_size_consume_queue", units * _CONSUME_QUEUE_UNIT)
+        for name, unit in (
+            ("mapped_file_size_consume_queue", _CONSUME_QUEUE_UNIT),
+            ("mapper_file_size_batch_consume_queue", _BATCH_CONSUME_QUEUE_UNIT),
+        ):
+            object.__setattr__(self, name, -(-getattr(self, name) // unit) * unit)
         folders = split_folders(self.store_path_commit_log or "")
         read_only = split_folders(self.read_only_commit_log_store_paths or "")
         if self.store_path_commit_log is not None and set(folders) <= set(read_only):

@@ -60,7 +60,7 @@ ROCKETMQ_KEYS: tuple[str, ...] = tuple(
     litePullThreadPoolQueueCapacity loadBalancePollNameServerInterval loadBalanceProcessorThreadPoolNums
     loadBalanceThreadPoolQueueCapacity lockInStrictMode logicalDiskSpaceCleanForciblyThreshold
     logicQueueForceSwapMapInterval logicQueueSwapMapInterval logicQueueSwapMapReserveFileNum longPollingEnable
-    mappedFileSizeTimerLog mappedFileSwapEnable mapperFileSizeBatchConsumeQueue
+    mappedFileSizeTimerLog mappedFileSwapEnable
     maxAsyncPutMessageRequests maxBatchDeleteFilesNum maxChecksumRange maxConsumeQueueScan maxErrorRateOfBloomFilter
     maxHaTransferByteInSecond maxLmqConsumeQueueNum maxOffsetMapSize maxPopPollingSize
     maxReconnectIntervalTimeSeconds maxRecoveryCommitlogFiles maxSlaveResendLength maxStatsIdleTimeInMinutes

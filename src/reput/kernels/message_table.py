@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from reput.errors import MessageIllegalError
 from reput.formats.hosts import HOST_V4_SIZE, encode_host
 from reput.formats.message import check_topic
+from reput.formats.message_batch import INNER_BATCH
 from reput.formats.record import MagicCode
 from reput.formats.record_layout import encode_topic
 from reput.kernels.record_batch import SCHEMA
@@ -49,7 +50,8 @@ _FAULTS = {
     EncodeFault.SEPARATOR_IN_UNIQUE_KEY: "unique_key: a separator character (0x01 or 0x02)",
     EncodeFault.SEPARATOR_IN_PROPERTIES: "properties: a separator character (0x01 or 0x02)",
     EncodeFault.EMPTY_PROPERTY: "properties: an empty name or value, which RocketMQ loses",
-    EncodeFault.RESERVED_PROPERTY: "properties: TAGS, KEYS and UNIQ_KEY have columns of their own",
+    EncodeFault.RESERVED_PROPERTY: "properties: TAGS, KEYS and UNIQ_KEY have columns of their own, and INNER_NUM and "
+    "INNER_BASE are for put_batch",
 }
 _BATCH_ROWS = 65_536
 #: Up to so many (topic, queue id) pairs are numbered through a table instead of by sorting.
@@ -188,6 +190,7 @@ class _Planner:
         self._properties()
         for name in ("flag", "sys_flag", "reconsume_times"):
             self._numbers(name, np.int32)
+        self._refuse_inner_batches()
         self._numbers("prepared_transaction_offset", np.int64)
         self._numbers("born_timestamp", np.int64, absent=self._now_ms)
         self._hosts()
@@ -277,6 +280,18 @@ class _Planner:
             self._set(name, np.ascontiguousarray(filled.to_numpy(), dtype))
         elif absent:
             self._set(name, np.full(self._batch.num_rows, absent, dtype))
+
+    def _refuse_inner_batches(self) -> None:
+        column = self._column("sys_flag")
+        if column is not None:
+            flags = column.fill_null(0).to_numpy(zero_copy_only=False)
+            found = (flags & INNER_BATCH) != 0
+            if found.any():
+                row = int(found.argmax())
+                raise MessageIllegalError(
+                    f"row {self._first_row + row}: sys_flag {flags[row]:#x}: an inner batch (0x40, 0x80) goes to "
+                    "put_batch; read_log gives its messages as rows without raw_body"
+                )
 
     def _hosts(self) -> None:
         column = self._column("born_host")

@@ -44,6 +44,7 @@ from reput.kernels.memory import (
     copy_short,
     load_i32,
     load_i32_native,
+    load_i64,
     load_i64_native,
     load_u8,
     store_i16,
@@ -112,6 +113,7 @@ _BORN_V6, _STORE_V6, _TRANSACTION = SysFlag.BORN_HOST_V6, SysFlag.STORE_HOST_V6,
 _PREPARED, _ROLLBACK = SysFlag.TRANSACTION_PREPARED, SysFlag.TRANSACTION_ROLLBACK
 _TAGS, _KEYS = int.from_bytes(b"TAGS", "big"), int.from_bytes(b"KEYS", "big")
 _UNIQ, __KEY = int.from_bytes(b"UNIQ", "big"), int.from_bytes(b"_KEY", "big")
+_INNER_NU, _INNER_BA = int.from_bytes(b"INNER_NU", "big"), int.from_bytes(b"INNER_BA", "big")
 _MAX_PROPERTIES = MAX_PROPERTIES_SIZE
 _BODY_TOO_LARGE, _PROPERTIES_TOO_LARGE, _IN_TAGS, _IN_KEYS, _BAD_KEY, _IN_UNIQUE, _IN_PROPERTIES, _EMPTY, _RESERVED = (
     int(fault) for fault in list(EncodeFault)[1:]
@@ -188,6 +190,10 @@ def _is_reserved(name, size):  # type: ignore[no-untyped-def]
     if size == 4:
         word = load_i32(name)
         return word in (_TAGS, _KEYS)
+    if size == 9:
+        return load_i64(name) == _INNER_NU and load_u8(name + 8) == 0x4D
+    if size == 10:
+        return load_i64(name) == _INNER_BA and load_u8(name + 8) == 0x53 and load_u8(name + 9) == 0x45
     return size == 8 and load_i32(name) == _UNIQ and load_i32(name + 4) == __KEY
 
 

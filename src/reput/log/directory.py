@@ -18,6 +18,7 @@ from reput.files import DISK, File, FileLayer
 from reput.formats.checkpoint import CHECKPOINT_SIZE, Checkpoint, decode_checkpoint
 from reput.formats.paths import (
     ABORT,
+    BATCH_CONSUME_QUEUE,
     CHECKPOINT,
     COMMIT_LOG,
     CONFIG,
@@ -29,7 +30,7 @@ from reput.formats.paths import (
 )
 from reput.log.foreign import ForeignPart, dledger_part, foreign_parts, is_dledger_data
 
-_NAMES_OF_A_STORE = (COMMIT_LOG, CONSUME_QUEUE, INDEX, CHECKPOINT, ABORT, LOCK, CONFIG)
+_NAMES_OF_A_STORE = (COMMIT_LOG, CONSUME_QUEUE, BATCH_CONSUME_QUEUE, INDEX, CHECKPOINT, ABORT, LOCK, CONFIG)
 _INDEX_NAME_DIGITS = 17
 
 
@@ -51,7 +52,7 @@ class LogFile:
 
 @dataclass(frozen=True, slots=True)
 class QueueFiles:
-    """The consume queue files of one queue, in order; each is `file_size` bytes long."""
+    """The files of one consume queue or batch consume queue, in order; each is `file_size` bytes long."""
 
     topic: str
     queue_id: int
@@ -142,8 +143,15 @@ class StoreDirectory:
 
         Raises StoreFormatError as `log_files`. A queue folder whose name is no number is passed over, as RocketMQ does.
         """
+        return self._queues_in(CONSUME_QUEUE)
+
+    def batch_queues(self) -> list[QueueFiles]:
+        """The batch consume queues, as `queues`."""
+        return self._queues_in(BATCH_CONSUME_QUEUE)
+
+    def _queues_in(self, folder: str) -> list[QueueFiles]:
         found = []
-        for topic, topic_path in self._folders(os.path.join(self.path, CONSUME_QUEUE)):
+        for topic, topic_path in self._folders(os.path.join(self.path, folder)):
             for queue_id, path in self._folders(topic_path):
                 if queue_id.isascii() and queue_id.isdigit():
                     numbered = numbered_files(self.files, path)

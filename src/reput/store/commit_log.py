@@ -16,8 +16,9 @@ import numpy.typing as npt
 
 from reput.errors import MessageIllegalError, ReputError, StoreBusyError, StoreFullError
 from reput.files import FileLayer
-from reput.formats.property_crc import pack_record_with_crc
-from reput.formats.record import BLANK_SIZE, SysFlag, encode_blank
+from reput.formats.properties import INNER_BASE, encode_properties
+from reput.formats.property_crc import PROPERTY_CRC_SIZE, encode_property_crc, pack_record_with_crc
+from reput.formats.record import BLANK_SIZE, PHYSICAL_OFFSET, SysFlag, encode_blank
 from reput.formats.record_layout import Buffer, pack_record
 from reput.kernels.record_encode import patch
 from reput.log.directory import LogFile
@@ -286,6 +287,70 @@ class CommitLog:
                 first = begin if first < 0 else first
                 self.queue_offsets.update(zip(rows.queue_keys, next_offsets.tolist(), strict=True))
             return Append(first, last, 0, now)
+        finally:
+            self._lock.release()
+
+    def append_batch(self, rows: EncodedRows) -> Append:
+        """Append encoded rows of one queue as one: in one file, one behind the other, or not at all.
+
+        Raises:
+            MessageIllegalError: No file can hold them.
+            StoreFullError: No space; nothing has changed.
+            StorePoisonedError: A sync failed before.
+        """
+        size = int(rows.positions[-1] - rows.positions[0])
+        self.check_size(size)
+        self._acquire()
+        try:
+            if self._refusal is not None:
+                raise self._refusal.with_traceback(None)  # one object for many puts: traces would pile up in it
+            first = self.queue_offsets.get(rows.queue_keys[0], 0)
+            next_offsets = np.array([first], np.int64)
+            now = max(int(time.time() * 1000), self.last_store_timestamp)
+            self._room(size)
+            _, begin, end = self._append_some(rows, 0, next_offsets, now)
+            self.queue_offsets[rows.queue_keys[0]] = int(next_offsets[0])
+            return Append(begin, end, first, now)
+        finally:
+            self._lock.release()
+
+    def append_inner_batch(self, record: Unplaced, message_count: int) -> Append:
+        """Append a record that holds several messages: INNER_BASE is added to its properties, and the counter moves on.
+
+        As `BatchConsumeQueue.assignQueueOffset`. The properties leave room for it and for a CRC, and have no room for a
+        CRC at their end yet. Errors as of `append`.
+        """
+        (
+            key, magic_code, body_crc, flag, sys_flag, born_timestamp, born_host, store_host,
+            reconsume_times, prepared_transaction_offset, body, topic, properties,
+        ) = record  # fmt: skip
+        self._acquire()
+        try:
+            if self._refusal is not None:
+                raise self._refusal.with_traceback(None)  # one object for many puts: traces would pile up in it
+            reserved = PROPERTY_CRC_SIZE if self._property_crc else 0
+            now = max(int(time.time() * 1000), self.last_store_timestamp)
+            queue_offset = self.queue_offsets.get(key, 0)
+            data = bytearray(
+                pack_record(
+                    magic_code, body_crc, key[1], flag, queue_offset, 0, sys_flag,
+                    now if born_timestamp is None else born_timestamp, born_host, now, store_host,
+                    reconsume_times, prepared_transaction_offset, body, topic,
+                    properties + encode_properties([(INNER_BASE, str(queue_offset))]) + bytes(reserved),
+                )
+            )  # fmt: skip
+            self.check_size(len(data))
+            file = self._room(len(data))
+            position = file.wrote_position
+            offset, end = file.start_offset + position, position + len(data)
+            data[PHYSICAL_OFFSET : PHYSICAL_OFFSET + 8] = offset.to_bytes(8, "big")
+            if reserved:
+                data[-reserved:] = encode_property_crc(data[:-reserved])
+            file.view[position:end] = data
+            file.wrote_position = end
+            self.queue_offsets[key] = queue_offset + message_count
+            self.last_store_timestamp = now
+            return Append(offset, file.start_offset + end, queue_offset, now)
         finally:
             self._lock.release()
 

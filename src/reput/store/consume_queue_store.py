@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -12,8 +12,8 @@ from reput.config.message_store import MessageStoreConfig
 from reput.errors import CorruptRecordError, StoreFormatError
 from reput.files import FileLayer
 from reput.formats.consume_queue import UNIT_SIZE, decode_unit
+from reput.formats.message_batch import MIN_ITEM_SIZE
 from reput.formats.paths import CONSUME_QUEUE, topic_folder_name
-from reput.formats.record import MIN_RECORD_SIZE
 from reput.kernels.columns import RecordColumns
 from reput.kernels.consume_queue import UnitRuns, group_units
 from reput.kernels.consume_queue_ext import ExtRuns, bit_maps_of, encode_ext_units
@@ -30,6 +30,15 @@ if TYPE_CHECKING:
 _MAX_OPEN_FILES = 256
 #: Queues whose files are opened before the limit is looked at: most shells allow a process 1024 descriptors.
 _QUEUES_AT_ONCE = 128
+
+
+class _LeftOut:
+    """Stands for a queue that takes no units: to `group_units` every row of it is a repeat."""
+
+    max_offset = (1 << 63) - 1
+
+
+_LEFT_OUT = _LeftOut()
 
 
 class ConsumeQueueStore:
@@ -49,7 +58,9 @@ class ConsumeQueueStore:
         *,
         writable: bool,
         bit_maps: BitMaps | None = None,
+        batch_topics: Set[str] = frozenset(),
     ) -> None:
+        self._batch_topics = batch_topics
         self._files = files
         self._writable = writable
         self._path = f"{path}/{CONSUME_QUEUE}"
@@ -105,6 +116,14 @@ class ConsumeQueueStore:
             for queue in self._table.values():
                 queue.recover_ext()
                 self._limit_open_files()
+
+    def remove(self, topic: str) -> None:
+        """Forget a topic's queues and remove their files; the next record of it is looked at anew."""
+        for key in [key for key in self._table if key[0] == topic]:
+            self._table.pop(key).close()
+        self._by_bytes.clear()
+        if self._files.exists(f"{self._path}/{topic}"):
+            self._files.remove_tree(f"{self._path}/{topic}")
 
     def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         """The queue, or None where no message was ever dispatched to it."""
@@ -192,15 +211,17 @@ class ConsumeQueueStore:
                     self._path, offset, f"the topic {shown!r} cannot name a folder; look at it with `reput dump`"
                 )
             queue = self._table.get((name, queue_id))
-            if queue is None:
+            if name in self._batch_topics:  # `BatchConsumeQueueStore` has it
+                queue = cast(ConsumeQueue, _LEFT_OUT)
+            elif queue is None:
                 queue = self._make(name, queue_id)
                 queue.recover_ext()  # what is left of an earlier queue of this name goes
             self._by_bytes[topic, queue_id] = queue
         return queue
 
     def _fill_gap(self, queue: ConsumeQueue, queue_offset: int, commit_log_offset: int) -> None:
-        # Every message before this one took at least a smallest record of the log.
-        if queue_offset > commit_log_offset // MIN_RECORD_SIZE:
+        # Every message before this one took at least so much of the log, in a record or in one with others.
+        if queue_offset > commit_log_offset // MIN_ITEM_SIZE:
             raise CorruptRecordError(
                 queue.path,
                 commit_log_offset,

@@ -12,15 +12,17 @@ import numpy.typing as npt
 
 from reput.config.message_store import MessageStoreConfig
 from reput.files import FileLayer
+from reput.formats.batch_consume_queue import BATCH_UNIT_SIZE
 from reput.formats.java import string_hash
 from reput.formats.message import MessageExt
+from reput.kernels.batch_consume_queue import select_batch_units
 from reput.kernels.consume_queue import PULL_RESULT_COUNT, PullLimits, select_units
 from reput.kernels.index_file import scratch_row
 from reput.kernels.record_scan import read_records_at
 from reput.kernels.tags import keep_matching_tags
 from reput.store.commit_log import CommitLog
 from reput.store.consume_queue import ConsumeQueue
-from reput.store.consume_queue_store import ConsumeQueueStore
+from reput.store.queue_tables import Queue, QueueTables
 from reput.store.results import GetMessageStatus
 from reput.store.statistics import StoreStatsService
 
@@ -184,7 +186,7 @@ class GetMessage:
     def __init__(
         self,
         log: CommitLog,
-        queues: ConsumeQueueStore,
+        queues: QueueTables,
         config: MessageStoreConfig,
         files: FileLayer,
         store_name: str,
@@ -192,7 +194,8 @@ class GetMessage:
     ) -> None:
         self._log = log
         self._stats = stats
-        self._queues = queues
+        self._queues = queues.simple
+        self._batch_queues = queues.batch
         self._store_name = store_name
         self._limits = np.array(
             PullLimits(
@@ -209,13 +212,16 @@ class GetMessage:
         self._memory_size = int(self._limits[1])
         self._most_count = int(max(self._limits[2], self._limits[4]))
         self._filter_units = config.max_filter_message_size // _UNIT_SIZE
+        self._filter_batch_units = -(-config.max_filter_message_size // BATCH_UNIT_SIZE)
         self._scratch = _Scratch()
 
     def get(
         self, topic: str, queue_id: int, offset: int, max_msg_nums: int, tags: str | None, max_total_size: int | None
     ) -> GetMessageResult:
         """See `MessageStore.get_message`."""
-        queue = self._queues.find(topic, queue_id)
+        queue: Queue | None = self._queues.find(topic, queue_id)
+        if queue is None:
+            queue = self._batch_queues.find(topic, queue_id)
         if queue is None or queue.max_offset == 0:
             return self._nothing(GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0)
         low, high = queue.min_offset, queue.max_offset
@@ -243,7 +249,7 @@ class GetMessage:
 
     def _select(
         self,
-        queue: ConsumeQueue,
+        queue: Queue,
         offset: int,
         address: int,
         count: int,
@@ -256,22 +262,34 @@ class GetMessage:
         most = self._most_count if max_msg_nums > self._most_count else max_msg_nums if max_msg_nums > 1 else 1
         if most > scratch.count:
             scratch.grow(most)
-        examine = max_msg_nums if max_msg_nums > self._filter_units else self._filter_units
         size = _MAX_PULL_SIZE if max_total_size is None else min(max(max_total_size, _MIN_PULL_SIZE), _MAX_PULL_SIZE)
         tags, tag_count = (0, 0) if tag_filter is None else (tag_filter.address, tag_filter.hashes.size)
-        resolved = None  # kept until the kernel has read it
-        if tag_count and queue.ext is not None:
-            count = min(examine, count)
-            resolved = queue.ext.resolve(address, count)
-            address = resolved.ctypes.data
         log, low, high = self._log, queue.min_offset, queue.max_offset
         end = log.confirm_offset
-        select_units(
-            address, examine if examine < count else count, log.min_offset, end, tags, tag_count, most, size,
-            self._limits_address, scratch.address,
-        )  # fmt: skip
-        taken, examined, selected, size, last, first = scratch.result.tolist()
-        following = offset + examined
+        if type(queue) is ConsumeQueue:
+            examine = max_msg_nums if max_msg_nums > self._filter_units else self._filter_units
+            examine = examine if examine < count else count
+            resolved = None  # kept until the kernel has read it
+            if tag_count and queue.ext is not None:
+                resolved = queue.ext.resolve(address, examine)
+                address = resolved.ctypes.data
+            select_units(
+                address, examine, log.min_offset, end, tags, tag_count, most, size,
+                self._limits_address, scratch.address,
+            )  # fmt: skip
+            taken, examined, selected, size, last, first = scratch.result.tolist()
+            following = offset + examined
+        else:
+            if self._most_count > scratch.count:
+                scratch.grow(self._most_count)
+            # RocketMQ looks through (first message of a unit - offset) * 46 bytes, however many units these are.
+            examine = max(max_msg_nums, self._filter_batch_units)
+            select_batch_units(
+                address, count, min(offset + examine, high), log.min_offset, end, tags, tag_count, max_msg_nums, size,
+                self._limits_address, scratch.address,
+            )  # fmt: skip
+            taken, following, selected, size, last, first = scratch.result.tolist()
+            following = max(following, offset + 1)  # whatever a damaged unit says
         behind = end - last > self._memory_size
         if not taken:
             return self._nothing(_SELECTED[selected], following, low, high, behind)

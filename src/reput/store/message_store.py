@@ -17,15 +17,16 @@ from reput.warm import load_kernels
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from reput.formats.message_batch import MessageExtBatch
     from reput.formats.metadata import TopicConfig
     from reput.kernels.columns import RecordColumns
     from reput.kernels.consume_queue_ext import BitMaps
-    from reput.store.consume_queue import ConsumeQueue
     from reput.store.get import GetMessageResult
     from reput.store.opening import Parts
     from reput.store.query import QueryMessageResult
+    from reput.store.queue_tables import Queue
     from reput.store.recovery import Progress, RecoveryReport
-    from reput.store.results import PutMessageResult, PutTableResult
+    from reput.store.results import PutBatchResult, PutMessageResult, PutTableResult
     from reput.store.retention import RetentionReport
     from reput.store.runtime_info import RuntimeInfo
     from reput.store.warm_up import WarmedUp
@@ -60,6 +61,7 @@ class MessageStore:
         from reput.store.get import GetMessage
         from reput.store.housekeeping import FlushConsumeQueueService
         from reput.store.put import PutMessage
+        from reput.store.put_batch import PutBatch
         from reput.store.query import QueryMessage
         from reput.store.reput import Dispatcher, ReputMessageService
         from reput.store.retention import CleanService
@@ -92,6 +94,9 @@ class MessageStore:
         self._reput = ReputMessageService(parts.log, dispatchers, config, on_arrival)
         self._reput.reput_from_offset = parts.log.max_offset
         self._putting = PutMessage(parts.log, self._flush, config, self._reput.wake_if_idle, self._stats)
+        self._putting_batches = PutBatch(
+            self._putting, parts.log, self._flush, config, self._reput.wake_if_idle, parts.queues.types
+        )
         self._housekeeping = FlushConsumeQueueService(path, parts, self._flush.sync, config, self._stats)
         for service in (self._flush, self._reput, self._housekeeping):
             service.start()
@@ -182,6 +187,26 @@ class MessageStore:
         with self._stats.timing():
             return self._putting.several(messages, queue_id)
 
+    def put_batch(self, batch: MessageExtBatch | Sequence[Message], queue_id: int = 0) -> PutBatchResult:
+        """Append a producer's batch as one, all of it or nothing, with queue offsets one behind the other.
+
+        A batch with a `unique_key`, to a topic whose queues are batch consume queues, becomes one record with all
+        messages in it, an inner batch, which is there as a whole even after a power cut. Any other becomes a record a
+        message, side by side in one log file; a cut before the answer may leave the first ones of them. So decides
+        `SendMessageProcessor.sendBatchMessage`. A list of messages counts as `MessageExtBatch.of` it.
+
+        Returns and waits as `put_message` does.
+
+        Raises:
+            MessageIllegalError: It breaks one of RocketMQ's limits, or mixes what a batch cannot; nothing was written.
+            StoreFullError: No space; nothing was written, and the store goes on.
+            StorePoisonedError: A sync failed; nothing more is accepted.
+            StoreStateError: The store is closed or read-only.
+        """
+        self._check_writable()
+        with self._stats.timing():
+            return self._putting_batches.put(batch, queue_id)
+
     def put_arrow(self, table: pa.Table | pa.RecordBatch | pa.RecordBatchReader) -> PutTableResult:
         """Append the rows of a table, each as a put of its own, and wait once; after a crash a prefix of them is there.
 
@@ -224,13 +249,19 @@ class MessageStore:
         """Make a topic or change it; it is on the disk when this returns, as RocketMQ reads it.
 
         Raises:
-            ConfigError: RocketMQ would refuse it, or could not read it; nothing was changed.
+            ConfigError: RocketMQ would refuse it, or could not read it; or the type of its queues (`queue.type`) would
+                change, and there are some. Nothing was changed.
             StoreFullError: No space; nothing was changed.
             StoreStateError: The store is closed or read-only.
         """
+        from reput.store.config_files import check_topic
+
         self._check_writable()
         assert self._parts.topics is not None
+        check_topic(config)
+        self._queues.check_type(config)
         self._parts.topics.update(config)
+        self._queues.set_type(config)
 
     # -- getting
 
@@ -263,7 +294,7 @@ class MessageStore:
             self._check_open()
         return self._getting.get(topic, queue_id, offset, max_msg_nums, tags, max_total_size)
 
-    def queues(self) -> Iterator[ConsumeQueue]:
+    def queues(self) -> Iterator[Queue]:
         """All consume queues, by topic and queue id; each has topic, queue_id, min_offset and max_offset."""
         self._check_open()
         return iter(sorted(self._queues.queues(), key=lambda queue: (queue.topic, queue.queue_id)))

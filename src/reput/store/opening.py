@@ -12,15 +12,16 @@ from reput.errors import CorruptRecordError, StoreFormatError
 from reput.files import FileLayer
 from reput.files.lock import RecordLock
 from reput.formats.checkpoint import Checkpoint
-from reput.formats.paths import BATCH_CONSUME_QUEUE, COMMIT_LOG, CONFIG, CONSUME_QUEUE, INDEX, LOCK
+from reput.formats.paths import COMMIT_LOG, CONFIG, CONSUME_QUEUE, INDEX, LOCK
 from reput.formats.shutdown import SHUTDOWN_FILE, Shutdown, decode_shutdown, encode_shutdown
 from reput.log.directory import IndexFilePath, LogFile, QueueFiles, StoreDirectory, named_folders
 from reput.log.index_geometry import index_geometry
+from reput.log.queue_types import QueueTypes, check_queue_folders, find_queue_types
 from reput.store.checkpoint import AbortFile, StoreCheckpoint
 from reput.store.commit_log import CommitLog
 from reput.store.config_files import TopicConfigManager
-from reput.store.consume_queue_store import ConsumeQueueStore
 from reput.store.index_service import IndexService
+from reput.store.queue_tables import QueueTables
 from reput.store.recovery import (
     LogEnd,
     Progress,
@@ -45,7 +46,7 @@ class Parts:
     """The parts of an open store; a read-only one has no lock, checkpoint, abort marker, and topics to change."""
 
     log: CommitLog
-    queues: ConsumeQueueStore
+    queues: QueueTables
     index: IndexService | None
     report: RecoveryReport
     lock: RecordLock | None = None
@@ -73,6 +74,7 @@ class _Found:
 
     log_files: list[LogFile] = field(default_factory=list)
     queues: list[QueueFiles] = field(default_factory=list)
+    batch_queues: list[QueueFiles] = field(default_factory=list)
     index_files: list[IndexFilePath] = field(default_factory=list)
     checkpoint: Checkpoint = _NO_CHECKPOINT
     was_killed: bool = False
@@ -103,6 +105,7 @@ def _look(files: FileLayer, path: str, config: MessageStoreConfig, *, writable: 
     found = _Found(
         [] if elsewhere and not is_there else directory.log_files(),
         directory.queues(),
+        directory.batch_queues(),
         directory.index_files(),
         directory.checkpoint() or _NO_CHECKPOINT,
         directory.was_killed,
@@ -110,7 +113,7 @@ def _look(files: FileLayer, path: str, config: MessageStoreConfig, *, writable: 
     for part in directory.foreign_parts():
         if part.hides_log or (part.hides_queues and (writable or not found.queues)):
             raise StoreFormatError(str(part))
-    if found.queues and not found.log_files:
+    if (found.queues or found.batch_queues) and not found.log_files:
         raise StoreFormatError(
             f"{path}: consume queues, but no commit log in {', '.join(directory.commit_log_folders)}; give the "
             f"folder that has it as store_path_commit_log, or move {CONSUME_QUEUE} and {INDEX} away to begin anew"
@@ -185,16 +188,6 @@ def _check_index_geometry(found: _Found, config: MessageStoreConfig, files: File
         )
 
 
-def _refuse_unsupported(path: str, files: FileLayer) -> None:
-    """Batch queues are read by nobody here yet: writing would give their topics queues of the wrong kind."""
-    folder = f"{path}/{BATCH_CONSUME_QUEUE}"
-    if files.is_directory(folder) and files.list_directory(folder):
-        raise StoreFormatError(
-            f"{folder}: this store has batch consume queues (queue.type=BatchCQ), which reput does not write; open it "
-            "with read_only=True, or read it with reput.read_log"
-        )
-
-
 def _recover(
     path: str,
     config: MessageStoreConfig,
@@ -204,7 +197,6 @@ def _recover(
     undo: ExitStack,
     bit_maps: BitMaps | None,
 ) -> Parts:
-    _refuse_unsupported(path, files)
     topics = TopicConfigManager(files, path)
     found = _look(files, path, config)
     log = CommitLog(
@@ -219,11 +211,14 @@ def _recover(
     )
     undo.callback(log.close)
     log.load(found.log_files)
-    queues = ConsumeQueueStore(
-        files, path, config.mapped_file_size_consume_queue, config, writable=True, bit_maps=bit_maps
-    )
+    types = find_queue_types(StoreDirectory(path, files=files))
+    check_queue_folders(StoreDirectory(path, files=files), types)
+    queues = QueueTables(
+        files, path, config.mapped_file_size_consume_queue, config.mapper_file_size_batch_consume_queue,
+        config, writable=True, types=types, bit_maps=bit_maps,
+    )  # fmt: skip
     undo.callback(queues.close)
-    queues.check(found.queues)
+    queues.check(found.queues, found.batch_queues)
     index = None
     if config.message_index_enable:
         index = IndexService(files, path, config.max_hash_slot_num, config.max_index_num, writable=True)
@@ -231,7 +226,7 @@ def _recover(
         index.check(found.index_files)
         _check_index_geometry(found, config, files)
     if not found.was_killed:
-        queues.load(found.queues, _EVERYTHING)
+        queues.load(found.queues, found.batch_queues, _EVERYTHING)
     end = _find_end(log, queues.last_record_offset, found, config, progress)
     if not found.was_killed:
         shut_down_at = found.shutdown.commit_log_end if found.shutdown else -1
@@ -259,7 +254,7 @@ def _recover(
 
 def _bring_in_step(
     log: CommitLog,
-    queues: ConsumeQueueStore,
+    queues: QueueTables,
     index: IndexService | None,
     found: _Found,
     end: LogEnd,
@@ -271,13 +266,14 @@ def _bring_in_step(
     shutdown = known if known and known.commit_log_end == end.offset and not found.was_killed else None
     if found.was_killed:
         begin = start_file(log, found.checkpoint)
-        queues.load(found.queues, begin)
+        queues.load(found.queues, found.batch_queues, begin)
         queues.cut()
     elif shutdown is None:
         begin = _last_used_file(log)
     else:
         begin = end.offset if queues_are_complete(shutdown, queues) else log.min_offset
-    if not found.queues or (known and any(queues.find(*key) is None for key in known.max_offsets)):
+    vanished = known is not None and any(queues.find(*key) is None for key in known.max_offsets)
+    if vanished or not (found.queues or found.batch_queues):
         begin = log.min_offset  # a folder vanished, and the records from `begin` on need not show it by a gap
     queues.recover_extensions()
     if index is not None:
@@ -300,7 +296,7 @@ def _warm_sync_bytes(config: MessageStoreConfig) -> int | None:
 
 def _find_end_or_damage(
     log: CommitLog,
-    queues: ConsumeQueueStore,
+    queues: QueueTables,
     found: _Found,
     config: MessageStoreConfig,
     progress: Progress,
@@ -310,7 +306,7 @@ def _find_end_or_damage(
     try:
         end = _find_end_from(log, seen_record, found, config, progress) or _find_end(log, -1, found, config, progress)
         if not found.was_killed:
-            queues.load(found.queues, _EVERYTHING)
+            queues.load(found.queues, found.batch_queues, _EVERYTHING)
             check_against_queues(log, end, queues.max_physical_offset)
         return end, None
     except CorruptRecordError as error:
@@ -344,12 +340,14 @@ def open_for_reading(
     log = CommitLog(files, folders, file_size, writable=False, read_ahead=config.data_read_ahead_enable)
     log.load(found.log_files)
     unit_file_size = found.queues[0].file_size if found.queues else config.mapped_file_size_consume_queue
-    queues = ConsumeQueueStore(files, path, unit_file_size, config, writable=False)
-    queues.check(found.queues)
+    batch = found.batch_queues
+    batch_file_size = batch[0].file_size if batch else config.mapper_file_size_batch_consume_queue
+    queues = QueueTables(files, path, unit_file_size, batch_file_size, config, writable=False, types=QueueTypes())
+    queues.check(found.queues, batch)
     end, damage = _find_end_or_damage(log, queues, found, config, progress, seen_record)
     log.start_at(end.offset)
     log.last_store_timestamp = end.last_timestamp or found.checkpoint.physic_msg_timestamp
-    queues.load(found.queues, end.offset)
+    queues.load(found.queues, found.batch_queues, end.offset)
     queues.raise_min_offsets(log.min_offset)
     index = None
     if found.index_files:

@@ -15,9 +15,10 @@ from reput.errors import MessageIllegalError, StoreError, StorePoisonedError
 from reput.formats.hosts import encode_host
 from reput.formats.java import body_crc
 from reput.formats.message import Message, check_head, encode_properties_of
+from reput.formats.message_batch import INNER_BATCH
 from reput.formats.multi_dispatch import INNER_MULTI_DISPATCH
 from reput.formats.property_crc import PROPERTY_CRC_SIZE
-from reput.formats.record import HOST_V4_SIZE, MIN_RECORD_SIZE, MagicCode, SysFlag
+from reput.formats.record import HOST_V4_SIZE, MIN_RECORD_SIZE, MagicCode
 from reput.formats.record_layout import encode_topic
 from reput.store.commit_log import Append, CommitLog, EncodedRows, Unplaced
 from reput.store.flush import FlushPolicy
@@ -33,7 +34,6 @@ _CHUNK_BYTES = 1 << 20
 _PUT_OK = PutMessageStatus.PUT_OK
 _V2 = int(MagicCode.MESSAGE_V2)
 _MAX_QUEUE_ID = 0x7FFFFFFF
-_BATCH_FLAGS = SysFlag.INNER_BATCH | SysFlag.NEED_UNWRAP
 
 
 def _record_size(record: Unplaced) -> int:
@@ -78,11 +78,11 @@ class PutMessage:
         self._append = (self._multi_dispatch or log).append
         self._append_rows = (self._multi_dispatch or log).append_rows
 
-    def _check(self, message: Message, queue_id: int) -> Unplaced:
-        """The message's fields, checked and encoded."""
+    def check(self, message: Message, queue_id: int) -> Unplaced:
+        """The message's fields, checked and encoded; raises MessageIllegalError."""
         check_head(message, max_message_size=self._max_message_size)
-        if message.sys_flag & _BATCH_FLAGS:
-            raise MessageIllegalError(f"sys_flag {message.sys_flag:#x}: inner batches (0x40, 0x80) cannot be put yet")
+        if message.sys_flag & INNER_BATCH:
+            raise MessageIllegalError(f"sys_flag {message.sys_flag:#x}: an inner batch (0x40, 0x80) goes to put_batch")
         if not 0 <= queue_id <= _MAX_QUEUE_ID:
             raise MessageIllegalError(f"queue_id {queue_id} is not between 0 and {_MAX_QUEUE_ID}")
         magic, topic = encode_topic(message.topic)
@@ -116,7 +116,7 @@ class PutMessage:
         """See `MessageStore.put_message`."""
         begin = time.time()  # as RocketMQ does: a clock that is set while a put runs spoils its duration
         try:
-            append = self._append(self._check(message, queue_id), begin)
+            append = self._append(self.check(message, queue_id), begin)
             status = _PUT_OK
             if message.wait_store_msg_ok:
                 status = self._flush.wait(append.end_offset)
@@ -138,7 +138,7 @@ class PutMessage:
         future: Future[PutMessageResult] = Future()
         future.set_running_or_notify_cancel()  # an append cannot be taken back
         begin = monotonic()
-        append = self._append(self._check(message, queue_id))
+        append = self._append(self.check(message, queue_id))
 
         def done(status: PutMessageStatus | StorePoisonedError) -> None:
             self._on_append()
@@ -161,7 +161,7 @@ class PutMessage:
         checked = []
         for i, message in enumerate(messages):
             try:
-                checked.append(self._check(message, queue_id))
+                checked.append(self.check(message, queue_id))
                 self._log.check_size(_record_size(checked[-1]))
                 if self._multi_dispatch is not None:
                     self._multi_dispatch.check(checked[-1])

@@ -15,9 +15,9 @@ from reput.formats.message import MessageExt, decode_message_id
 from reput.formats.record import TOTAL_SIZE
 from reput.kernels.index_file import find_key, hash_index_keys, scratch_row, topic_hash, verify_keys
 from reput.store.commit_log import CommitLog
-from reput.store.consume_queue import ConsumeQueue
 from reput.store.index_service import IndexService
 from reput.store.mapped_file_queue import MappedFiles
+from reput.store.queue_tables import Queue
 
 _END_OF_TIME = (1 << 62) - 1
 
@@ -194,7 +194,7 @@ class QueryMessage:
         message = self.by_offset(decode_message_id(message_id)[1])
         return message if message is not None and message.message_id == message_id.upper() else None
 
-    def store_timestamp(self, queue: ConsumeQueue, offset: int) -> int:
+    def store_timestamp(self, queue: Queue, offset: int) -> int:
         """Store time (ms) of the message at a queue offset; -1 where the log no longer has it."""
         unit = queue.unit(offset)
         if unit is None or unit == FILLER:
@@ -202,7 +202,7 @@ class QueryMessage:
         message = self.by_offset(unit.commit_log_offset)
         return -1 if message is None else message.store_timestamp
 
-    def offset_by_time(self, queue: ConsumeQueue, timestamp_ms: int, *, upper: bool) -> int:
+    def offset_by_time(self, queue: Queue, timestamp_ms: int, *, upper: bool) -> int:
         """See `MessageStore.offset_by_time`; times are in order, so this is a binary search."""
         low, high = queue.min_offset, queue.max_offset
         while low < high:

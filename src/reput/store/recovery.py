@@ -20,9 +20,9 @@ from reput.formats.shutdown import Shutdown
 from reput.kernels.columns import RecordColumns, RecordStatus, ScanStop
 from reput.kernels.record_scan import RecordScanner, ScanLevel, find_record
 from reput.store.commit_log import CommitLog
-from reput.store.consume_queue_store import ConsumeQueueStore
 from reput.store.index_service import IndexService
 from reput.store.mapped_file import MappedFile
+from reput.store.queue_tables import QueueTables
 
 _MAX_ROWS = 65_536
 _END_OF_TIME = (1 << 63) - 1
@@ -203,7 +203,7 @@ class Redispatch:
     """Dispatches recovered records again, from where queues and index may lack something."""
 
     def __init__(
-        self, log: CommitLog, queues: ConsumeQueueStore, index: IndexService | None, config: MessageStoreConfig
+        self, log: CommitLog, queues: QueueTables, index: IndexService | None, config: MessageStoreConfig
     ) -> None:
         self._log = log
         self._queues = queues
@@ -216,24 +216,25 @@ class Redispatch:
         """Dispatch everything from an offset at which a record starts.
 
         A queue offset that leaves a gap behind its queue's last unit says that units before are missing, in a queue
-        whose folder vanished for one; then all is dispatched from the log's first record, and gaps are filled.
+        whose folder vanished for one; then all is dispatched from the log's first record, and gaps are filled. So it is
+        where an inner batch shows that its topic has batch consume queues (`QueueTables.turn_to_batch`).
 
         Returns:
             (the offset that it really began at, records)
         """
         records = self._walk(begin, progress, fill_gaps=begin <= self._log.min_offset)
-        if records < 0:
+        while records < 0:
             begin = self._log.min_offset
             records = self._walk(begin, progress, fill_gaps=True)
         return begin, records
 
     def _walk(self, begin: int, progress: Progress, *, fill_gaps: bool) -> int:
-        """Records dispatched; -1 where a gap was found that may not be filled."""
+        """Records dispatched; -1 where all must be: at a gap that may not be filled, or at a batch topic unheard of."""
         offset, end, records = begin, self._log.max_offset, 0
         while offset < end:
             progress("bringing queues and index in step", offset - begin, end - begin)
             columns = self._scanner.scan(self._log.window(offset, 1 << 62), offset)
-            if not self._queues.dispatch(columns, fill_gaps=fill_gaps):
+            if self._queues.turn_to_batch(columns) or not self._queues.dispatch(columns, fill_gaps=fill_gaps):
                 return -1
             if self._index is not None:
                 self._index.dispatch(columns)
@@ -251,7 +252,7 @@ class Redispatch:
         return records
 
 
-def queues_are_complete(shutdown: Shutdown, queues: ConsumeQueueStore) -> bool:
+def queues_are_complete(shutdown: Shutdown, queues: QueueTables) -> bool:
     """Whether every queue that the last shutdown knew is there, as long as it was."""
     return all(
         (queue := queues.find(topic, queue_id)) is not None and queue.max_offset >= max_offset

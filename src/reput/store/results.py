@@ -61,6 +61,35 @@ class PutMessageResult(NamedTuple):
         return encode_message_id(self.store_host, self.commit_log_offset)
 
 
+class PutBatchResult(NamedTuple):
+    """The answer to `put_batch`: one record of each message in log order, or one of all (an inner batch).
+
+    Attributes:
+        status: PUT_OK, or why it is not known to be safe.
+        msg_num: Messages, with the queue offsets from `queue_offset` on.
+        commit_log_offsets: Where each record starts in the log, in bytes.
+        queue_offset: Of the first message.
+        store_timestamp: Milliseconds, of all of them.
+        end_offset: Commit log offset behind the last record.
+        store_host: 8 or 20 bytes, for the message ids.
+    """
+
+    status: PutMessageStatus
+    msg_num: int
+    commit_log_offsets: tuple[int, ...]
+    queue_offset: int
+    store_timestamp: int
+    end_offset: int
+    store_host: bytes
+
+    @property
+    def message_id(self) -> str:
+        """RocketMQ's offset message ids of the records, joined by commas."""
+        from reput.formats.message import encode_message_id
+
+        return ",".join(encode_message_id(self.store_host, offset) for offset in self.commit_log_offsets)
+
+
 class PutTableResult(NamedTuple):
     """The answer to `put_arrow`: rows in log order.
 

@@ -11,8 +11,8 @@ from reput.errors import CorruptMetadataError
 from reput.formats.metadata import ConsumerOffsets, DelayOffsets, LmqConsumerOffsets, split_topic_group
 from reput.formats.paths import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, INDEX
 from reput.log.metadata import read_metadata
-from reput.store.consume_queue import ConsumeQueue
 from reput.store.query import QueryMessage
+from reput.store.queue_tables import Queue
 from reput.store.runtime_info import FolderUse, GroupInfo, IndexFileInfo, Rates, RuntimeInfo, TopicInfo
 from reput.store.statistics import StoreStatsService, TopicCounts
 
@@ -163,7 +163,7 @@ _NEVER = TopicCounts()
 def _groups(path: str, parts: Parts, files: FileLayer, query: QueryMessage, findings: list[str]) -> list[GroupInfo]:
     """Each group of `consumerOffset.json` and `lmqConsumerOffset.json` against the queues."""
     latest = parts.log.last_store_timestamp
-    by_topic: dict[str, list[ConsumeQueue]] = {}
+    by_topic: dict[str, list[Queue]] = {}
     for queue in parts.queues.queues():
         by_topic.setdefault(queue.topic, []).append(queue)
     found = []
@@ -182,7 +182,7 @@ def _groups(path: str, parts: Parts, files: FileLayer, query: QueryMessage, find
     return sorted(found, key=lambda one: (one.group, one.topic))
 
 
-def _age_ms(query: QueryMessage, queue: ConsumeQueue, offset: int, latest: int) -> int | None:
+def _age_ms(query: QueryMessage, queue: Queue, offset: int, latest: int) -> int | None:
     """From a message of a queue to the last of the store; None where the log does not have it any more."""
     unit = queue.unit(max(offset, queue.min_offset))
     message = query.by_offset(unit.commit_log_offset) if unit is not None else None

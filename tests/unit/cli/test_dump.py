@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -211,3 +212,36 @@ def test_wrong_usage_is_one_line_and_exit_2(
     assert (answer.status, answer.out) == (2, "")
     assert reason in answer.err
     assert answer.err.count("\n") == 1
+
+
+def test_units_of_batch_queues_say_which_queue_offsets_they_take(golden: Callable[[str], Path], run_reput: Run) -> None:
+    arguments = ("--what", "queue", "--json", "--topic", "topic-1", "--queue-id", 0)
+    units = run_reput("dump", golden("bcq"), *arguments, "--begin-offset", 4, "--end-offset", 23).lines()
+    assert [(unit["queue_offset"], unit["message_count"]) for unit in units] == [(4, 1), (5, 6), (11, 11), (22, 3)]
+    assert [unit["commit_log_offset"] for unit in units] == [63476, 70097, 117267, 136558]
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "reason"),
+    [
+        (8, (5).to_bytes(4, "big"), "a record has 91 bytes or more, the unit says 5"),
+        (0, bytes(8), "the unit before says commit log offset"),
+        (28, (9).to_bytes(8, "big"), "the units before end at queue offset 4, the unit begins at 9"),
+        (-46 + 36, bytes(2), "a unit in use, but one before it is not"),
+    ],
+)
+def test_damage_in_a_batch_queue_is_shown_at_its_unit(
+    golden: Callable[[str], Path], tmp_path: Path, run_reput: Run, field: int, value: bytes, reason: str
+) -> None:
+    store = tmp_path / "store"
+    shutil.copytree(golden("bcq"), store)
+    path = store / "batchconsumequeue/topic-1/0" / ("0" * 20)
+    data = bytearray(path.read_bytes())
+    data[2 * 46 + field : 2 * 46 + field + len(value)] = value
+    path.chmod(0o644)
+    path.write_bytes(data)
+    answer = run_reput("dump", store, "--what", "queue", "--json", "--topic", "topic-1")
+    assert answer.status == 1
+    first = next(line for line in answer.lines() if "damage" in line)
+    assert (first["path"], first["position"]) == (str(path), 92)
+    assert reason in first["damage"]

@@ -66,12 +66,13 @@ def test_extensions_and_light_queues_are_built_where_the_store_has_them_or_as_to
     assert not (tmp_path / "4/consumequeue_ext").exists()
 
 
-def test_a_topic_that_was_left_out_is_a_finding(golden: Callable[[str], Path], tmp_path: Path, run_reput: Run) -> None:
-    answer = run_reput("rebuild", golden("bcq"), "--output", tmp_path / "out", "--json")
-    assert answer.status == 1
-    left_out = answer.object()["left_out_topics"]
-    assert left_out != []
-    assert all(f"topic {topic} has batch consume queues" in answer.err for topic in left_out)
+def test_batch_consume_queues_are_built_too(golden: Callable[[str], Path], tmp_path: Path, run_reput: Run) -> None:
+    size = ("--set", "mapperFileSizeBatchConsumeQueue=460")
+    answer = run_reput("rebuild", golden("bcq"), "--output", tmp_path / "out", "--json", *size)
+    assert answer.status == 0, answer.err
+    files = [path for path in (tmp_path / "out/batchconsumequeue").glob("*/*/*") if path.stat().st_size == 460]
+    assert {path.parent.parent.name for path in files} == {"topic-1", "topic-3"}
+    assert answer.object()["units"] == 375
 
 
 @pytest.mark.parametrize(

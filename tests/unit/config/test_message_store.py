@@ -44,6 +44,7 @@ ROCKETMQ_DEFAULTS = {
     "mappedFileSizeCommitLog": 1073741824,
     "mappedFileSizeConsumeQueue": 6_000_000,
     "mappedFileSizeConsumeQueueExt": 50_331_648,
+    "mapperFileSizeBatchConsumeQueue": 13_800_000,
     "maxFilterMessageSize": 16_000,
     "maxHashSlotNum": 5_000_000,
     "maxIndexNum": 20_000_000,
@@ -82,6 +83,7 @@ def test_the_keys_that_decide_the_files_geometry_are_frozen() -> None:
     frozen = {key.name for key in KEYS if key.metadata["frozen"]}
     assert frozen == {
         "mapped_file_size_commit_log", "mapped_file_size_consume_queue", "mapped_file_size_consume_queue_ext",
+        "mapper_file_size_batch_consume_queue",
         "max_hash_slot_num", "max_index_num",
     }  # fmt: skip
 
@@ -202,6 +204,12 @@ def test_an_index_file_stays_below_two_gigabytes() -> None:
 @pytest.mark.parametrize(("given", "size"), [(1, 20), (20, 20), (21, 40), (5_999_999, 6_000_000)])
 def test_a_consume_queue_file_holds_whole_units(given: int, size: int) -> None:
     assert MessageStoreConfig(mapped_file_size_consume_queue=given).mapped_file_size_consume_queue == size
+
+
+@pytest.mark.parametrize(("given", "size"), [(1, 46), (46, 46), (47, 92), (13_799_999, 13_800_000)])
+def test_a_batch_consume_queue_file_holds_whole_units(given: int, size: int) -> None:
+    config = MessageStoreConfig(mapper_file_size_batch_consume_queue=given)
+    assert config.mapper_file_size_batch_consume_queue == size
 
 
 @pytest.mark.parametrize(("address", "host"), [("10.0.0.1", "10.0.0.1:10911"), ("2001:db8::1", "[2001:db8::1]:10911")])

@@ -8,7 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from reput.formats import checkpoint, consume_queue, consume_queue_ext, index_file, metadata, paths, record
+from reput.formats import (
+    batch_consume_queue,
+    checkpoint,
+    consume_queue,
+    consume_queue_ext,
+    index_file,
+    metadata,
+    paths,
+    record,
+)
 from reput.formats.hosts import decode_host, encode_host
 from reput.formats.java import body_crc
 from reput.formats.java_bean import encode_bean
@@ -78,6 +87,7 @@ def check_example(data, rows, fields):
         ("commit-log.md", [record.FIELDS]),
         ("consume-queue.md", [consume_queue.FIELDS]),
         ("consume-queue-ext.md", [consume_queue_ext.FIELDS]),
+        ("batch-consume-queue.md", [batch_consume_queue.FIELDS]),
         ("index-file.md", [index_file.HEADER_FIELDS, index_file.ENTRY_FIELDS]),
         ("checkpoint.md", [checkpoint.FIELDS]),
     ],
@@ -155,6 +165,19 @@ def test_the_worked_extension_is_decoded_to_its_values():
     assert data[end:] == consume_queue_ext.END_MARK + bytes(2)
     assert f"{consume_queue_ext.DEFAULT_FILE_SIZE:,} bytes".replace(",", " ") in text
     assert str(consume_queue_ext.MAX_ADDRESS).replace("-", "−") in text
+
+
+def test_the_worked_batch_unit_is_encoded_from_its_values():
+    text = page("batch-consume-queue.md")
+    (data,) = examples(text)
+    (rows,) = tables(text, EXAMPLE_TABLE)
+    values = check_example(data, rows, [(field.name, field.code) for field in batch_consume_queue.FIELDS])
+    unit = batch_consume_queue.BatchUnit(*map(int, values))
+    assert batch_consume_queue.encode_batch_unit(unit) == data
+    assert unit.tags_code == tags_code("create")
+    assert f"whose hash is\n−{-unit.tags_code}" in text
+    units, size = batch_consume_queue.DEFAULT_FILE_SIZE // len(data), batch_consume_queue.DEFAULT_FILE_SIZE
+    assert f"{size:,} bytes by default: {units:,} units".replace(",", " ") in text
 
 
 def test_the_worked_index_file_is_encoded_from_its_values():

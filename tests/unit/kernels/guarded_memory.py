@@ -28,6 +28,7 @@ from reput.formats.index_file import (
     entry_position,
     key_hash,
 )
+from reput.kernels.batch_consume_queue import group_batch_units
 from reput.kernels.consume_queue import PULL_RESULT_COUNT, PullLimits, group_units, select_units
 from reput.kernels.consume_queue_ext import resolve_tags_codes
 from reput.kernels.crc32 import crc32_slices
@@ -94,6 +95,8 @@ def records(count: int) -> list[Record]:
             b"KEYS\x01k1 k2  k3",
             b"UNIQ_KEY\x01u" + bytes([65 + i % 26]),
             b"DELAY\x013",
+            b"INNER_NUM\x017",
+            b"INNER_BASE\x0112",
             b"a\x01\xff",
             b"",
         ]
@@ -178,6 +181,7 @@ def scan_logs() -> int:
             if columns.rows and count % 4 == 0:
                 record_batch(columns, SCHEMA.names)
             group_units(columns, np.zeros(columns.queue_rows.size, np.int64))
+            group_batch_units(columns, np.full(columns.queue_rows.size, -2, np.int64))
             find_record(data, _BASE, _RANDOM.randrange(len(content) + 1))
             positions = np.array([_RANDOM.randrange(-5, len(content) + 9) for _ in range(4)], np.int64)
             for offsets in (positions + _BASE, np.full(4, -1, np.int64)):
