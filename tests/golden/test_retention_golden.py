@@ -12,7 +12,7 @@ from tests.crash.faulty_files import FaultyFiles
 from tests.crash.retained import age, check_retained
 from tests.golden.test_store_golden import CORPORA, options, truth
 
-CASE = "retention"
+CASE = "5.3.3/retention"
 #: How many log files RocketMQ found expired.
 EXPIRED = 4
 
@@ -40,7 +40,7 @@ def index_sizes(store: Path) -> list[bytes]:
 @pytest.mark.parametrize("in_parts", [False, True], ids=["at once", "file by file, reopened in between"])
 def test_the_same_files_offsets_and_messages_remain(tmp_path: Path, in_parts: bool) -> None:
     path, apaches = tmp_path / "store", CORPORA / CASE / "store"
-    shutil.copytree(CORPORA.parent / "before_retention" / "store", path)
+    shutil.copytree(CORPORA / "before_retention" / "store", path)
     settings = options(CASE) | {"delete_commit_log_files_interval": 0, "delete_consume_queue_files_interval": 0}
     for count in [1] * EXPIRED if in_parts else [EXPIRED]:
         with reput.MessageStore.open(path, files=Disk(), **settings) as store:
