@@ -78,7 +78,6 @@ final class Dump {
             if (request.getMsgSize() == 0) {
                 offset += fileSize - offset % fileSize;
             } else {
-                record.put("tags_code", request.getTagsCode());
                 record.put("message", message(store.lookMessageByOffset(offset)));
                 offset += request.getMsgSize();
             }
