@@ -1,4 +1,4 @@
-# Works on a fresh clone with Python 3.11 or newer and make; everything else goes into .venv.
+# Works on a fresh clone with Python 3.11 or newer and make; everything else goes into .venv. The tests need a JDK and Maven.
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
@@ -6,7 +6,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/installed
 
-.PHONY: help setup run test lint bench clean
+.PHONY: help setup run test interop lint bench clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)$$/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -38,7 +38,10 @@ lint: setup ## ruff, mypy and the import contracts
 test: lint ## everything that must hold: lint, then all tests
 	$(BIN)/pytest -q
 
-bench: setup ## measure each hot path beside the disk's and the memory's own rates
+interop: setup ## only the tests with Apache RocketMQ itself on the other side
+	$(BIN)/pytest -q tests/interop
+
+bench: setup ## measure each hot path, beside RocketMQ's own store and the machine's limits
 	@$(BIN)/python -m bench.main
 
 clean: ## remove the environment, caches and outputs

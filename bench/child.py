@@ -36,15 +36,15 @@ def open_empty(path: str) -> float:
 
 
 def killed(path: str, count: str) -> float:
-    """Append `count` messages to a new store, and die at once."""
+    """Append a fourth of `count` messages to a new store and close it; open it again, append the rest, die at once."""
     import signal
 
     import reput
-    from bench import messages
+    from bench.setting import fill, put
 
-    table = messages.table(int(count))
+    fill(path, int(count) // 4)
     store = reput.MessageStore.open(path, flush_disk_type="ASYNC_FLUSH")
-    store.put_arrow(table)
+    put(store, int(count) - int(count) // 4, first=int(count) // 4)
     os.kill(os.getpid(), signal.SIGKILL)
     raise AssertionError("killed processes do not come here")
 

@@ -29,6 +29,26 @@ class Goal:
 
 
 @dataclass(slots=True)
+class Other:
+    """The same figure of somebody else, measured in turns with ours.
+
+    Attributes:
+        name: Whose it is.
+        values: One a repeat, in the order of measuring.
+        least: How many times as fast ours should be; None where that only informs.
+    """
+
+    name: str
+    values: list[float] = field(default_factory=list)
+    least: float | None = None
+
+    @property
+    def median(self) -> float:
+        """The middle of the repeats."""
+        return statistics.median(self.values)
+
+
+@dataclass(slots=True)
 class Figure:
     """One figure of one run.
 
@@ -39,6 +59,7 @@ class Figure:
         goal: What it should reach; None for a figure that only informs.
         limit: The name of the machine's limit that bounds it, and that limit in the figure's own unit.
         note: What a reader must know beside the number.
+        other: Who did the same in the same run.
     """
 
     name: str
@@ -47,6 +68,7 @@ class Figure:
     goal: Goal | None = None
     limit: tuple[str, float] | None = None
     note: str = ""
+    other: Other | None = None
 
     @property
     def median(self) -> float:
@@ -58,8 +80,27 @@ class Figure:
         """The figure as a part of its limit."""
         return self.median / self.limit[1] if self.limit is not None and self.limit[1] else None
 
+    def add_other(self, value: float) -> None:
+        """One more value of the other."""
+        assert self.other is not None
+        self.other.values.append(value)
+
+    @property
+    def times(self) -> float | None:
+        """How many times as fast as the other: of a rate ours / other's, of a time the other's / ours."""
+        if self.other is None:
+            return None
+        ours, others = self.median, self.other.median
+        return ours / others if self.unit.endswith("/s") else others / ours
+
+    @property
+    def keeps_up(self) -> bool:
+        """Whether it is as many times as fast as the other as it should be."""
+        return self.times is not None and self.other is not None and self.times >= (self.other.least or 0)
+
     def to_json(self) -> dict[str, object]:
         """All of it, for the file that is kept."""
+        other = self.other
         return {
             "name": self.name,
             "unit": self.unit,
@@ -72,6 +113,15 @@ class Figure:
             "limit": None if self.limit is None else {"name": self.limit[0], "value": self.limit[1]},
             "ratio": self.ratio,
             "note": self.note,
+            "other": other
+            and {
+                "name": other.name,
+                "median": other.median,
+                "values": other.values,
+                "times": self.times,
+                "least": other.least,
+                "met": None if other.least is None else self.keeps_up,
+            },
         }
 
 

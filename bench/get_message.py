@@ -6,7 +6,8 @@ import random
 from collections.abc import Callable
 
 from bench import messages
-from bench.figures import Figure, Goal, seconds_of
+from bench.apache import NAME, OpenStore
+from bench.figures import Figure, Goal, Other, seconds_of
 from bench.setting import Setting
 from reput import FlushDiskType, MessageStore, MessageStoreConfig
 
@@ -18,8 +19,24 @@ _CONFIG = MessageStoreConfig(
 )
 
 
+#: By figure, what RocketMQ does beside it: messages a pull, decoded or not, and how many times as fast ours should be.
+_APACHE: dict[str, tuple[int, bool, float | None]] = {
+    "get of 32 as views": (32, False, 2),
+    "get of 1000 as views": (1000, False, 20),
+    "get of 32, body, tags and keys of each": (32, True, None),
+    "get of 1000 as Arrow": (1000, True, 2.5),
+}
+
+
 def measure(setting: Setting) -> list[Figure]:
     """Microseconds a call, at random places of ten queues."""
+    if setting.apache is None:
+        return _measure(setting, None)
+    with setting.apache.open(setting.apache_stock()) as apache:
+        return _measure(setting, apache)
+
+
+def _measure(setting: Setting, apache: OpenStore | None) -> list[Figure]:
     with MessageStore.open(setting.stock(), config=_CONFIG) as store:
         inside, get = store._getting.get, store.get_message
         calls: list[tuple[Figure, int, int, Callable[[int, int], object]]] = [
@@ -32,7 +49,7 @@ def measure(setting: Setting) -> list[Figure]:
                 lambda queue, offset: get(messages.TOPIC, queue, offset, 32),
             ),
             (
-                Figure("get of 1000 as views", "us a call"), 1000, 20_000,
+                Figure("get of 1000 as views", "us a call"), 1000, 5_000,
                 lambda queue, offset: get(messages.TOPIC, queue, offset, 1000),
             ),
             (
@@ -65,7 +82,16 @@ def measure(setting: Setting) -> list[Figure]:
         for figure, reach, count, call in calls:
             for _ in range(setting.repeats):
                 figure.values.append(_us_a_call(store, reach, setting.count(count), call))
+                if apache is not None and figure.name in _APACHE:
+                    _pull_from_apache(figure, apache, setting.count(count))
         return [figure for figure, *_ in calls]
+
+
+def _pull_from_apache(figure: Figure, apache: OpenStore, calls: int) -> None:
+    """The same pull by RocketMQ: its buffers are views too; decoded means every field of every message."""
+    size, decode, least = _APACHE[figure.name]
+    figure.other = figure.other or Other(NAME, least=least)
+    figure.add_other(apache.get(calls, size, decode=decode))
 
 
 def _us_a_call(store: MessageStore, reach: int, count: int, call: Callable[[int, int], object]) -> float:

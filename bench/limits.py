@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import time
-from threading import Thread
+from threading import Event, Thread
 
 import numpy as np
 import numpy.typing as npt
@@ -59,10 +59,38 @@ def _copy_in_two(target: npt.NDArray[np.uint8], source: npt.NDArray[np.uint8]) -
         thread.join()
 
 
-def _disk(setting: Setting) -> list[Figure]:
-    size = setting.bytes(512 << 20)
+def durable_write(folder: str, size: int) -> float:
+    """Seconds until a new file is on the disk, written as `put_arrow` does: one thread writes, another one syncs."""
+    descriptor = os.open(f"{folder}/0", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
+    os.posix_fallocate(descriptor, 0, size)
+    chunk, written = _chunk(), Event()
+
+    def sync() -> None:
+        while not written.is_set():
+            os.fdatasync(descriptor)
+
+    thread = Thread(target=sync)
+    start = time.perf_counter()
+    thread.start()
+    for position in range(0, size, _CHUNK):
+        os.pwrite(descriptor, chunk[: size - position], position)
+    written.set()
+    thread.join()
+    os.fdatasync(descriptor)
+    seconds = time.perf_counter() - start
+    os.close(descriptor)
+    return seconds
+
+
+def _chunk() -> memoryview:
     chunk = memoryview(mmap.mmap(-1, _CHUNK))
     chunk[:] = os.urandom(_CHUNK)
+    return chunk
+
+
+def _disk(setting: Setting) -> list[Figure]:
+    size = setting.bytes(512 << 20)
+    chunk = _chunk()
     fresh, recycled, durable, small = (
         Figure("page cache pwrite, fresh", "GB/s", note="new files side by side: memory as the host lends it"),
         Figure("page cache pwrite, recycled", "GB/s", note="new files in memory that a removed file has given back"),

@@ -1,17 +1,20 @@
-"""`import reput`, the open of an empty store, the recovery of a killed one, and the memory that all that takes."""
+"""`import reput`, the open of empty stores and of cleanly closed ones, and the memory that all that takes."""
 
 from __future__ import annotations
 
-from bench import messages
-from bench.figures import Figure, Goal, stopwatch
-from bench.processes import run_child, run_killed_child
-from bench.setting import Setting
+from bench.figures import Figure, Goal, Other, stopwatch
+from bench.processes import run_child
+from bench.setting import Setting, fill
 from reput import MessageStore
+
+_TIMES_SMALLER = 20
+#: An open that does not grow, with room for what such short times vary.
+_LEAST_GROWTH = 0.67
 
 
 def measure(setting: Setting) -> list[Figure]:
     """Seconds, and MB; each of a process of its own but where the name says otherwise."""
-    return [*_starts(setting), *_recovery(setting), *_memory(setting)]
+    return [*_starts(setting), *_closed(setting), *_memory(setting)]
 
 
 def _starts(setting: Setting) -> list[Figure]:
@@ -29,27 +32,27 @@ def _starts(setting: Setting) -> list[Figure]:
     return [imported, opened, again]
 
 
-def _recovery(setting: Setting) -> list[Figure]:
-    count = setting.count(660_000)
-    log_bytes = count * messages.RECORD_SIZE
-    figure = Figure("recovery of a killed store", "s")
-    figure.limit = ("memcpy, one thread", log_bytes / setting.limits["memcpy, one thread"] / 1e9)
-    for _ in range(setting.repeats):
-        path = setting.folder("killed")
-        run_killed_child("killed", path, str(count))
-        with stopwatch() as watch:
-            store = MessageStore.open(path)
-        figure.values.append(watch.seconds)
-        report = store.recovery
-        store.close()
-        if not report.was_killed or report.log_end.offset != log_bytes:
-            raise AssertionError(f"the recovery found {report}")
-        figure.note = (
-            f"{log_bytes / 1e6:.0f} MB of log, {log_bytes / figure.median / 1e9:.2f} GB/s; CRC checked, "
-            f"{report.dispatched_records:,} records dispatched again"
-        )
-    setting.remove(path)
-    return [figure]
+def _closed(setting: Setting) -> list[Figure]:
+    """Cleanly closed stores of two sizes."""
+    counts = (setting.stock_count // _TIMES_SMALLER, setting.stock_count)
+    small, large = figures = [Figure(f"open of a closed store of {count:,} messages", "s") for count in counts]
+    growth = Figure(f"open of a closed store of {_TIMES_SMALLER} times the log", "s", large.values)
+    growth.other = Other("reput, the smaller store", small.values, least=_LEAST_GROWTH)
+    path = setting.folder("small")
+    fill(path, counts[0])
+    for figure, store in zip(figures, (path, setting.stock()), strict=True):
+        if setting.apache is not None:
+            figure.other = setting.apache.other()
+            copy = setting.copy(path, "small-apache") if figure is small else setting.apache_stock()
+        for _ in range(setting.repeats):
+            with stopwatch() as watch:
+                opened = MessageStore.open(store)
+            figure.values.append(watch.seconds)
+            opened.close()
+            if setting.apache is not None:
+                with setting.apache.open(copy) as apache:
+                    figure.add_other(apache.seconds)
+    return [small, large, growth]
 
 
 def _memory(setting: Setting) -> list[Figure]:

@@ -47,7 +47,7 @@ def _cells(figure: Figure) -> list[str]:
         figure.name,
         format_value(figure.median),
         figure.unit,
-        f"{format_value(min(figure.values))} .. {format_value(max(figure.values))}" if len(figure.values) > 1 else "",
+        _range(figure.values),
         _goal(figure),
         f"{figure.ratio:.2f} of {figure.limit[0]}" if figure.limit and figure.ratio is not None else "",
         figure.note,
@@ -59,6 +59,29 @@ def _goal(figure: Figure) -> str:
         return ""
     bound = ">=" if figure.goal.least is not None else "<="
     return f"{bound} {format_value(figure.goal.value)}"
+
+
+def print_others(console: Console, answers: Mapping[str, Sequence[Figure]]) -> None:
+    """A table of the figures that somebody else has too."""
+    names = ("figure", "unit", "ours", "min .. max", "beside", "theirs", "min .. max", "times as fast", "goal", "")
+    table = Table(*names, box=box.SIMPLE_HEAD)
+    for column in table.columns:
+        column.no_wrap = True
+    for figures in answers.values():
+        for figure in figures:
+            if figure.other is not None and figure.times is not None:
+                other, least = figure.other, figure.other.least
+                goal = ("", "") if least is None else (f">= {least:g}", "met" if figure.keeps_up else "missed")
+                ours, others = (format_value(one.median) for one in (figure, other))
+                ranges = map(_range, (figure.values, other.values))
+                cells = [figure.name, figure.unit, ours, next(ranges), other.name, others, next(ranges)]
+                table.add_row(*map(Text, [*cells, f"{figure.times:.2f}", *goal]))
+        table.add_section()
+    console.print(table)
+
+
+def _range(values: Sequence[float]) -> str:
+    return f"{format_value(min(values))} .. {format_value(max(values))}" if len(values) > 1 else ""
 
 
 def print_verdicts(console: Console, answers: Mapping[str, Sequence[Figure]]) -> None:

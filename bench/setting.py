@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from collections.abc import Callable
 
 from bench import messages
+from bench.apache import Apache, ApacheError
 from reput import MessageStore
 
 _TABLE_ROWS = 524_288
 _REPEATS = 3
+_WARM_UP = 300_000
 
 
 class Setting:
@@ -21,10 +24,12 @@ class Setting:
         quick: Whether everything is only to be tried: each figure once, and of some series only a part.
         repeats: How often each figure is measured.
         scale: 1 for a full run; a quick one takes a fraction of all counts and sizes.
+        apache: RocketMQ's own store, to take turns with; None where it is left out.
         limits: Medians of the machine's limits by name, once `bench.limits` has run.
     """
 
     def __init__(self, directory: str, *, quick: bool, scale: float, say: Callable[[str], None]) -> None:
+        self.apache: Apache | None = None
         self.directory = os.path.abspath(directory)
         self.quick = quick
         self.repeats = 1 if quick else _REPEATS
@@ -32,6 +37,7 @@ class Setting:
         self.say = say
         self.limits: dict[str, float] = {}
         self._stock: str | None = None
+        self._apache_stock: str | None = None
 
     def count(self, full: int) -> int:
         """How many, for something that a full run does `full` times."""
@@ -66,8 +72,33 @@ class Setting:
             fill(self._stock, self.stock_count)
         return self._stock
 
+    def apache_stock(self) -> str:
+        """A copy of `stock` that RocketMQ may open and change; its log stays the same."""
+        if self._apache_stock is None:
+            self._apache_stock = self.copy(self.stock(), "stock-apache")
+        return self._apache_stock
+
+    def copy(self, store: str, name: str) -> str:
+        """A copy of a store in the folder `name`, on the disk: nothing is left to be written when it is used."""
+        path = self.folder(name)
+        subprocess.run(["cp", "--archive", "--sparse=always", f"{store}/.", path], check=True)
+        os.sync()
+        return path
+
+    def start_apache(self) -> None:
+        """Let RocketMQ's store take turns from here on, warmed up; leave it out where it cannot be built."""
+        self.say("RocketMQ's store, warming up")
+        try:
+            self.apache = Apache()
+        except ApacheError as error:
+            self.say(f"RocketMQ is left out: {error}")
+            return
+        self.apache.warm_up(f"{self.directory}/warm-up", self.count(_WARM_UP))
+
     def clear(self) -> None:
-        """Remove everything that this run wrote."""
+        """End what this run began, and remove everything that it wrote."""
+        if self.apache is not None:
+            self.apache.close()
         self.remove(self.directory)
 
     def records_limit(self, limit: str) -> tuple[str, float]:
@@ -78,6 +109,11 @@ class Setting:
 def fill(path: str, count: int) -> None:
     """Put `count` messages into the store at `path`, and close it cleanly."""
     with MessageStore.open(path, flush_disk_type="ASYNC_FLUSH") as store:
-        for first in range(0, count, _TABLE_ROWS):
-            store.put_arrow(messages.table(min(_TABLE_ROWS, count - first), first=first))
-            store.wait_dispatched(timeout=600)
+        put(store, count)
+
+
+def put(store: MessageStore, count: int, *, first: int = 0) -> None:
+    """Put messages `first` .. `first + count`, and wait until they are dispatched."""
+    for start in range(first, first + count, _TABLE_ROWS):
+        store.put_arrow(messages.table(min(_TABLE_ROWS, first + count - start), first=start))
+        store.wait_dispatched(timeout=600)

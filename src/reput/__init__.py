@@ -17,6 +17,7 @@ from reput.errors import (
     CorruptStoreError,
     MessageIllegalError,
     ReputError,
+    StoreBusyError,
     StoreError,
     StoreFormatError,
     StoreFullError,
@@ -28,6 +29,8 @@ from reput.errors import (
 if TYPE_CHECKING:
     from reput.config.message_store import FlushDiskType, MessageStoreConfig
     from reput.formats.message import Message, MessageExt
+    from reput.formats.message_batch import MessageExtBatch
+    from reput.formats.metadata import TopicConfig
     from reput.log import read_log
     from reput.store.message_store import MessageStore
     from reput.store.results import GetMessageStatus, PutMessageStatus
@@ -45,17 +48,20 @@ __all__ = [
     "GetMessageStatus",
     "Message",
     "MessageExt",
+    "MessageExtBatch",
     "MessageIllegalError",
     "MessageStore",
     "MessageStoreConfig",
     "PutMessageStatus",
     "ReputError",
+    "StoreBusyError",
     "StoreError",
     "StoreFormatError",
     "StoreFullError",
     "StoreLockedError",
     "StorePoisonedError",
     "StoreStateError",
+    "TopicConfig",
     "read_log",
 ]
 
@@ -64,9 +70,11 @@ _MODULE_OF = {
     "GetMessageStatus": "reput.store.results",
     "Message": "reput.formats.message",
     "MessageExt": "reput.formats.message",
+    "MessageExtBatch": "reput.formats.message_batch",
     "MessageStore": "reput.store.message_store",
     "MessageStoreConfig": "reput.config.message_store",
     "PutMessageStatus": "reput.store.results",
+    "TopicConfig": "reput.formats.metadata",
     "read_log": "reput.log",
 }
 

@@ -16,6 +16,7 @@ __all__ = [
     "CorruptStoreError",
     "MessageIllegalError",
     "ReputError",
+    "StoreBusyError",
     "StoreError",
     "StoreFormatError",
     "StoreFullError",
@@ -56,6 +57,15 @@ class StoreLockedError(StoreError):
 
 class StoreFullError(StoreError):
     """Raised when the disk has no space for a write; the store goes on, and writes again once there is space."""
+
+    retriable = True
+
+
+class StoreBusyError(StoreError):
+    """Raised when the disk does not keep up, and a put would wait too long for its turn; nothing of it was written.
+
+    RocketMQ's status OS_PAGE_CACHE_BUSY.
+    """
 
     retriable = True
 

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import reput
-from reput.formats.consume_queue import UNIT_SIZE, Unit, decode_unit, encode_unit
+from reput.formats.batch_consume_queue import BATCH_UNIT_SIZE, encode_batch_unit
+from reput.formats.consume_queue import UNIT_SIZE, encode_unit
 from reput.formats.index_file import decode_header, entry_position
 from reput.formats.java import index_hash
 from tests.crash.faulty_files import FaultyFiles
+from tests.oracles.batch_consume_queue import BatchPlace, batch_unit
 from tests.oracles.index_file import IndexFile
 from tests.oracles.record_scan import BLANK_FOUND, Row, keys_of
 from tests.oracles.record_scan import scan as scan_bytes
@@ -20,6 +22,7 @@ from tests.oracles.record_scan import scan as scan_bytes
 SMALL: dict[str, object] = {
     "mapped_file_size_commit_log": 4096,
     "mapped_file_size_consume_queue": 20 * 8,
+    "mapper_file_size_batch_consume_queue": 46 * 8,
     "max_hash_slot_num": 7,
     "max_index_num": 20,
 }
@@ -58,38 +61,66 @@ def log_records(store: Path) -> list[Record]:
     return records
 
 
-def expected_units(records: list[Record]) -> dict[tuple[str, int], list[Unit]]:
+class Units(NamedTuple):
+    """What the queues of a log must hold, by queue: bytes of units, and the next queue offset."""
+
+    folder: str
+    data: bytes = b""
+    next_offset: int = 0
+
+
+def expected_units(records: list[Record], batch_topics: set[str]) -> dict[tuple[str, int], Units]:
     """The units of each queue; queue offsets must be dense."""
-    units: dict[tuple[str, int], list[Unit]] = {}
+    found: dict[tuple[str, int], Units] = {}
     for record in records:
-        if record.has_unit:
-            queue = units.setdefault(record.queue, [])
-            assert record.row["queue_offset"] == len(queue), f"{record.queue}: a queue offset twice, or left out"
-            queue.append(Unit(record.offset, record.size, record.row["tags_code"]))
-        else:
-            assert record.row["queue_offset"] == 0
-    return units
+        row = record.row
+        if not record.has_unit:
+            assert row["queue_offset"] == 0
+            continue
+        is_batch = record.queue[0] in batch_topics
+        before = found.get(record.queue, Units("batchconsumequeue" if is_batch else "consumequeue"))
+        unit, count = encode_unit(record.offset, record.size, row["tags_code"]), 1
+        if is_batch:
+            text = row["properties"]
+            place = BatchPlace(
+                0, row["queue_offset"], row["sys_flag"], text, record.offset, record.size, row["tags_code"],
+                row["store_timestamp"],
+            )  # fmt: skip
+            made = batch_unit(place)
+            assert made is not None
+            unit, count = encode_batch_unit(made), made.message_count
+        assert row["queue_offset"] == before.next_offset, f"{record.queue}: a queue offset twice, or left out"
+        found[record.queue] = Units(before.folder, before.data + unit, before.next_offset + count)
+    return found
 
 
 def check_queues(store: Path, records: list[Record]) -> None:
     """Each queue file holds its units and zeros behind them, and nothing else is there."""
-    expected = {key: b"".join(encode_unit(*unit) for unit in units) for key, units in expected_units(records).items()}
+    batch_topics = {path.name for path in (store / "batchconsumequeue").glob("*")}
+    of_batches = [record for record in records if record.row["sys_flag"] & 0x80]
+    assert {record.queue[0] for record in of_batches} <= batch_topics, "an inner batch in a simple queue"
+    expected = expected_units(records, batch_topics)
+    for folder, unit_size in (("consumequeue", UNIT_SIZE), ("batchconsumequeue", BATCH_UNIT_SIZE)):
+        _check_folder(store / folder, {key: u.data for key, u in expected.items() if u.folder == folder}, unit_size)
+
+
+def _check_folder(folder: Path, expected: dict[tuple[str, int], bytes], unit_size: int) -> None:
     found: dict[tuple[str, int], bytes] = {}
-    for path in sorted((store / "consumequeue").glob("*/*/*")):
+    for path in sorted(folder.glob("*/*/*")):
         key = (path.parent.parent.name, int(path.parent.name))
         assert int(path.name) == len(found.get(key, b"")), f"{path}: files in between are missing"
         found[key] = found.get(key, b"") + path.read_bytes()
     for key in expected | found:
         data, wanted = found.get(key, b""), expected.get(key, b"")
-        assert data[: len(wanted)] == wanted, f"queue {key}: {_difference(data, wanted)}"
-        assert not any(data[len(wanted) :]), f"queue {key}: something behind its {len(wanted) // UNIT_SIZE} units"
+        assert data[: len(wanted)] == wanted, f"queue {key}: {_difference(data, wanted, unit_size)}"
+        assert not any(data[len(wanted) :]), f"queue {key}: something behind its {len(wanted) // unit_size} units"
 
 
-def _difference(data: bytes, wanted: bytes) -> str:
-    for position in range(0, len(wanted), UNIT_SIZE):
-        if data[position : position + UNIT_SIZE] != wanted[position : position + UNIT_SIZE]:
-            unit = decode_unit(data, position) if position + UNIT_SIZE <= len(data) else None
-            return f"unit {position // UNIT_SIZE} is {unit}, not {decode_unit(wanted, position)}"
+def _difference(data: bytes, wanted: bytes, unit_size: int) -> str:
+    for position in range(0, len(wanted), unit_size):
+        unit, other = (one[position : position + unit_size].hex() for one in (data, wanted))
+        if unit != other:
+            return f"unit {position // unit_size} is {unit}, not {other}"
     return "the same"
 
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import random
 import shutil
-import subprocess
-import sys
 from collections import defaultdict
 from pathlib import Path
 
@@ -14,26 +11,9 @@ import pytest
 import reput
 from tests.crash.faulty_files import FaultyFiles
 from tests.crash.invariants import Acknowledged, Record, check_acknowledged, check_rebuild, check_store, contents
-from tests.crash.writer import OPTIONS, body_of
+from tests.crash.writer import OPTIONS, body_of, write_and_kill
 
-ROOT = Path(__file__).parents[2]
 KILLS = 2
-
-
-def write_and_kill(store: Path, flush_disk_type: str, way: str, seed: int) -> list[tuple[str, int, int, int, str]]:
-    """Let a process write, kill it after a random number of acknowledgements, and return these."""
-    command = [sys.executable, "-m", "tests.crash.writer", str(store), flush_disk_type, way, str(seed)]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as writer:
-        assert writer.stdout is not None
-        lines = []
-        for _ in range(random.Random(seed).choice([1, 60, 300, 700])):
-            line = writer.stdout.readline()
-            assert line, "the writer ended by itself"
-            lines.append(line)
-        writer.kill()
-        lines += writer.stdout.readlines()
-    fields = [line.decode().split() for line in lines if line.endswith(b"\n")]
-    return [(topic, int(queue), int(offset), int(place), key) for topic, queue, offset, place, key in fields]
 
 
 def with_places(lines: list[tuple[str, int, int, int, str]], records: list[Record]) -> list[Acknowledged]:
@@ -61,7 +41,7 @@ def test_kill_at_a_random_moment_loses_nothing_acknowledged(tmp_path: Path, flus
     killed, lines = tmp_path / "killed", []
     options = OPTIONS | {"flush_disk_type": flush_disk_type}
     for kill in range(KILLS):
-        lines += write_and_kill(killed, flush_disk_type, way, 10 * kill + len(way) + len(flush_disk_type))
+        lines += write_and_kill(killed, way, 10 * kill + len(way) + len(flush_disk_type), options)
         path = tmp_path / f"recovered-{kill}"
         shutil.copytree(killed, path)
         assert (path / "abort").exists()

@@ -435,7 +435,7 @@ def test_a_refused_start_keeps_no_file_open_and_no_lock(tmp_path: Path) -> None:
     for _ in range(5):
         with pytest.raises(CorruptRecordError):
             reput.MessageStore.open(path, **OPTIONS)
-    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    assert len(list(Path("/proc/self/fd").iterdir())) <= before  # fewer: what earlier tests left is collected meanwhile
     last.write_bytes(good)
     open_store(path).close()
 
@@ -460,4 +460,20 @@ def test_an_index_file_that_knows_more_than_the_log_does_not_keep_new_keys_out(t
         offset = put(store, b"new", "new")
         store.wait_dispatched()
         assert [message.commit_log_offset for message in store.query_message("t", "new")] == [offset]
+    check_store(path, OPTIONS)
+
+
+def test_of_index_files_that_end_in_the_checkpoints_own_millisecond_only_the_first_is_known_to_be_synced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "store"
+    monkeypatch.setattr(time, "time", lambda: 1_700_000_000.0)
+    write(path, [b"x" * 10] * 12, killed=True)  # two files with five keys each, and one with two
+    first, second, _ = sorted((path / "index").iterdir())
+    second.write_bytes(second.read_bytes()[:40] + bytes(second.stat().st_size - 40))  # its header alone got to the disk
+    before = first.stat().st_mtime_ns
+    set_checkpoint(path, 1_700_000_000_000, index_timestamp=1_700_000_000_000)
+    with open_store(path) as store:
+        assert len(store.query_message("t", "k", max_num=64)) == 12
+    assert first.stat().st_mtime_ns == before
     check_store(path, OPTIONS)

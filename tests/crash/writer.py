@@ -1,16 +1,20 @@
 """A process that writes to a store as fast as it can and says what was acknowledged, until somebody kills it.
 
-    python -m tests.crash.writer STORE FLUSH_DISK_TYPE WAY SEED
+    python -m tests.crash.writer STORE WAY SEED OPTIONS
 
-Each line on standard output is one acknowledged message: topic, queue id, queue offset, commit log offset, key.
+OPTIONS is JSON. Each line on standard output is one acknowledged message: topic, queue id, queue offset, commit log
+offset, key.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import random
+import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pyarrow as pa
 
@@ -24,6 +28,7 @@ OPTIONS = SMALL | {
     "flush_consume_queue_thorough_interval": 30,
 }
 THREADS = 4
+ROOT = Path(__file__).parents[2]
 
 
 def body_of(key: str) -> bytes:
@@ -66,9 +71,27 @@ def put_tables(store: reput.MessageStore, seed: int) -> None:
         store.wait_dispatched()
 
 
+def write_and_kill(
+    store: Path, way: str, seed: int, options: dict[str, object]
+) -> list[tuple[str, int, int, int, str]]:
+    """Let a process write, kill it after a random number of acknowledgements, and return these."""
+    command = [sys.executable, "-m", "tests.crash.writer", str(store), way, str(seed), json.dumps(options)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as writer:
+        assert writer.stdout is not None
+        lines = []
+        for _ in range(random.Random(seed).choice([1, 60, 300, 700])):
+            line = writer.stdout.readline()
+            assert line, "the writer ended by itself"
+            lines.append(line)
+        writer.kill()
+        lines += writer.stdout.readlines()
+    fields = [line.decode().split() for line in lines if line.endswith(b"\n")]
+    return [(topic, int(queue), int(offset), int(place), key) for topic, queue, offset, place, key in fields]
+
+
 def main() -> None:
-    path, flush_disk_type, way, seed = sys.argv[1:]
-    store = reput.MessageStore.open(path, flush_disk_type=flush_disk_type, **OPTIONS)
+    path, way, seed, options = sys.argv[1:]
+    store = reput.MessageStore.open(path, **json.loads(options))
     if way == "table":
         put_tables(store, int(seed))
     threads = [threading.Thread(target=put_single, args=(store, f"thread{name}", int(seed))) for name in range(THREADS)]

@@ -13,14 +13,15 @@ import pytest
 from rich.console import Console
 
 from bench import messages
-from bench.figures import Figure, Goal
-from bench.report import format_value, print_verdicts
+from bench.figures import Figure, Goal, Other
+from bench.report import format_value, print_others, print_verdicts
 
 ROOT = Path(__file__).parents[2]
 #: What reput should reach: at least so many a second, at most so many seconds or microseconds.
 GOALS = {
     "put_arrow, appended, dispatch running, recycled memory": ("least", 1_500_000),
     "put_message, ASYNC_FLUSH, 1 thread": ("least", 150_000),
+    "put_message, ASYNC_FLUSH, 1 thread, p99": ("most", 50),
     "put_message, ASYNC_FLUSH, 16 threads": ("least", 150_000),
     "put_message, SYNC_FLUSH, 16 threads": ("least", 20_000),
     "get of 32 as views, inside": ("most", 2),
@@ -41,6 +42,25 @@ GOALS = {
     "resident memory with a filled store open and idle": ("most", 200),
     "anonymous memory while a reader of 1 GB is put, over the memory before": ("most", 200),
     "most resident memory of a rebuild, one worker": ("most", 500),
+}
+#: How many times as fast as somebody else it should be, who did the same in the same run.
+TIMES = {
+    "put_arrow, appended and dispatched, recycled memory": 5,
+    "put_arrow, SYNC_FLUSH, durable": 0.8,
+    "put_messages, 1000 a call, appended and dispatched": 5,
+    "put_message, ASYNC_FLUSH, 1 thread": 0.6,
+    "put_message, ASYNC_FLUSH, 16 threads": 0.6,
+    "put_message, SYNC_FLUSH, 1 thread": 0.9,
+    "put_message, SYNC_FLUSH, 16 threads": 1.4,
+    "put_message, SYNC_FLUSH, 64 threads": 1.4,
+    "get of 32 as views": 2,
+    "get of 1000 as views": 20,
+    "get of 1000 as Arrow": 2.5,
+    "query_message, one key a call": 2,
+    "query_messages, 1000 keys a call": 20,
+    "rebuild of queues and index, synced": 8,
+    "recovery of a killed store": 8,
+    "open of a closed store of 20 times the log": 0.67,
 }
 #: The machine's own figures, without which the others say nothing.
 LIMITS = {"memcpy, one thread", "page cache pwrite, fresh", "page cache pwrite, recycled", "fdatasync of small writes"}
@@ -64,13 +84,18 @@ def test_a_quick_run_has_a_figure_for_every_goal(tmp_path: Path) -> None:
     assert set(figures) >= LIMITS | {f"reput {command}, warm" for command in COMMANDS}
     assert all(value > 0 for figure in figures.values() for value in figure["values"])
     assert all(figure["ratio"] > 0 for figure in figures.values() if figure["limit"])
+    others = {name: figure["other"] for name, figure in figures.items() if figure["other"]}
+    assert {name: other["least"] for name, other in others.items() if other["least"]} == TIMES
+    assert all(value > 0 for other in others.values() for value in other["values"])
+    assert all(f"  {name}  " in printed for name in others)
     verdicts = [line for line in printed.splitlines() if line.startswith(("met ", "missed "))]
     assert [line.split(":")[0].split(maxsplit=1)[1] for line in verdicts] == list(GOALS)
 
 
 def test_one_question_alone_prints_its_json(tmp_path: Path) -> None:
-    printed, kept = bench(tmp_path, "--only", "put_message", "--json")
+    printed, kept = bench(tmp_path, "--only", "put_message", "--json", "--without-apache")
     assert json.loads(printed) == kept
+    assert not any(figure["other"] for figure in kept["questions"]["put_message"])
     assert list(kept["questions"]) == ["limits", "put_message"]
 
 
@@ -79,6 +104,31 @@ def test_a_goal_is_met_at_its_bound() -> None:
     assert not Goal(least=5).is_met(4.9)
     assert Goal(most=5).is_met(5)
     assert not Goal(most=5).is_met(5.1)
+
+
+@pytest.mark.parametrize(("unit", "times"), [("msg/s", 0.5), ("us a call", 2)])
+def test_a_time_is_better_when_it_is_shorter(unit: str, times: float) -> None:
+    figure = Figure("ours", unit, [100.0, 90.0, 500.0], other=Other("theirs", [200.0], least=0.5))
+    assert figure.times == times
+    assert figure.keeps_up
+    figure.other = Other("theirs", [200.0], least=2.1)
+    assert not figure.keeps_up
+
+
+def test_the_table_of_others_says_who_and_whether_the_goal_was_met() -> None:
+    printed = io.StringIO()
+    figures = [
+        Figure("fast", "msg/s", [5e6], other=Other("theirs", [1e6, 1e6], least=5)),
+        Figure("slow", "s", [2.0, 4.0], other=Other("theirs", [1.5], least=2)),
+        Figure("informs", "s", [2.0], other=Other("theirs", [4.0])),
+    ]
+    print_others(Console(file=printed, width=200), {"question": [*figures, Figure("alone", "s", [1.0])]})
+    rows = [line.split() for line in printed.getvalue().splitlines() if "theirs " in line and "beside" not in line]
+    assert rows == [
+        ["fast", "msg/s", "5", "M", "theirs", "1", "M", "1", "M", "..", "1", "M", "5.00", ">=", "5", "met"],
+        ["slow", "s", "3", "2", "..", "4", "theirs", "1.5", "0.50", ">=", "2", "missed"],
+        ["informs", "s", "2", "theirs", "4", "2.00"],
+    ]
 
 
 def test_the_verdict_names_value_and_goal() -> None:

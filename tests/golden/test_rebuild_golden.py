@@ -4,19 +4,39 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 
+from reput.config.dispatch_rules import DispatchRules
+from reput.formats.batch_consume_queue import BATCH_UNIT_SIZE, decode_batch_unit
 from reput.formats.consume_queue import UNIT_SIZE, decode_unit
+from reput.formats.consume_queue_ext import END_MARK
 from reput.formats.index_file import HEADER_SIZE, decode_header, entry_position
+from reput.formats.metadata import TopicConfig, Topics, encode_metadata
 from reput.jobs.rebuild import rebuild
 from reput.jobs.runner import LocalRunner
+from tests.golden.bit_maps import bit_maps
 
-CORPORA = Path(__file__).parent / "5.3.3"
-CASES = (
-    "batch clean delay empty ipv6 killed killed-undispatched long-topic prop-crc retention sync torn transactions"
-).split()
+CORPORA = Path(__file__).parent
+CASES = sorted(f"{path.parent.parent.name}/{path.parent.name}" for path in CORPORA.glob("*/*/hashes.txt"))
+
+#: Corpora whose log begins at 0 and whose writer was closed each time.
+NEVER_CRASHED = {
+    "batch",
+    "bcq",
+    "clean",
+    "delay",
+    "empty",
+    "ext",
+    "ipv6",
+    "lmq",
+    "long-topic",
+    "prop-crc",
+    "sync",
+    "transactions",
+}
 
 
 def origin(case: str) -> dict[str, int]:
@@ -38,6 +58,17 @@ def used_files(output: Path, hash_slots: int) -> dict[str, tuple[int, str]]:
         data = path.read_bytes()
         used = next((p for p in range(0, len(data), UNIT_SIZE) if decode_unit(data, p).size == 0), len(data))
         found[str(path.relative_to(output))] = data, used
+    for path in sorted(output.glob("consumequeue_ext/*/*/*")):
+        data, used = path.read_bytes(), 0
+        while used + 2 <= len(data) and (size := int.from_bytes(data[used : used + 2], "big", signed=True)) > 0:
+            used += size
+        if data[used : used + 2] == END_MARK:
+            data = data[:used] + data[used + 2 :]
+        found[str(path.relative_to(output))] = data, used
+    for path in sorted(output.glob("batchconsumequeue/*/*/*")):
+        data = path.read_bytes()
+        units = (p for p in range(0, len(data), BATCH_UNIT_SIZE) if not decode_batch_unit(data, p).is_in_use)
+        found[str(path.relative_to(output))] = data, next(units, len(data))
     for number, path in enumerate(sorted(output.glob("index/*"))):
         data = path.read_bytes()
         found[f"index/{number}"] = data, entry_position(hash_slots, decode_header(data[:HEADER_SIZE]).index_count)
@@ -54,30 +85,68 @@ def test_rebuilt_files_equal_those_of_apache(case: str, split_bytes: int, tmp_pa
         tmp_path / "out",
         runner=LocalRunner(threads=2),
         mapped_file_size_consume_queue=options["consumeQueueEntries"] * UNIT_SIZE,
+        mapper_file_size_batch_consume_queue=options["consumeQueueEntries"] * BATCH_UNIT_SIZE,
         max_hash_slot_num=options["hashSlots"],
         max_index_num=options["indexEntries"],
         split_bytes=split_bytes,
+        rules=DispatchRules(case.split("/")[0]),
+        mapped_file_size_consume_queue_ext=1024,
+        bit_maps=bit_maps,
     )
     assert used_files(tmp_path / "out", options["hashSlots"]) == expected_files(case)
 
 
-def test_topics_with_inner_batches_are_left_out_and_the_others_equal_those_of_apache(tmp_path: Path) -> None:
-    options = origin("bcq")
-    result = rebuild(
-        CORPORA / "bcq" / "store",
+@pytest.mark.parametrize("known_by", ["folders", "topics.json", "the log alone"])
+@pytest.mark.parametrize("split_bytes", [5_000, 64 << 20])
+def test_batch_topics_are_known_by_folders_by_topics_json_or_by_their_inner_batches(
+    known_by: str, split_bytes: int, tmp_path: Path
+) -> None:
+    store, options = tmp_path / "store", origin("5.3.3/bcq")
+    shutil.copytree(CORPORA / "5.3.3/bcq/store", store)
+    if known_by != "folders":
+        shutil.rmtree(store / "batchconsumequeue")
+    if known_by == "topics.json":
+        topics = [TopicConfig(name, attributes={"queue.type": "BatchCQ"}) for name in ("topic-1", "topic-3")]
+        (store / "config").mkdir()
+        (store / "config/topics.json").write_bytes(encode_metadata(Topics({t.topic_name: t for t in topics})))
+    rebuild(
+        store, tmp_path / "out", runner=LocalRunner(threads=2), max_hash_slot_num=options["hashSlots"],
+        max_index_num=options["indexEntries"], split_bytes=split_bytes,
+    )  # fmt: skip
+    assert used_files(tmp_path / "out", options["hashSlots"]) == expected_files("5.3.3/bcq")
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.split("/")[1] in NEVER_CRASHED])
+def test_rebuilt_files_equal_what_apache_dispatched_while_the_messages_came(case: str, tmp_path: Path) -> None:
+    slots = origin(case)["hashSlots"]
+    rebuild(
+        CORPORA / case / "store",
         tmp_path / "out",
-        runner=LocalRunner(threads=2),
-        max_hash_slot_num=options["hashSlots"],
-        max_index_num=options["indexEntries"],
-        split_bytes=20_000,
+        runner=LocalRunner(threads=1),
+        rules=DispatchRules(case.split("/")[0]),
+        bit_maps=bit_maps,
     )
-    assert result.left_out_topics == ("topic-1", "topic-3")
-    assert [finding.split(" has ")[0] for finding in result.findings] == ["topic topic-1", "topic topic-3"]
-    expected = {path: used for path, used in expected_files("bcq").items() if not path.startswith("batch")}
-    assert used_files(tmp_path / "out", options["hashSlots"]) == expected
+    live, rebuilt = used_files(CORPORA / case / "store", slots), used_files(tmp_path / "out", slots)
+    different = {path.split("/")[1] for path in live.keys() | rebuilt.keys() if live.get(path) != rebuilt.get(path)}
+    # 4.9.7 gives a delayed message's unit the time of delivery, and when it makes the unit again the hash of the tags.
+    assert different == ({"SCHEDULE_TOPIC_XXXX"} if case == "4.9.7/delay" else set())
 
 
-@pytest.mark.parametrize("case", ["clean", "killed-undispatched", "retention", "sync"])
+def test_rebuilt_extensions_equal_those_of_apache_to_the_last_byte(tmp_path: Path) -> None:
+    rebuild(CORPORA / "5.3.3/ext/store", tmp_path / "out", runner=LocalRunner(2), split_bytes=9_000, bit_maps=bit_maps)
+    files = {
+        str(path.relative_to(root)): path.read_bytes()
+        for root in (CORPORA / "5.3.3/ext/store", tmp_path / "out")
+        for path in (root / "consumequeue_ext").glob("*/*/*")
+    }
+    for name, content in files.items():
+        assert (CORPORA / "5.3.3/ext/store" / name).read_bytes() == content
+    assert len(files) == 16
+
+
+@pytest.mark.parametrize(
+    "case", ["5.3.3/bcq", "5.3.3/clean", "5.3.3/killed-undispatched", "5.3.3/retention", "5.3.3/sync"]
+)
 def test_file_sizes_are_found_in_the_store(case: str, tmp_path: Path) -> None:
     rebuild(CORPORA / case / "store", tmp_path / "out", runner=LocalRunner(threads=1))
     assert used_files(tmp_path / "out", origin(case)["hashSlots"]) == expected_files(case)

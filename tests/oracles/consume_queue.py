@@ -99,7 +99,7 @@ def select_units(
         if skip_until is not None and offset < skip_until:
             continue
         low_bits = (unit.tags_code & 0xFFFFFFFF ^ 0x80000000) - 0x80000000
-        if tags and low_bits not in tags:
+        if tags and low_bits not in tags and unit.tags_code > -(2**31) - 1:
             if not selection.messages:
                 selection.status = "NO_MATCHED_MESSAGE"
             continue

@@ -29,8 +29,9 @@ class Chunk:
 class EncodePlan:
     """The columns of rows; columns that no row uses are absent, as in a table without them."""
 
-    def __init__(self, rows: list[EncodeRow]) -> None:
+    def __init__(self, rows: list[EncodeRow], *, property_crc: bool = False) -> None:
         self._rows = rows
+        self._property_crc = property_crc
         self._arrays: list[npt.NDArray[np.generic]] = []
         self._addresses = dict.fromkeys(PLAN, 0)
         self._queues = list(dict.fromkeys((row.topic, row.queue_id) for row in rows))
@@ -84,7 +85,8 @@ class EncodePlan:
     def measure(self, store_host: bytes, max_body_size: int = 1 << 20) -> int:
         """What `measure` says: -1, or row * 16 + fault."""
         sizes = self._sizes, self._properties_sizes
-        return int(measure(self._plan, len(self._rows), max_body_size, len(store_host), *sizes))
+        reserved = 20 * self._property_crc
+        return int(measure(self._plan, len(self._rows), max_body_size, len(store_host), reserved, *sizes))
 
     def record_sizes(self) -> list[int]:
         """Bytes of each record, after `measure`."""
@@ -122,5 +124,5 @@ class EncodePlan:
         size = int(positions[count])
         assert (out[size:] == 0xEE).all(), "bytes behind the last record were written"
         queues = np.array([self._queues.index((row.topic, row.queue_id)) for row in self._rows[begin:]], np.int32)
-        patch(out.ctypes.data, count, positions, queues, next_offsets, base_offset, store_timestamp)
+        patch(out.ctypes.data, count, positions, queues, next_offsets, base_offset, store_timestamp, self._property_crc)
         return Chunk(out[:size].tobytes(), positions[1 : count + 1].tolist())

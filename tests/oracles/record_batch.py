@@ -19,7 +19,8 @@ def show(data: bytes, row: Row, names: list[str], store: str) -> dict[str, Any]:
     """One row as Python values: times in microseconds, properties as a dict; `row` is the scan's twin's."""
     message = decode_record(data, row["position"], check_crc=False)
     shown: dict[str, Any] = {"store": store}
-    faults = ["BAD_BODY_CRC"] if row["status"] else []
+    faults = ["BAD_BODY_CRC"] if row["status"] & 1 else []
+    last = ["BAD_PROPERTY_CRC"] if row["status"] & 16 else []
     if any(_is_replaced(row, name) for name in names):
         faults.append("TEXT_REPLACED")
     for name in ("born_timestamp", "store_timestamp"):
@@ -27,7 +28,7 @@ def show(data: bytes, row: Row, names: list[str], store: str) -> dict[str, Any]:
         shown[name] = row[name] * 1000 if is_shown else None
         if not is_shown and name in names and "TIME_OUT_OF_RANGE" not in faults:
             faults.append("TIME_OUT_OF_RANGE")
-    shown["status"] = ",".join(faults) or "OK"
+    shown["status"] = ",".join(faults + last) or "OK"
     shown["keys"] = list(message.keys)
     return {name: shown[name] if name in shown else getattr(message, name) for name in names}
 

@@ -34,9 +34,14 @@ class Record:
     body: bytes = b""
     topic: bytes = b"topic"
     properties: bytes = b""
+    property_crc: bool = False
 
     def pack(self) -> bytes:
-        """The bytes; host bits of the system flag follow the hosts."""
+        """The bytes; host bits of the system flag follow the hosts, the properties may end with the record's CRC."""
+        if self.property_crc:
+            text = self.properties + b"\x02" * (self.properties[-1:] not in (b"", b"\x02"))
+            data = replace(self, properties=text + bytes(20), property_crc=False).pack()[:-20]
+            return data + b"__CRC32#\x01%s\x02" % str(zlib.crc32(data) & 0x7FFFFFFF)[::-1].ljust(10, "0").encode()
         sys_flag = self.sys_flag & ~0x30 | 0x10 * (len(self.born_host) == 20) | 0x20 * (len(self.store_host) == 20)
         crc = zlib.crc32(self.body) & 0x7FFFFFFF if self.body_crc is None else self.body_crc
         parts = [
@@ -76,10 +81,26 @@ def numbers(bits: int) -> SearchStrategy[int]:
 
 
 _NAMES = st.sampled_from(
-    [b"TAGS", b"KEYS", b"UNIQ_KEY", b"DELAY", b"TAG", b"TAGSX", b"KEYZ", b"UNIQ_KEX", b"UNIQ", b"a", b"", "名".encode()]
+    [
+        b"TAGS",
+        b"KEYS",
+        b"UNIQ_KEY",
+        b"DELAY",
+        b"TAG",
+        b"TAGSX",
+        b"KEYZ",
+        b"UNIQ_KEX",
+        b"UNIQ",
+        b"a",
+        b"",
+        "名".encode(),
+        b"__CRC32#",
+    ]
 ) | st.binary(max_size=12)
 _VALUES = (
-    st.sampled_from([b"", b"a", b"k1 k2", b" k1  k2 ", b"3", b"007", b"19", b"-1", b"2147483648", b"\xff", b"a\x01b"])
+    st.sampled_from(
+        [b"", b"a", b"k1 k2", b" k1  k2 ", b"3", b"007", b"19", b"-1", b"2147483648", b"\xff", b"a\x01b", b"1234567890"]
+    )
     | st.text(max_size=20).map(lambda text: text.encode("utf-8", "replace"))
     | st.binary(max_size=90)
 )
@@ -109,6 +130,7 @@ RECORDS = st.builds(
     body=st.binary(max_size=40) | st.binary(min_size=60, max_size=150),
     topic=_TOPICS | st.binary(max_size=20),
     properties=PROPERTIES,
+    property_crc=st.booleans(),
 )
 BASE_OFFSETS = st.sampled_from([0, 1, 1 << 30, 1 << 40]) | st.integers(0, 1 << 50)
 

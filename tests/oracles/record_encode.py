@@ -30,7 +30,7 @@ class EncodeRow:
     prepared_transaction_offset: int = 0
 
 
-def fault_of(row: EncodeRow, max_body_size: int) -> str:
+def fault_of(row: EncodeRow, max_body_size: int, reserved: int = 0) -> str:
     """The name of the first `EncodeFault` of a row."""
     if len(row.body) > max_body_size:
         return "BODY_TOO_LARGE"
@@ -50,13 +50,14 @@ def fault_of(row: EncodeRow, max_body_size: int) -> str:
             return "SEPARATOR_IN_KEYS"
         if not key or " " in key:
             return "BLANK_OR_EMPTY_KEY"
-    return "PROPERTIES_TOO_LARGE" if len(properties_of(row)) > MAX_PROPERTIES_SIZE else "NONE"
+    return "PROPERTIES_TOO_LARGE" if len(properties_of(row)) + reserved > MAX_PROPERTIES_SIZE else "NONE"
 
 
 def properties_of(row: EncodeRow) -> bytes:
     """The properties text: UNIQ_KEY, TAGS, KEYS, then the others as given."""
     own = [("UNIQ_KEY", row.unique_key), ("TAGS", row.tags), ("KEYS", " ".join(row.keys))]
-    pairs = [(name, value) for name, value in own if value] + row.properties
+    pairs = [(name, value) for name, value in own if value]
+    pairs += [pair for pair in row.properties if pair[0] != "__CRC32#"]
     return "".join(f"{name}\x01{value}\x02" for name, value in pairs).encode()
 
 
@@ -84,6 +85,7 @@ def encode_rows(
     base_offset: int,
     store_timestamp: int,
     store_host: bytes,
+    property_crc: bool = False,
 ) -> bytes:
     """The records of all rows, one behind the other from `base_offset`; `next_offsets` are advanced."""
     data = b""
@@ -99,6 +101,7 @@ def encode_rows(
             store_host=store_host,
             born_timestamp=row.born_timestamp,
             born_host=row.born_host,
+            property_crc=property_crc,
         )
         next_offsets[queue] += takes_offset
     return data

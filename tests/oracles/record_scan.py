@@ -17,7 +17,7 @@ V1, V2, BLANK = 0xDAA320A7, 0xDAA320AB, 0xCBD43194
 DELAYS_MS = [1000 * s for s in (1, 5, 10, 30, *range(60, 601, 60), 1200, 1800, 3600, 7200)]
 
 END_OF_BUFFER, BLANK_FOUND, BAD_MAGIC, BAD_SIZE, OFFSET_MISMATCH, FULL = range(6)
-BAD_BODY_CRC = 1
+BAD_BODY_CRC, BAD_PROPERTY_CRC = 1, 16
 
 Row = dict[str, Any]
 """Column name -> number; and body, topic, properties, tags, keys, unique_key -> bytes."""
@@ -111,9 +111,19 @@ def delay_level(properties: bytes) -> int:
     return int(text) if text.isdigit() and int(text) < 2**31 else 0
 
 
-def keys_of(row: Row) -> list[bytes]:
-    """UNIQ_KEY, then the elements of KEYS (`IndexService.buildIndex`)."""
-    return [key for key in [row["unique_key"], *row["keys"].split(b" ")] if key]
+def bad_property_crc(record: bytes, row: Row, required: bool) -> bool:
+    """Whether the properties' last pair is a CRC of the record that does not fit it, or must be one and is none."""
+    *_, last = (b"\x02" + row["properties"][:-1]).rpartition(b"\x02")
+    is_crc = len(last) == 19 and last.startswith(b"__CRC32#\x01") and last[9:].isdigit()
+    if not is_crc or not row["properties"].endswith(b"\x02"):
+        return required
+    return last[9:] != str(zlib.crc32(record[:-20]) & 0x7FFFFFFF)[::-1].ljust(10, "0").encode()
+
+
+def keys_of(row: Row, *, index_tags: bool = False) -> list[bytes]:
+    """UNIQ_KEY, the elements of KEYS, and T#TAGS in RocketMQ 5.5.0 (`IndexService.buildIndex`)."""
+    tags = [b"T#" + row["tags"]] if index_tags and row["tags"] else []
+    return [key for key in [row["unique_key"], *row["keys"].split(b" "), *tags] if key]
 
 
 def hash_of(text: bytes) -> int:
@@ -133,9 +143,11 @@ def scan(
     base_offset: int,
     *,
     check_crc: bool = True,
+    require_property_crc: bool = False,
     max_rows: int = 1 << 30,
     key_room: int = 1 << 30,
     delays_ms: Sequence[int] = DELAYS_MS,
+    index_tags: bool = False,
 ) -> Scan:
     """Everything that `RecordScanner.scan` can find, at all levels."""
     result = Scan()
@@ -150,7 +162,9 @@ def scan(
             row["tags_code"] = row["store_timestamp"] + delays_ms[level - 1]
         crc_fits = zlib.crc32(row["body"]) & 0x7FFFFFFF == row["body_crc"]
         row["status"] = BAD_BODY_CRC if check_crc and row["body"] and not crc_fits else 0
-        keys = [] if row["sys_flag"] & 0xC == 0xC else keys_of(row)
+        if check_crc and bad_property_crc(data[row["position"] :][: row["store_size"]], row, require_property_crc):
+            row["status"] |= BAD_PROPERTY_CRC
+        keys = [] if row["sys_flag"] & 0xC == 0xC else keys_of(row, index_tags=index_tags)
         if len(result.key_hashes) + len(keys) > key_room:
             return result
         topic = row["topic"].decode("utf-8", "replace")

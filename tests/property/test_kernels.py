@@ -16,7 +16,7 @@ from reput.formats.consume_queue import FILLER, UNIT_SIZE, Unit, encode_unit
 from reput.formats.index_file import encode_header, file_size
 from reput.formats.java import index_hash, string_hash
 from reput.kernels.columns import NARROW, WIDE, RecordColumns, ScanStop
-from reput.kernels.consume_queue import Selected, group_units, select_units
+from reput.kernels.consume_queue import PULL_RESULT_COUNT, PullLimits, Selected, group_units, select_units
 from reput.kernels.crc32 import crc32_slices
 from reput.kernels.index_file import (
     find_entries,
@@ -30,7 +30,7 @@ from reput.kernels.index_file import (
 from reput.kernels.java_hash import java_hash_slices
 from reput.kernels.record_batch import SCHEMA, record_batch
 from reput.kernels.record_encode import EncodeFault
-from reput.kernels.record_scan import RecordScanner, ScanLevel, find_record, read_records_at
+from reput.kernels.record_scan import DEFAULT_DELAYS_MS, RecordScanner, ScanLevel, find_record, read_records_at
 from reput.kernels.tags import keep_matching_tags
 from tests.oracles import consume_queue as queue_twin
 from tests.oracles import index_file as index_twin
@@ -50,6 +50,13 @@ COLUMNS = {
 }
 #: Used again and again, as in a store: what one scan leaves behind must not show in the next.
 SCANNERS = {level: RecordScanner(64, level=level) for level in ScanLevel}
+
+#: As live dispatch and recovery of each RocketMQ version ask for: (delay levels, whether tags are keys).
+RULES = {
+    (delays, tags): RecordScanner(64, delays_ms=delays, index_tags=tags)
+    for delays in ((), DEFAULT_DELAYS_MS)
+    for tags in (False, True)
+}
 
 levels = st.sampled_from(list(ScanLevel))
 
@@ -78,20 +85,31 @@ def chosen(rows: list[dict], names: list[str]) -> list[dict]:
     return [{name: row[name] for name in names} for row in rows]
 
 
-@given(logs(), levels, st.booleans())
+@given(logs(), levels, st.booleans(), st.booleans())
 @settings(max_examples=150)
-def test_a_scan_is_the_plain_walk_over_records(log, level, check_crc):
+def test_a_scan_is_the_plain_walk_over_records(log, level, check_crc, require_property_crc):
     data, base_offset = log
-    columns = SCANNERS[level].scan(as_array(data), base_offset, check_crc=check_crc)
-    expected = scan_twin.scan(data, base_offset, check_crc=check_crc)
+    checks = {"check_crc": check_crc, "require_property_crc": require_property_crc}
+    columns = SCANNERS[level].scan(as_array(data), base_offset, **checks)
+    expected = scan_twin.scan(data, base_offset, **checks)
     assert (columns.rows, columns.consumed, int(columns.stop)) == (len(expected.rows), expected.consumed, expected.stop)
     assert columns.next_offset == base_offset + expected.consumed
     assert shown(columns, COLUMNS[level]) == chosen(expected.rows, COLUMNS[level])
     assert columns.queues() == (expected.queues if level >= ScanLevel.QUEUES else [])
     keys = list(zip(columns.key_rows.tolist(), columns.key_hashes.tolist(), strict=True))
     assert keys == (expected.key_hashes if level >= ScanLevel.KEYS else [])
-    faults = [row for row, values in enumerate(expected.rows) if values["status"]]
-    assert columns.first_fault() == (faults[0] if faults else len(expected.rows))
+    for bits, found in ((1, columns.first_fault()), (16, columns.first_fault(16)), (17, columns.first_fault(17))):
+        faults = [row for row, values in enumerate(expected.rows) if values["status"] & bits]
+        assert found == (faults[0] if faults else len(expected.rows))
+
+
+@given(logs(), st.sampled_from(list(RULES)))
+def test_a_scan_by_the_rules_of_any_version_is_the_plain_walk_by_them(log, rules):
+    data, base_offset = log
+    columns = RULES[rules].scan(as_array(data), base_offset)
+    expected = scan_twin.scan(data, base_offset, delays_ms=rules[0], index_tags=rules[1])
+    assert columns["tags_code"].tolist() == [row["tags_code"] for row in expected.rows]
+    assert list(zip(columns.key_rows.tolist(), columns.key_hashes.tolist(), strict=True)) == expected.key_hashes
 
 
 @given(logs(), st.integers(1, 3))
@@ -279,13 +297,20 @@ def test_one_pull_takes_what_rocketmq_takes(units, in_order, log_begin, log_end,
     expected = queue_twin.select_units(units, log_begin, log_end, FILE_SIZE, tags, limits)
     bytes_of_units = as_array(b"".join(encode_unit(*unit) for unit in units) or b"\0")
     hashes, room = np.array(tags, np.int32), max(limits.max_count, 1)
-    out, result = np.full((room + 1, 2), -99, np.int64), np.empty(6, np.int64)
-    select_units(
-        bytes_of_units.ctypes.data, len(units), log_begin, log_end, FILE_SIZE, hashes.ctypes.data, len(tags),
-        limits.max_count, limits.max_size, limits.memory_begin, limits.memory_count, limits.memory_size,
-        limits.disk_count, limits.disk_size, out.ctypes.data, result,
+    answer = np.full(PULL_RESULT_COUNT + 2 * (room + 1), -99, np.int64)
+    block = np.array(
+        PullLimits(
+            FILE_SIZE, log_end - limits.memory_begin, limits.memory_count, limits.memory_size, limits.disk_count,
+            limits.disk_size,
+        ),
+        np.int64,
     )  # fmt: skip
-    taken, examined, status, size, last, first = result.tolist()
+    select_units(
+        bytes_of_units.ctypes.data, len(units), log_begin, log_end, hashes.ctypes.data, len(tags), limits.max_count,
+        limits.max_size, block.ctypes.data, answer.ctypes.data,
+    )  # fmt: skip
+    taken, examined, status, size, last, first = answer[:PULL_RESULT_COUNT].tolist()
+    out = answer[PULL_RESULT_COUNT:].reshape(-1, 2)
     assert [tuple(pair) for pair in out[:taken].tolist()] == expected.messages
     assert out[taken:].tolist() == [[-99, -99]] * (room + 1 - taken)
     assert (examined, Selected(status).name, size) == (expected.examined, expected.status, expected.size)
@@ -433,7 +458,7 @@ def test_candidates_are_verified_by_topic_and_key(log, data):
     key_offsets = np.array([0, *accumulate(map(len, QUERIED_KEYS))], np.int32)
     verify_keys(
         log.addresses, log.begin, log.end, LOG_FILE, topic.ctypes.data, 1, text.ctypes.data, key_offsets,
-        key_numbers, offsets, verified, *scratch_row(),
+        key_numbers, offsets, *np.empty((2, offsets.size), np.int64), verified, *scratch_row(),
     )  # fmt: skip
     assert verified.tolist() == [log.has_key(place, b"t", QUERIED_KEYS[key]) for key, place in candidates]
 
@@ -534,13 +559,15 @@ ENCODE_ROWS = st.lists(
 )
 
 
-@given(ENCODE_ROWS, STORE_HOSTS, st.integers(0, 1 << 40), st.integers(0, 1 << 42), st.integers(0, 2000))
+@given(ENCODE_ROWS, STORE_HOSTS, st.integers(0, 1 << 40), st.integers(0, 1 << 42), st.integers(0, 2000), st.booleans())
 @settings(max_examples=100)
-def test_rows_are_encoded_byte_for_byte_as_single_messages(rows, store_host, base_offset, store_timestamp, capacity):
+def test_rows_are_encoded_byte_for_byte_as_single_messages(
+    rows, store_host, base_offset, store_timestamp, capacity, property_crc
+):
     first_offsets = {(row.topic, row.queue_id): 5 + row.queue_id for row in rows}
     counters = defaultdict(int, first_offsets)
-    expected = encode_twin.encode_rows(rows, counters, base_offset, store_timestamp, store_host)
-    plan = EncodePlan(rows)
+    expected = encode_twin.encode_rows(rows, counters, base_offset, store_timestamp, store_host, property_crc)
+    plan = EncodePlan(rows, property_crc=property_crc)
     assert plan.measure(store_host) == -1
     assert plan.record_sizes() == [b - a for a, b in pairwise(record_starts(expected))]
     data, next_offsets, ends = b"", plan.queue_offsets(first_offsets), []
@@ -553,6 +580,8 @@ def test_rows_are_encoded_byte_for_byte_as_single_messages(rows, store_host, bas
         fitting = [size for size in accumulate(plan.record_sizes()[begin:]) if size <= capacity]
         assert len(chunk.ends) == max(len(fitting), 1)
     assert data == expected
+    columns = SCANNERS[ScanLevel.HEADER].scan(as_array(data), base_offset, check_crc=True, require_property_crc=True)
+    assert columns["status"].tolist() == [0 if property_crc else 16] * len(rows)
     assert plan.offsets_by_queue(next_offsets) == {queue: counters[queue] for queue in first_offsets}
 
 

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from itertools import islice
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from reput.cli.options import CommitLogPath, Json, Settings, Store, store_config
+from reput.cli.options import CommitLogPath, Json, Settings, Store, parse_pairs, store_config
 from reput.cli.output import write_json, write_line
 from reput.errors import ConfigError
+
+if TYPE_CHECKING:
+    from reput.config.message_store import MessageStoreConfig
 
 _NO_END = (1 << 63) - 1
 #: The options that choose among the lines of each kind of file.
 _CHOICES = {
     "log": {"--begin-offset", "--end-offset", "--topic", "--queue-id"},
     "queue": {"--begin-offset", "--end-offset", "--topic", "--queue-id"},
-    "index": {"--key-hash"},
+    "index": {"--key-hash", "--set"},
     "checkpoint": set[str](),
 }
+#: The keys that `--set` takes here: the geometry of index files.
+_GEOMETRY = ("max_hash_slot_num", "max_index_num")
 #: What a line of text shows of a record.
 _RECORD_NAMES = (
     *("status", "commit_log_offset", "store_size", "topic", "queue_id", "queue_offset", "tags", "keys"),
@@ -75,10 +81,9 @@ def dump(
         "--topic": topic,
         "--queue-id": queue_id,
         "--key-hash": key_hash,
+        "--set": settings or None,
     }
-    for option, value in given.items():
-        if value is not None and option not in _CHOICES[what]:
-            raise ConfigError(f"{option} has no meaning for --what {what}")
+    config = _check_usage(what, given, settings)
     directory = StoreDirectory(store, commit_log_path=commit_log_path)
     begin, end = begin_offset or 0, _NO_END if end_offset is None else end_offset
     if what == "log":
@@ -89,7 +94,7 @@ def dump(
     elif what == "queue":
         lines = queue_lines(directory, begin, end, topic, queue_id, as_hex=as_hex)
     elif what == "index":
-        lines = index_lines(directory, key_hash, store_config(settings, None), as_hex=as_hex)
+        lines = index_lines(directory, key_hash, config, as_hex=as_hex)
     else:
         lines = checkpoint_lines(directory, as_hex=as_hex)
     is_damaged = False
@@ -100,3 +105,17 @@ def dump(
         else:
             write_line({name: line[name] for name in _RECORD_NAMES if name in line} if what == "log" else line)
     return int(is_damaged)
+
+
+def _check_usage(what: str, given: Mapping[str, object], settings: Sequence[str]) -> MessageStoreConfig:
+    """The configuration that `--set` gives; raises ConfigError for an option, or a key, without a meaning here."""
+    from reput.config.properties import camel_case, snake_case
+
+    config = store_config(settings, None)
+    for name in parse_pairs(settings, "--set"):
+        if snake_case(name) not in _GEOMETRY:
+            raise ConfigError(f"--set {name}: a dump takes {' and '.join(map(camel_case, _GEOMETRY))} only")
+    for option, value in given.items():
+        if value is not None and option not in _CHOICES[what]:
+            raise ConfigError(f"{option} has no meaning for --what {what}")
+    return config

@@ -56,8 +56,9 @@ def _record_lines(
         for name, number in columns.queues()
     ]
     rows = np.flatnonzero(np.array(wanted, bool)[columns["queue"]]).tolist()
-    positions, sizes = columns["position"], columns["store_size"]
+    positions, sizes, faults = columns["position"], columns["store_size"], columns["status"]
     for row in rows:
         record = columns.buffer[positions[row] : positions[row] + sizes[row]].tobytes()
         message = MessageExt(record)
-        yield {"status": "OK"} | message_fields(message, message.body) | ({"hex": record.hex()} if as_hex else {})
+        status = "BAD_PROPERTY_CRC" if faults[row] else "OK"  # what else can be wrong ends a scan
+        yield {"status": status} | message_fields(message, message.body) | ({"hex": record.hex()} if as_hex else {})

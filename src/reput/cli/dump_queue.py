@@ -1,4 +1,4 @@
-"""The lines of `reput dump --what queue`: the units of the consume queues."""
+"""The lines of `reput dump --what queue`: the units of the consume queues, then those of the batch consume queues."""
 
 from __future__ import annotations
 
@@ -6,23 +6,31 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
+from reput.cli.dump_batch_queue import batch_unit_lines
 from reput.formats.consume_queue import FILLER, UNIT_SIZE, Unit, decode_unit
+from reput.formats.consume_queue_ext import is_ext_address
 from reput.formats.paths import file_name_to_offset
 from reput.formats.record import MIN_RECORD_SIZE
 from reput.log.directory import QueueFiles, StoreDirectory
+from reput.log.queue_extensions import queue_extensions, read_ext_unit
 
 
 def queue_lines(
     directory: StoreDirectory, begin: int, end: int, topic: str | None, queue_id: int | None, *, as_hex: bool
 ) -> Iterator[dict[str, Any]]:
     """A line for each unit in use with a queue offset in [begin, end), and one for each that no dispatch writes."""
+    extensions = {(found.topic, found.queue_id): found for found in queue_extensions(directory.path, directory.files)}
     for queue in directory.queues():
         if topic in (None, queue.topic) and queue_id in (None, queue.queue_id):
-            yield from _unit_lines(directory, queue, begin, end, as_hex)
+            extension = extensions.get((queue.topic, queue.queue_id))
+            yield from _unit_lines(directory, queue, extension, begin, end, as_hex)
+    for queue in directory.batch_queues():
+        if topic in (None, queue.topic) and queue_id in (None, queue.queue_id):
+            yield from batch_unit_lines(directory, queue, begin, end, as_hex=as_hex)
 
 
 def _unit_lines(
-    directory: StoreDirectory, queue: QueueFiles, begin: int, end: int, as_hex: bool
+    directory: StoreDirectory, queue: QueueFiles, extension: QueueFiles | None, begin: int, end: int, as_hex: bool
 ) -> Iterator[dict[str, Any]]:
     previous = Unit(-1, 0, 0)
     first_unused: int | None = None
@@ -46,9 +54,16 @@ def _unit_lines(
                     "queue_offset": queue_offset,
                     **unit._asdict(),
                     **({"filler": True} if unit == FILLER else {}),
+                    **(_ext(directory, extension, unit) if is_ext_address(unit.tags_code) else {}),
                     **({"damage": damage, "path": path, "position": position} if damage else {}),
                     **({"hex": data[position : position + UNIT_SIZE].hex()} if as_hex else {}),
                 }
+
+
+def _ext(directory: StoreDirectory, extension: QueueFiles | None, unit: Unit) -> dict[str, Any]:
+    """The ext unit that a unit points to, null where it is lost."""
+    found = read_ext_unit(extension, unit.tags_code, directory.files) if extension is not None else None
+    return {"ext": None if found is None else found._asdict() | {"bit_map": found.bit_map.hex()}}
 
 
 def _damage(unit: Unit, previous: Unit, first_unused: int | None) -> str | None:

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from reput.cli.messages import write_messages
+from reput.cli.messages import unknown_topic, write_messages
 from reput.cli.options import CommitLogPath, Json, Store, reading_config
-from reput.cli.output import damage_status, write_fields, write_status
+from reput.cli.output import complain, damage_status, write_fields, write_status
 
 
 def get(
@@ -56,9 +56,12 @@ def get(
             "min_offset": pulls[-1].min_offset,
             "max_offset": pulls[-1].max_offset,
         }
+        hint = unknown_topic(opened, topic) if pulls[0].status is GetMessageStatus.NO_MESSAGE_IN_QUEUE else None
         if as_json:
-            write_status(status)
+            write_status(status | ({"hint": hint} if hint else {}))
         else:
             write_fields(status)
+            if hint:
+                complain(hint)
         write_messages((message for pull in pulls for message in pull.messages()), as_json=as_json)
         return damage_status(opened.recovery.damage)

@@ -12,24 +12,27 @@ from reput.errors import CorruptStoreError
 if TYPE_CHECKING:
     from reput.log.directory import StoreDirectory
 
-#: Queues that fit on a screen beside the rest.
-_SHOWN_QUEUES = 16
+#: Queues and groups that fit on a screen beside the rest.
+_SHOWN_QUEUES, _SHOWN_GROUPS = 16, 8
 
 
 def info(store: Store, *, commit_log_path: CommitLogPath = None, as_json: Json = False) -> int:
-    """Show state, sizes, offsets, times and queues of a store.
+    """Show state, sizes, offsets, times, queues and consumer groups of a store.
 
-    Nothing is changed. Damage that keeps a store from being opened is told, and makes the exit status 1.
+    Nothing is changed. Damage that keeps a store from being opened is told, and makes the exit status 1. With --json
+    the whole snapshot, under RocketMQ's names in `runtime_info`; what only the process that writes counts is null.
 
-    Example:
+    Examples:
       reput info /tmp/store
+      reput info /tmp/store --json
     """
     from reput.log.directory import StoreDirectory
 
     directory = StoreDirectory(store, commit_log_path=commit_log_path)
     answer = _directory_facts(directory)
     try:
-        answer |= _store_facts(store, commit_log_path)
+        if not any(part.hides_queues for part in directory.foreign_parts()) or directory.queues():
+            answer |= _store_facts(store, commit_log_path)
     except CorruptStoreError as damage:  # of an index file, without which the store does not open
         answer["findings"] = [str(damage)]
     if as_json:
@@ -45,11 +48,11 @@ def _directory_facts(directory: StoreDirectory) -> dict[str, Any]:
     """What the names and sizes of the files say."""
     log_files, index_files, checkpoint = directory.log_files(), directory.index_files(), directory.checkpoint()
     apparent, allocated = _disk_use(directory, directory.path)
-    if not directory.commit_log_path.startswith(directory.path + "/"):
-        apparent, allocated = (
-            a + b for a, b in zip((apparent, allocated), _disk_use(directory, directory.commit_log_path), strict=True)
-        )
-    holder = _lock_holder(directory)
+    for folder in directory.commit_log_folders:
+        if not folder.startswith(directory.path + "/"):
+            uses = (apparent, allocated), _disk_use(directory, folder)
+            apparent, allocated = (a + b for a, b in zip(*uses, strict=True))
+    holder = lock_holder(directory)
     return {
         "path": directory.path,
         "locked_by_process": holder,
@@ -65,6 +68,9 @@ def _directory_facts(directory: StoreDirectory) -> dict[str, Any]:
         "earliest_timestamp": None,
         "latest_timestamp": None,
         "queues": [],
+        "runtime_info": None,
+        "retention": None,
+        "foreign_parts": [str(part) for part in directory.foreign_parts()],
         "findings": [],
     }
 
@@ -75,6 +81,8 @@ def _store_facts(path: str, commit_log_path: str | None) -> dict[str, Any]:
 
     with MessageStore.open(path, read_only=True, config=reading_config(commit_log_path)) as store:
         earliest, latest = store.earliest_time(), store.latest_time()
+        runtime = store.runtime_info()
+        expired = store.delete_expired(dry_run=True)
         return {
             "min_commit_log_offset": store.min_commit_log_offset,
             "max_commit_log_offset": store.max_commit_log_offset,
@@ -89,7 +97,15 @@ def _store_facts(path: str, commit_log_path: str | None) -> dict[str, Any]:
                 }
                 for queue in store.queues()
             ],
-            "findings": [str(store.recovery.damage)] if store.recovery.damage else [],
+            "runtime_info": runtime.to_dict(),
+            "retention": {
+                "disk_used_percent": expired.disk_used_percent,
+                "expired_files": len(expired.commit_log_files),
+                "expired_bytes": expired.bytes_freed,
+                "delete_when": store.config.delete_when,
+                "file_reserved_time_h": store.config.file_reserved_time,
+            },
+            "findings": [*([str(store.recovery.damage)] if store.recovery.damage else []), *runtime.findings],
         }
 
 
@@ -97,11 +113,13 @@ def _write(answer: dict[str, Any]) -> None:
     from reput.jobs.report import format_value
 
     holder, checkpoint, queues = answer["locked_by_process"], answer["checkpoint"], answer["queues"]
+    runtime = answer["runtime_info"]
     state = "closed cleanly"
     if holder is not None:
         state = f"open for writing by process {holder}"
     elif answer["was_killed"]:
         state = "its writer was killed; the next one recovers it"
+    retention = answer["retention"]
     write_fields(
         {
             "store": answer["path"],
@@ -110,11 +128,13 @@ def _write(answer: dict[str, Any]) -> None:
             "commit log file bytes": format_value(answer["commit_log_file_size"]),
             "commit log offsets": _span(answer["min_commit_log_offset"], answer["max_commit_log_offset"]),
             "stored": _span(iso_time(answer["earliest_timestamp"]), iso_time(answer["latest_timestamp"])),
-            "index files": answer["index_files"],
+            "index files": _index_text(answer["index_files"], runtime),
             "queues": len(queues),
             "messages in queues": format_value(sum(queue["max_offset"] - queue["min_offset"] for queue in queues)),
             "bytes, holes counted": format_value(answer["apparent_bytes"]),
             "bytes on the disk": format_value(answer["allocated_bytes"]),
+            **(_runtime_fields(runtime) if runtime else {}),
+            **({"retention": _RETENTION.format_map(retention)} if retention else {}),
             **(
                 {
                     f"flushed {name}": iso_time(checkpoint[f"{key}_msg_timestamp"] or None) or "never"
@@ -125,16 +145,45 @@ def _write(answer: dict[str, Any]) -> None:
             ),
         }
     )
+    for part in answer["foreign_parts"]:
+        write_text(part)
     if queues:
         write_table(list(queues[0]), [list(queue.values()) for queue in queues[:_SHOWN_QUEUES]])
     if len(queues) > _SHOWN_QUEUES:
         write_text(f"and {len(queues) - _SHOWN_QUEUES} more queues: --json shows all")
+    groups = runtime["groups"] if runtime else []
+    if groups:
+        groups = sorted(groups, key=lambda group: group["fallBehindMessages"], reverse=True)
+        rows = [list(group.values()) for group in groups[:_SHOWN_GROUPS]]
+        write_table(["group", "topic", "messages behind", "ms behind"], rows)
+    if len(groups) > _SHOWN_GROUPS:
+        write_text(f"and {len(groups) - _SHOWN_GROUPS} more: --json shows all")
+
+
+def _index_text(count: int, runtime: dict[str, Any] | None) -> str:
+    from reput.jobs.report import format_value
+
+    files = runtime["indexFiles"] if runtime else []
+    return f"{count}, with {format_value(sum(file['used'] for file in files))} entries" if files else str(count)
+
+
+def _runtime_fields(runtime: dict[str, Any]) -> dict[str, Any]:
+    from reput.jobs.report import format_value
+
+    return {
+        "disk": f"{runtime['commitLogDiskRatio']:.0%} used, {format_value(runtime['diskFreeBytes'])} bytes free",
+        "queues behind the log": f"{format_value(runtime['dispatchBehindBytes'])} bytes",
+    }
 
 
 def _span(first: object, last: object) -> str:
     return " to ".join("unknown" if end in (None, "") else str(end) for end in (first, last))
 
 
+_RETENTION = (
+    "{expired_files} log files have expired ({file_reserved_time_h} h, or a full disk), {expired_bytes} bytes; deleted "
+    "at hour {delete_when} where a store is opened with retention; the disk is {disk_used_percent} % full"
+)
 _CHECKPOINT = {"log": "physic", "queues": "logics", "index": "index"}
 
 
@@ -150,7 +199,7 @@ def _disk_use(directory: StoreDirectory, path: str) -> tuple[int, int]:
     return apparent, allocated
 
 
-def _lock_holder(directory: StoreDirectory) -> int | None:
+def lock_holder(directory: StoreDirectory) -> int | None:
     """The process that holds the store's lock, as Linux lists it; the lock file itself is not opened.
 
     By the inode and the byte range of `RecordLock`; the device numbers of the list are not those of `stat` on every

@@ -18,7 +18,7 @@ import typer
 from typer.core import TyperGroup
 
 import reput
-from reput.cli import config, dump, get, info, put, query, rebuild, stats, warm
+from reput.cli import config, delete_expired, dump, get, info, put, query, rebuild, stats, top, warm
 from reput.cli.output import complain, write_text
 from reput.errors import ReputError
 
@@ -79,8 +79,10 @@ _COMMANDS: tuple[Callable[..., int | None], ...] = (
     query.query,
     dump.dump,
     info.info,
+    top.top,
     rebuild.rebuild,
     stats.stats,
+    delete_expired.delete_expired,
     config.config,
     warm.warm,
 )

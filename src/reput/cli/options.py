@@ -21,7 +21,11 @@ Store = Annotated[str, typer.Argument(metavar="STORE", help="The store's directo
 Json = Annotated[bool, typer.Option("--json", help="JSON instead of text; times in ms since 1970 UTC.")]
 CommitLogPath = Annotated[
     str | None,
-    typer.Option("--commit-log-path", metavar="DIR", help="The commit log's folder, if it is not STORE/commitlog."),
+    typer.Option(
+        "--commit-log-path",
+        metavar="DIR[,DIR]",
+        help="The commit log's folder or folders, if it is not STORE/commitlog.",
+    ),
 ]
 Keys = Annotated[
     list[str],

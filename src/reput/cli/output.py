@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from select import select
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, RenderableType
+    from rich.live import Live
 
     from reput.jobs.report import Report
     from reput.jobs.runner import Progress
@@ -24,12 +27,14 @@ _ABSENT: tuple[Any, ...] = (None, "", [], {})
 _BETWEEN_DIGITS = "\N{NARROW NO-BREAK SPACE}"
 _QUOTED = frozenset(' "\\')
 _UNBOUNDED_WIDTH = 1 << 16
+#: Of a screen without a terminal.
+_LINE_WIDTH = 120
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def complain(text: str) -> None:
     """One line on stderr."""
-    line = _printable(" ".join(text.splitlines()))
+    line = printable(" ".join(text.splitlines()))
     print(f"reput: {line}", file=sys.stderr, flush=True)
 
 
@@ -69,7 +74,7 @@ def write_fields(fields: Mapping[str, Any]) -> None:
 
     grid = Table.grid(padding=(0, 2))
     for name, value in fields.items():
-        grid.add_row(Text(name, style="dim"), Text(_printable(str(value))))
+        grid.add_row(Text(name, style="dim"), Text(printable(str(value))))
     _console().print(grid)
 
 
@@ -93,7 +98,7 @@ def write_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, one_li
             overflow="ellipsis" if name in one_line else "fold",
         )
     for row in cells:
-        table.add_row(*(Text(_printable(str(value))) for value in row))
+        table.add_row(*(Text(printable(str(value))) for value in row))
     _console().print(table)
 
 
@@ -106,10 +111,10 @@ def _plain(name: str, value: Any) -> str:
     if name.endswith("_timestamp"):
         return iso_time(value)
     is_word = isinstance(value, str) and value.isprintable() and not _QUOTED.intersection(value)
-    return str(value) if is_word else _printable(json.dumps(value, ensure_ascii=False))
+    return str(value) if is_word else printable(json.dumps(value, ensure_ascii=False))
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     """Control characters escaped: what a message says must not reach the terminal as a command."""
     return "".join(c if c.isprintable() or c == _BETWEEN_DIGITS else c.encode("unicode_escape").decode() for c in text)
 
@@ -130,6 +135,70 @@ def iso_time(timestamp_ms: int | None) -> str:
     except OverflowError:
         return str(timestamp_ms)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def is_terminal() -> bool:
+    """Whether somebody looks at stdout."""
+    return sys.stdout.isatty()
+
+
+def write_screen(drawn: RenderableType) -> None:
+    """Something drawn, as wide as the terminal, or as lines are where there is none."""
+    from rich.console import Console
+
+    Console(width=None if sys.stdout.isatty() else _LINE_WIDTH).print(drawn)
+
+
+class Screen:
+    """A screen that is drawn again and again; not shown, it only waits."""
+
+    def __init__(self, live: Live | None) -> None:
+        self._live = live
+
+    @property
+    def height(self) -> int:
+        """Lines of the terminal."""
+        return self._live.console.height if self._live is not None else 0
+
+    def show(self, drawn: RenderableType) -> None:
+        """Draw, in place of what was there."""
+        if self._live is not None:
+            self._live.update(drawn, refresh=True)
+
+    def wait(self, seconds: float) -> bool:
+        """Wait so long, or until somebody presses q; whether somebody did."""
+        if self._live is None or not sys.stdin.isatty():
+            time.sleep(seconds)
+            return False
+        deadline = time.monotonic() + seconds
+        while select([sys.stdin], [], [], max(0, deadline - time.monotonic()))[0]:
+            if sys.stdin.read(1) in ("q", "Q", ""):
+                return True
+        return False
+
+
+@contextmanager
+def live_screen(*, is_shown: bool) -> Iterator[Screen]:
+    """The terminal's other screen while it lasts, with keys read one by one; Ctrl-C ends it without a word."""
+    if not is_shown:
+        yield Screen(None)
+        return
+    import termios
+    import tty
+
+    from rich.live import Live
+
+    settings = termios.tcgetattr(sys.stdin) if sys.stdin.isatty() else None
+    try:
+        if settings is not None:
+            tty.setcbreak(sys.stdin)
+        with Live(screen=True, auto_refresh=False) as live:
+            yield Screen(live)
+    except KeyboardInterrupt:
+        pass
+    finally:
+        if settings is not None:
+            termios.tcsetattr(sys.stdin, termios.TCSADRAIN, settings)
 
 
 @contextmanager

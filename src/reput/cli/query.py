@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from reput.cli.messages import write_messages
+from reput.cli.messages import unknown_topic, write_messages
 from reput.cli.options import CommitLogPath, Json, Keys, Store, parse_time, reading_config
-from reput.cli.output import damage_status
+from reput.cli.output import complain, damage_status
 from reput.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -56,6 +56,8 @@ def query(
             of_keys = opened.query_messages(topic, keys, max_num=max_num, begin=begin or 0, end=end)
             found = {message.commit_log_offset: message for messages in of_keys.values() for message in messages}
             messages = [found[offset] for offset in sorted(found)]
+            if not messages and (hint := unknown_topic(opened, topic)):
+                complain(hint)
         elif message_id is not None:
             message = opened.view_message(message_id)
             messages = [message] if message is not None else []

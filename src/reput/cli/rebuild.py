@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from reput.cli.options import CommitLogPath, Json, Master, RunnerName, Settings, Store, choose_runner, parse_pairs
-from reput.cli.output import complain, progress_bar, write_fields, write_json
+from reput.cli.output import progress_bar, write_fields, write_json
+from reput.config.dispatch_rules import DispatchRules
 from reput.errors import ConfigError
 
-#: The keys that `--set` takes here: the sizes of the files that are written.
-_SIZES = ("mapped_file_size_consume_queue", "max_hash_slot_num", "max_index_num")
+#: The keys that `--set` takes here: what is written, and the sizes of the files.
+_KEYS = (
+    "mapped_file_size_consume_queue",
+    "mapper_file_size_batch_consume_queue",
+    "max_hash_slot_num",
+    "max_index_num",
+    "enable_consume_queue_ext",
+    "mapped_file_size_consume_queue_ext",
+    "enable_lmq",
+)
 
 
 def rebuild(
@@ -21,6 +30,9 @@ def rebuild(
     output: Annotated[str, typer.Option("--output", metavar="DIR", help="The new directory to write to.")],
     settings: Settings,
     commit_log_path: CommitLogPath = None,
+    rules: Annotated[
+        DispatchRules, typer.Option("--rules", help="The RocketMQ version to build as: 5.5.0 indexes tags too.")
+    ] = DispatchRules.V5_3_3,
     runner_name: RunnerName = "auto",
     master: Master = None,
     as_json: Json = False,
@@ -28,8 +40,9 @@ def rebuild(
     """Build consume queues and index from the log.
 
     They go into a new directory; the store is not changed. File sizes are those of the store's own files; --set gives
-    others: mappedFileSizeConsumeQueue, maxHashSlotNum, maxIndexNum. Topics with batch consume queues are left out, are
-    named, and make the exit status 1.
+    others: mappedFileSizeConsumeQueue, mapperFileSizeBatchConsumeQueue, maxHashSlotNum, maxIndexNum,
+    mappedFileSizeConsumeQueueExt. Extensions (without bit maps) and light message queues are built where the store has
+    them, or as --set enableConsumeQueueExt and enableLmq say.
 
     Example:
       reput rebuild /tmp/store --output /tmp/rebuilt --runner local
@@ -38,7 +51,7 @@ def rebuild(
     from reput.jobs.report import format_value
     from reput.warm import load_kernels
 
-    sizes = _sizes(settings)
+    arguments = _arguments(settings)
     load_kernels()
     with progress_bar() as progress:
         result = job.rebuild(
@@ -46,10 +59,9 @@ def rebuild(
             output,
             runner=choose_runner(runner_name, master, store, commit_log_path),
             commit_log_path=commit_log_path,
+            rules=rules,
             progress=progress,
-            mapped_file_size_consume_queue=sizes.get("mapped_file_size_consume_queue"),
-            max_hash_slot_num=sizes.get("max_hash_slot_num"),
-            max_index_num=sizes.get("max_index_num"),
+            **arguments,
         )
     answer = asdict(result)
     phases = answer.pop("phase_seconds")
@@ -57,17 +69,15 @@ def rebuild(
         write_json(asdict(result))
     else:
         write_fields(
-            {name: format_value(value) for name, value in answer.items() if name != "left_out_topics"}
+            {name: format_value(value) for name, value in answer.items()}
             | {f"seconds: {name}": format_value(value) for name, value in phases.items()}
             | {"messages a second": format_value(round(result.messages / result.seconds))}
         )
-    for topic in result.left_out_topics:
-        complain(f"topic {topic} has batch consume queues, which were left out")
-    return 1 if result.left_out_topics else 0
+    return 0
 
 
-def _sizes(settings: list[str]) -> dict[str, int]:
-    """`--set` as arguments of the job; raises ConfigError for a key that is no file size."""
+def _arguments(settings: list[str]) -> dict[str, Any]:
+    """`--set` as arguments of the job; raises ConfigError for a key that it does not take."""
     from reput.config.message_store import MessageStoreConfig
     from reput.config.properties import snake_case
 
@@ -75,6 +85,6 @@ def _sizes(settings: list[str]) -> dict[str, int]:
     config = MessageStoreConfig.from_mapping(pairs)
     names = [snake_case(name) for name in pairs]
     for name in names:
-        if name not in _SIZES:
-            raise ConfigError(f"--set {name}: a rebuild takes {', '.join(_SIZES)} only")
+        if name not in _KEYS:
+            raise ConfigError(f"--set {name}: a rebuild takes {', '.join(_KEYS)} only")
     return {name: getattr(config, name) for name in names}

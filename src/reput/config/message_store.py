@@ -1,7 +1,7 @@
 """MessageStoreConfig: RocketMQ's keys that the store honours, with RocketMQ's defaults (`MessageStoreConfig` of 5.3.3).
 
-A field is RocketMQ's key in snake_case, misspellings included. RocketMQ's names lack units: `metadata["unit"]` has
-them.
+A field is RocketMQ's key in snake_case, misspellings included; `dispatch_rules` alone is reput's own. RocketMQ's names
+lack units: `metadata["unit"]` has them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Self
 
-from reput.config.properties import camel_case, read_properties, snake_case
+from reput.config.dispatch_rules import DispatchRules
+from reput.config.properties import camel_case, read_properties, snake_case, split_folders
 from reput.config.rocketmq_keys import ROCKETMQ_KEYS
 from reput.errors import ConfigError
 
@@ -22,6 +23,7 @@ __all__ = ["FlushDiskType", "MessageStoreConfig"]
 
 _MAX_INT = 2**31 - 1  # RocketMQ holds every one of these numbers in a Java int
 _CONSUME_QUEUE_UNIT = 20
+_BATCH_CONSUME_QUEUE_UNIT = 46
 _DELAY_LEVEL = re.compile(r"([0-9]+)([smhd])")
 _DELAY_UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
@@ -50,7 +52,14 @@ class MessageStoreConfig:
 
     # where
     store_path_root_dir: str = _key("~/store", "The folder of the store; `~` stands for the home of the user.")
-    store_path_commit_log: str | None = _key(None, "The folder of the commit log, where it is not <root>/commitlog.")
+    store_path_commit_log: str | None = _key(
+        None,
+        "The folder of the commit log, where it is not <root>/commitlog; a comma separates several, on several disks, "
+        "which take the files in turn.",
+    )
+    read_only_commit_log_store_paths: str | None = _key(
+        None, "Those of the commit log's folders that get no new file; a comma separates them."
+    )
     broker_ip1: str = _key("127.0.0.1", "The address that a record names as its store host: IPv4 or IPv6.")
     listen_port: int = _key(10911, "The port that a record names as its store host.", maximum=65_535)
 
@@ -66,6 +75,20 @@ class MessageStoreConfig:
         maximum=_MAX_INT - _MAX_INT % _CONSUME_QUEUE_UNIT,
         frozen=True,
     )
+    enable_consume_queue_ext: bool = _key(
+        False, "Write tags code, store time and bit map of each message to an extension beside its queue."
+    )
+    mapped_file_size_consume_queue_ext: int = _key(
+        50_331_648, "Size of one file of a consume queue extension.", unit="bytes", minimum=64, frozen=True
+    )
+    mapper_file_size_batch_consume_queue: int = _key(
+        13_800_000,
+        "Size of one batch consume queue file (topics with queue.type=BatchCQ), rounded up to whole units of 46 bytes.",
+        unit="bytes",
+        minimum=1,
+        maximum=_MAX_INT - _MAX_INT % _BATCH_CONSUME_QUEUE_UNIT,
+        frozen=True,
+    )
     max_hash_slot_num: int = _key(5_000_000, "Hash slots of one index file.", unit="slots", minimum=1, frozen=True)
     max_index_num: int = _key(
         20_000_000, "Entries of one index file, the unused entry 0 counted.", unit="entries", minimum=2, frozen=True,
@@ -76,8 +99,22 @@ class MessageStoreConfig:
     auto_message_version_on_topic_len: bool = _key(
         True, "Write a topic of more than 127 bytes as a V2 record; otherwise it is refused."
     )
+    enabled_append_prop_crc: bool = _key(
+        False, "End each record's properties with a CRC of the whole record, `__CRC32#` (RocketMQ 5 alone reads it)."
+    )
     message_delay_level: str = _key(
         "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h", "The delays of the levels 1, 2, 3, ..."
+    )
+    os_page_cache_busy_time_out_mills: int = _key(
+        1000, "A put that waits this long for the append lock, while nothing is appended, is refused.", unit="ms"
+    )
+    enable_multi_dispatch: bool = _key(
+        False, "Give a message a unit in each further queue that its property INNER_MULTI_DISPATCH names."
+    )
+    enable_lmq: bool = _key(
+        False,
+        "With enableMultiDispatch: light message queues, whose names begin with %LMQ%; a put then gives its "
+        "message an offset in each that it names.",
     )
     warm_maped_file_enable: bool = _key(
         False, "Fill a new commit log file with zeros ahead: slower to roll, steadier to write."
@@ -109,6 +146,12 @@ class MessageStoreConfig:
     # the index
     message_index_enable: bool = _key(True, "Keep index files, which answer queries by key.")
 
+    dispatch_rules: DispatchRules = _key(
+        DispatchRules.V5_3_3,
+        "reput's own key: the RocketMQ version whose queues, index and batches are written. 5.5.0 indexes tags "
+        "too; 4.9.7 gives recovered units of delayed messages the hash of the tags.",
+    )
+
     # getting
     max_transfer_bytes_on_message_in_memory: int = _key(
         262_144, "Bytes that one get returns at most from memory.", unit="bytes"
@@ -130,8 +173,37 @@ class MessageStoreConfig:
         16_000, "Bytes of consume queue units that one get with a tag filter looks through.", unit="bytes", minimum=20
     )
 
+    data_read_ahead_enable: bool = _key(
+        True, "Let the system read ahead in the commit log; off for random reads of a log that the memory cannot hold."
+    )
+
+    # retention
+    delete_when: str = _key("04", "The hours of the local day in which expired files are deleted: 04, or 04;16.")
+    file_reserved_time: int = _key(
+        72, "A commit log file that was last written to longer ago than this has expired.", unit="hours"
+    )
+    disk_max_used_space_ratio: int = _key(
+        75, "On a disk fuller than this, expired files are deleted at any hour; 10 to 95.", unit="percent"
+    )
+    clean_file_forcibly_enable: bool = _key(
+        True, "On a disk fuller than diskSpaceCleanForciblyRatio, delete files that have not expired, too."
+    )
+    disk_space_clean_forcibly_ratio: int = _key(
+        85, "On a disk fuller than this, the oldest files are deleted whatever their age; 30 to 85.", unit="percent"
+    )
+    disk_space_warning_level_ratio: int = _key(
+        90, "On a disk fuller than this, puts are refused; 35 to 90.", unit="percent"
+    )
+    clean_resource_interval: int = _key(10_000, "Time between two runs of the retention.", unit="ms", minimum=1)
+    delete_commit_log_files_interval: int = _key(100, "Pause after a deleted commit log file.", unit="ms")
+    delete_consume_queue_files_interval: int = _key(100, "Pause after a queue that lost files.", unit="ms")
+    delete_file_batch_max: int = _key(10, "Commit log files that one run deletes at most.", unit="files", minimum=1)
+
     # recovery
     check_crc_on_recover: bool = _key(True, "Check the CRC of each body that a recovery reads.")
+    force_verify_prop_crc: bool = _key(
+        False, "A recovery takes a record without a CRC of the whole record for damaged, too."
+    )
 
     ignored: tuple[str, ...] = field(default=())
     """RocketMQ's keys that were given and that this store has no use for."""
@@ -139,12 +211,17 @@ class MessageStoreConfig:
     def __post_init__(self) -> None:
         for name, key in _KEYS.items():
             object.__setattr__(self, name, _coerce(key, getattr(self, name)))
-        units = -(-self.mapped_file_size_consume_queue // _CONSUME_QUEUE_UNIT)
-        object.__setattr__(self, "mapped_file_size_consume_queue", units * _CONSUME_QUEUE_UNIT)
-        if self.store_path_commit_log is not None and "," in self.store_path_commit_log:
+        for name, unit in (
+            ("mapped_file_size_consume_queue", _CONSUME_QUEUE_UNIT),
+            ("mapper_file_size_batch_consume_queue", _BATCH_CONSUME_QUEUE_UNIT),
+        ):
+            object.__setattr__(self, name, -(-getattr(self, name) // unit) * unit)
+        folders = split_folders(self.store_path_commit_log or "")
+        read_only = split_folders(self.read_only_commit_log_store_paths or "")
+        if self.store_path_commit_log is not None and set(folders) <= set(read_only):
             raise ConfigError(
-                f"storePathCommitLog={self.store_path_commit_log}: RocketMQ reads a comma as several folders, which "
-                "this store does not support; name one folder"
+                f"storePathCommitLog={self.store_path_commit_log}: names no folder that is not one of "
+                f"readOnlyCommitLogStorePaths={self.read_only_commit_log_store_paths}, so no file could be made"
             )
         index_file_size = 40 + 4 * self.max_hash_slot_num + 20 * self.max_index_num
         if index_file_size > _MAX_INT:
@@ -152,7 +229,7 @@ class MessageStoreConfig:
                 f"maxHashSlotNum and maxIndexNum: an index file would have {index_file_size} bytes, "
                 f"expected at most {_MAX_INT}"
             )
-        _ = self.delay_levels_ms  # raises what is wrong with them
+        _ = self.delay_levels_ms, self.delete_hours  # raise what is wrong with them
 
     @property
     def store_host(self) -> str:
@@ -172,6 +249,16 @@ class MessageStoreConfig:
                 )
             levels.append(int(match[1]) * _DELAY_UNIT_MS[match[2]])
         return tuple(levels)
+
+    @property
+    def delete_hours(self) -> frozenset[int]:
+        """The hours of `deleteWhen` (`UtilAll.isItTimeToDo`)."""
+        hours = [text.strip() for text in self.delete_when.split(";") if text.strip()]
+        if not hours or not all(re.fullmatch("[0-9]{1,2}", hour) and int(hour) < 24 for hour in hours):
+            raise ConfigError(
+                f"deleteWhen={self.delete_when}: expected hours from 00 to 23 with ; between: 04 or 04;16"
+            )
+        return frozenset(map(int, hours))
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, object], base: Self | None = None) -> Self:
@@ -229,10 +316,11 @@ def _coerce(key: Field[Any], value: object, place: str = "") -> object:
     expected: str
     if key.default is None and value is None:
         return None
-    if isinstance(key.default, FlushDiskType):
-        if text in tuple(FlushDiskType):
-            return FlushDiskType(str(text))
-        expected = " or ".join(FlushDiskType)
+    if isinstance(key.default, StrEnum):
+        kind = type(key.default)
+        if text in tuple(kind):
+            return kind(str(text))
+        expected = " or ".join(kind)
     elif isinstance(key.default, bool):
         if isinstance(text, bool):
             return text

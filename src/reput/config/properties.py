@@ -55,6 +55,11 @@ def parse_properties(text: str, source: str) -> dict[str, str]:
     return {entry.name: entry.value for entry in read_properties(text, source)}
 
 
+def split_folders(text: str) -> tuple[str, ...]:
+    """The folders that a `storePathCommitLog` names, which a comma separates (MixAll.MULTI_PATH_SPLITTER)."""
+    return tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+
+
 def snake_case(name: str) -> str:
     """RocketMQ's key as reput spells it in Python: `checkCRCOnRecover` becomes `check_crc_on_recover`."""
     return _WORD_START.sub("_", name).lower()

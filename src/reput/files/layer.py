@@ -104,6 +104,10 @@ class FileLayer:
         """The length of a file in bytes, holes included."""
         return self._status(path).st_size
 
+    def modified_ms(self, path: str) -> int:
+        """When a file was last written to, in ms since 1970; stores through a map count once they were synced."""
+        return self._status(path).st_mtime_ns // 1_000_000
+
     def identity(self, path: str) -> tuple[int, int]:
         """(device, inode): the same for two paths of one file."""
         status = self._status(path)
@@ -116,6 +120,15 @@ class FileLayer:
         except OSError as error:
             raise failure(error, path, "look up the free space") from error
         return status.f_bavail * status.f_frsize
+
+    def disk_used_percent(self, path: str) -> int:
+        """How full the disk is that `path` is on, in percent of what an ordinary user can have of it, rounded up."""
+        try:
+            status = os.statvfs(path)
+        except OSError as error:
+            raise failure(error, path, "look up the used space") from error
+        used = status.f_blocks - status.f_bfree
+        return -(-100 * used // max(used + status.f_bavail, 1))
 
     def physical_memory(self) -> int:
         """Bytes of memory that the machine has: what the page cache can hold of a log at most."""

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from reput.errors import MessageIllegalError
 from reput.formats.hosts import HOST_V4_SIZE, HOST_V6_SIZE, decode_host, encode_host
 from reput.formats.properties import (
+    INNER_BASE,
+    INNER_NUM,
     KEYS,
     NAME_VALUE_SEPARATOR,
     PROPERTY_SEPARATOR,
@@ -21,6 +23,7 @@ from reput.formats.properties import (
     decode_properties,
     split_keys,
 )
+from reput.formats.property_crc import PROPERTY_CRC32
 from reput.formats.record_layout import MAX_PROPERTIES_SIZE, Bounds, Buffer, unpack_record
 
 MAX_TOPIC_SIZE = 127
@@ -28,7 +31,14 @@ MAX_RETRY_TOPIC_SIZE = 255
 RETRY_TOPIC_PREFIX = "%RETRY%"
 
 _TOPIC_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789%|_-")
-_RESERVED = {TAGS: "tags=", KEYS: "keys=", UNIQ_KEY: "unique_key=", WAIT: "wait_store_msg_ok="}
+_RESERVED = {
+    TAGS: "tags=",
+    KEYS: "keys=",
+    UNIQ_KEY: "unique_key=",
+    WAIT: "wait_store_msg_ok=",
+    INNER_NUM: "the batch to put_batch",
+    INNER_BASE: "the batch to put_batch",
+}
 _RESERVED_NAMES = frozenset(_RESERVED)
 _NUMBERS = {"flag": 32, "sys_flag": 32, "reconsume_times": 32, "prepared_transaction_offset": 64, "born_timestamp": 64}
 _NUMBERS_STRUCT = struct.Struct(">iiiqq")
@@ -41,7 +51,8 @@ class Message:
     """A message to be stored.
 
     tags, unique_key: an empty text counts as none. born_timestamp: ms since 1970 UTC, None = now; born_host: "ip:port",
-    None = the store's host. properties: without TAGS, KEYS, UNIQ_KEY and WAIT, which have fields of their own.
+    None = the store's host. properties: without TAGS, KEYS, UNIQ_KEY and WAIT, which have fields of their own, and
+    without INNER_NUM and INNER_BASE, which `MessageStore.put_batch` makes.
     The store adds no UNIQ_KEY by itself (as DefaultMessageStore).
     """
 
@@ -120,6 +131,18 @@ class MessageExt:
         """RocketMQ's offset message id (MessageDecoder.createMessageId)."""
         head, _ = unpack_record(self._buffer, self._position)
         return encode_message_id(head[11], head[6])
+
+    def unfold(self) -> list[MessageExt]:
+        """The messages of an inner batch, as the store would have kept each by itself; any other is its own only one.
+
+        A client does this with what a topic with batch consume queues gives it (`MessageDecoder.decodesBatch`).
+        """
+        from reput.formats.message_batch import INNER_BATCH, unfold_record
+
+        if self.sys_flag & INNER_BATCH != INNER_BATCH:
+            return [self]
+        record = bytes(self._buffer[self._position : self._position + self.store_size])
+        return [MessageExt(one) for one in unfold_record(record) or ()] or [self]
 
     def _decode_head(self) -> None:
         head, self._bounds = unpack_record(self._buffer, self._position)
@@ -239,12 +262,13 @@ def check_topic(topic: str) -> None:
         raise MessageIllegalError(f"topic {topic!r} takes {len(topic)} bytes; {limit} are allowed")
 
 
-def encode_properties_of(message: Message) -> bytes:
-    """Properties text of a message, in the order of encode_properties.
+def encode_properties_of(message: Message, reserved: int = 0) -> bytes:
+    """Properties text of a message, in the order of encode_properties, and `reserved` zero bytes behind it.
 
-    Raises MessageIllegalError for names, values, tags, keys or a unique key that the text cannot carry back, for
-    reserved names, and for a text over 32767 bytes. It is on the path of each put: the text is built first, and
-    only one with more separators than its pairs need is searched for the culprit.
+    `__CRC32#`, the CRC of the record that the properties were read from, is left out. Raises MessageIllegalError for
+    names, values, tags, keys or a unique key that the text cannot carry back, for reserved names, and for a text over
+    32767 bytes. It is on the path of each put: the text is built first, and only one with more separators than its
+    pairs need is searched for the culprit.
     """
     text = ""
     pairs = 0
@@ -266,6 +290,8 @@ def encode_properties_of(message: Message) -> bytes:
         if properties:
             if not _RESERVED_NAMES.isdisjoint(properties) or "" in properties or "" in properties.values():
                 _refuse_properties(message)
+            if PROPERTY_CRC32 in properties:
+                properties = {name: value for name, value in properties.items() if name != PROPERTY_CRC32}
             for name, value in properties.items():
                 text += name + "\x01" + value + "\x02"
             pairs += len(properties)
@@ -277,9 +303,10 @@ def encode_properties_of(message: Message) -> bytes:
         _refuse_properties(message)
     if len(data) - len(data.translate(None, _SEPARATORS)) != 2 * pairs:
         _refuse_properties(message)
-    if len(data) > MAX_PROPERTIES_SIZE:
-        raise MessageIllegalError(f"the properties take {len(data)} bytes; {MAX_PROPERTIES_SIZE} are allowed")
-    return data
+    size = len(data) + reserved
+    if size > MAX_PROPERTIES_SIZE:
+        raise MessageIllegalError(f"the properties take {size} bytes; {MAX_PROPERTIES_SIZE} are allowed")
+    return data + bytes(reserved) if reserved else data
 
 
 def _check_body_type(body: object) -> None:

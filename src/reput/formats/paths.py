@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 COMMIT_LOG = "commitlog"
 CONSUME_QUEUE = "consumequeue"
+CONSUME_QUEUE_EXT = "consumequeue_ext"
 BATCH_CONSUME_QUEUE = "batchconsumequeue"
 INDEX = "index"
 CHECKPOINT = "checkpoint"

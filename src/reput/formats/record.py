@@ -12,6 +12,7 @@ from reput.formats.field import Field
 from reput.formats.hosts import HOST_V4_SIZE, HOST_V6_SIZE, decode_host, encode_host
 from reput.formats.java import body_crc
 from reput.formats.message import Message, MessageExt, encode_properties_of
+from reput.formats.property_crc import PROPERTY_CRC_SIZE, pack_record_with_crc
 from reput.formats.record_layout import (
     BLANK_SIZE,
     BODY,
@@ -93,8 +94,9 @@ def encode_record(
     store_host: bytes,
     born_timestamp: int,
     born_host: bytes,
+    property_crc: bool = False,
 ) -> bytes:
-    """Record of a message as RocketMQ's MessageExtEncoder writes it.
+    """Record of a message as RocketMQ's MessageExtEncoder writes it; property_crc as with enabledAppendPropCRC.
 
     Times in ms since 1970 UTC; hosts as encode_host gives them. The message's own born_timestamp and born_host are
     the caller's business. The topic's characters and the body's size are not checked (see check_message).
@@ -103,7 +105,8 @@ def encode_record(
     magic, topic = encode_topic(message.topic)
     body = message.body
     try:
-        return pack_record(
+        pack = pack_record_with_crc if property_crc else pack_record
+        return pack(
             magic,
             body_crc(body),
             queue_id,
@@ -119,7 +122,7 @@ def encode_record(
             message.prepared_transaction_offset,
             body,
             topic,
-            encode_properties_of(message),
+            encode_properties_of(message, PROPERTY_CRC_SIZE if property_crc else 0),
         )
     except struct.error as error:
         raise MessageIllegalError(f"a number does not fit its field of the record: {error}") from None

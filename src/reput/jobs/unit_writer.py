@@ -7,7 +7,9 @@ slots of all tasks join without a gap or an overlap is for the merge to find out
 from __future__ import annotations
 
 import os
+from collections.abc import Set
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -15,12 +17,41 @@ import numpy.typing as npt
 from reput.errors import CorruptRecordError
 from reput.files import DISK
 from reput.formats.consume_queue import FILLER, UNIT_SIZE, encode_unit
+from reput.formats.message_batch import MIN_ITEM_SIZE
 from reput.formats.paths import offset_to_file_name, topic_folder_name
-from reput.formats.record import MIN_RECORD_SIZE, SysFlag
+from reput.formats.record import SysFlag
+from reput.jobs.ext_builder import ExtChunk, ExtLayout, ExtSpill
 from reput.kernels.columns import RecordColumns
 from reput.kernels.consume_queue import UnitRuns, group_units
+from reput.kernels.consume_queue_ext import bit_maps_of, encode_ext_units
+from reput.kernels.multi_dispatch import add_multi_dispatch_rows
+
+if TYPE_CHECKING:
+    from reput.kernels.consume_queue_ext import BitMaps
 
 _FILLER = encode_unit(*FILLER)
+#: A next queue offset that makes every row a repeat: `group_units` takes none of the queue.
+_NO_QUEUE = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class FurtherUnits:
+    """What the tasks write beside a unit for each message.
+
+    Attributes:
+        ext_file_size: Size in bytes of the files of consume queue extensions; None where there are none.
+        bit_maps: Bit maps of ext units, as for `MessageStore.open`; picklable where a task runs elsewhere.
+        multi_dispatch: Whether the queues that INNER_MULTI_DISPATCH names get units.
+        enable_lmq: Whether light message queues have queue id 0.
+    """
+
+    ext_file_size: int | None = None
+    bit_maps: BitMaps | None = None
+    multi_dispatch: bool = False
+    enable_lmq: bool = False
+
+
+_NOTHING_FURTHER = FurtherUnits()
 
 
 @dataclass(slots=True)
@@ -40,17 +71,28 @@ class UnitWriter:
     Within its records it follows `ConsumeQueue.putMessagePositionInfo`: a unit before its queue's next offset is a
     repeat and is dropped, and a gap is filled with filler units, so that each unit stands at its own queue offset.
 
+    The topics in `batch_topics` are left out: they have batch consume queues, see `BatchUnitSpill`.
+
     Attributes:
         ranges: what was written, by (topic, queue id).
-        batch_topics: topics that hold inner batches, whose queues are BatchConsumeQueues.
+        ext: the ext units of what was written, where `further` asks for them; they go to a file `ext_path`.
     """
 
-    def __init__(self, folder: str, file_size: int) -> None:
+    def __init__(
+        self,
+        folder: str,
+        file_size: int,
+        batch_topics: Set[str] = frozenset(),
+        further: FurtherUnits = _NOTHING_FURTHER,
+        ext_path: str = "",
+    ) -> None:
         self.ranges: dict[tuple[str, int], QueueRange] = {}
-        self.batch_topics: set[str] = set()
+        self._batch_topics = batch_topics
         self._folder = folder
         self._file_size = file_size
         self._made: set[str] = set()
+        self._further = further
+        self.ext = ExtSpill(ext_path)
 
     def put(self, columns: RecordColumns, log_path: str) -> None:
         """Write the units of scanned records (`ScanLevel.PROPERTIES` or above) of the log file `log_path`.
@@ -61,14 +103,25 @@ class UnitWriter:
         """
         if not columns.rows:
             return
-        has_unit = _rows_with_unit(columns)
+        further, sources = self._further, None
+        ext_file_size = further.ext_file_size
+        bit_maps = bit_maps_of(further.bit_maps, columns) if ext_file_size is not None else None
+        if further.multi_dispatch:
+            columns, sources = add_multi_dispatch_rows(columns, enable_lmq=further.enable_lmq)
+        has_unit = _rows_with_unit(columns, self._batch_topics)
         _check_queue_offsets(columns, has_unit, log_path)
         queues = self._queues_of(columns, has_unit, log_path)
-        next_offsets = np.array([queue.next_offset if queue else 0 for queue in queues], np.int64)
+        next_offsets = np.array([queue.next_offset if queue else _NO_QUEUE for queue in queues], np.int64)
         row = 0
         while row < columns.rows:
-            runs = group_units(columns, next_offsets, row)
+            runs = group_units(columns, next_offsets, row, with_rows=ext_file_size is not None)
             self._write(runs, queues, next_offsets)
+            if ext_file_size is not None:
+                ext = encode_ext_units(runs, columns, sources, bit_maps, ext_file_size)
+                for k in np.flatnonzero(runs.counts).tolist():
+                    written = queues[k]
+                    assert written is not None
+                    self.ext.put((written.topic, written.queue_id), int(next_offsets[k]), runs, ext, k)
             next_offsets += runs.counts
             row = runs.stop_row
             if row < columns.rows:
@@ -80,6 +133,10 @@ class UnitWriter:
             if queue:
                 queue.next_offset = following
 
+    def close(self) -> None:
+        """Close what was spilled; nothing is synced."""
+        self.ext.close()
+
     def _queues_of(
         self, columns: RecordColumns, has_unit: npt.NDArray[np.bool_] | None, log_path: str
     ) -> list[QueueRange | None]:
@@ -89,8 +146,6 @@ class UnitWriter:
             first_rows = np.full(first_rows.size, -1, np.int32)
             rows = np.flatnonzero(has_unit)[::-1]
             first_rows[columns["queue"][rows]] = rows  # of equal indexes the last one stays: the queue's first row
-        is_batch = (columns["sys_flag"] & SysFlag.INNER_BATCH) != 0
-        batch_queues = set(columns["queue"][is_batch].tolist())
         found: list[QueueRange | None] = []
         for k, (topic, queue_id) in enumerate(columns.queues()):
             row = int(first_rows[k])
@@ -98,8 +153,6 @@ class UnitWriter:
                 found.append(None)
                 continue
             name = _folder_name(topic, log_path, int(columns["commit_log_offset"][row]))
-            if k in batch_queues:
-                self.batch_topics.add(name)
             queue = self.ranges.get((name, queue_id))
             if queue is None:
                 offset = int(columns["queue_offset"][row])
@@ -144,15 +197,22 @@ class UnitWriter:
 
 @dataclass(frozen=True, slots=True)
 class QueueFinish:
-    """The last step for some queues, once all units are there: fill the head of the first file, and sync."""
+    """The last step for some queues, once all units are there: extensions, the head of the first file, and sync."""
 
     folder: str
     file_size: int
     queues: tuple[QueueRange, ...]
+    ext_folder: str = ""
+    ext_file_size: int | None = None
+    ext_chunks: tuple[tuple[ExtChunk, ...], ...] = ()
 
     def run(self) -> int:
         """Returns the bytes of the files in use."""
         used = 0
+        if self.ext_file_size is not None:
+            for queue, chunks in zip(self.queues, self.ext_chunks, strict=True):
+                folders = queue_folder(self.folder, queue), queue_folder(self.ext_folder, queue)
+                used += ExtLayout(folders[0], self.file_size, folders[1], self.ext_file_size).run(chunks)
         for queue in self.queues:
             folder = queue_folder(self.folder, queue)
             begin = queue.first_offset * UNIT_SIZE
@@ -173,19 +233,22 @@ def queue_folder(folder: str, queue: QueueRange) -> str:
     return os.path.join(folder, queue.topic, str(queue.queue_id))
 
 
-def _rows_with_unit(columns: RecordColumns) -> npt.NDArray[np.bool_] | None:
-    """bool[rows], False for prepared and rolled back messages; None where all have a unit."""
+def _rows_with_unit(columns: RecordColumns, batch_topics: Set[str]) -> npt.NDArray[np.bool_] | None:
+    """bool[rows], False for prepared and rolled back messages and those of batch topics; None where all have a unit."""
     kind = columns["sys_flag"] & SysFlag.TRANSACTION_MASK
     without = (kind == SysFlag.TRANSACTION_PREPARED) | (kind == SysFlag.TRANSACTION_ROLLBACK)
+    if batch_topics:
+        of_batch = [k for k, (topic, _) in enumerate(columns.queues()) if topic_folder_name(topic) in batch_topics]
+        without |= np.isin(columns["queue"], of_batch)
     return ~without if without.any() else None
 
 
 def _check_queue_offsets(columns: RecordColumns, has_unit: npt.NDArray[np.bool_] | None, log_path: str) -> None:
-    """Each message before one in its queue took at least a smallest record of the log before it."""
+    """Each message before one in its queue took at least so much of the log before it, alone or with others."""
     queue_offsets, offsets = columns["queue_offset"], columns["commit_log_offset"]
-    if queue_offsets.min() >= 0 and int(queue_offsets.max()) <= int(offsets[0]) // MIN_RECORD_SIZE:
+    if queue_offsets.min() >= 0 and int(queue_offsets.max()) <= int(offsets[0]) // MIN_ITEM_SIZE:
         return
-    wrong = (queue_offsets < 0) | (queue_offsets > offsets // MIN_RECORD_SIZE)
+    wrong = (queue_offsets < 0) | (queue_offsets > offsets // MIN_ITEM_SIZE)
     if has_unit is not None:
         wrong &= has_unit
     if wrong.any():
@@ -194,7 +257,7 @@ def _check_queue_offsets(columns: RecordColumns, has_unit: npt.NDArray[np.bool_]
             log_path,
             int(offsets[row]),
             f"the record says queue offset {queue_offsets[row]}, but before it the log can hold at most "
-            f"{int(offsets[row]) // MIN_RECORD_SIZE} messages; look at it with `reput dump`",
+            f"{int(offsets[row]) // MIN_ITEM_SIZE} messages; look at it with `reput dump`",
         )
 
 

@@ -100,7 +100,15 @@ class RecordStatus:
     TEXT_REPLACED = 2
     TIME_OUT_OF_RANGE = 4
     BODY_UNDECODED = 8
-    NAMES = ((1, "BAD_BODY_CRC"), (2, "TEXT_REPLACED"), (4, "TIME_OUT_OF_RANGE"), (8, "BODY_UNDECODED"))
+    #: The record carries a CRC of itself in its properties (`enabledAppendPropCRC`), and another than its bytes give.
+    BAD_PROPERTY_CRC = 16
+    NAMES = (
+        (1, "BAD_BODY_CRC"),
+        (2, "TEXT_REPLACED"),
+        (4, "TIME_OUT_OF_RANGE"),
+        (8, "BODY_UNDECODED"),
+        (16, "BAD_PROPERTY_CRC"),
+    )
 
 
 _PLACES = {name: (True, i) for i, name in enumerate(WIDE)} | {name: (False, i) for i, name in enumerate(NARROW)}
@@ -172,10 +180,10 @@ class RecordColumns:
         view = self.buffer.data  # a slice of it costs a third of an array's
         return [(bytes(view[p : p + n]), q) for p, n, q in zip(starts, sizes, ids, strict=True)]
 
-    def first_fault(self) -> int:
-        """The first row whose status is not OK; `rows` where there is none."""
-        status = self.narrow[N_STATUS]
-        return int(status.argmax()) if self.rows and status.any() else self.rows
+    def first_fault(self, faults: int = RecordStatus.BAD_BODY_CRC) -> int:
+        """The first row whose status has one of these bits; `rows` where there is none."""
+        found = self.narrow[N_STATUS] & faults
+        return int((found != 0).argmax()) if self.rows and found.any() else self.rows
 
     @property
     def next_offset(self) -> int:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reput.formats.consume_queue import UNIT_SIZE
+from reput.formats.consume_queue_ext import MAX_ADDRESS
 from reput.formats.record import SysFlag
 from reput.kernels._jit import kernel
 from reput.kernels.columns import (
@@ -20,7 +21,16 @@ from reput.kernels.columns import (
     W_TAGS_CODE,
     RecordColumns,
 )
-from reput.kernels.memory import load_i32, load_i32_native, load_i64, store_i32, store_i64, store_i64_native
+from reput.kernels.memory import (
+    load_i32,
+    load_i32_native,
+    load_i64,
+    load_i64_native,
+    store_i32,
+    store_i32_native,
+    store_i64,
+    store_i64_native,
+)
 
 _TRANSACTION, _PREPARED, _ROLLBACK = (
     SysFlag.TRANSACTION_MASK,
@@ -30,11 +40,12 @@ _TRANSACTION, _PREPARED, _ROLLBACK = (
 _UNIT = UNIT_SIZE
 #: Units in NumPy: the fields of `reput.formats.consume_queue.Unit`.
 UNIT_TYPE = np.dtype([("commit_log_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
+_MAX_ADDRESS = MAX_ADDRESS
 _NOTHING_TO_SKIP = np.int64(-(2**63))
 
 
-@kernel("int64(int64[:, :], int32[:, :], int64, int64, int64[::1], int64[::1], int64[::1], int64)")
-def _group(wide, narrow, begin, end, next_offsets, counts, starts, units):  # type: ignore[no-untyped-def]
+@kernel("int64(int64[:, :], int32[:, :], int64, int64, int64[::1], int64[::1], int64[::1], int64, int64)")
+def _group(wide, narrow, begin, end, next_offsets, counts, starts, units, rows):  # type: ignore[no-untyped-def]
     for queue in range(counts.size):
         counts[queue] = 0
     stop = end
@@ -61,6 +72,8 @@ def _group(wide, narrow, begin, end, next_offsets, counts, starts, units):  # ty
                 store_i64(unit, wide[W_COMMIT_LOG_OFFSET, row])
                 store_i32(unit + 8, narrow[N_SIZE, row])
                 store_i64(unit + 12, wide[W_TAGS_CODE, row])
+                if rows:
+                    store_i32_native(rows + (unit - units) // _UNIT * 4, row)
                 counts[queue] += 1
     return stop
 
@@ -73,9 +86,13 @@ class UnitRuns(NamedTuple):
     counts: npt.NDArray[np.int64]
     #: The first row that was not taken: `end`, or a row whose queue offset leaves a gap behind its queue's last unit.
     stop_row: int
+    #: int32[units], the row of each unit, where it was asked for.
+    rows: npt.NDArray[np.int32] | None = None
 
 
-def group_units(columns: RecordColumns, next_offsets: npt.NDArray[np.int64], begin: int = 0) -> UnitRuns:
+def group_units(
+    columns: RecordColumns, next_offsets: npt.NDArray[np.int64], begin: int = 0, *, with_rows: bool = False
+) -> UnitRuns:
     """Build the units of rows from `begin`, grouped by queue, in log order within each.
 
     Prepared and rolled back messages have none (`CommitLogDispatcherBuildConsumeQueue`). A row whose queue offset lies
@@ -85,12 +102,17 @@ def group_units(columns: RecordColumns, next_offsets: npt.NDArray[np.int64], beg
         columns: Scanned at `ScanLevel.PROPERTIES` or above.
         next_offsets: int64[queues], the queue offset that comes next in each queue of the scan; not changed.
         begin: First row.
+        with_rows: Say which row each unit comes from.
     """
     queues = columns.queue_rows.size
     units = np.empty((columns.rows - begin) * UNIT_SIZE, np.uint8)
+    rows = np.empty(columns.rows - begin, np.int32) if with_rows else None
     counts, starts = np.empty(queues, np.int64), np.empty(queues, np.int64)
-    stop = _group(columns.wide, columns.narrow, begin, columns.rows, next_offsets, counts, starts, units.ctypes.data)
-    return UnitRuns(units, starts, counts, stop)
+    stop = _group(
+        columns.wide, columns.narrow, begin, columns.rows, next_offsets, counts, starts, units.ctypes.data,
+        0 if rows is None else rows.ctypes.data,
+    )  # fmt: skip
+    return UnitRuns(units, starts, counts, stop, rows)
 
 
 class Selected(IntEnum):
@@ -101,27 +123,45 @@ class Selected(IntEnum):
     MESSAGE_WAS_REMOVING = 2
 
 
-@kernel(
-    "void(int64, int64, int64, int64, int64, int64, int64, int64, int64, int64, int64, int64, int64, int64, int64, "
-    "int64[::1])"
-)
+class PullLimits(NamedTuple):
+    """What limits every pull of a store, as `select_units` reads it: native int64, in this order."""
+
+    log_file_size: int
+    #: The last so many bytes of the log count as being in memory; the next two limit what lies there.
+    memory_size: int
+    memory_count: int
+    memory_bytes: int
+    disk_count: int
+    disk_bytes: int
+
+
+#: What `select_units` says before the pairs: messages, units examined, `Selected`, bytes, commit log offset of the last
+#: unit examined, commit log offset of the first message taken.
+PULL_RESULT_COUNT = 6
+
+
+@kernel("void(int64, int64, int64, int64, int64, int64, int64, int64, int64, int64)")
 def select_units(  # type: ignore[no-untyped-def]
-    units, count, log_begin, log_end, file_size, tags, tag_count, max_count, max_size, memory_begin,
-    memory_count, memory_size, disk_count, disk_size, out, result,
-):  # fmt: skip
+    units, count, log_begin, log_end, tags, tag_count, max_count, max_size, limits, out
+):
     """Choose the messages of one pull, as `DefaultMessageStore.getMessage`, but none beyond the first one's log file.
+
+    Numbers and addresses alone: with an array and fourteen numbers the call itself cost a tenth of a pull.
 
     Args:
         units: Address of the first unit; `count` units may be examined.
         log_begin: First commit log offset that can be read; `log_end` is behind the last one.
-        tags: Address of `tag_count` native int32 tag hashes, one of which must equal the low 32 bits; 0 takes all.
+        tags: Address of `tag_count` native int32 tag hashes, one of which must equal the low 32 bits; 0 takes all. An
+            address of an ext unit matches: who has it resolves it before.
         max_count: Most messages; `max_size` most bytes, but one message always goes.
-        memory_begin: Records from this offset count as being in memory: `memory_count`, `memory_size` limit them, and
-            `disk_count`, `disk_size` those before.
-        out: Address of room for `max_count` (at least 1) pairs of native int64: commit log offset, size.
-        result: int64[6]: messages, units examined, `Selected`, bytes, commit log offset of the last unit examined,
-            commit log offset of the first message taken.
+        limits: Address of `PullLimits`.
+        out: Address of `PULL_RESULT_COUNT` native int64; behind them room for `max_count` (at least 1) pairs of
+            commit log offset and size.
     """
+    file_size, memory_begin = load_i64_native(limits), log_end - load_i64_native(limits + 8)
+    memory_count, memory_size = load_i64_native(limits + 16), load_i64_native(limits + 24)
+    disk_count, disk_size = load_i64_native(limits + 32), load_i64_native(limits + 40)
+    pairs = out + 8 * PULL_RESULT_COUNT
     taken, examined, status, skip_until = 0, 0, 1, _NOTHING_TO_SKIP
     total = last = first = file_begin = file_end = np.int64(0)
     while examined < count:
@@ -143,7 +183,7 @@ def select_units(  # type: ignore[no-untyped-def]
         last = offset
         if offset < skip_until:
             continue
-        matches = tag_count == 0
+        matches = tag_count == 0 or load_i64(unit + 12) <= _MAX_ADDRESS
         for i in range(tag_count):
             matches |= load_i32_native(tags + 4 * i) == load_i32(unit + 16)
         if not matches:
@@ -158,9 +198,14 @@ def select_units(  # type: ignore[no-untyped-def]
             continue
         if taken == 0:
             first = offset
-        store_i64_native(out + 16 * taken, offset)
-        store_i64_native(out + 16 * taken + 8, size)
+        store_i64_native(pairs + 16 * taken, offset)
+        store_i64_native(pairs + 16 * taken + 8, size)
         taken += 1
         total += size
         status = 0
-    result[0], result[1], result[2], result[3], result[4], result[5] = taken, examined, status, total, last, first
+    store_i64_native(out, taken)
+    store_i64_native(out + 8, examined)
+    store_i64_native(out + 16, status)
+    store_i64_native(out + 24, total)
+    store_i64_native(out + 32, last)
+    store_i64_native(out + 40, first)

@@ -8,7 +8,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from reput.kernels._jit import inlined, kernel
+from reput.formats.record import BORN_HOST, HOST_V4_SIZE, HOST_V6_SIZE, SysFlag
+from reput.kernels._jit import kernel
 from reput.kernels.java_hash import decode_utf8
 from reput.kernels.memory import (
     copy,
@@ -23,14 +24,15 @@ from reput.kernels.memory import (
 
 _TAGS, _KEYS = int.from_bytes(b"TAGS", "big"), int.from_bytes(b"KEYS", "big")
 _UNIQ, __KEY = int.from_bytes(b"UNIQ", "big"), int.from_bytes(b"_KEY", "big")
-_SEPARATOR = np.uint8(2)
+_BORN_V6, _STORE_V6 = SysFlag.BORN_HOST_V6, SysFlag.STORE_HOST_V6
+_NAME_VALUE_SEPARATOR, _SEPARATOR = np.uint8(1), np.uint8(2)
 _HIGH_BITS = np.uint64(0x8080808080808080)
 
 
-@kernel("void(int64, int32[::1], int32[::1], int32[::1], int64, boolean)")
-def gather(buffer, positions, sizes, offsets, out, are_short):  # type: ignore[no-untyped-def]
-    """Copy slices one behind the other to the address `out`; int32[n + 1] `offsets` takes where each begins."""
-    at = np.int64(0)
+@kernel("void(int64, int32[::1], int32[::1], int32[::1], uint8[::1], boolean)")
+def gather(buffer, positions, sizes, offsets, data, are_short):  # type: ignore[no-untyped-def]
+    """Copy slices one behind the other into `data`; int32[n + 1] `offsets` takes where each begins."""
+    at, out = np.int64(0), np.int64(data.ctypes.data)
     for i in range(positions.size):
         size = np.int64(sizes[i])
         offsets[i] = at
@@ -54,10 +56,10 @@ def _is_utf8(text, size):  # type: ignore[no-untyped-def]
     return True
 
 
-@kernel("int64(int64, int32[::1], int64)")
-def next_invalid_text(data, offsets, begin):  # type: ignore[no-untyped-def]
+@kernel("int64(uint8[::1], int32[::1], int64)")
+def next_invalid_text(texts, offsets, begin):  # type: ignore[no-untyped-def]
     """The first slice from `begin` that is no UTF-8; the number of slices where there is none."""
-    count = offsets.size - 1
+    count, data = offsets.size - 1, np.int64(texts.ctypes.data)
     if begin == 0:
         seen, i, size = np.uint64(0), 0, np.int64(offsets[count])
         while i + 8 <= size:
@@ -98,6 +100,25 @@ def split_keys(buffer, positions, sizes, lists, key_positions, key_sizes):  # ty
     return count
 
 
+@kernel("int64(int64, int32[:], int32[:], boolean)")
+def one_host(buffer, positions, sys_flags, is_store_host):  # type: ignore[no-untyped-def]
+    """Where the host of the first record lies, if all records have that same one; else -1."""
+    first, first_v6 = np.int64(-1), False
+    for i in range(positions.size):
+        host = np.int64(positions[i]) + BORN_HOST
+        is_v6 = sys_flags[i] & _BORN_V6 != 0
+        if is_store_host:
+            host += (HOST_V6_SIZE if is_v6 else HOST_V4_SIZE) + 8
+            is_v6 = sys_flags[i] & _STORE_V6 != 0
+        if i == 0:
+            first, first_v6 = host, is_v6
+        elif is_v6 != first_v6 or not equal_bytes(
+            buffer + host, buffer + first, HOST_V6_SIZE if is_v6 else HOST_V4_SIZE
+        ):
+            return -1
+    return first
+
+
 @njit
 def _has_own_column(name, size):  # type: ignore[no-untyped-def]
     if size == 4:
@@ -106,25 +127,13 @@ def _has_own_column(name, size):  # type: ignore[no-untyped-def]
     return size == 8 and load_i32(name) == _UNIQ and load_i32(name + 4) == __KEY
 
 
-@inlined
-def _add_pair(buffer, begin, end, pairs, first, count):  # type: ignore[no-untyped-def]
-    """Take the pair in [begin, end) of the buffer, if it is one without a column of its own; returns the new count."""
-    separator = begin
-    while separator < end and load_u8(buffer + separator) != 1:
-        separator += 1
-    name_size, value_size = separator - begin, end - separator - 1
-    if name_size > 0 and value_size > 0 and not _has_own_column(buffer + begin, name_size):
-        for i in range(first, count):
-            if pairs[1, i] == name_size and equal_bytes(buffer + pairs[0, i], buffer + begin, name_size):
-                for j in range(i, count - 1):
-                    for k in range(4):
-                        pairs[k, j] = pairs[k, j + 1]
-                count -= 1
-                break
-        pairs[0, count], pairs[1, count] = begin, name_size
-        pairs[2, count], pairs[3, count] = separator + 1, value_size
-        count += 1
-    return count
+@njit
+def _drop_pair(pairs, pair, count):  # type: ignore[no-untyped-def]
+    """Take one pair out, for a later one has its name; returns the new count."""
+    for i in range(pair, count - 1):
+        for part in range(4):
+            pairs[part, i] = pairs[part, i + 1]
+    return count - 1
 
 
 @kernel("int64(int64, int64, int32[::1], int32[::1], int32[::1], int32[:, ::1])")
@@ -147,18 +156,33 @@ def split_properties(buffer, size, positions, sizes, lists, pairs):  # type: ign
         first = count
         begin = np.int64(positions[row])
         text_end = begin + np.int64(sizes[row])
-        block = begin
-        while block < text_end:
-            mask = find_byte_mask(buffer + block, buffer + text_end, buffer + size, _SEPARATOR)
+        block, separator = begin, np.int64(-1)
+        while block <= text_end:
+            names = find_byte_mask(buffer + block, buffer + text_end, buffer + size, _NAME_VALUE_SEPARATOR)
+            mask = names | find_byte_mask(buffer + block, buffer + text_end, buffer + size, _SEPARATOR)
+            if text_end < block + 64:  # the end of the text ends a pair too: RocketMQ 4 leaves the last separator out
+                end_bit = np.uint64(1) << np.uint64(text_end - block)
+                names &= end_bit - np.uint64(1)
+                mask = (mask & (end_bit - np.uint64(1))) | end_bit
             while mask:
-                end = block + trailing_zeros(mask)
-                mask &= mask - np.uint64(1)
-                if end >= text_end:
-                    break
-                count = _add_pair(buffer, begin, end, pairs, first, count)
-                begin = end + 1
+                place = trailing_zeros(mask)
+                bit = np.uint64(1) << np.uint64(place)
+                mask ^= bit
+                at = block + place
+                if names & bit:
+                    if separator < 0:  # a value may have more of them
+                        separator = at
+                    continue
+                name_size = separator - begin
+                if name_size > 0 and at - separator > 1 and not _has_own_column(buffer + begin, name_size):
+                    for i in range(first, count):
+                        if pairs[1, i] == name_size and equal_bytes(buffer + pairs[0, i], buffer + begin, name_size):
+                            count = _drop_pair(pairs, i, count)
+                            break
+                    pairs[0, count], pairs[1, count] = begin, name_size
+                    pairs[2, count], pairs[3, count] = separator + 1, at - separator - 1
+                    count += 1
+                begin, separator = at + 1, np.int64(-1)
             block += 64
-        if begin < text_end:  # RocketMQ 4 leaves the last separator out
-            count = _add_pair(buffer, begin, text_end, pairs, first, count)
     lists[positions.size] = count
     return count

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from numba import njit
 
 from reput.formats.index_file import ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE
+from reput.formats.record import BLANK_SIZE
 from reput.kernels._jit import inlined, kernel
 from reput.kernels.columns import (
     N_KEYS_POSITION,
@@ -47,6 +48,7 @@ from reput.kernels.record_scan import _READ, _read_record
 _HEADER, _SLOT, _ENTRY = HEADER_SIZE, SLOT_SIZE, ENTRY_SIZE
 _MAX_INT32 = np.int64(0x7FFFFFFF)
 _SLOTS_AHEAD = 32
+_HEADS_AHEAD, _TEXTS_AHEAD = 32, 16
 _WIDE_COUNT, _NARROW_COUNT = len(WIDE), len(NARROW)
 #: Elements of the header's vector, in the order of the fields on disk.
 BEGIN_TIMESTAMP, END_TIMESTAMP, BEGIN_OFFSET, END_OFFSET, SLOT_COUNT, INDEX_COUNT = range(6)
@@ -199,12 +201,12 @@ def _carries_key(record, limit, offset, topic, topic_size, key, key_size, wide, 
 
 
 @kernel(
-    "void(int64[::1], int64, int64, int64, int64, int64, int64, int32[::1], int32[::1], int64[::1], uint8[::1], "
-    "int64[:, ::1], int32[:, ::1])"
+    "void(int64[::1], int64, int64, int64, int64, int64, int64, int32[::1], int32[::1], int64[::1], int64[::1], "
+    "int64[::1], uint8[::1], int64[:, ::1], int32[:, ::1])"
 )
 def verify_keys(  # type: ignore[no-untyped-def]
-    log_files, log_begin, log_end, file_size, topic, topic_size, keys, key_offsets, candidates, offsets, verified,
-    wide, narrow,
+    log_files, log_begin, log_end, file_size, topic, topic_size, keys, key_offsets, candidates, offsets, addresses,
+    sizes, verified, wide, narrow,
 ):  # fmt: skip
     """Mark (uint8, 1) the candidates whose record has the topic, and the key as UNIQ_KEY or as one of KEYS.
 
@@ -216,33 +218,28 @@ def verify_keys(  # type: ignore[no-untyped-def]
         log_begin: Offset of the first file's first byte; `log_end` is behind the last byte that can be read.
         candidates: int32[n], key numbers; `offsets`: int64[n], their commit log offsets.
         keys: Address of the keys' text; `key_offsets` int32[keys + 1].
+        addresses, sizes: int64[n], scratch: where each candidate lies, and what can be read there.
         wide, narrow: One-row scratch columns.
     """
-    ahead = 8
     for i in range(candidates.size):
-        if i + ahead < candidates.size:
-            address, left = _log_address(log_files, log_begin, log_end, file_size, offsets[i + ahead])
-            if left > 512:
-                prefetch(address)
-                prefetch(address + 64)
-        if i + ahead // 2 < candidates.size:
-            address, left = _log_address(log_files, log_begin, log_end, file_size, offsets[i + ahead // 2])
-            if left > 512:
-                size = np.int64(load_i32(address))
-                if 64 < size <= left:
-                    prefetch(address + size - 64)
-                    if size > 128:
-                        prefetch(address + size - 128)
-        verified[i] = 0
-        address, left = _log_address(log_files, log_begin, log_end, file_size, offsets[i])
+        addresses[i], sizes[i] = _log_address(log_files, log_begin, log_end, file_size, offsets[i])
+    for i in range(candidates.size):
+        if i + _HEADS_AHEAD < candidates.size:
+            prefetch(addresses[i + _HEADS_AHEAD])
+            prefetch(addresses[i + _HEADS_AHEAD] + 64)
+        if i + _TEXTS_AHEAD < candidates.size and sizes[i + _TEXTS_AHEAD] > BLANK_SIZE:
+            address = addresses[i + _TEXTS_AHEAD]
+            size = np.int64(load_i32(address))
+            for line in range(max(size - 128, np.int64(128)), size + 64, 64):  # properties; topic and keys end there
+                prefetch(address + line)
         begin = np.int64(key_offsets[candidates[i]])
         key, key_size = keys + begin, np.int64(key_offsets[candidates[i] + 1]) - begin
-        verified[i] = address != 0 and _carries_key(
-            address, address + left, offsets[i], topic, topic_size, key, key_size, wide, narrow
+        verified[i] = sizes[i] > 0 and _carries_key(
+            addresses[i], addresses[i] + sizes[i], offsets[i], topic, topic_size, key, key_size, wide, narrow
         )
 
 
-@kernel("int64(" + ", ".join(["int64"] * 15) + ", int64[::1])")
+@kernel("int64(" + ", ".join(["int64"] * 15) + ", int64[::1])", allocates=True)
 def find_key(  # type: ignore[no-untyped-def]
     text, topic_size, text_size, file, slots, count, file_begin, begin, end, log_begin, log_end, log_file_size,
     out, found, max_found, log_files,

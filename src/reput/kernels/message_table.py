@@ -1,7 +1,7 @@
 """An Arrow table of messages -> the form that the encode kernels read, with every row checked.
 
 Columns are those of `record_batch.SCHEMA`. `topic` and `body` must be there; null in any other means absent; columns
-that a store assigns are ignored, so that what `read_log` gives can be put again.
+that a store assigns are ignored, and so is the property `__CRC32#`, so that what `read_log` gives can be put again.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from reput.errors import MessageIllegalError
 from reput.formats.hosts import HOST_V4_SIZE, encode_host
 from reput.formats.message import check_topic
+from reput.formats.message_batch import INNER_BATCH
 from reput.formats.record import MagicCode
 from reput.formats.record_layout import encode_topic
 from reput.kernels.record_batch import SCHEMA
@@ -50,7 +51,8 @@ _FAULTS = {
     EncodeFault.SEPARATOR_IN_UNIQUE_KEY: "unique_key: a separator character (0x01 or 0x02)",
     EncodeFault.SEPARATOR_IN_PROPERTIES: "properties: a separator character (0x01 or 0x02)",
     EncodeFault.EMPTY_PROPERTY: "properties: an empty name or value, which RocketMQ loses",
-    EncodeFault.RESERVED_PROPERTY: "properties: TAGS, KEYS and UNIQ_KEY have columns of their own",
+    EncodeFault.RESERVED_PROPERTY: "properties: TAGS, KEYS and UNIQ_KEY have columns of their own, and INNER_NUM and "
+    "INNER_BASE are for put_batch",
 }
 _BATCH_ROWS = 65_536
 _KEPT_BATCHES = 16
@@ -109,6 +111,8 @@ class CheckedTable:
         max_record_size: int,
         store_host: bytes,
         now_ms: int,
+        reserved: int = 0,
+        refused_property: str | None = None,
     ) -> None:
         """Check it.
 
@@ -119,6 +123,8 @@ class CheckedTable:
             max_record_size: The largest record that a commit log file holds.
             store_host: 8 or 20 bytes; also the born host of rows that have none.
             now_ms: The born timestamp of rows that have none.
+            reserved: Bytes at the end of each record's properties that the append fills: 20 for a property CRC.
+            refused_property: A property that takes more than a table's put does.
 
         Raises:
             MessageIllegalError: A wrong column or type, or a row that RocketMQ would refuse, by its number.
@@ -131,6 +137,8 @@ class CheckedTable:
         self._max_sizes = max_body_size, max_record_size
         self._store_host = store_host
         self._now_ms = now_ms
+        self._reserved = reserved
+        self._refused_property = refused_property
         self._kept: list[MessageBatch] = []
         for batch in self._plans(0):
             self.largest = max(self.largest, int(batch.sizes.max()))
@@ -149,10 +157,22 @@ class CheckedTable:
         for batch in self._table.to_batches(max_chunksize=_BATCH_ROWS):
             if batch.num_rows:
                 if number >= first:
-                    planner = _Planner(_typed(batch, row), row, self._store_host, self._now_ms)
-                    yield planner.plan(*self._max_sizes, len(self._store_host))
+                    typed = _typed(batch, row)
+                    _refuse_property(typed, self._refused_property, row)
+                    planner = _Planner(typed, row, self._store_host, self._now_ms)
+                    yield planner.plan(*self._max_sizes, len(self._store_host), self._reserved)
                 row += batch.num_rows
                 number += 1
+
+
+def _refuse_property(batch: pa.RecordBatch, name: str | None, first_row: int) -> None:
+    if name is not None and "properties" in batch.schema.names:
+        row = pc.index(pc.is_valid(pc.map_lookup(batch.column("properties"), name, "first")), True).as_py()
+        if row >= 0:
+            raise MessageIllegalError(
+                f"row {first_row + row}: the property {name} names further queues, whose offsets a put of a table "
+                "does not give out; put this message with put_message or put_messages"
+            )
 
 
 def _check_columns(schema: pa.Schema) -> None:
@@ -211,7 +231,7 @@ class _Planner:
         self._alive: list[object] = []
         self._plan = np.zeros(len(PLAN), np.int64)
 
-    def plan(self, max_body_size: int, max_record_size: int, store_host_size: int) -> MessageBatch:
+    def plan(self, max_body_size: int, max_record_size: int, store_host_size: int, reserved: int) -> MessageBatch:
         queues, queue_keys = self._number_queues()
         self._text("body", "body_offsets", "bodies")
         for name, data in (("tags", "tags"), ("unique_key", "unique_keys")):
@@ -220,12 +240,13 @@ class _Planner:
         self._properties()
         for name in ("flag", "sys_flag", "reconsume_times"):
             self._numbers(name, np.int32)
+        self._refuse_inner_batches()
         self._numbers("prepared_transaction_offset", np.int64)
         self._numbers("born_timestamp", np.int64, absent=self._now_ms)
         self._hosts()
         rows = self._batch.num_rows
         sizes, properties_sizes = np.empty(rows, np.int32), np.empty(rows, np.int32)
-        bad = measure(self._plan, rows, max_body_size, store_host_size, sizes, properties_sizes)
+        bad = measure(self._plan, rows, max_body_size, store_host_size, reserved, sizes, properties_sizes)
         if bad >= 0:
             reason = _FAULTS[EncodeFault(bad % 16)].format(max_body_size=max_body_size)
             raise MessageIllegalError(f"row {self._first_row + bad // 16}: {reason}")
@@ -265,21 +286,20 @@ class _Planner:
         column = self._column(name)
         if column is None:
             return None
-        if column.null_count:
-            kind = column.type
-            lengths = pc.fill_null(pc.list_value_length(column), 0)
-            offsets = np.concatenate([[0], np.cumsum(lengths.to_numpy(zero_copy_only=False))]).astype(np.int32)
-            flat = column.drop_null()
-            values = pa.concat_arrays([flat]).flatten() if pa.types.is_list(kind) else _flat_map(flat)
-            self._set(lists, offsets)
-            return values
-        self._alive.append(column)
-        self._plan[PLAN.index(lists)] = column.buffers()[1].address + 4 * column.offset
-        return (
+        values = (
             column.values
             if pa.types.is_list(column.type)
             else pa.StructArray.from_arrays([column.keys, column.items], ["key", "value"])
         )
+        offsets = np.frombuffer(column.buffers()[1], np.int32)[column.offset :][: len(column) + 1]
+        lengths = np.diff(offsets) * column.is_valid().to_numpy(zero_copy_only=False)
+        if int(lengths.sum()) < int(offsets[-1] - offsets[0]):  # elements lie behind a null: Arrow allows it
+            begins = np.concatenate([[0], np.cumsum(lengths)])
+            values = values.take(pa.array(np.arange(begins[-1]) + np.repeat(offsets[:-1] - begins[:-1], lengths)))
+            offsets = begins.astype(np.int32)
+        self._alive.append(column)
+        self._set(lists, offsets)
+        return values
 
     def _keys(self) -> None:
         values = self._lists("keys", "keys_lists")
@@ -310,6 +330,18 @@ class _Planner:
             self._set(name, np.ascontiguousarray(filled.to_numpy(), dtype))
         elif absent:
             self._set(name, np.full(self._batch.num_rows, absent, dtype))
+
+    def _refuse_inner_batches(self) -> None:
+        column = self._column("sys_flag")
+        if column is not None:
+            flags = column.fill_null(0).to_numpy(zero_copy_only=False)
+            found = (flags & INNER_BATCH) != 0
+            if found.any():
+                row = int(found.argmax())
+                raise MessageIllegalError(
+                    f"row {self._first_row + row}: sys_flag {flags[row]:#x}: an inner batch (0x40, 0x80) goes to "
+                    "put_batch; read_log gives its messages as rows without raw_body"
+                )
 
     def _hosts(self) -> None:
         column = self._column("born_host")
@@ -366,15 +398,6 @@ class _Planner:
         except MessageIllegalError as error:
             row = self._first_row + int((codes == code).argmax())
             raise MessageIllegalError(f"row {row}: {error}") from error
-
-
-def _flat_map(column: pa.MapArray) -> pa.Array:
-    """The pairs of a map without nulls, sliced or not."""
-    entries = [pair for row in column for pair in row.as_py()]
-    return pa.StructArray.from_arrays(
-        [pa.array([name for name, _ in entries], pa.string()), pa.array([value for _, value in entries], pa.string())],
-        ["key", "value"],
-    )
 
 
 def _dense(

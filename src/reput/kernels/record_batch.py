@@ -7,6 +7,7 @@ U+FFFD, times outside the years 1 to 9999 are null, and the row's `status` says 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -17,7 +18,7 @@ import pyarrow as pa
 from reput.formats.hosts import decode_host
 from reput.formats.record import BORN_HOST, HOST_V4_SIZE, HOST_V6_SIZE, SysFlag
 from reput.kernels.columns import RecordColumns, RecordStatus
-from reput.kernels.gather import gather, next_invalid_text, split_keys, split_properties
+from reput.kernels.gather import gather, next_invalid_text, one_host, split_keys, split_properties
 
 _UTC = pa.timestamp("us", "UTC")
 
@@ -48,6 +49,7 @@ SCHEMA = pa.schema(
         ("status", pa.string()),
     ]
 )
+_INT32_FIELDS = frozenset(field.name for field in SCHEMA if field.type == pa.int32())
 #: Milliseconds of 0001-01-01 and of 10000-01-01: what Python, pandas and Spark can show.
 _FIRST_MS, _END_MS = -62_135_596_800_000, 253_402_300_800_000
 #: Names after which a scan at `ScanLevel.HEADER` is not enough.
@@ -59,6 +61,7 @@ class _Builder:
 
     def __init__(self, columns: RecordColumns, store: str) -> None:
         self.columns = columns
+        self.address = columns.buffer.ctypes.data  # asking costs 1 us
         self.store = store
         self.status = columns["status"].astype(np.int32)
 
@@ -67,7 +70,7 @@ class _Builder:
         positions, sizes = np.ascontiguousarray(positions), np.ascontiguousarray(sizes)
         offsets = np.empty(sizes.size + 1, np.int32)
         data = np.empty(int(sizes.sum(dtype=np.int64)), np.uint8)
-        gather(self.columns.buffer.ctypes.data, positions, sizes, offsets, data.ctypes.data, short)
+        gather(self.address, positions, sizes, offsets, data, short)
         return offsets, data
 
     def text(
@@ -75,14 +78,14 @@ class _Builder:
         positions: npt.NDArray[np.int32],
         sizes: npt.NDArray[np.int32],
         *,
-        rows: npt.NDArray[np.int32] | None = None,
+        lists: npt.NDArray[np.int32] | None = None,
         empty_is_null: bool = False,
     ) -> pa.Array:
-        """A string array of slices; `rows` says which row each belongs to, where that is not its own number."""
+        """A string array of slices, one a row; or as many as `lists`, an Arrow list's offsets, gives each."""
         offsets, data = self.slices(positions, sizes, short=True)
-        invalid = next_invalid_text(data.ctypes.data, offsets, 0)
+        invalid = next_invalid_text(data, offsets, 0)
         if invalid < sizes.size:
-            return self._replaced_text(offsets, data, invalid, rows, empty_is_null)
+            return self._replaced_text(offsets, data, invalid, lists, empty_is_null)
         valid = None
         nulls = 0
         if empty_is_null:
@@ -93,40 +96,45 @@ class _Builder:
         return pa.Array.from_buffers(pa.string(), sizes.size, buffers, null_count=nulls)
 
     def _replaced_text(
-        self, offsets: Any, data: Any, invalid: int, rows: npt.NDArray[np.int32] | None, empty_is_null: bool
+        self, offsets: Any, data: Any, invalid: int, lists: npt.NDArray[np.int32] | None, empty_is_null: bool
     ) -> pa.Array:
         pieces = [data[begin:end].tobytes() for begin, end in pairwise(offsets)]
         while invalid < len(pieces):
-            self.status[invalid if rows is None else rows[invalid]] |= RecordStatus.TEXT_REPLACED
-            invalid = next_invalid_text(data.ctypes.data, offsets, invalid + 1)
+            row = invalid if lists is None else np.searchsorted(lists, invalid, "right") - 1
+            self.status[row] |= RecordStatus.TEXT_REPLACED
+            invalid = next_invalid_text(data, offsets, invalid + 1)
         texts = [None if empty_is_null and not piece else piece.decode("utf-8", "replace") for piece in pieces]
         return pa.array(texts, pa.string())
 
     def integer(self, name: str) -> pa.Array:
         """A header column as it is; the copy lets the scanner's memory be used again."""
-        return pa.array(self.columns[name].copy())
+        kind = pa.int32() if name in _INT32_FIELDS else pa.int64()
+        return pa.Array.from_buffers(kind, self.columns.rows, [None, pa.py_buffer(self.columns[name].copy())])
 
     def time(self, name: str) -> pa.Array:
         """Milliseconds -> timestamp[us, UTC]."""
         ms = self.columns[name]
+        if not ms.size or (ms.min() >= _FIRST_MS and ms.max() < _END_MS):
+            return pa.Array.from_buffers(_UTC, ms.size, [None, pa.py_buffer(ms * 1000)])
         outside = (ms < _FIRST_MS) | (ms >= _END_MS)
-        if not outside.any():
-            return pa.array(ms * 1000).view(_UTC)
         self.status[outside] |= RecordStatus.TIME_OUT_OF_RANGE
         return pa.array(np.where(outside, 0, ms) * 1000, mask=outside).view(_UTC)
 
     def host(self, name: str) -> pa.Array:
         """`address:port`, decoded once for each different host."""
-        sys_flag = self.columns["sys_flag"]
+        is_store_host = name == "store_host"
+        positions, sys_flag = self.columns["position"], self.columns["sys_flag"]
+        at = one_host(self.address, positions, sys_flag, is_store_host)
+        if at >= 0:  # the usual case
+            is_v6 = sys_flag[0] & (SysFlag.STORE_HOST_V6 if is_store_host else SysFlag.BORN_HOST_V6)
+            host = self.columns.buffer[at : at + (HOST_V6_SIZE if is_v6 else HOST_V4_SIZE)].tobytes()
+            return pa.repeat(pa.scalar(decode_host(host), pa.string()), self.columns.rows)
         sizes = np.where(sys_flag & SysFlag.BORN_HOST_V6, HOST_V6_SIZE, HOST_V4_SIZE).astype(np.int32)
-        positions = self.columns["position"] + np.int32(BORN_HOST)
-        if name == "store_host":
+        positions = positions + np.int32(BORN_HOST)
+        if is_store_host:
             positions = positions + sizes + np.int32(8)
             sizes = np.where(sys_flag & SysFlag.STORE_HOST_V6, HOST_V6_SIZE, HOST_V4_SIZE).astype(np.int32)
         offsets, data = self.slices(positions, sizes, short=True)
-        if data.size == sizes.size * HOST_V4_SIZE and (data.view(np.int64) == data[:HOST_V4_SIZE].view(np.int64)).all():
-            text = decode_host(data[:HOST_V4_SIZE].tobytes()) if sizes.size else ""
-            return pa.repeat(pa.scalar(text, pa.string()), sizes.size)  # the usual case: one host
         buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
         coded = pa.Array.from_buffers(pa.binary(), sizes.size, buffers).dictionary_encode()
         texts = pa.array([decode_host(host) for host in coded.dictionary.to_pylist()], pa.string())
@@ -140,26 +148,22 @@ class _Builder:
         return self.text(self.columns[f"{name}_position"], self.columns[f"{name}_size"], empty_is_null=True)
 
     def keys(self, name: str) -> pa.Array:
-        address = self.columns.buffer.ctypes.data
         positions = np.ascontiguousarray(self.columns["keys_position"], np.int32)
         sizes = np.ascontiguousarray(self.columns["keys_size"], np.int32)
         lists = np.empty(sizes.size + 1, np.int32)
         # Room for the worst case; memory that is not written takes no pages.
         slices = np.empty((2, (int(sizes.sum(dtype=np.int64)) + sizes.size) // 2 + 1), np.int32)
-        count = split_keys(address, positions, sizes, lists, slices[0], slices[1])
-        rows = np.repeat(np.arange(sizes.size, dtype=np.int32), np.diff(lists))
-        return pa.ListArray.from_arrays(pa.array(lists), self.text(slices[0, :count], slices[1, :count], rows=rows))
+        count = split_keys(self.address, positions, sizes, lists, slices[0], slices[1])
+        return pa.ListArray.from_arrays(pa.array(lists), self.text(slices[0, :count], slices[1, :count], lists=lists))
 
     def properties(self, name: str) -> pa.Array:
-        address = self.columns.buffer.ctypes.data
         positions = np.ascontiguousarray(self.columns["properties_position"], np.int32)
         sizes = np.ascontiguousarray(self.columns["properties_size"], np.int32)
         lists = np.empty(sizes.size + 1, np.int32)
         pairs = np.empty((4, int(sizes.sum(dtype=np.int64)) // 4 + sizes.size), np.int32)
-        count = split_properties(address, self.columns.buffer.size, positions, sizes, lists, pairs)
-        rows = np.repeat(np.arange(sizes.size, dtype=np.int32), np.diff(lists))
-        names = self.text(pairs[0, :count], pairs[1, :count], rows=rows)
-        values = self.text(pairs[2, :count], pairs[3, :count], rows=rows)
+        count = split_properties(self.address, self.columns.buffer.size, positions, sizes, lists, pairs)
+        names = self.text(pairs[0, :count], pairs[1, :count], lists=lists)
+        values = self.text(pairs[2, :count], pairs[3, :count], lists=lists)
         return pa.MapArray.from_arrays(pa.array(lists), names, values)
 
     def body(self, name: str) -> pa.Array:
@@ -194,6 +198,12 @@ def status_text(status: npt.NDArray[np.int32]) -> pa.Array:
     return pa.array(names, pa.string()).take(pa.array(inverse))
 
 
+@lru_cache(maxsize=64)
+def schema_of(names: tuple[str, ...]) -> pa.Schema:
+    """The part of `SCHEMA` that has these columns, in this order."""
+    return pa.schema([SCHEMA.field(name) for name in names])
+
+
 def record_batch(columns: RecordColumns, names: Sequence[str], *, store: str = "") -> pa.RecordBatch:
     """The rows of a scan as Arrow, bodies as stored.
 
@@ -206,5 +216,4 @@ def record_batch(columns: RecordColumns, names: Sequence[str], *, store: str = "
     arrays = {name: _BUILD.get(name, _Builder.integer)(builder, name) for name in names if name != "status"}
     if "status" in names:
         arrays["status"] = status_text(builder.status)
-    fields = [SCHEMA.field(name) for name in names]
-    return pa.RecordBatch.from_arrays([arrays[name] for name in names], schema=pa.schema(fields))
+    return pa.RecordBatch.from_arrays([arrays[name] for name in names], schema=schema_of(tuple(names)))

@@ -44,6 +44,7 @@ from reput.kernels.memory import (
     copy_short,
     load_i32,
     load_i32_native,
+    load_i64,
     load_i64_native,
     load_u8,
     store_i16,
@@ -51,6 +52,7 @@ from reput.kernels.memory import (
     store_i64,
     store_u8,
 )
+from reput.kernels.property_crc import is_property_crc, put_property_crc
 
 #: What each element of the vector of addresses points to.
 PLAN = (
@@ -111,6 +113,7 @@ _BORN_V6, _STORE_V6, _TRANSACTION = SysFlag.BORN_HOST_V6, SysFlag.STORE_HOST_V6,
 _PREPARED, _ROLLBACK = SysFlag.TRANSACTION_PREPARED, SysFlag.TRANSACTION_ROLLBACK
 _TAGS, _KEYS = int.from_bytes(b"TAGS", "big"), int.from_bytes(b"KEYS", "big")
 _UNIQ, __KEY = int.from_bytes(b"UNIQ", "big"), int.from_bytes(b"_KEY", "big")
+_INNER_NU, _INNER_BA = int.from_bytes(b"INNER_NU", "big"), int.from_bytes(b"INNER_BA", "big")
 _MAX_PROPERTIES = MAX_PROPERTIES_SIZE
 _BODY_TOO_LARGE, _PROPERTIES_TOO_LARGE, _IN_TAGS, _IN_KEYS, _BAD_KEY, _IN_UNIQUE, _IN_PROPERTIES, _EMPTY, _RESERVED = (
     int(fault) for fault in list(EncodeFault)[1:]
@@ -147,20 +150,39 @@ def _int64(plan, column, row):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _has_separator(text, size):  # type: ignore[no-untyped-def]
+def _has_separator(text, size, other):  # type: ignore[no-untyped-def]
+    """Whether 1, 2 or the byte `other` is among the bytes."""
     found = False
     for i in range(size):
         byte = load_u8(text + i)
-        found |= (byte == 1) | (byte == 2)
+        found |= (byte == 1) | (byte == 2) | (byte == other)
     return found
 
 
-@njit
-def _has_blank(text, size):  # type: ignore[no-untyped-def]
-    found = False
-    for i in range(size):
-        found |= load_u8(text + i) == 0x20
-    return found
+@inlined
+def _any_separator(plan, offsets, data, first, last, other):  # type: ignore[no-untyped-def]
+    """The same for all values from `first` to `last`: they lie one behind the other, so it is one vectorized loop."""
+    if first == last or plan[offsets] == 0:
+        return False
+    begin, _ = _slice(plan, offsets, data, first)
+    end, size = _slice(plan, offsets, data, last - 1)
+    return _has_separator(begin, end + size - begin, other)
+
+
+@inlined
+def _any_suspicious(plan, rows):  # type: ignore[no-untyped-def]
+    """Whether the texts must be looked at one by one: somewhere is a separator, or a blank in a key."""
+    keys, _ = _list(plan, P_KEYS_LISTS, 0)
+    _, keys_end = _list(plan, P_KEYS_LISTS, rows - 1)
+    pairs, _ = _list(plan, P_PROPERTIES_LISTS, 0)
+    _, pairs_end = _list(plan, P_PROPERTIES_LISTS, rows - 1)
+    return (
+        _any_separator(plan, P_UNIQUE_OFFSETS, P_UNIQUE, 0, rows, 1)
+        or _any_separator(plan, P_TAGS_OFFSETS, P_TAGS, 0, rows, 1)
+        or _any_separator(plan, P_KEYS_OFFSETS, P_KEYS, keys, keys_end, 0x20)
+        or _any_separator(plan, P_NAME_OFFSETS, P_NAMES, pairs, pairs_end, 1)
+        or _any_separator(plan, P_VALUE_OFFSETS, P_VALUES, pairs, pairs_end, 1)
+    )
 
 
 @njit
@@ -168,26 +190,30 @@ def _is_reserved(name, size):  # type: ignore[no-untyped-def]
     if size == 4:
         word = load_i32(name)
         return word in (_TAGS, _KEYS)
+    if size == 9:
+        return load_i64(name) == _INNER_NU and load_u8(name + 8) == 0x4D
+    if size == 10:
+        return load_i64(name) == _INNER_BA and load_u8(name + 8) == 0x53 and load_u8(name + 9) == 0x45
     return size == 8 and load_i32(name) == _UNIQ and load_i32(name + 4) == __KEY
 
 
-@njit
-def _keys_size(plan, row):  # type: ignore[no-untyped-def]
+@inlined
+def _keys_size(plan, row, look):  # type: ignore[no-untyped-def]
     """Bytes of the KEYS value, and a fault."""
     first, last = _list(plan, P_KEYS_LISTS, row)
     size = max(last - first - 1, 0)
     for i in range(first, last):
         key, key_size = _slice(plan, P_KEYS_OFFSETS, P_KEYS, i)
-        if _has_separator(key, key_size):
+        if look and _has_separator(key, key_size, 1):
             return 0, _IN_KEYS
-        if key_size == 0 or _has_blank(key, key_size):
+        if key_size == 0 or (look and _has_separator(key, key_size, 0x20)):
             return 0, _BAD_KEY
         size += key_size
     return size, 0
 
 
-@njit
-def _map_size(plan, row):  # type: ignore[no-untyped-def]
+@inlined
+def _map_size(plan, row, look):  # type: ignore[no-untyped-def]
     """Bytes of the pairs of the properties column, and a fault."""
     first, last = _list(plan, P_PROPERTIES_LISTS, row)
     size = 0
@@ -196,31 +222,34 @@ def _map_size(plan, row):  # type: ignore[no-untyped-def]
         value, value_size = _slice(plan, P_VALUE_OFFSETS, P_VALUES, i)
         if name_size == 0 or value_size == 0:
             return 0, _EMPTY
-        if _has_separator(name, name_size) or _has_separator(value, value_size):
+        if look and (_has_separator(name, name_size, 1) or _has_separator(value, value_size, 1)):
             return 0, _IN_PROPERTIES
         if _is_reserved(name, name_size):
             return 0, _RESERVED
+        if is_property_crc(name, name_size):  # of the record that these properties were read from
+            continue
         size += name_size + value_size + 2
     return size, 0
 
 
-@njit
-def _properties_size(plan, row):  # type: ignore[no-untyped-def]
-    """Bytes of the properties text, and a fault."""
-    size, fault = _map_size(plan, row)
+@inlined
+def _properties_size(plan, row, reserved, look):  # type: ignore[no-untyped-def]
+    """Bytes of the properties text and of what is reserved behind it, and a fault."""
+    size, fault = _map_size(plan, row, look)
     if fault:
         return 0, fault
+    size += reserved
     unique, unique_size = _slice(plan, P_UNIQUE_OFFSETS, P_UNIQUE, row)
     if unique_size:
-        if _has_separator(unique, unique_size):
+        if look and _has_separator(unique, unique_size, 1):
             return 0, _IN_UNIQUE
         size += unique_size + 10
     tags, tags_size = _slice(plan, P_TAGS_OFFSETS, P_TAGS, row)
     if tags_size:
-        if _has_separator(tags, tags_size):
+        if look and _has_separator(tags, tags_size, 1):
             return 0, _IN_TAGS
         size += tags_size + 6
-    keys_size, fault = _keys_size(plan, row)
+    keys_size, fault = _keys_size(plan, row, look)
     if fault:
         return 0, fault
     if keys_size:
@@ -228,14 +257,20 @@ def _properties_size(plan, row):  # type: ignore[no-untyped-def]
     return size, _PROPERTIES_TOO_LARGE if size > _MAX_PROPERTIES else 0
 
 
-@kernel("int64(int64[::1], int64, int64, int64, int32[::1], int32[::1])")
-def measure(plan, rows, max_body_size, store_host_size, sizes, properties_sizes):  # type: ignore[no-untyped-def]
-    """Fill int32[rows] of record sizes and of properties sizes; returns -1, or the first bad row * 16 + its fault."""
+@kernel("int64(int64[::1], int64, int64, int64, int64, int32[::1], int32[::1])")
+def measure(  # type: ignore[no-untyped-def]
+    plan, rows, max_body_size, store_host_size, reserved, sizes, properties_sizes
+):
+    """Fill int32[rows] of record sizes and of properties sizes; returns -1, or the first bad row * 16 + its fault.
+
+    `reserved` bytes at the end of each record's properties are left for `patch`: 20 for a property CRC, or none.
+    """
+    look = rows > 0 and _any_suspicious(plan, rows)
     for row in range(rows):
         _, body_size = _slice(plan, P_BODY_OFFSETS, P_BODIES, row)
         if body_size > max_body_size:
             return row * 16 + _BODY_TOO_LARGE
-        properties_size, fault = _properties_size(plan, row)
+        properties_size, fault = _properties_size(plan, row, reserved, look)
         if fault:
             return row * 16 + fault
         topic = np.int64(load_i32_native(plan[P_QUEUE_TOPIC] + 4 * np.int64(_int32(plan, P_QUEUE, row))))
@@ -263,7 +298,7 @@ def _put_text(target, text, size):  # type: ignore[no-untyped-def]
     return target + size + 1
 
 
-@njit
+@inlined
 def _put_properties(plan, row, target):  # type: ignore[no-untyped-def]
     unique, unique_size = _slice(plan, P_UNIQUE_OFFSETS, P_UNIQUE, row)
     if unique_size:
@@ -285,6 +320,8 @@ def _put_properties(plan, row, target):  # type: ignore[no-untyped-def]
     for i in range(first, last):
         name, name_size = _slice(plan, P_NAME_OFFSETS, P_NAMES, i)
         value, value_size = _slice(plan, P_VALUE_OFFSETS, P_VALUES, i)
+        if is_property_crc(name, name_size):
+            continue
         copy_short(target, name, name_size)
         store_u8(target + name_size, 1)
         target = _put_text(target + name_size + 1, value, value_size)
@@ -349,12 +386,15 @@ def encode(  # type: ignore[no-untyped-def]
     return row
 
 
-@kernel("void(int64, int64, int32[::1], int32[::1], int64[::1], int64, int64)")
-def patch(buffer, rows, positions, queues, next_offsets, base_offset, store_timestamp):  # type: ignore[no-untyped-def]
+@kernel("void(int64, int64, int32[::1], int32[::1], int64[::1], int64, int64, boolean)")
+def patch(  # type: ignore[no-untyped-def]
+    buffer, rows, positions, queues, next_offsets, base_offset, store_timestamp, property_crc
+):
     """Give encoded records their places: queue offsets from `next_offsets` (int64[queues], advanced), log offset, time.
 
     Prepared and rolled back messages have queue offset 0 and take none (`DefaultMessageStore.assignOffset`). The record
-    at `positions[0]` gets `base_offset`.
+    at `positions[0]` gets `base_offset`, and `positions` (int32[rows + 1]) say where each record ends. With
+    `property_crc` the last 20 bytes of each record, which `measure` reserved, take the CRC of all before them.
     """
     first = np.int64(positions[0])
     for row in range(rows):
@@ -367,3 +407,5 @@ def patch(buffer, rows, positions, queues, next_offsets, base_offset, store_time
             next_offsets[queue] += 1
         store_i64(p + PHYSICAL_OFFSET, base_offset + np.int64(positions[row]) - first)
         store_i64(p + STORE_TIMESTAMP + (_HOST_GROWTH if sys_flag & _BORN_V6 else 0), store_timestamp)
+        if property_crc:
+            put_property_crc(p, np.int64(positions[row + 1]) - np.int64(positions[row]))

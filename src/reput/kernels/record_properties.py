@@ -86,8 +86,10 @@ def delay_level(text, size):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def hash_keys(topic_hash, unique, unique_size, keys, keys_size, hashes, count):  # type: ignore[no-untyped-def]
-    """Append the index hashes of one record: UNIQ_KEY, then KEYS split at blanks (`IndexService.buildIndex`).
+def hash_keys(  # type: ignore[no-untyped-def]
+    topic_hash, unique, unique_size, keys, keys_size, tags, tags_size, hashes, count
+):
+    """Append the index hashes of one record: UNIQ_KEY, KEYS split at blanks, `T#` and TAGS (`IndexService.buildIndex`).
 
     Returns the new count, or -1 where `hashes` is full.
     """
@@ -107,4 +109,10 @@ def hash_keys(topic_hash, unique, unique_size, keys, keys_size, hashes, count): 
             hashes[count] = index_hash(topic_hash, keys, end - keys)
             count += 1
         keys = end + 1
+    if tags_size:
+        if count >= hashes.size:
+            return -1
+        state = (topic_hash * np.uint32(31) + np.uint32(0x54)) * np.uint32(31) + np.uint32(0x23)
+        hashes[count] = index_hash(state, tags, tags_size)
+        count += 1
     return count

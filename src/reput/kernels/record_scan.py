@@ -80,15 +80,17 @@ from reput.kernels.memory import (
     load_i64,
     load_u8,
     load_u64_native,
+    prefetch,
     trailing_zeros,
 )
+from reput.kernels.property_crc import carries_property_crc, property_crc_fits
 from reput.kernels.record_properties import delay_level, find_tags_and_keys, hash_keys
 
 _V1, _V2, _BLANK = int(MagicCode.MESSAGE_V1), int(MagicCode.MESSAGE_V2), int(MagicCode.BLANK)
 _HOST_GROWTH = HOST_V6_SIZE - HOST_V4_SIZE
 _BORN_V6, _STORE_V6 = SysFlag.BORN_HOST_V6, SysFlag.STORE_HOST_V6
 _TRANSACTION, _ROLLBACK = SysFlag.TRANSACTION_MASK, SysFlag.TRANSACTION_ROLLBACK
-_BAD_BODY_CRC = RecordStatus.BAD_BODY_CRC
+_BAD_BODY_CRC, _BAD_PROPERTY_CRC = RecordStatus.BAD_BODY_CRC, RecordStatus.BAD_PROPERTY_CRC
 _END, _STOP_BLANK, _BAD_MAGIC, _BAD_SIZE, _MISMATCH, _FULL = (int(stop) for stop in ScanStop)
 _READ = -1
 #: Delayed messages wait in this topic; their unit holds the time of delivery (`CommitLog.checkMessageAndReturnSize`).
@@ -101,6 +103,11 @@ DEFAULT_DELAYS_MS = tuple(
 #: One record has fewer keys than this: 32 767 bytes of properties.
 _MAX_KEYS_OF_A_RECORD = 16_384
 _RESYNC_RECORDS = 3
+#: Records of one queue lie far apart: heads are fetched into the cache so many records ahead, and a little later what
+#: follows them, for then the size is known. 1000 records of 455 bytes: 50 to 70 us instead of 230.
+_HEADS_AHEAD = 24
+_BODIES_AHEAD = 12
+_PREFETCHED_BYTES = 1024
 #: Behind each column, so that the columns of one row do not all fall into the same cache set when a column's size is a
 #: power of two: that costs 25 to 30 ns a record.
 _PADDING_BYTES = 192
@@ -260,12 +267,12 @@ _MATRICES = "int64[:, ::1], int32[:, ::1]"
 
 
 @kernel(
-    f"void(int64, int64, int64, int64, int64, boolean, int64[::1], {_MATRICES}, uint64[::1], int32[::1], int32[::1], "
-    "uint32[::1], uint8[::1], uint8[::1], int32[::1], int32[::1], int64[::1])"
+    f"void(int64, int64, int64, int64, int64, boolean, boolean, int64[::1], boolean, {_MATRICES}, uint64[::1], "
+    "int32[::1], int32[::1], uint32[::1], uint8[::1], uint8[::1], int32[::1], int32[::1], int64[::1])"
 )
 def _scan(  # type: ignore[no-untyped-def]
-    base, size, base_offset, max_rows, level, check_crc, delays, wide, narrow, table_hash, table_queue, queue_rows,
-    queue_hash, queue_is_schedule, schedule_topic, key_hashes, key_rows, result,
+    base, size, base_offset, max_rows, level, check_crc, require_property_crc, delays, index_tags, wide, narrow,
+    table_hash, table_queue, queue_rows, queue_hash, queue_is_schedule, schedule_topic, key_hashes, key_rows, result,
 ):  # fmt: skip
     end, p, row, keys, queues, stop = base + size, base, 0, 0, 0, _FULL
     while row < max_rows:
@@ -277,6 +284,12 @@ def _scan(  # type: ignore[no-untyped-def]
             body, body_size = base + narrow[N_BODY_POSITION, row], np.int64(narrow[N_BODY_SIZE, row])
             if body_size and body_crc(body, body_size) != narrow[N_BODY_CRC, row]:  # RocketMQ looks at no empty body
                 narrow[N_STATUS, row] = _BAD_BODY_CRC
+            store_size = np.int64(narrow[N_SIZE, row])
+            if carries_property_crc(p, store_size, narrow[N_PROPERTIES_SIZE, row]):
+                if not property_crc_fits(p, store_size):
+                    narrow[N_STATUS, row] |= _BAD_PROPERTY_CRC
+            elif require_property_crc:
+                narrow[N_STATUS, row] |= _BAD_PROPERTY_CRC
         if level >= 1:
             queue = np.int64(_queue_number(base, narrow, row, table_hash, table_queue, queue_rows, queues))
             narrow[N_QUEUE, row] = queue
@@ -298,6 +311,7 @@ def _scan(  # type: ignore[no-untyped-def]
                         queue_hash[queue],
                         base + narrow[N_UNIQUE_KEY_POSITION, row], np.int64(narrow[N_UNIQUE_KEY_SIZE, row]),
                         base + narrow[N_KEYS_POSITION, row], np.int64(narrow[N_KEYS_SIZE, row]),
+                        base + narrow[N_TAGS_POSITION, row], np.int64(narrow[N_TAGS_SIZE, row]) if index_tags else 0,
                         key_hashes, keys,
                     )  # fmt: skip
                     if found < 0:
@@ -315,7 +329,19 @@ def _scan(  # type: ignore[no-untyped-def]
 
 @kernel(f"int64(int64, int64, int64[::1], int64[::1], {_MATRICES})")
 def _read_at(base, size, positions, offsets, wide, narrow):  # type: ignore[no-untyped-def]
-    for i in range(positions.size):
+    count = positions.size
+    for i in range(min(_HEADS_AHEAD, count)):
+        prefetch(base + positions[i])
+        prefetch(base + positions[i] + 64)
+    for i in range(count):
+        if i + _HEADS_AHEAD < count:
+            prefetch(base + positions[i + _HEADS_AHEAD])
+            prefetch(base + positions[i + _HEADS_AHEAD] + 64)
+        if i + _BODIES_AHEAD < count:
+            p = positions[i + _BODIES_AHEAD]
+            if 0 <= p <= size - BLANK_SIZE:
+                for line in range(p + 128, p + min(np.int64(load_i32(base + p)), _PREFETCHED_BYTES), 64):
+                    prefetch(base + line)
         p = positions[i]
         if p < 0 or p > size or _read_record(base, base + p, base + size, offsets[i], wide, narrow, i) != _READ:
             return i
@@ -360,16 +386,23 @@ class RecordScanner:
         max_rows: Records a scan takes at the most; more makes it stop with `ScanStop.FULL`.
         level: What is extracted beside the header.
         delays_ms: The delay levels, for units of SCHEDULE_TOPIC_XXXX.
+        index_tags: Whether tags are keys too (`DispatchRules.indexes_tags`).
     """
 
     def __init__(
-        self, max_rows: int = 32_768, *, level: ScanLevel = ScanLevel.KEYS, delays_ms: Sequence[int] = DEFAULT_DELAYS_MS
+        self,
+        max_rows: int = 32_768,
+        *,
+        level: ScanLevel = ScanLevel.KEYS,
+        delays_ms: Sequence[int] = DEFAULT_DELAYS_MS,
+        index_tags: bool = False,
     ) -> None:
         queues = max_rows if level >= ScanLevel.QUEUES else 0
         keys = 4 * max_rows + _MAX_KEYS_OF_A_RECORD if level >= ScanLevel.KEYS else 0
         slots = 1 << (2 * queues).bit_length()
         self._level = level
         self._delays = np.array(delays_ms, np.int64)
+        self._index_tags = index_tags
         self._max_rows = max_rows
         self._wide = np.empty((len(WIDE), max_rows + _PADDING_BYTES // 8), np.int64)
         self._narrow = np.empty((len(NARROW), max_rows + _PADDING_BYTES // 4), np.int32)
@@ -379,18 +412,27 @@ class RecordScanner:
         self._keys = np.empty(keys, np.int32), np.empty(keys, np.int32)
         self._result = np.empty(5, np.int64)
 
-    def scan(self, buffer: npt.NDArray[np.uint8], base_offset: int, *, check_crc: bool = False) -> RecordColumns:
+    def scan(
+        self,
+        buffer: npt.NDArray[np.uint8],
+        base_offset: int,
+        *,
+        check_crc: bool = False,
+        require_property_crc: bool = False,
+    ) -> RecordColumns:
         """Walk the whole records from the buffer's start.
 
         Args:
             buffer: uint8[size], contiguous, under 2 GiB; a record must start at its first byte.
             base_offset: Commit log offset of that byte.
-            check_crc: Compare each body with BODYCRC; a difference sets `RecordStatus.BAD_BODY_CRC` and goes on.
+            check_crc: Compare each body with BODYCRC; a difference sets `RecordStatus.BAD_BODY_CRC` and goes on. So
+                does `BAD_PROPERTY_CRC` where a record carries a property CRC.
+            require_property_crc: Under `check_crc`, a record without a property CRC has that bit too.
         """
         _scan(
-            buffer.ctypes.data, buffer.size, base_offset, self._max_rows, int(self._level), check_crc, self._delays,
-            self._wide, self._narrow, *self._table, self._queue_rows, *self._queue_marks, _SCHEDULE_TOPIC, *self._keys,
-            self._result,
+            buffer.ctypes.data, buffer.size, base_offset, self._max_rows, int(self._level), check_crc,
+            require_property_crc, self._delays, self._index_tags, self._wide, self._narrow, *self._table,
+            self._queue_rows, *self._queue_marks, _SCHEDULE_TOPIC, *self._keys, self._result,
         )  # fmt: skip
         rows, consumed, stop, queues, keys = self._result.tolist()
         return RecordColumns(

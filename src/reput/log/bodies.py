@@ -14,7 +14,8 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from reput.formats.record import FLAG, QUEUE_OFFSET, SYS_FLAG, TOTAL_SIZE, SysFlag, unpack_record
+from reput.formats.message_batch import INNER_BATCH, unfold_record
+from reput.formats.record import SYS_FLAG, SysFlag, unpack_record
 from reput.kernels.columns import N_SIZE, N_STATUS, W_COMMIT_LOG_OFFSET, RecordColumns, RecordStatus
 from reput.kernels.record_scan import read_records_at
 from reput.log.scan import with_rows
@@ -24,13 +25,9 @@ MAX_BODY_BYTES = 64 << 20
 #: Changed records are given out when there are this many bytes of them.
 _PART_BYTES = 32 << 20
 _READ_BYTES = 64 << 10
-_INNER_BATCH = SysFlag.INNER_BATCH | SysFlag.NEED_UNWRAP
 _ARROW_CODECS = {SysFlag.COMPRESSION_LZ4: "lz4", SysFlag.COMPRESSION_ZSTD: "zstd"}
 _ZLIB_TYPES = (0, SysFlag.COMPRESSION_ZLIB)  # clients before 4.9.3 wrote no type
-#: Size, magic code, body CRC, flag and body length of one message of a producer's batch.
-_ITEM = struct.Struct(">iiiii")
-_INT16, _INT32, _INT64 = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">q")
-_MAX_OFFSET = 0x7FFFFFFFFFFFFFFF
+_INT32 = struct.Struct(">i")
 
 
 def decompress(body: bytes, sys_flag: int, *, max_bytes: int = MAX_BODY_BYTES) -> bytes | None:
@@ -55,27 +52,6 @@ def decompress(body: bytes, sys_flag: int, *, max_bytes: int = MAX_BODY_BYTES) -
         return None
 
 
-def unfold(body: bytes) -> list[tuple[int, bytes, bytes]] | None:
-    """Flag, body and properties text of each message of a producer's batch; None if the bytes are no whole batch."""
-    items = []
-    position = 0
-    while position < len(body):
-        if position + _ITEM.size > len(body):
-            return None
-        size, _, _, flag, body_size = _ITEM.unpack_from(body, position)
-        body_end = position + _ITEM.size + body_size
-        if body_size < 0 or body_end + _INT16.size > len(body):
-            return None
-        (properties_size,) = _INT16.unpack_from(body, body_end)
-        properties = body_end + _INT16.size
-        end = properties + properties_size
-        if properties_size < 0 or end > len(body) or end - position != size:
-            return None
-        items.append((flag, body[position + _ITEM.size : body_end], body[properties:end]))
-        position = end
-    return items or None
-
-
 def shown_rows(columns: RecordColumns, *, bodies: bool) -> Iterator[RecordColumns]:
     """The rows with inner batches unfolded and, where `bodies` asks for it, bodies decompressed; in one or more parts.
 
@@ -83,7 +59,7 @@ def shown_rows(columns: RecordColumns, *, bodies: bool) -> Iterator[RecordColumn
     size and body CRC of its record; the bits of SYSFLAG that no longer hold are cleared.
     """
     sys_flag = columns["sys_flag"]
-    changed = (sys_flag & _INNER_BATCH) == _INNER_BATCH
+    changed = (sys_flag & INNER_BATCH) == INNER_BATCH
     if bodies:
         changed |= (sys_flag & SysFlag.COMPRESSED) != 0
     if not changed.any():
@@ -104,33 +80,14 @@ def shown_rows(columns: RecordColumns, *, bodies: bool) -> Iterator[RecordColumn
 
 def _records_shown(record: bytes) -> list[bytes]:
     """The records to show in place of one; none where its body cannot be decoded."""
-    (_, _, _, _, flag, queue_offset, _, sys_flag, *_), bounds = unpack_record(record, 0)
-    body_begin, body_end, _, topic_end, properties_begin, _ = bounds
-    body: bytes | None = record[body_begin:body_end]
-    properties = record[properties_begin:]
+    (sys_flag,) = _INT32.unpack_from(record, SYS_FLAG)
+    body: bytes | None = None
     if sys_flag & SysFlag.COMPRESSED:
-        body = decompress(record[body_begin:body_end], sys_flag)
-        sys_flag &= ~(SysFlag.COMPRESSED | SysFlag.COMPRESSION_MASK)
-    if body is None:
-        return []
-    messages: list[tuple[int, bytes, bytes]] | None = [(flag, body, properties)]
-    if sys_flag & _INNER_BATCH == _INNER_BATCH:
-        messages = unfold(body)
-        sys_flag &= ~_INNER_BATCH
-    if messages is None or queue_offset > _MAX_OFFSET - len(messages):
-        return []
-    head, topic = bytearray(record[: body_begin - _INT32.size]), record[body_end:topic_end]
-    if len(messages) * (len(head) + len(topic)) > MAX_BODY_BYTES:
-        return []
-    _INT32.pack_into(head, SYS_FLAG, sys_flag)
-    shown = []
-    for i, (flag, body, properties) in enumerate(messages):
-        parts = (_INT32.pack(len(body)), body, topic, _INT16.pack(len(properties)), properties)
-        _INT32.pack_into(head, TOTAL_SIZE, len(head) + sum(map(len, parts)))
-        _INT32.pack_into(head, FLAG, flag)
-        _INT64.pack_into(head, QUEUE_OFFSET, queue_offset + i)
-        shown.append(b"".join((head, *parts)))
-    return shown
+        _, (begin, end, *_) = unpack_record(record, 0)
+        body = decompress(record[begin:end], sys_flag)
+        if body is None:
+            return []
+    return unfold_record(record, body, max_bytes=MAX_BODY_BYTES) or []
 
 
 def _with_records(columns: RecordColumns, begin: int, end: int, records: dict[int, list[bytes]]) -> RecordColumns:

@@ -9,14 +9,16 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 
-from reput.errors import ConfigError, StoreFormatError
-from reput.files import DISK, FileLayer
+from reput.config.properties import split_folders
+from reput.errors import ConfigError, StoreError, StoreFormatError
+from reput.files import DISK, File, FileLayer
 from reput.formats.checkpoint import CHECKPOINT_SIZE, Checkpoint, decode_checkpoint
 from reput.formats.paths import (
     ABORT,
+    BATCH_CONSUME_QUEUE,
     CHECKPOINT,
     COMMIT_LOG,
     CONFIG,
@@ -26,8 +28,9 @@ from reput.formats.paths import (
     file_name_to_offset,
     offset_to_file_name,
 )
+from reput.log.foreign import ForeignPart, dledger_part, foreign_parts, is_dledger_data
 
-_NAMES_OF_A_STORE = (COMMIT_LOG, CONSUME_QUEUE, INDEX, CHECKPOINT, ABORT, LOCK, CONFIG)
+_NAMES_OF_A_STORE = (COMMIT_LOG, CONSUME_QUEUE, BATCH_CONSUME_QUEUE, INDEX, CHECKPOINT, ABORT, LOCK, CONFIG)
 _INDEX_NAME_DIGITS = 17
 
 
@@ -38,6 +41,8 @@ class LogFile:
     path: str
     start_offset: int
     size: int
+    #: Where the files beside it are.
+    folders: tuple[str, ...] = field(default=(), compare=False)
 
     @property
     def end_offset(self) -> int:
@@ -47,7 +52,7 @@ class LogFile:
 
 @dataclass(frozen=True, slots=True)
 class QueueFiles:
-    """The consume queue files of one queue, in order; each is `file_size` bytes long."""
+    """The files of one consume queue or batch consume queue, in order; each is `file_size` bytes long."""
 
     topic: str
     queue_id: int
@@ -68,11 +73,12 @@ class StoreDirectory:
 
     Args:
         path: the store's root (`storePathRootDir`).
-        commit_log_path: where the commit log is, if not in `commitlog` below the root (`storePathCommitLog`).
+        commit_log_path: where the commit log is, if not in `commitlog` below the root (`storePathCommitLog`); a comma
+            separates several folders.
         files: the file layer.
 
-    Raises StoreFormatError if `path` is no directory or holds nothing of a store. A store without messages may lack
-    any of its folders.
+    Raises StoreFormatError if `path` is no directory or holds nothing of a store, or a log that is no plain one
+    (`reput.log.foreign`). A store without messages may lack any of its folders.
     """
 
     def __init__(
@@ -84,16 +90,23 @@ class StoreDirectory:
     ) -> None:
         self.path = os.path.abspath(path)
         self.files = files
-        self.commit_log_path = os.path.join(self.path, COMMIT_LOG)
+        self.commit_log_folders: tuple[str, ...] = (os.path.join(self.path, COMMIT_LOG),)
         _check_directory(files, self.path)
         if commit_log_path is not None:
-            self.commit_log_path = os.path.abspath(commit_log_path)
-            _check_directory(files, self.commit_log_path)
-        elif not any(entry.name in _NAMES_OF_A_STORE for entry in files.list_directory(self.path)):
+            self.commit_log_folders = named_folders(os.fspath(commit_log_path))
+            for folder in self.commit_log_folders:
+                _check_directory(files, folder, "mount its disk, or make it if it is a new one")
+                if is_dledger_data(folder):
+                    raise StoreFormatError(str(dledger_part(folder, os.path.join(self.path, COMMIT_LOG))))
+            return
+        if not any(entry.name in _NAMES_OF_A_STORE for entry in files.list_directory(self.path)):
             raise StoreFormatError(
                 f"{self.path}: no store: it has no folder {COMMIT_LOG}, nor anything else of a store; "
                 "give the directory that a broker calls storePathRootDir"
             )
+        for part in self.foreign_parts():
+            if part.hides_log:
+                raise StoreFormatError(str(part))
 
     @property
     def name(self) -> str:
@@ -105,10 +118,14 @@ class StoreDirectory:
         """Whether the file `abort` is there: the store is open for writing now, or its writer was killed."""
         return self.files.exists(os.path.join(self.path, ABORT))
 
+    def foreign_parts(self) -> list[ForeignPart]:
+        """What lies in the directory and reput does not read, each with what to do."""
+        return foreign_parts(self.files, self.path)
+
     def check_output(self, path: str | os.PathLike[str]) -> None:
         """Raises ConfigError where something that is to be written would come to lie among the store's own files."""
         output = os.path.realpath(path)
-        for folder in (os.path.realpath(self.path), os.path.realpath(self.commit_log_path)):
+        for folder in map(os.path.realpath, (self.path, *self.commit_log_folders)):
             if os.path.commonpath([output, folder]) == folder:
                 raise ConfigError(f"{os.fspath(path)}: lies inside the store {self.path}; name a place outside of it")
 
@@ -119,15 +136,22 @@ class StoreDirectory:
         is missing between two others, as RocketMQ's `MappedFileQueue` does or warns of. A last file of no length is
         left out: RocketMQ deletes it at its next start.
         """
-        return numbered_files(self.files, self.commit_log_path)
+        return numbered_files(self.files, *self.commit_log_folders)
 
     def queues(self) -> list[QueueFiles]:
         """The consume queues, sorted by topic and queue id; a queue's folder without files is left out.
 
         Raises StoreFormatError as `log_files`. A queue folder whose name is no number is passed over, as RocketMQ does.
         """
+        return self._queues_in(CONSUME_QUEUE)
+
+    def batch_queues(self) -> list[QueueFiles]:
+        """The batch consume queues, as `queues`."""
+        return self._queues_in(BATCH_CONSUME_QUEUE)
+
+    def _queues_in(self, folder: str) -> list[QueueFiles]:
         found = []
-        for topic, topic_path in self._folders(os.path.join(self.path, CONSUME_QUEUE)):
+        for topic, topic_path in self._folders(os.path.join(self.path, folder)):
             for queue_id, path in self._folders(topic_path):
                 if queue_id.isascii() and queue_id.isdigit():
                     numbered = numbered_files(self.files, path)
@@ -167,25 +191,47 @@ class StoreDirectory:
                     yield entry.name, os.path.join(path, entry.name)
 
 
-def _check_directory(files: FileLayer, path: str) -> None:
+def open_listed(files: FileLayer, path: str, *, writable: bool = False) -> File:
+    """Open a file of the store that was there when its folder was listed.
+
+    Raises:
+        StoreError: It cannot be opened; where retention has deleted it since, the message says so.
+    """
+    try:
+        return files.open(path, writable=writable)
+    except StoreError as error:
+        if files.exists(path):
+            raise
+        raise StoreError(
+            f"{path}: it was there when the store was looked at, and is gone: retention has deleted it (or somebody "
+            "has moved it away); look at the store again, which begins later now"
+        ) from error
+
+
+def named_folders(text: str) -> tuple[str, ...]:
+    """The folders of a `storePathCommitLog` or `readOnlyCommitLogStorePaths`, absolute."""
+    return tuple(os.path.abspath(os.path.expanduser(folder)) for folder in split_folders(text))
+
+
+def _check_directory(files: FileLayer, path: str, advice: str = "check the path for a slip") -> None:
     if not files.exists(path):
-        raise StoreFormatError(f"{path}: no such directory; check the path for a slip")
+        raise StoreFormatError(f"{path}: no such directory; {advice}")
     if not files.is_directory(path):
         raise StoreFormatError(f"{path}: a file, not a directory; give the directory of a store")
 
 
-def numbered_files(files: FileLayer, folder: str) -> list[LogFile]:
-    """The files of a folder that are named by offsets, checked; sub-folders are passed over, as RocketMQ does."""
-    if not files.is_directory(folder):
-        return []
+def numbered_files(files: FileLayer, *folders: str) -> list[LogFile]:
+    """The files of folders that are named by offsets, checked; sub-folders are passed over, as RocketMQ does."""
     found = []
-    for entry in files.list_directory(folder):
-        if not entry.is_directory:
-            path = os.path.join(folder, entry.name)
-            start_offset = file_name_to_offset(entry.name)
-            if start_offset is None:
-                raise StoreFormatError(f"{path}: a foreign file: its name is no offset of 20 digits; move it away")
-            found.append(LogFile(path, start_offset, entry.size))
+    for folder in folders:
+        for entry in files.list_directory(folder) if files.is_directory(folder) else ():
+            if not entry.is_directory:
+                path = os.path.join(folder, entry.name)
+                start_offset = file_name_to_offset(entry.name)
+                if start_offset is None:
+                    raise StoreFormatError(f"{path}: a foreign file: its name is no offset of 20 digits; move it away")
+                found.append(LogFile(path, start_offset, entry.size, folders))
+    found.sort(key=lambda file: file.start_offset)
     if found and not found[-1].size:
         found.pop()
     if not found:
@@ -196,11 +242,22 @@ def numbered_files(files: FileLayer, folder: str) -> list[LogFile]:
             raise StoreFormatError(
                 f"{file.path}: {file.size} bytes long, but the files beside it {file_size}; restore it from a copy"
             )
+        if file.start_offset % file_size:
+            raise StoreFormatError(
+                f"{file.path}: its name is no multiple of its {file_size} bytes, as that of each file must be; give it "
+                "its name back, or restore it from a copy"
+            )
     for file, following in pairwise(found):
+        if following.start_offset == file.start_offset:
+            raise StoreFormatError(
+                f"{file.path}: the same file lies in {os.path.dirname(following.path)}; find out by `reput dump` which "
+                "one the log goes on with, and move the other one away"
+            )
         if following.start_offset != file.end_offset:
             missing = offset_to_file_name(file.end_offset)
             raise StoreFormatError(
-                f"{folder}: after {os.path.basename(file.path)} the file {missing} is expected, but the next one is "
-                f"{os.path.basename(following.path)}; restore what is missing, or move the files before the gap away"
+                f"{', '.join(folders)}: after {os.path.basename(file.path)} the file {missing} is expected, but the "
+                f"next one is {os.path.basename(following.path)}; restore what is missing, or move the files "
+                "before the gap away"
             )
     return found

@@ -51,12 +51,13 @@ def read_log(
         until: "proven": to the last record that proves itself; "flushed": only to what the checkpoint says is on the
             disk (physicMsgTimestamp); nothing where there is no checkpoint.
         raw_body: bodies as stored, inner batches as one row; else decompressed and unfolded.
-        commit_log_path: the commit log's folder where it is not below `path`.
+        commit_log_path: the commit log's folder where it is not below `path`; a comma separates several.
         store: the value of the column `store`; None: the directory's name.
         files: the file layer.
 
     Raises ConfigError for a wrong argument and StoreFormatError for a directory that is no store; while reading,
-    CorruptRecordError for damage before the log's end, and StoreError for a file that cannot be read.
+    CorruptRecordError for damage before the log's end, and StoreError for a file that cannot be read, or that retention
+    has deleted since the call.
     """
     if until not in ("proven", "flushed"):
         raise ConfigError(f'until: {until!r} is neither "proven" nor "flushed"')
@@ -82,9 +83,9 @@ def read_split(
     return _read_scan(scan_split(split, level=selection.level, files=files), selection, flushed_ms)
 
 
-def record_batches(columns: RecordColumns, selection: Selection) -> pa.Table:
+def record_batches(columns: RecordColumns, selection: Selection) -> list[pa.RecordBatch]:
     """Records that were scanned already, as `read_log` shows them; what rows are wanted is not asked again."""
-    return pa.Table.from_batches(_batches(columns, selection), selection.schema)
+    return list(_batches(columns, selection))
 
 
 def _read_files(

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -20,9 +20,9 @@ import numpy.typing as npt
 from reput.errors import CorruptRecordError
 from reput.files import DISK, File, FileLayer
 from reput.formats.record import BLANK_SIZE, MIN_RECORD_SIZE, MagicCode, decode_record
-from reput.kernels.columns import RecordColumns, ScanStop
-from reput.kernels.record_scan import RecordScanner, ScanLevel, find_record
-from reput.log.directory import LogFile, numbered_files
+from reput.kernels.columns import RecordColumns, RecordStatus, ScanStop
+from reput.kernels.record_scan import DEFAULT_DELAYS_MS, RecordScanner, ScanLevel, find_record
+from reput.log.directory import LogFile, numbered_files, open_listed
 from reput.log.splits import Split, SplitResult, SplitStop
 
 #: Records a piece. Just below a power of two: columns that lie a power of two apart share cache sets, which costs 25 ns
@@ -43,6 +43,8 @@ def scan_split(
     check_crc: bool = True,
     max_rows: int = MAX_ROWS,
     window_bytes: int = WINDOW_BYTES,
+    delays_ms: Sequence[int] = DEFAULT_DELAYS_MS,
+    index_tags: bool = False,
     files: FileLayer = DISK,
 ) -> SplitScan:
     """Scan the records that start in a split; nothing is read before the result is iterated over.
@@ -52,8 +54,10 @@ def scan_split(
         check_crc: whether a body must agree with BODYCRC for its record to count.
         max_rows: records a piece, at the most.
         window_bytes: bytes read at once; a longer record is read whole all the same.
+        delays_ms, index_tags: as `RecordScanner` takes them.
     """
-    return SplitScan(split, RecordScanner(max_rows, level=level), check_crc, window_bytes, files)
+    scanner = RecordScanner(max_rows, level=level, delays_ms=delays_ms, index_tags=index_tags)
+    return SplitScan(split, scanner, check_crc, window_bytes, files)
 
 
 def find_end(file: LogFile, files: FileLayer) -> int:
@@ -76,7 +80,7 @@ class SplitScan:
     """The records of one split, as `scan_split` gives it: an iterable of `RecordColumns`, to be gone through once.
 
     Each piece is valid until the next one is asked for. Iterating raises CorruptRecordError where a record does not
-    prove itself and a later one does, and StoreError where a file cannot be read: retention may have removed it.
+    prove itself and a later one does, and StoreError where a file cannot be read, or retention has deleted it.
 
     Attributes, as `SplitResult` has them, final when the iteration has ended:
         begin_offset: where the first record starts.
@@ -103,7 +107,7 @@ class SplitScan:
 
     def __iter__(self) -> Iterator[RecordColumns]:
         split = self.split
-        with self._files.open(split.file.path) as file:
+        with open_listed(self._files, split.file.path) as file:
             window = _Window(file, split.file, self._window_bytes)
             begin = split.begin if split.is_record_start else window.find(split.begin)
             if begin is not None and begin < split.end:
@@ -159,13 +163,13 @@ class SplitScan:
         found = window.find(offset + 1)
         while found is not None:
             columns = scanner.scan(window.read(found), found, check_crc=True)
-            proven = np.flatnonzero(columns["status"] == 0)
+            proven = np.flatnonzero(columns["status"] & RecordStatus.BAD_BODY_CRC == 0)
             if proven.size:
                 return window.log_file.path, int(columns["commit_log_offset"][proven[0]])
             found = window.find(found + max(columns.consumed, 1))
-        for log_file in numbered_files(self._files, os.path.dirname(window.log_file.path)):
+        for log_file in numbered_files(self._files, *window.log_file.folders):
             if log_file.start_offset > window.log_file.start_offset:
-                with self._files.open(log_file.path) as file:
+                with open_listed(self._files, log_file.path) as file:
                     data = _Window(file, log_file, self._window_bytes).read(log_file.start_offset)
                     if scanner.scan(data, log_file.start_offset, check_crc=True).first_fault():
                         return log_file.path, log_file.start_offset

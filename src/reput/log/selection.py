@@ -15,11 +15,12 @@ import pyarrow.compute as pc
 from reput.errors import ConfigError
 from reput.formats.record import SysFlag
 from reput.kernels.columns import RecordColumns
-from reput.kernels.record_batch import PROPERTY_COLUMNS, SCHEMA, record_batch
+from reput.kernels.record_batch import PROPERTY_COLUMNS, SCHEMA, record_batch, schema_of
 from reput.kernels.record_scan import ScanLevel
 from reput.log.scan import with_rows
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NAMES = tuple(SCHEMA.names)
 _BODY_COLUMNS = frozenset({"body", "sys_flag", "status"})
 
 
@@ -46,7 +47,7 @@ class Selection:
     @property
     def schema(self) -> pa.Schema:
         """The Arrow schema of the rows."""
-        return pa.schema([SCHEMA.field(name) for name in self.columns])
+        return schema_of(self.columns)
 
     @property
     def level(self) -> ScanLevel:
@@ -102,12 +103,12 @@ def make_selection(
     store: str,
 ) -> Selection:
     """A Selection from what a caller gave; see `reput.read_log`. Raises ConfigError with what is wrong."""
-    names = tuple(SCHEMA.names) if columns is None else tuple(_texts("columns", columns))
+    names = _NAMES if columns is None else tuple(_texts("columns", columns))
     if not names:
         raise ConfigError("columns: name at least one, or leave it out for all")
     for name in names:
-        if name not in SCHEMA.names:
-            nearest = difflib.get_close_matches(name, SCHEMA.names, 1, 0)
+        if name not in _NAMES:
+            nearest = difflib.get_close_matches(name, _NAMES, 1, 0)
             raise ConfigError(f"columns: a log has no column {name!r}; did you mean {nearest[0]!r}?")
     return Selection(
         columns=names,

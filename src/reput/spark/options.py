@@ -18,7 +18,8 @@ class ReadOptions:
 
     Attributes:
         path: `path`, the store directory.
-        commit_log_path: `commitLogPath`, the commit log's folder where it is not below `path`.
+        commit_log_path: `commitLogPath`, the commit log's folder where it is not below `path`, or its folders,
+            comma separated.
         topics: `topics`, comma separated, or a JSON list of texts.
         keys: `keys`, written as `topics`.
         begin, end: `begin` and `end`, ms since 1970 or an ISO 8601 time with its zone.

@@ -15,6 +15,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import StructType
 
 from reput.log import StoreDirectory
+from reput.log.directory import named_folders
 from reput.spark.options import option_texts, parse_options
 from reput.spark.schema import column_names, spark_schema
 
@@ -83,7 +84,7 @@ def read_log(
     """
     schema = spark_schema(columns)
     options = {
-        "commitLogPath": None if commit_log_path is None else os.path.abspath(commit_log_path),
+        "commitLogPath": None if commit_log_path is None else ",".join(named_folders(os.fspath(commit_log_path))),
         "topics": topics,
         "keys": keys,
         "begin": begin,

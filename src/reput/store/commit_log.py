@@ -7,15 +7,18 @@ offset, bytes. Encoding a table, waiting for the disk and building queues and in
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
 from threading import Lock
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from reput.errors import MessageIllegalError, ReputError
+from reput.errors import MessageIllegalError, ReputError, StoreBusyError, StoreFullError
 from reput.files import FileLayer
-from reput.formats.record import BLANK_SIZE, SysFlag, encode_blank
+from reput.formats.properties import INNER_BASE, encode_properties
+from reput.formats.property_crc import PROPERTY_CRC_SIZE, encode_property_crc, pack_record_with_crc
+from reput.formats.record import BLANK_SIZE, PHYSICAL_OFFSET, SysFlag, encode_blank
 from reput.formats.record_layout import Buffer, pack_record
 from reput.kernels.record_encode import patch
 from reput.log.directory import LogFile
@@ -64,24 +67,35 @@ class CommitLog:
         queue_offsets: The counter table, in memory; recovery fills it from the queues.
         confirm_offset: Nothing behind it is dispatched or served: the end of the log, or of what is flushed
             (SYNC_FLUSH).
+
+    With `property_crc` the last 20 bytes of each record's properties are reserved, and take its CRC.
     """
 
     def __init__(
         self,
         files: FileLayer,
-        path: str,
+        folders: Sequence[str],
         file_size: int,
         *,
         writable: bool = True,
         serve_flushed_only: bool = False,
         warm_sync_bytes: int | None = None,
+        busy_timeout_ms: int = 1000,
+        read_ahead: bool = True,
+        property_crc: bool = False,
     ) -> None:
-        self.queue = MappedFileQueue(files, path, file_size, writable=writable, warm_sync_bytes=warm_sync_bytes)
+        self.queue = MappedFileQueue(
+            files, folders, file_size, writable=writable, warm_sync_bytes=warm_sync_bytes, read_ahead=read_ahead
+        )
         self.queue_offsets = QueueOffsets()
-        self.failure: ReputError | None = None
+        self._failure: ReputError | None = None
+        self._refusal: ReputError | None = None
+        self._busy_s = busy_timeout_ms / 1000
         self.flushed_offset = 0
         self.last_store_timestamp = 0
         self._serve_flushed_only = serve_flushed_only
+        self._property_crc = property_crc
+        self._pack_record: Callable[..., bytes] = pack_record_with_crc if property_crc else pack_record
         self._lock = Lock()
         self._last: MappedFile | None = None
 
@@ -114,11 +128,37 @@ class CommitLog:
         """Behind the last record that may be dispatched and served (`CommitLog.getConfirmOffset`)."""
         return self.flushed_offset if self._serve_flushed_only else self.queue.max_offset
 
+    @property
+    def failure(self) -> ReputError | None:
+        """Why nothing is appended any more, until the store is opened again; None while all is well."""
+        return self._failure
+
+    @failure.setter
+    def failure(self, error: ReputError) -> None:
+        self._failure = self._refusal = error
+
     def _acquire(self) -> None:
+        if not self._lock.acquire(False):
+            self._wait()
+
+    def _wait(self) -> None:
+        """Wait for the append lock.
+
+        Raises:
+            StoreBusyError: Nobody has appended anything for `osPageCacheBusyTimeOutMills`: who has the lock waits for
+                the disk (`DefaultMessageStore.isOSPageCacheBusy`).
+        """
         # A sleeping waiter would take the lock before it has the interpreter lock, and every put would become a thread
         # switch (14 us). Trying and yielding keeps sixteen threads as fast as one.
-        acquire = self._lock.acquire
+        acquire, end, since = self._lock.acquire, self.max_offset, time.monotonic()
         while not acquire(False):
+            if self.max_offset != end:
+                end, since = self.max_offset, time.monotonic()
+            elif time.monotonic() - since > self._busy_s:
+                raise StoreBusyError(
+                    f"{self.queue.folders[0]}: nothing could be appended at {end} for {self._busy_s * 1000:.0f} ms "
+                    "(osPageCacheBusyTimeOutMills), for the disk does not keep up; nothing was written; try again later"
+                )
             time.sleep(0)
 
     def _room(self, size: int) -> MappedFile:
@@ -149,12 +189,15 @@ class CommitLog:
 
     def refuse(self, error: ReputError) -> None:
         """Let no append begin any more, unless something else has stopped them already; those under way end first."""
-        self._acquire()
-        try:
+        with self._lock:
             if self.failure is None:
                 self.failure = error
-        finally:
-            self._lock.release()
+
+    def refuse_while_full(self, error: StoreFullError | None) -> None:
+        """Let no append begin because of the disk; None: let them begin again."""
+        with self._lock:
+            if self.failure is None:
+                self._refusal = error
 
     def check_size(self, size: int) -> None:
         """Refuse a record that no file can hold, before anything is written."""
@@ -164,11 +207,16 @@ class CommitLog:
                 f"(mappedFileSizeCommitLog) holds records up to {self.max_record_size}"
             )
 
-    def append(self, record: Unplaced) -> Append:
+    def append(self, record: Unplaced, clock_s: float | None = None) -> Append:
         """Append one record.
+
+        Args:
+            record: All of it but its place.
+            clock_s: `time.time()`, where the caller has looked already: each look costs 50 ns.
 
         Raises:
             MessageIllegalError: No file can hold the record.
+            StoreBusyError: The disk does not keep up; nothing has changed.
             StoreFullError: No space; nothing has changed.
             StorePoisonedError: A sync failed before.
         """
@@ -178,12 +226,13 @@ class CommitLog:
         ) = record  # fmt: skip
         self._acquire()
         try:
-            if self.failure is not None:
-                raise self.failure
+            if self._refusal is not None:
+                raise self._refusal.with_traceback(None)  # one object for many puts: traces would pile up in it
             file = self._last or self._room(0)
-            now = int(time.time() * 1000)
+            now = int((time.time() if clock_s is None else clock_s) * 1000)
             if now < self.last_store_timestamp:
-                now = self.last_store_timestamp  # a clock that jumps back does not disturb searches by time
+                # Neither who waited for the lock nor a clock that jumps back disturbs searches by time.
+                now = self.last_store_timestamp
             kind = sys_flag & _TRANSACTION
             takes_offset = kind != _PREPARED and kind != _ROLLBACK
             queue_offset = 0
@@ -197,7 +246,7 @@ class CommitLog:
             while True:
                 position = file.wrote_position
                 offset = file.start_offset + position
-                data = pack_record(
+                data = self._pack_record(
                     magic_code, body_crc, key[1], flag, queue_offset, offset, sys_flag,
                     now if born_timestamp is None else born_timestamp, born_host, now, store_host,
                     reconsume_times, prepared_transaction_offset, body, topic, properties,
@@ -235,8 +284,8 @@ class CommitLog:
         """
         self._acquire()
         try:
-            if self.failure is not None:
-                raise self.failure
+            if self._refusal is not None:
+                raise self._refusal.with_traceback(None)  # one object for many puts: traces would pile up in it
             count = rows.positions.size - 1
             first = last = -1
             now = max(int(time.time() * 1000), self.last_store_timestamp)
@@ -245,6 +294,72 @@ class CommitLog:
                 row, begin, last = self._append_some(rows, row, now)
                 first = begin if first < 0 else first
             return Append(first, last, 0, now)
+        finally:
+            self._lock.release()
+
+    def append_batch(self, key: QueueKey, rows: EncodedRows) -> Append:
+        """Append encoded rows to one queue as one: in one file, one behind the other, or not at all.
+
+        `rows.queues` does not count.
+
+        Raises:
+            MessageIllegalError: No file can hold them.
+            StoreFullError: No space; nothing has changed.
+            StorePoisonedError: A sync failed before.
+        """
+        size = int(rows.positions[-1] - rows.positions[0])
+        self.check_size(size)
+        self._acquire()
+        try:
+            if self._refusal is not None:
+                raise self._refusal.with_traceback(None)  # one object for many puts: traces would pile up in it
+            number = self.queue_offsets.number(key)
+            first = self.queue_offsets.values[number]
+            placed = rows._replace(queues=np.full(rows.positions.size - 1, number, np.int32))
+            now = max(int(time.time() * 1000), self.last_store_timestamp)
+            self._room(size)
+            _, begin, end = self._append_some(placed, 0, now)
+            return Append(begin, end, first, now)
+        finally:
+            self._lock.release()
+
+    def append_inner_batch(self, record: Unplaced, message_count: int) -> Append:
+        """Append a record that holds several messages: INNER_BASE is added to its properties, and the counter moves on.
+
+        As `BatchConsumeQueue.assignQueueOffset`. The properties leave room for it and for a CRC, and have no room for a
+        CRC at their end yet. Errors as of `append`.
+        """
+        (
+            key, magic_code, body_crc, flag, sys_flag, born_timestamp, born_host, store_host,
+            reconsume_times, prepared_transaction_offset, body, topic, properties,
+        ) = record  # fmt: skip
+        self._acquire()
+        try:
+            if self._refusal is not None:
+                raise self._refusal.with_traceback(None)  # one object for many puts: traces would pile up in it
+            reserved = PROPERTY_CRC_SIZE if self._property_crc else 0
+            now = max(int(time.time() * 1000), self.last_store_timestamp)
+            queue_offset = self.queue_offsets.get(key, 0)
+            data = bytearray(
+                pack_record(
+                    magic_code, body_crc, key[1], flag, queue_offset, 0, sys_flag,
+                    now if born_timestamp is None else born_timestamp, born_host, now, store_host,
+                    reconsume_times, prepared_transaction_offset, body, topic,
+                    properties + encode_properties([(INNER_BASE, str(queue_offset))]) + bytes(reserved),
+                )
+            )  # fmt: skip
+            self.check_size(len(data))
+            file = self._room(len(data))
+            position = file.wrote_position
+            offset, end = file.start_offset + position, position + len(data)
+            data[PHYSICAL_OFFSET : PHYSICAL_OFFSET + 8] = offset.to_bytes(8, "big")
+            if reserved:
+                data[-reserved:] = encode_property_crc(data[:-reserved])
+            file.view[position:end] = data
+            file.wrote_position = end
+            self.queue_offsets[key] = queue_offset + message_count
+            self.last_store_timestamp = now
+            return Append(offset, file.start_offset + end, queue_offset, now)
         finally:
             self._lock.release()
 
@@ -257,7 +372,10 @@ class CommitLog:
         position, offset = file.wrote_position, file.start_offset + file.wrote_position
         queues, next_offsets = rows.queues[row:end], self.queue_offsets.array
         before = next_offsets[queues]
-        patch(rows.data.ctypes.data, end - row, positions[row : end + 1], queues, next_offsets, offset, now)
+        patch(
+            rows.data.ctypes.data, end - row, positions[row : end + 1], queues, next_offsets, offset, now,
+            self._property_crc,
+        )  # fmt: skip
         data = rows.data[positions[row] : positions[end]]
         try:
             file.write(position, data.data)
@@ -282,15 +400,12 @@ class CommitLog:
         file = self._last
         if file is None:
             return
-        self._acquire()
-        try:
+        with self._lock:
             if file is self._last:
                 if file.reserved_position - file.wrote_position < RESERVE_STEP // 2:
                     file.reserve(min(file.size, file.wrote_position + RESERVE_STEP))
                 if file.size - file.wrote_position < file.size // 4:
                     self.queue.make_ahead()
-        finally:
-            self._lock.release()
 
     def view(self, offset: int, size: int) -> memoryview | None:
         """The bytes of a record, as they lie; None outside what may be read."""

@@ -9,10 +9,18 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable
 from threading import Lock
+from typing import TYPE_CHECKING
 
 from reput.files import FileLayer, Mapping
 from reput.formats.consume_queue import FILLER, UNIT, UNIT_SIZE, Unit, encode_unit
 from reput.formats.paths import offset_to_file_name
+from reput.kernels.consume_queue_ext import last_ext_address
+from reput.log.directory import open_listed
+from reput.store.statistics import TopicCounts
+
+if TYPE_CHECKING:
+    from reput.formats.consume_queue_ext import ExtUnit
+    from reput.store.consume_queue_ext import ConsumeQueueExt
 
 _PAGE_SIZE = 4096
 
@@ -23,6 +31,7 @@ class ConsumeQueue:
     Args:
         on_new_name: Called with each folder that has a new name in it, which is not synced yet.
         on_map: Called after a file was mapped.
+        counts: What happened to its topic since the store was opened.
 
     Attributes:
         max_offset: The queue offset of the next unit.
@@ -30,6 +39,7 @@ class ConsumeQueue:
         max_physical_offset: End of the record of the last unit; -1 when there is none.
         dirty: Files that have units which are not known to be on the disk.
         synced_offset: What `max_offset` was when the last sync began.
+        ext: The ext units that its units point to; None where there are none.
     """
 
     __slots__ = (
@@ -41,7 +51,9 @@ class ConsumeQueue:
         "_starts",
         "_writing_path",
         "_writing_start",
+        "counts",
         "dirty",
+        "ext",
         "file_size",
         "max_offset",
         "max_physical_offset",
@@ -62,6 +74,7 @@ class ConsumeQueue:
         *,
         on_new_name: Callable[[str], None],
         on_map: Callable[[], None],
+        counts: TopicCounts,
     ) -> None:
         self._files = files
         self._starts: list[int] = []
@@ -80,6 +93,8 @@ class ConsumeQueue:
         self.max_physical_offset = -1
         self.synced_offset = 0
         self.dirty: set[int] = set()
+        self.counts = counts
+        self.ext: ConsumeQueueExt | None = None
 
     # -- loading
 
@@ -100,7 +115,8 @@ class ConsumeQueue:
         The file that takes the next unit stays: making ten thousand files right after their removal takes seconds.
         """
         position = self.max_offset * UNIT_SIZE
-        for start in [start for start in self._starts if start > position]:
+        # The last first: should this be killed, what stays begins where the queue did.
+        for start in [start for start in reversed(self._starts) if start > position]:
             self._starts.remove(start)
             self._mappings.pop(start, None)
             self._files.unlink(self.file_path(start))
@@ -121,7 +137,8 @@ class ConsumeQueue:
                     self._on_new_name(folder)
                 self._files.open(path, writable=True, create=True, size=self.file_size).close()
                 self._on_new_name(self.path)
-                self._starts.append(start)
+                with self._lock:
+                    self._starts.append(start)
             self._writing_start, self._writing_path = start, path
         return self._writing_path
 
@@ -145,9 +162,42 @@ class ConsumeQueue:
         """Pages of 4096 bytes that were written since the last sync."""
         return (self.max_offset - self.synced_offset) * UNIT_SIZE // _PAGE_SIZE
 
+    # -- retention
+
+    @property
+    def begin_position(self) -> int:
+        """Byte of the queue at which the unit of `min_offset` begins."""
+        return self.min_offset * UNIT_SIZE
+
+    def delete_expired(self) -> dict[str, int]:
+        """Delete the files that lie before `begin_position`, oldest first (`ConsumeQueue.deleteExpiredFile`).
+
+        The last file stays whatever it holds: it knows the queue offset of the next message. Called while no flush
+        runs.
+
+        Returns:
+            Path and size of each deleted file.
+        """
+        deleted = {}
+        while len(self._starts) > 1 and self._starts[0] + self.file_size <= self.begin_position:
+            start = self._starts[0]
+            path = self.file_path(start)
+            with self._lock:  # nobody maps it in between
+                try:
+                    self._files.unlink(path)
+                finally:
+                    if not self._files.exists(path):
+                        del self._starts[0]
+                        self._mappings.pop(start, None)
+                        self.dirty.discard(start)
+            deleted[path] = self.file_size
+        return deleted
+
     def drop_mappings(self) -> None:
         """Let go of the maps; each lives as long as somebody reads it."""
         self._mappings.clear()
+        if self.ext is not None:
+            self.ext.drop_mappings()
 
     # -- reading
 
@@ -174,7 +224,7 @@ class ConsumeQueue:
             index = bisect_right(self._starts, start) - 1
             if index < 0 or self._starts[index] != start:
                 return None
-            with self._files.open(self.file_path(start)) as file:
+            with open_listed(self._files, self.file_path(start)) as file:
                 # Without random access the first store into a hole reads ahead up to 8 MiB: a whole queue file.
                 mapping = file.map(random=True)
             self._mappings[start] = mapping
@@ -188,6 +238,25 @@ class ConsumeQueue:
             return None
         inside = offset * UNIT_SIZE % self.file_size
         return Unit._make(UNIT.unpack_from(found[2].view, inside))
+
+    def ext_unit(self, offset: int) -> ExtUnit | None:
+        """The ext unit of the unit at a queue offset; None where it has none, or lost it."""
+        unit = self.unit(offset)
+        return self.ext.unit(unit.tags_code) if unit is not None and self.ext is not None else None
+
+    def recover_ext(self) -> None:
+        """Bring the extension in step with the units; see `ConsumeQueueExt.recover`."""
+        if self.ext is not None:
+            self.ext.recover(self._last_ext_address())
+
+    def _last_ext_address(self) -> int:
+        """The last address among the units; 0 where none holds one. Mostly the last unit does."""
+        for start in reversed(self._starts):
+            found = self.units_from(start // UNIT_SIZE)
+            address = int(last_ext_address(found[0], found[1])) if found is not None else 0
+            if address:
+                return address
+        return 0
 
     @property
     def file_starts(self) -> list[int]:

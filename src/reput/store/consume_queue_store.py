@@ -2,33 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Set
 from threading import Lock
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
 
+from reput.config.message_store import MessageStoreConfig
 from reput.errors import CorruptRecordError, StoreFormatError
 from reput.files import FileLayer
 from reput.formats.consume_queue import FILLER, UNIT_SIZE
+from reput.formats.message_batch import MIN_ITEM_SIZE
 from reput.formats.paths import CONSUME_QUEUE, topic_folder_name
-from reput.formats.record import MIN_RECORD_SIZE
 from reput.kernels.columns import RecordColumns
 from reput.kernels.consume_queue import UNIT_TYPE, UnitRuns, group_units
+from reput.kernels.consume_queue_ext import ExtRuns, bit_maps_of, encode_ext_units
+from reput.kernels.multi_dispatch import add_multi_dispatch_rows
 from reput.log.directory import QueueFiles
 from reput.store.consume_queue import ConsumeQueue
+from reput.store.consume_queue_ext import ConsumeQueueExt, ConsumeQueueExtensions, Run
+from reput.store.statistics import TopicCounts
 from reput.store.unit_search import Units, read_units, search_units
+
+if TYPE_CHECKING:
+    from reput.kernels.consume_queue_ext import BitMaps
 
 #: Linux allows a process 65 530 maps (vm.max_map_count).
 _MAX_MAPS = 8192
 
 
-class ConsumeQueueStore:
-    """RocketMQ's `ConsumeQueueStore`: finds, makes, feeds and flushes queues."""
+class _LeftOut:
+    """Stands for a queue that takes no units: to `group_units` every row of it is a repeat."""
 
-    def __init__(self, files: FileLayer, path: str, file_size: int) -> None:
+    max_offset = (1 << 63) - 1
+
+
+_LEFT_OUT = _LeftOut()
+
+
+class ConsumeQueueStore:
+    """RocketMQ's `ConsumeQueueStore`: finds, makes, feeds and flushes queues.
+
+    Attributes:
+        built_timestamp: Store timestamp (ms) of the last record that was dispatched.
+        counts: What happened to each topic since the store was opened.
+    """
+
+    def __init__(
+        self,
+        files: FileLayer,
+        path: str,
+        file_size: int,
+        config: MessageStoreConfig,
+        *,
+        writable: bool,
+        bit_maps: BitMaps | None = None,
+        batch_topics: Set[str] = frozenset(),
+    ) -> None:
+        self._batch_topics = batch_topics
         self._files = files
         self._path = f"{path}/{CONSUME_QUEUE}"
         self._file_size = file_size
@@ -38,6 +71,10 @@ class ConsumeQueueStore:
         self._unsynced_folders: set[str] = set()
         self._flush_lock = Lock()
         self.built_timestamp = 0
+        self.counts: dict[str, TopicCounts] = {}
+        self._extensions = ConsumeQueueExtensions(files, path, config, writable=writable, bit_maps=bit_maps)
+        self._multi_dispatch = config.enable_multi_dispatch
+        self._enable_lmq = config.enable_lmq
 
     def check(self, found: list[QueueFiles]) -> None:
         """Look at the files of a directory without changing anything.
@@ -52,6 +89,7 @@ class ConsumeQueueStore:
                     f"{self._file_size}; give mappedFileSizeConsumeQueue={queue_files.file_size} if it was "
                     "written with it"
                 )
+        self._extensions.check()
 
     def load(
         self, found: list[QueueFiles], end_offset: int, known: Mapping[tuple[str, int], int] = MappingProxyType({})
@@ -103,6 +141,22 @@ class ConsumeQueueStore:
         for queue in self._table.values():
             queue.cut()
 
+    def recover_extensions(self) -> None:
+        """Bring what is written beside the queues in step with their units, before anything is dispatched."""
+        if self._extensions.file_size is not None:
+            for queue in self._table.values():
+                queue.recover_ext()
+
+    def remove(self, topic: str) -> None:
+        """Forget a topic's queues and remove their files; the next record of it is looked at anew."""
+        folder = f"{self._path}/{topic}"
+        for key in [key for key in self._table if key[0] == topic]:
+            self._table.pop(key).drop_mappings()
+        self._by_bytes.clear()
+        self._unsynced_folders -= {path for path in self._unsynced_folders if f"{path}/".startswith(f"{folder}/")}
+        if self._files.exists(folder):
+            self._files.remove_tree(folder)
+
     def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         """The queue, or None where no message was ever dispatched to it."""
         return self._table.get((topic, queue_id))
@@ -116,7 +170,9 @@ class ConsumeQueueStore:
         queue = ConsumeQueue(
             self._files, path, topic, queue_id, self._file_size,
             on_new_name=self._unsynced_folders.add, on_map=self._mapped,
+            counts=self.counts.setdefault(topic, TopicCounts()),
         )  # fmt: skip
+        self._extensions.attach(queue, self._unsynced_folders.add, self._mapped)
         self._table[topic, queue_id] = queue
         return queue
 
@@ -141,12 +197,19 @@ class ConsumeQueueStore:
         """
         if not columns.rows:
             return True
+        ext_file_size, sources = self._extensions.file_size, None
+        bit_maps = bit_maps_of(self._extensions.bit_maps, columns) if ext_file_size is not None else None
+        if self._multi_dispatch:
+            columns, sources = add_multi_dispatch_rows(columns, enable_lmq=self._enable_lmq)
         queues = self._queues_of(columns)
         row = 0
         while row < columns.rows:
             next_offsets = np.array([queue.max_offset for queue in queues], np.int64)
-            runs = group_units(columns, next_offsets, row)
-            self._write(runs, queues, next_offsets)
+            runs = group_units(columns, next_offsets, row, with_rows=ext_file_size is not None)
+            ext = None
+            if ext_file_size is not None:
+                ext = encode_ext_units(runs, columns, sources, bit_maps, ext_file_size)
+            self._write(runs, queues, next_offsets, ext)
             row = runs.stop_row
             if row < columns.rows:
                 if not fill_gaps:
@@ -174,13 +237,18 @@ class ConsumeQueueStore:
                 raise CorruptRecordError(
                     self._path, offset, f"the topic {shown!r} cannot name a folder; look at it with `reput dump`"
                 )
-            queue = self._table.get((name, queue_id)) or self._make(name, queue_id)
+            queue = self._table.get((name, queue_id))
+            if name in self._batch_topics:  # `BatchConsumeQueueStore` has it
+                queue = cast(ConsumeQueue, _LEFT_OUT)
+            elif queue is None:
+                queue = self._make(name, queue_id)
+                queue.recover_ext()  # what is left of an earlier queue of this name goes
             self._by_bytes[topic, queue_id] = queue
         return queue
 
     def _fill_gap(self, queue: ConsumeQueue, queue_offset: int, commit_log_offset: int) -> None:
-        # Every message before this one took at least a smallest record of the log.
-        if queue_offset > commit_log_offset // MIN_RECORD_SIZE:
+        # Every message before this one took at least so much of the log, in a record or in one with others.
+        if queue_offset > commit_log_offset // MIN_ITEM_SIZE:
             raise CorruptRecordError(
                 queue.path,
                 commit_log_offset,
@@ -189,7 +257,24 @@ class ConsumeQueueStore:
             )
         queue.fill_to(queue_offset)
 
-    def _write(self, runs: UnitRuns, queues: list[ConsumeQueue], next_offsets: npt.NDArray[np.int64]) -> None:
+    def _ext_runs(
+        self, runs: UnitRuns, queues: list[ConsumeQueue], ext: ExtRuns
+    ) -> tuple[list[Run], list[ConsumeQueueExt]]:
+        """Where the ext units of each queue go, and to whom; the units' tags codes become their addresses."""
+        base = runs.units.ctypes.data
+        pieces: list[Run] = []
+        owners: list[ConsumeQueueExt] = []
+        for k in np.flatnonzero(runs.counts).tolist():
+            queue_ext = queues[k].ext
+            if queue_ext is not None:
+                data, units = ext.data.ctypes.data + int(ext.starts[k]), base + int(runs.starts[k])
+                pieces += queue_ext.run(ext.sizes_of(runs, k), data, units)
+                owners.append(queue_ext)
+        return pieces, owners
+
+    def _write(
+        self, runs: UnitRuns, queues: list[ConsumeQueue], next_offsets: npt.NDArray[np.int64], ext: ExtRuns | None
+    ) -> None:
         """Write each queue's units behind its last one, a run a file, and count them."""
         numbers = np.flatnonzero(runs.counts)
         if not numbers.size:
@@ -200,17 +285,26 @@ class ConsumeQueueStore:
         pieces = _cut_at_files((ends - counts) * UNIT_SIZE, counts * UNIT_SIZE, self._file_size)
         owners = [written[k] for k in pieces.owners.tolist()]
         files = pieces.files.tolist()
-        self._files.write_runs(
-            [queue.path_to_write(start) for queue, start in zip(owners, files, strict=True)],
-            runs.units.ctypes.data + starts[pieces.owners] + pieces.skipped,
-            pieces.sizes,
-            pieces.positions,
-        )
+        paths = [queue.path_to_write(start) for queue, start in zip(owners, files, strict=True)]
+        addresses = runs.units.ctypes.data + starts[pieces.owners] + pieces.skipped
+        sizes, positions = pieces.sizes, pieces.positions
+        extended: list[ConsumeQueueExt] = []
+        if (
+            ext is not None
+        ):  # before the units that point to them, and in one call: what fails is written again as a whole
+            ext_runs, extended = self._ext_runs(runs, queues, ext)
+            places = np.array([run[1:] for run in ext_runs], np.int64).reshape(-1, 3)
+            paths = [*(run.path for run in ext_runs), *paths]
+            addresses = np.concatenate([places[:, 0], addresses])
+            sizes, positions = np.concatenate([places[:, 1], sizes]), np.concatenate([places[:, 2], positions])
+        self._files.write_runs(paths, addresses, sizes, positions)
         last_units = runs.units.view(UNIT_TYPE)[starts // UNIT_SIZE + counts - 1]
         physical_ends = (last_units["commit_log_offset"] + last_units["size"]).tolist()
         for queue, end, physical_end in zip(written, ends.tolist(), physical_ends, strict=True):
             queue.max_physical_offset = physical_end
             queue.max_offset = end
+        for queue_ext in extended:
+            queue_ext.advance()
         for queue, start in zip(owners, files, strict=True):
             queue.dirty.add(start)  # from now on, not before: a sync may have come in between
 
@@ -242,6 +336,9 @@ class ConsumeQueueStore:
                 queue.dirty.difference_update(starts)
             self._unsynced_folders.difference_update(folders)
             try:
+                for queue in chosen:
+                    if queue.ext is not None:
+                        queue.ext.flush()  # before the units that point into it
                 paths = [q.file_path(start) for q, starts in zip(chosen, dirty, strict=True) for start in starts]
                 self._files.sync_files(paths)
                 self._files.sync_directories(folders)
@@ -253,6 +350,27 @@ class ConsumeQueueStore:
             for queue, offset in zip(chosen, written, strict=True):
                 queue.synced_offset = offset
             return timestamp
+
+    def delete_expired(self, min_commit_log_offset: int, pause: Callable[[], object]) -> dict[str, int]:
+        """Delete the files whose messages the log no longer has, one queue with its ext units after the other.
+
+        First all queues learn where they begin now. `pause` is called after each one that lost a file.
+
+        Returns:
+            Path and size of each deleted file.
+        """
+        self.raise_min_offsets(min_commit_log_offset)
+        deleted: dict[str, int] = {}
+        for queue in self.queues():
+            with self._flush_lock:  # no file that is to be synced is removed meanwhile
+                files = queue.delete_expired()
+                unit = queue.unit(queue.min_offset) if queue.ext is not None else None
+                if queue.ext is not None and unit is not None:
+                    files |= queue.ext.truncate_by_min_address(unit.tags_code)
+            if files:
+                deleted |= files
+                pause()
+        return deleted
 
     def close(self) -> None:
         """Let go of all maps; no file is open."""

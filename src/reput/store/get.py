@@ -12,16 +12,19 @@ import numpy.typing as npt
 
 from reput.config.message_store import MessageStoreConfig
 from reput.files import FileLayer
+from reput.formats.batch_consume_queue import BATCH_UNIT_SIZE
 from reput.formats.java import string_hash
 from reput.formats.message import MessageExt
-from reput.kernels.consume_queue import select_units
+from reput.kernels.batch_consume_queue import select_batch_units
+from reput.kernels.consume_queue import PULL_RESULT_COUNT, PullLimits, select_units
 from reput.kernels.index_file import scratch_row
 from reput.kernels.record_scan import read_records_at
 from reput.kernels.tags import keep_matching_tags
 from reput.store.commit_log import CommitLog
 from reput.store.consume_queue import ConsumeQueue
-from reput.store.consume_queue_store import ConsumeQueueStore
+from reput.store.queue_tables import Queue, QueueTables
 from reput.store.results import GetMessageStatus
+from reput.store.statistics import StoreStatsService
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -153,22 +156,24 @@ class GetMessageResult:
             return pa.RecordBatch.from_pylist([], selection.schema)
         data = np.frombuffer(self.buffer, np.uint8)
         records = read_records_at(data, self.positions, self.pairs[:, 0].copy())
-        return record_batches(records, selection).combine_chunks().to_batches()[0]
+        batches = record_batches(records, selection)
+        return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
 class _Scratch(local):
     """Memory of one thread for the kernel's answer; addresses are taken once, for asking costs 1 us."""
 
     def __init__(self) -> None:
-        self.result = np.empty(6, np.int64)
         self.grow(64)
 
     def grow(self, count: int) -> None:
-        """Make room for so many pairs."""
-        pairs = np.empty(2 * count, np.int64)
+        """Make room for so many pairs, behind what the kernel says of them."""
+        answer = np.empty(PULL_RESULT_COUNT + 2 * count, np.int64)
         self.count = count
-        self.address = pairs.ctypes.data
-        self.pairs = pairs.data.cast("B")
+        self.address = answer.ctypes.data
+        self.pairs_address = self.address + 8 * PULL_RESULT_COUNT
+        self.result = answer[:PULL_RESULT_COUNT]
+        self.pairs = answer[PULL_RESULT_COUNT:].data.cast("B")
 
 
 class GetMessage:
@@ -179,34 +184,52 @@ class GetMessage:
     """
 
     def __init__(
-        self, log: CommitLog, queues: ConsumeQueueStore, config: MessageStoreConfig, files: FileLayer, store_name: str
+        self,
+        log: CommitLog,
+        queues: QueueTables,
+        config: MessageStoreConfig,
+        files: FileLayer,
+        store_name: str,
+        stats: StoreStatsService,
     ) -> None:
         self._log = log
-        self._queues = queues
+        self._stats = stats
+        self._queues = queues.simple
+        self._batch_queues = queues.batch
         self._store_name = store_name
-        self._file_size = log.queue.file_size
-        self._memory_size = files.physical_memory() * config.access_message_in_memory_max_ratio // 100
-        self._memory_count = config.max_transfer_count_on_message_in_memory
-        self._memory_bytes = config.max_transfer_bytes_on_message_in_memory
-        self._disk_count = config.max_transfer_count_on_message_in_disk
-        self._disk_bytes = config.max_transfer_bytes_on_message_in_disk
-        self._most_count = max(self._memory_count, self._disk_count)
+        self._limits = np.array(
+            PullLimits(
+                log.queue.file_size,
+                files.physical_memory() * config.access_message_in_memory_max_ratio // 100,
+                config.max_transfer_count_on_message_in_memory,
+                config.max_transfer_bytes_on_message_in_memory,
+                config.max_transfer_count_on_message_in_disk,
+                config.max_transfer_bytes_on_message_in_disk,
+            ),
+            np.int64,
+        )
+        self._limits_address = self._limits.ctypes.data
+        self._memory_size = int(self._limits[1])
+        self._most_count = int(max(self._limits[2], self._limits[4]))
         self._filter_units = config.max_filter_message_size // _UNIT_SIZE
+        self._filter_batch_units = -(-config.max_filter_message_size // BATCH_UNIT_SIZE)
         self._scratch = _Scratch()
 
     def get(
         self, topic: str, queue_id: int, offset: int, max_msg_nums: int, tags: str | None, max_total_size: int | None
     ) -> GetMessageResult:
         """See `MessageStore.get_message`."""
-        queue = self._queues.find(topic, queue_id)
+        queue: Queue | None = self._queues.find(topic, queue_id)
+        if queue is None:
+            queue = self._batch_queues.find(topic, queue_id)
         if queue is None or queue.max_offset == 0:
-            return GetMessageResult(GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0)
+            return self._nothing(GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0)
         low, high = queue.min_offset, queue.max_offset
         if offset < low:
-            return GetMessageResult(GetMessageStatus.OFFSET_TOO_SMALL, low, low, high)
+            return self._nothing(GetMessageStatus.OFFSET_TOO_SMALL, low, low, high)
         if offset >= high:
             overflow = offset == high
-            return GetMessageResult(
+            return self._nothing(
                 GetMessageStatus.OFFSET_OVERFLOW_ONE if overflow else GetMessageStatus.OFFSET_OVERFLOW_BADLY,
                 high, low, high,
             )  # fmt: skip
@@ -214,13 +237,19 @@ class GetMessage:
         if units is None:
             following = offset + queue.file_size // _UNIT_SIZE
             following -= following % (queue.file_size // _UNIT_SIZE)
-            return GetMessageResult(GetMessageStatus.OFFSET_FOUND_NULL, following, low, high)
+            return self._nothing(GetMessageStatus.OFFSET_FOUND_NULL, following, low, high)
         tag_filter = None if tags is None else parse_tags(tags)
         return self._select(queue, offset, units[0], units[1], max_msg_nums, tag_filter, max_total_size)
 
+    def _nothing(
+        self, status: GetMessageStatus, following: int, low: int, high: int, behind: bool = False
+    ) -> GetMessageResult:
+        self._stats.get_miss_times += 1
+        return GetMessageResult(status, following, low, high, suggest_pulling_from_slave=behind)
+
     def _select(
         self,
-        queue: ConsumeQueue,
+        queue: Queue,
         offset: int,
         address: int,
         count: int,
@@ -233,30 +262,50 @@ class GetMessage:
         most = self._most_count if max_msg_nums > self._most_count else max_msg_nums if max_msg_nums > 1 else 1
         if most > scratch.count:
             scratch.grow(most)
-        examine = max_msg_nums if max_msg_nums > self._filter_units else self._filter_units
         size = _MAX_PULL_SIZE if max_total_size is None else min(max(max_total_size, _MIN_PULL_SIZE), _MAX_PULL_SIZE)
         tags, tag_count = (0, 0) if tag_filter is None else (tag_filter.address, tag_filter.hashes.size)
         log, low, high = self._log, queue.min_offset, queue.max_offset
         end = log.confirm_offset
-        select_units(
-            address, examine if examine < count else count, log.min_offset, end, self._file_size, tags, tag_count,
-            most, size, end - self._memory_size, self._memory_count, self._memory_bytes, self._disk_count,
-            self._disk_bytes, scratch.address, scratch.result,
-        )  # fmt: skip
-        taken, examined, selected, _, last, first = scratch.result.tolist()
-        following = offset + examined
+        if type(queue) is ConsumeQueue:
+            examine = max_msg_nums if max_msg_nums > self._filter_units else self._filter_units
+            examine = examine if examine < count else count
+            resolved = None  # kept until the kernel has read it
+            if tag_count and queue.ext is not None:
+                resolved = queue.ext.resolve(address, examine)
+                address = resolved.ctypes.data
+            select_units(
+                address, examine, log.min_offset, end, tags, tag_count, most, size,
+                self._limits_address, scratch.address,
+            )  # fmt: skip
+            taken, examined, selected, size, last, first = scratch.result.tolist()
+            following = offset + examined
+        else:
+            if self._most_count > scratch.count:
+                scratch.grow(self._most_count)
+            # RocketMQ looks through (first message of a unit - offset) * 46 bytes, however many units these are.
+            examine = max(max_msg_nums, self._filter_batch_units)
+            select_batch_units(
+                address, count, min(offset + examine, high), log.min_offset, end, tags, tag_count, max_msg_nums, size,
+                self._limits_address, scratch.address,
+            )  # fmt: skip
+            taken, following, selected, size, last, first = scratch.result.tolist()
+            following = max(following, offset + 1)  # whatever a damaged unit says
         behind = end - last > self._memory_size
         if not taken:
-            return GetMessageResult(_SELECTED[selected], following, low, high, suggest_pulling_from_slave=behind)
+            return self._nothing(_SELECTED[selected], following, low, high, behind)
         file = log.queue.find(first)
-        assert file is not None
+        if file is None:  # retention deleted it just now: the log's new begin makes the next answer
+            return self._select(queue, offset, address, count, max_msg_nums, tag_filter, max_total_size)
         buffer, base = file.view, file.start_offset
         if tag_filter is not None:
             taken = _keep_matching(scratch, taken, buffer, base, tag_filter)
             if not taken:
-                return GetMessageResult(
-                    GetMessageStatus.NO_MATCHED_MESSAGE, following, low, high, suggest_pulling_from_slave=behind
-                )
+                return self._nothing(GetMessageStatus.NO_MATCHED_MESSAGE, following, low, high, behind)
+            size = sum(scratch.pairs[: taken * _PAIR_SIZE].cast("q")[1::2])
+        counts = queue.counts
+        counts.get_times += 1
+        counts.got_messages += taken
+        counts.got_bytes += size
         pairs = scratch.pairs[: taken * _PAIR_SIZE].tobytes()
         return GetMessageResult(
             GetMessageStatus.FOUND, following, low, high, pairs, buffer, base, self._store_name, behind
@@ -271,7 +320,7 @@ def _keep_matching(scratch: _Scratch, count: int, buffer: memoryview, base: int,
             data.ctypes.data,
             data.size,
             base,
-            scratch.address,
+            scratch.pairs_address,
             count,
             tag_filter.texts.ctypes.data,
             tag_filter.text_offsets,

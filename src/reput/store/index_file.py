@@ -7,7 +7,15 @@ import numpy.typing as npt
 
 from reput.files import File, FileLayer
 from reput.formats.index_file import IndexHeader, decode_header, encode_header, entry_position, file_size
-from reput.kernels.index_file import END_OFFSET, END_TIMESTAMP, INDEX_COUNT, IndexKeys, find_entries, put_keys
+from reput.kernels.index_file import (
+    BEGIN_TIMESTAMP,
+    END_OFFSET,
+    END_TIMESTAMP,
+    INDEX_COUNT,
+    IndexKeys,
+    find_entries,
+    put_keys,
+)
 
 #: Space for entries is reserved in steps of this many bytes.
 _RESERVE_STEP = 8 << 20
@@ -52,6 +60,11 @@ class IndexFile:
     def is_full(self) -> bool:
         """Whether no entry fits any more."""
         return int(self.header[INDEX_COUNT]) >= self.capacity
+
+    @property
+    def begin_timestamp(self) -> int:
+        """Store time (ms) of the first record with an entry."""
+        return int(self.header[BEGIN_TIMESTAMP])
 
     @property
     def end_timestamp(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from threading import Lock
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +36,9 @@ class IndexService:
         # Keys of records up to here are in: the last record with entries, and how many of its keys.
         self._last_offset = -1
         self._last_keys = 0
+        self._changing = Lock()
+        self._flush_lock = Lock()
+        #: Replaced by a new list, never changed: readers take it without a lock.
         self.index_files: list[IndexFile] = []
         self.flushed_timestamp = 0
 
@@ -71,8 +75,11 @@ class IndexService:
             log_end: Commit log offset behind the last record. After a crash a file that knows later records, which the
                 log has lost, is removed: it would keep the new ones at their offsets out.
             safe_timestamp: After a crash the checkpoint's indexMsgTimestamp: files that end later or are not full are
-                removed, and dispatch builds them again. None after a clean stop, and for reading.
+                removed, and dispatch builds them again. So are all but the first that end at that very millisecond:
+                files are synced in their order, and one is enough for the checkpoint to say so. None after a clean
+                stop, and for reading.
         """
+        is_safe = True
         for entry in found:
             if entry.size == 0:  # killed while it was made
                 if self._writable:
@@ -81,13 +88,15 @@ class IndexService:
             file = IndexFile(
                 self._files, entry.path, self._slots, self._capacity, writable=self._writable, create=False
             )
-            if safe_timestamp is not None and not (
-                file.is_full and file.end_timestamp <= safe_timestamp and file.end_offset < log_end
-            ):
+            if safe_timestamp is not None:
+                is_safe = is_safe and file.is_full and file.end_timestamp <= safe_timestamp
+                is_safe = is_safe and file.end_offset < log_end
+            if is_safe:
+                self.index_files.append(file)
+                is_safe = safe_timestamp is None or file.end_timestamp < safe_timestamp
+            else:
                 file.close()
                 self._files.unlink(entry.path)
-            else:
-                self.index_files.append(file)
         self.flushed_timestamp = max((file.end_timestamp for file in self.index_files if file.is_full), default=0)
         if self.index_files and self.index_files[-1].count > 1:
             self._last_offset = self.index_files[-1].end_offset
@@ -144,7 +153,8 @@ class IndexService:
         if previous is not None:
             file.continue_from(previous)
             self._unsynced.append(previous)
-        self.index_files = [*self.index_files, file]
+        with self._changing:
+            self.index_files = [*self.index_files, file]
         return file
 
     def _new_path(self) -> str:
@@ -178,13 +188,38 @@ class IndexService:
             return np.empty(0, np.int32), np.empty(0, np.int64)
         return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
 
+    def delete_expired(self, min_commit_log_offset: int) -> dict[str, int]:
+        """Delete the files whose records the log no longer has, oldest first (`IndexService.deleteExpiredFile`).
+
+        Never the last one, nor one that waits for its sync. Queries that have found a file go on in it.
+
+        Returns:
+            Path and size of each deleted file.
+        """
+        self.flush_full_files()
+        deleted = {}
+        while len(files := self.index_files) > 1:
+            first = files[0]
+            if first.end_offset >= min_commit_log_offset or first in self._unsynced:
+                break
+            try:
+                self._files.unlink(first.path)
+            finally:
+                if not self._files.exists(first.path):
+                    with self._changing:
+                        self.index_files = self.index_files[1:]
+                    first.close()
+            deleted[first.path] = self._file_size
+        return deleted
+
     def flush_full_files(self) -> None:
         """Sync the files that became full; `flushed_timestamp` moves."""
-        while self._unsynced:
-            file = self._unsynced[0]
-            file.flush()
-            self.flushed_timestamp = max(self.flushed_timestamp, file.end_timestamp)
-            self._unsynced.pop(0)
+        with self._flush_lock:
+            while self._unsynced:
+                file = self._unsynced[0]
+                file.flush()
+                self.flushed_timestamp = max(self.flushed_timestamp, file.end_timestamp)
+                self._unsynced.pop(0)
 
     def flush(self) -> None:
         """Sync everything, the file that is being built too."""

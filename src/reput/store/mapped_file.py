@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from reput.files import File, FileLayer, Mapping
+from reput.log.directory import open_listed
 
 #: Disk space is reserved in steps of this many bytes: 70 us each, and a fresh store stays small.
 RESERVE_STEP = 32 << 20
@@ -29,6 +30,7 @@ class MappedFile:
         "_files",
         "_mapping",
         "_on_map",
+        "_read_ahead",
         "_writable",
         "flushed_position",
         "path",
@@ -47,10 +49,12 @@ class MappedFile:
         *,
         writable: bool,
         on_map: Callable[[MappedFile], None],
+        read_ahead: bool = True,
     ) -> None:
         self._files = files
         self._on_map = on_map
         self._writable = writable
+        self._read_ahead = read_ahead
         self._file: File | None = None
         self._mapping: Mapping | None = None
         self.path = path
@@ -64,7 +68,7 @@ class MappedFile:
     def file(self) -> File:
         """The open file."""
         if self._file is None:
-            self._file = self._files.open(self.path, writable=self._writable)
+            self._file = open_listed(self._files, self.path, writable=self._writable)
         return self._file
 
     @property
@@ -73,8 +77,8 @@ class MappedFile:
         mapping = self._mapping
         if mapping is None:
             # By a descriptor of its own: the flush thread closes the other one once the file is full and synced.
-            with self._files.open(self.path, writable=self._writable) as file:
-                mapping = file.map(writable=self._writable)
+            with open_listed(self._files, self.path, writable=self._writable) as file:
+                mapping = file.map(writable=self._writable, random=not self._read_ahead)
             self._mapping = mapping
             self._on_map(self)
         return mapping
@@ -134,6 +138,16 @@ class MappedFile:
             if sync_every_bytes and position // sync_every_bytes != (position + len(zeros)) // sync_every_bytes:
                 self.file.sync()
         self.file.sync()
+
+    def destroy(self) -> None:
+        """Remove the file, durably. Who has found this object goes on reading: the bytes live as long as their map."""
+        _ = self.mapping  # now, as the name is gone afterwards
+        file, self._file = self._file, None
+        try:
+            self._files.unlink(self.path)
+        finally:
+            if file is not None:
+                file.close()
 
     def close(self) -> None:
         """Close the descriptor and let go of the map; views of it stay valid."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from threading import Lock
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from reput.errors import StoreFormatError
+from reput.errors import StoreFormatError, StoreFullError
 from reput.files import FileLayer, Mapping
 from reput.formats.paths import offset_to_file_name
 from reput.log.directory import LogFile
@@ -15,39 +17,55 @@ from reput.store.mapped_file import MappedFile
 
 #: Maps of log files at a time; Linux allows a process 65 530 of all kinds (vm.max_map_count).
 _MAX_MAPS = 4096
+#: Of a log of so many files at the most, all may be mapped at once.
+FEW_LOG_FILES = 64
 
 
 class LogMaps(NamedTuple):
-    """Mapped files of the log, for kernels; the addresses are good as long as this is held.
+    """Mapped files of the log at one moment: while this is held they stay mapped, even if retention deletes them.
 
     Attributes:
         begin_offset: Where the first file starts.
-        addresses: int64[files], where each file is mapped; 0 for those that are not.
-        mappings: What keeps them mapped.
+        addresses: int64[files], where each file is mapped, for kernels; 0 for those that are not.
+        mappings: The maps, by the file's place in `addresses`.
     """
 
     begin_offset: int
     addresses: npt.NDArray[np.int64]
-    mappings: list[Mapping]
+    mappings: dict[int, Mapping]
 
 
 class MappedFileQueue:
     """RocketMQ's `MappedFileQueue` for the commit log. Offsets are of the log, positions within one file.
 
+    Args:
+        folders: Where new files go: to each in its turn, by their place in the log (`MultiPathMappedFileQueue`).
+
     `warm_sync_bytes`: warm each new file, syncing after so many bytes (0: at the end only); None: do not.
+    `read_ahead`: let the system read ahead in the maps (`dataReadAheadEnable`).
     """
 
     def __init__(
-        self, files: FileLayer, path: str, file_size: int, *, writable: bool, warm_sync_bytes: int | None = None
+        self,
+        files: FileLayer,
+        folders: Sequence[str],
+        file_size: int,
+        *,
+        writable: bool,
+        warm_sync_bytes: int | None = None,
+        read_ahead: bool = True,
     ) -> None:
         self._files = files
-        self._path = path
+        self.folders = folders
         self._writable = writable
+        self._read_ahead = read_ahead
         self._warm_sync_bytes = warm_sync_bytes
-        self._maps: LogMaps | None = None
+        self._maps: tuple[list[MappedFile], LogMaps] | None = None
         self._mapped_count = 0
+        self._changing = Lock()
         self._ahead: MappedFile | None = None
         self.file_size = file_size
+        #: Replaced by a new list, never changed: readers take it without a lock, and go by the one they took.
         self.mapped_files: list[MappedFile] = []
 
     def load(self, found: list[LogFile]) -> None:
@@ -65,19 +83,24 @@ class MappedFileQueue:
         self.mapped_files = [self._file(file.path, file.start_offset, writable=self._writable) for file in found]
 
     def _file(self, path: str, start_offset: int, *, writable: bool) -> MappedFile:
-        return MappedFile(self._files, path, start_offset, self.file_size, writable=writable, on_map=self._count_map)
+        return MappedFile(
+            self._files, path, start_offset, self.file_size,
+            writable=writable, on_map=self._count_map, read_ahead=self._read_ahead,
+        )  # fmt: skip
 
     @property
     def min_offset(self) -> int:
         """The log's first offset; 0 when there is no file."""
-        return self.mapped_files[0].start_offset if self.mapped_files else 0
+        files = self.mapped_files
+        return files[0].start_offset if files else 0
 
     @property
     def max_offset(self) -> int:
         """Behind the last byte written; 0 when there is no file."""
-        if not self.mapped_files:
+        files = self.mapped_files
+        if not files:
             return 0
-        last = self.mapped_files[-1]
+        last = files[-1]
         return last.start_offset + last.wrote_position
 
     def find(self, offset: int) -> MappedFile | None:
@@ -89,28 +112,33 @@ class MappedFileQueue:
         return files[index] if 0 <= index < len(files) else None
 
     def maps(self, offsets: npt.NDArray[np.int64] | None = None) -> LogMaps:
-        """Maps of the files that some offsets fall into, which are few of a log of a terabyte; None: of all files."""
-        files, maps = self.mapped_files, self._maps
-        if offsets is None:
-            if maps is None or len(maps.mappings) != len(files) or maps.begin_offset != files[0].start_offset:
-                begin, mappings = self.min_offset, [file.mapping for file in files]
-                maps = LogMaps(begin, np.array([mapping.address for mapping in mappings], np.int64), mappings)
-                self._maps = maps
-            return maps
-        begin = self.min_offset
-        wanted = np.unique((offsets - begin) // self.file_size)
-        wanted = wanted[(wanted >= 0) & (wanted < len(files))]
-        mappings = [files[i].mapping for i in wanted.tolist()]
+        """Maps of the files that some offsets fall into, which are few of a log of a terabyte.
+
+        Of a log of up to `FEW_LOG_FILES` files, and with None, of all files.
+        """
+        files = self.mapped_files  # one list for all that follows: retention replaces it
+        if offsets is None or len(files) <= FEW_LOG_FILES:
+            kept = self._maps
+            if kept is None or kept[0] is not files:
+                kept = self._maps = files, self._maps_of(files, range(len(files)))
+            return kept[1]
+        wanted = np.unique((offsets - files[0].start_offset) // self.file_size)
+        return self._maps_of(files, wanted[(wanted >= 0) & (wanted < len(files))].tolist())
+
+    @staticmethod
+    def _maps_of(files: list[MappedFile], wanted: Sequence[int]) -> LogMaps:
+        mappings = {i: files[i].mapping for i in wanted}
         addresses = np.zeros(len(files), np.int64)
-        addresses[wanted] = [mapping.address for mapping in mappings]
-        return LogMaps(begin, addresses, mappings)
+        for i, mapping in mappings.items():
+            addresses[i] = mapping.address
+        return LogMaps(files[0].start_offset if files else 0, addresses, mappings)
 
     def _count_map(self, mapped: MappedFile) -> None:
         """Drop the maps of all other files once there are too many; they are back in 20 us each."""
         self._mapped_count += 1
         if self._mapped_count > _MAX_MAPS:
             self._mapped_count, self._maps = 1, None
-            for file in list(self.mapped_files):
+            for file in self.mapped_files:
                 if file is not mapped:
                     file.drop_mapping()
 
@@ -135,16 +163,33 @@ class MappedFileQueue:
     def make_ahead(self) -> None:
         """Make the next file before it is needed (`AllocateMappedFileService`)."""
         if self._ahead is None:
-            start = self._end
-            ahead = self._file(f"{self._path}/{offset_to_file_name(start)}", start, writable=True)
-            try:
-                ahead.create()
-                if self._warm_sync_bytes is not None:
-                    ahead.warm(self._warm_sync_bytes)
-            except BaseException:
-                ahead.close()
-                raise
-            self._ahead = ahead
+            paths = self._paths_of(self._end)
+            for path in paths:
+                try:
+                    self._ahead = self._make(path)
+                    break
+                except StoreFullError:
+                    if path == paths[-1]:
+                        raise
+                    if self._files.exists(path):  # one name must not lie in two folders, after a power cut neither
+                        self._files.unlink(path)
+                        self._files.sync_directory(path.rpartition("/")[0])
+
+    def _make(self, path: str) -> MappedFile:
+        file = self._file(path, self._end, writable=True)
+        try:
+            file.create()
+            if self._warm_sync_bytes is not None:
+                file.warm(self._warm_sync_bytes)
+        except BaseException:
+            file.close()
+            raise
+        return file
+
+    def _paths_of(self, start: int) -> list[str]:
+        """Where the file that begins at an offset goes, and where else if there is no space."""
+        first = start // self.file_size % len(self.folders)
+        return [f"{folder}/{offset_to_file_name(start)}" for folder in (*self.folders[first:], *self.folders[:first])]
 
     @property
     def _end(self) -> int:
@@ -153,15 +198,28 @@ class MappedFileQueue:
 
     def remove_empty_file(self) -> None:
         """Remove the file that a kill left without a length behind the last one, as RocketMQ does at its start."""
-        path = f"{self._path}/{offset_to_file_name(self._end)}"
-        if self._files.exists(path) and self._files.file_size(path) == 0:
-            self._files.unlink(path)
+        for path in self._paths_of(self._end):
+            if self._files.exists(path) and self._files.file_size(path) == 0:
+                self._files.unlink(path)
 
     def append_file(self, file: MappedFile) -> None:
         """Make `next_file` the last one of the queue."""
         assert file is self._ahead
         self._ahead = None
-        self.mapped_files.append(file)
+        with self._changing:
+            self.mapped_files = [*self.mapped_files, file]
+
+    def delete_first_file(self) -> None:
+        """Delete the oldest file, durably; readers that have found it go on reading. Never called for the last one."""
+        first = self.mapped_files[0]
+        assert first is not self.mapped_files[-1], "the last file of the log is never deleted"
+        try:
+            first.destroy()
+        finally:
+            if not self._files.exists(first.path):
+                with self._changing:
+                    self.mapped_files = self.mapped_files[1:]
+                self._maps = None  # it would keep the bytes, and their place on the disk
 
     def truncate(self, offset: int) -> int:
         """Cut the log at an offset: what lies behind is zeroed and synced, later files are removed; last file first.
@@ -171,7 +229,7 @@ class MappedFileQueue:
         """
         changed = 0
         while self.mapped_files and self.mapped_files[-1].start_offset >= offset and len(self.mapped_files) > 1:
-            file = self.mapped_files.pop()
+            *self.mapped_files, file = self.mapped_files
             file.close()
             self._files.unlink(file.path)
         if self.mapped_files:

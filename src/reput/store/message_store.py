@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from itertools import chain
-from threading import Event, Lock, Thread
-from time import monotonic
+from threading import Lock
 from typing import TYPE_CHECKING, Self
 
 from reput.config.message_store import FlushDiskType, MessageStoreConfig
-from reput.errors import (
-    ConfigError,
-    MessageIllegalError,
-    ReputError,
-    StoreError,
-    StoreFullError,
-    StoreStateError,
-)
+from reput.errors import ConfigError, MessageIllegalError, StoreError, StoreStateError
 from reput.files import DISK, FileLayer
 from reput.formats.message import Message, MessageExt
 from reput.warm import load_kernels
@@ -26,12 +18,19 @@ from reput.warm import load_kernels
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from reput.formats.message_batch import MessageExtBatch
+    from reput.formats.metadata import TopicConfig
     from reput.kernels.columns import RecordColumns
-    from reput.store.consume_queue import ConsumeQueue
+    from reput.kernels.consume_queue_ext import BitMaps
     from reput.store.get import GetMessageResult
     from reput.store.opening import Parts
+    from reput.store.query import QueryMessageResult
+    from reput.store.queue_tables import Queue
     from reput.store.recovery import Progress, RecoveryReport
-    from reput.store.results import PutMessageResult, PutTableResult
+    from reput.store.results import PutBatchResult, PutMessageResult, PutTableResult
+    from reput.store.retention import RetentionReport
+    from reput.store.runtime_info import RuntimeInfo
+    from reput.store.warm_up import WarmedUp
 
 
 def _silent(what: str, done: int, total: int) -> None:
@@ -56,12 +55,18 @@ class MessageStore:
         parts: Parts,
         files: FileLayer,
         on_arrival: Callable[[RecordColumns], None] | None,
+        *,
+        retention: bool,
     ) -> None:
         from reput.store.flush import FlushPolicy, FlushRealTimeService, GroupCommitService
         from reput.store.get import GetMessage
+        from reput.store.housekeeping import FlushConsumeQueueService
         from reput.store.put import PutMessage
+        from reput.store.put_batch import PutBatch
         from reput.store.query import QueryMessage
         from reput.store.reput import Dispatcher, ReputMessageService
+        from reput.store.retention import CleanService
+        from reput.store.statistics import StoreStatsService
 
         self.path = path
         self.config = config
@@ -72,9 +77,13 @@ class MessageStore:
         self._queues = parts.queues
         self._is_open = True
         self._closing = Lock()
-        self._getting = GetMessage(parts.log, parts.queues, config, files, os.path.basename(path))
+        self._stats = StoreStatsService(parts.queues.counts)
+        self._getting = GetMessage(parts.log, parts.queues, config, files, os.path.basename(path), self._stats)
         self._querying = QueryMessage(parts.log, parts.index)
         self._reput: ReputMessageService | None = None
+        self._cleaning = CleanService(
+            parts, config, files, path, lambda: self._reput.reput_from_offset if self._reput else parts.log.max_offset
+        )
         if parts.lock is None:
             return
         self._flush: FlushPolicy = (
@@ -82,14 +91,18 @@ class MessageStore:
             if config.flush_disk_type is FlushDiskType.SYNC_FLUSH
             else FlushRealTimeService(parts.log, config)
         )
-        dispatchers: list[Dispatcher] = [parts.queues, *([parts.index] if parts.index is not None else [])]
-        self._reput = ReputMessageService(parts.log, dispatchers, config.delay_levels_ms, on_arrival)
+        dispatchers: list[Dispatcher] = [parts.queues, *([parts.index] if parts.index is not None else []), self._stats]
+        self._reput = ReputMessageService(parts.log, dispatchers, config, on_arrival)
         self._reput.reput_from_offset = parts.log.max_offset
-        self._putting = PutMessage(parts.log, self._flush, config, self._reput.wake_if_idle)
-        self._stop = Event()
-        self._housekeeping = Thread(target=self._keep_house, name="reput-flush-queues", daemon=True)
-        for thread in (self._flush, self._reput, self._housekeeping):
-            thread.start()
+        self._putting = PutMessage(parts.log, self._flush, config, self._reput.wake_if_idle, self._stats)
+        self._putting_batches = PutBatch(
+            self._putting, parts.log, self._flush, config, self._reput.wake_if_idle, parts.queues.types
+        )
+        self._housekeeping = FlushConsumeQueueService(path, parts, self._flush.sync, config, self._stats)
+        for service in (self._flush, self._reput, self._housekeeping):
+            service.start()
+        if retention:
+            self._cleaning.start()
 
     @classmethod
     def open(
@@ -97,8 +110,10 @@ class MessageStore:
         path: str | os.PathLike[str],
         *,
         read_only: bool = False,
+        retention: bool = False,
         config: MessageStoreConfig | None = None,
         on_arrival: Callable[[RecordColumns], None] | None = None,
+        bit_maps: BitMaps | None = None,
         progress: Progress = _silent,
         files: FileLayer = DISK,
         **options: object,
@@ -108,8 +123,13 @@ class MessageStore:
         Args:
             path: The store's directory (`storePathRootDir`).
             read_only: Take no lock and change no byte: what queues and index of a live, killed or closed store show.
+            retention: Delete commit log files that have expired, by hour, age and disk, and refuse puts on a full disk,
+                as RocketMQ does; otherwise only `delete_expired` deletes.
             config: All configuration; RocketMQ's defaults but SYNC_FLUSH where it is left out.
             on_arrival: Called by the dispatch thread with the columns of newly dispatched records.
+            bit_maps: With enableConsumeQueueExt: called with the columns of each scan that is dispatched, it gives the
+                bit maps for its rows (a pyarrow BinaryArray; null for none), or None. RocketMQ's broker computes them
+                from the consumers' SQL filters (`CommitLogDispatcherCalcBitMap`).
             progress: Called with (what, bytes done, bytes in all) while a recovery runs.
             files: The file layer.
             options: RocketMQ's keys in snake_case or camelCase, over `config`.
@@ -130,8 +150,8 @@ class MessageStore:
         if read_only:
             parts = open_for_reading(root, settings, files, progress)
         else:
-            parts = open_for_writing(root, settings, files, progress)
-        return cls(root, settings, parts, files, on_arrival)
+            parts = open_for_writing(root, settings, files, progress, bit_maps)
+        return cls(root, settings, parts, files, on_arrival, retention=retention)
 
     # -- putting
 
@@ -148,7 +168,8 @@ class MessageStore:
 
         Raises:
             MessageIllegalError: It breaks one of RocketMQ's limits; nothing was written.
-            StoreFullError: No space; nothing was written, and the store goes on.
+            StoreBusyError: The disk does not keep up; nothing was written.
+            StoreFullError: No space, or a disk that retention found too full; nothing was written, the store goes on.
             StorePoisonedError: A sync failed; nothing more is accepted.
             StoreStateError: The store is closed or read-only.
         """
@@ -164,7 +185,28 @@ class MessageStore:
     def put_messages(self, messages: Sequence[Message], queue_id: int = 0) -> list[PutMessageResult]:
         """Append several messages, each as a put of its own, and wait once. All are checked before any is written."""
         self._check_writable()
-        return self._putting.several(messages, queue_id)
+        with self._stats.timing():
+            return self._putting.several(messages, queue_id)
+
+    def put_batch(self, batch: MessageExtBatch | Sequence[Message], queue_id: int = 0) -> PutBatchResult:
+        """Append a producer's batch as one, all of it or nothing, with queue offsets one behind the other.
+
+        A batch with a `unique_key`, to a topic whose queues are batch consume queues, becomes one record with all
+        messages in it, an inner batch, which is there as a whole even after a power cut. Any other becomes a record a
+        message, side by side in one log file; a cut before the answer may leave the first ones of them. So decides
+        `SendMessageProcessor.sendBatchMessage`. A list of messages counts as `MessageExtBatch.of` it.
+
+        Returns and waits as `put_message` does.
+
+        Raises:
+            MessageIllegalError: It breaks one of RocketMQ's limits, or mixes what a batch cannot; nothing was written.
+            StoreFullError: No space; nothing was written, and the store goes on.
+            StorePoisonedError: A sync failed; nothing more is accepted.
+            StoreStateError: The store is closed or read-only.
+        """
+        self._check_writable()
+        with self._stats.timing():
+            return self._putting_batches.put(batch, queue_id)
 
     def put_arrow(self, table: pa.Table | pa.RecordBatch | pa.RecordBatchReader) -> PutTableResult:
         """Append the rows of a table, each as a put of its own, and wait once; after a crash a prefix of them is there.
@@ -193,7 +235,40 @@ class MessageStore:
                     "put_arrow takes a pyarrow Table, RecordBatch or RecordBatchReader, not "
                     f"{type(table).__name__}; pa.Table.from_pandas and pa.table make one"
                 )
-        return self._putting.tables(tables)
+        with self._stats.timing():
+            return self._putting.tables(tables)
+
+    # -- topics
+
+    @property
+    def topics(self) -> Mapping[str, TopicConfig]:
+        """The topics of `config/topics.json` by name; a store takes messages of others, too.
+
+        Raises:
+            CorruptMetadataError: The file and its backup are damaged (only read-only: else the store does not open).
+        """
+        from reput.store.config_files import TopicConfigManager
+
+        self._check_open()
+        return (self._parts.topics or TopicConfigManager(self._files, self.path)).table
+
+    def update_topic(self, config: TopicConfig) -> None:
+        """Make a topic or change it; it is on the disk when this returns, as RocketMQ reads it.
+
+        Raises:
+            ConfigError: RocketMQ would refuse it, or could not read it; or the type of its queues (`queue.type`) would
+                change, and there are some. Nothing was changed.
+            StoreFullError: No space; nothing was changed.
+            StoreStateError: The store is closed or read-only.
+        """
+        from reput.store.config_files import check_topic
+
+        self._check_writable()
+        assert self._parts.topics is not None
+        check_topic(config)
+        self._queues.check_type(config)
+        self._parts.topics.update(config)
+        self._queues.set_type(config)
 
     # -- getting
 
@@ -226,7 +301,7 @@ class MessageStore:
             self._check_open()
         return self._getting.get(topic, queue_id, offset, max_msg_nums, tags, max_total_size)
 
-    def queues(self) -> Iterator[ConsumeQueue]:
+    def queues(self) -> Iterator[Queue]:
         """All consume queues, by topic and queue id; each has topic, queue_id, min_offset and max_offset."""
         self._check_open()
         return iter(sorted(self._queues.queues(), key=lambda queue: (queue.topic, queue.queue_id)))
@@ -270,8 +345,8 @@ class MessageStore:
 
     def query_messages(
         self, topic: str, keys: Sequence[str], max_num: int = 32, begin: int = 0, end: int | None = None
-    ) -> dict[str, list[MessageExt]]:
-        """`query_message` for many keys in one call, many times faster."""
+    ) -> QueryMessageResult:
+        """`query_message` for many keys in one call, many times faster: a mapping from each key to its messages."""
         self._check_open()
         return self._querying.by_keys(topic, keys, max_num, begin, end)
 
@@ -284,6 +359,22 @@ class MessageStore:
         """The message of an offset message id; None where it is not in this store."""
         self._check_open()
         return self._querying.by_message_id(message_id)
+
+    def warm_up(self, log_bytes: int | None = None) -> WarmedUp:
+        """Read the newest part of the log, and what queues and index know about it, into the page cache.
+
+        Returns once it is there: to be called before traffic comes. The cache is the machine's, so another process can
+        do it, with the store opened read-only.
+
+        Args:
+            log_bytes: How much of the log; None: what counts as in memory, `accessMessageInMemoryMaxRatio`.
+        """
+        from reput.store.warm_up import warm_up
+
+        self._check_open()
+        if log_bytes is None:
+            log_bytes = self._files.physical_memory() * self.config.access_message_in_memory_max_ratio // 100
+        return warm_up(self._parts, self._files, log_bytes)
 
     # -- the log as a whole
 
@@ -318,6 +409,18 @@ class MessageStore:
         """Bytes of the log that queues and index do not have yet."""
         return self._reput.dispatch_behind_bytes if self._reput is not None else 0
 
+    def runtime_info(self) -> RuntimeInfo:
+        """Sizes, offsets, rates, latencies, topics, groups and index files at this moment (`getRuntimeInfo`).
+
+        A read-only store shows what is on the disk since it was opened; what only the writer counts is None then.
+        """
+        from reput.store.snapshot import take_runtime_info
+
+        self._check_open()
+        if self._reput is None:
+            return take_runtime_info(self.path, self._parts, self._files)
+        return take_runtime_info(self.path, self._parts, self._files, self._stats, self._reput.reput_from_offset)
+
     def wait_dispatched(self, timeout: float = 10) -> None:
         """Return once queues and index have everything that was put before the call.
 
@@ -336,39 +439,27 @@ class MessageStore:
                     + (f": {self._reput.failure}" if self._reput.failure else "")
                 )
 
+    # -- retention
+
+    def delete_expired(self, *, dry_run: bool = False) -> RetentionReport:
+        """Delete the commit log files that have expired, and what is derived from them, at any hour of the day.
+
+        A file expires `fileReservedTime` after it was last written to, on a disk that is too full earlier. The last one
+        stays, and so does what is not dispatched and flushed yet.
+
+        Args:
+            dry_run: Only tell; this a read-only store can, too.
+
+        Raises:
+            StoreError: A file cannot be deleted; everything behind it is as it was.
+        """
+        if dry_run:
+            self._check_open()
+            return self._cleaning.plan(manual=True)
+        self._check_writable()
+        return self._cleaning.delete_expired(manual=True)
+
     # -- lifecycle
-
-    def _keep_house(self) -> None:
-        """Sync queues, move the checkpoint, make the next log file ahead: what may wait, beside what may not."""
-        interval_s = self.config.flush_interval_consume_queue / 1000
-        thorough_s = self.config.flush_consume_queue_thorough_interval / 1000
-        thorough_at = monotonic() + thorough_s
-        while not self._stop.wait(interval_s):
-            try:
-                self._log.make_ready()
-                logics = 0
-                if monotonic() >= thorough_at:
-                    logics = self._queues.flush()
-                    thorough_at = monotonic() + thorough_s
-                else:
-                    self._queues.flush(self.config.flush_consume_queue_least_pages)
-                self._save_checkpoint(logics)
-            except StoreFullError:
-                continue  # puts will say so, where it matters to them; space may return
-            except ReputError as error:
-                self._log.failure = error
-                return
-            except Exception as error:
-                self._log.failure = StoreError(f"{self.path}: the thread that syncs the queues stopped: {error!r}")
-                raise
-
-    def _save_checkpoint(self, logics: int) -> None:
-        index_timestamp = 0
-        if self._parts.index is not None:
-            self._parts.index.flush_full_files()
-            index_timestamp = self._parts.index.flushed_timestamp
-        if self._parts.checkpoint is not None:
-            self._parts.checkpoint.flush(self._flush.sync.safe_timestamp, logics, index_timestamp)
 
     def close(self) -> None:
         """Sync and dispatch everything, mark the exit as clean, release the lock. Closing again does nothing.
@@ -393,8 +484,8 @@ class MessageStore:
         assert self._reput is not None
         closed = StoreStateError(f"{self.path}: the store is closed")
         self._log.refuse(closed)  # a put that passed its check before must not write once the lock is given back
-        self._stop.set()
-        self._housekeeping.join()
+        self._cleaning.shutdown()
+        self._housekeeping.shutdown()
         self._flush.shutdown()
         self._reput.shutdown()
         failure = self._reput.failure if self._log.failure is closed else self._log.failure

@@ -5,20 +5,23 @@ from __future__ import annotations
 import os
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from reput.config.message_store import FlushDiskType, MessageStoreConfig
 from reput.errors import CorruptRecordError, StoreFormatError
 from reput.files import FileLayer
 from reput.files.lock import RecordLock
 from reput.formats.checkpoint import Checkpoint
-from reput.formats.paths import BATCH_CONSUME_QUEUE, COMMIT_LOG, CONFIG, CONSUME_QUEUE, INDEX, LOCK
+from reput.formats.paths import COMMIT_LOG, CONFIG, CONSUME_QUEUE, INDEX, LOCK
 from reput.formats.shutdown import SHUTDOWN_FILE, Shutdown, decode_shutdown, encode_shutdown
-from reput.log.directory import IndexFilePath, LogFile, QueueFiles, StoreDirectory
+from reput.log.directory import IndexFilePath, LogFile, QueueFiles, StoreDirectory, named_folders
 from reput.log.index_geometry import index_geometry
+from reput.log.queue_types import QueueTypes, check_queue_folders, find_queue_types
 from reput.store.checkpoint import AbortFile, StoreCheckpoint
 from reput.store.commit_log import CommitLog
-from reput.store.consume_queue_store import ConsumeQueueStore
+from reput.store.config_files import TopicConfigManager
 from reput.store.index_service import IndexService
+from reput.store.queue_tables import QueueTables
 from reput.store.recovery import (
     LogEnd,
     Progress,
@@ -30,6 +33,9 @@ from reput.store.recovery import (
     start_file,
 )
 
+if TYPE_CHECKING:
+    from reput.kernels.consume_queue_ext import BitMaps
+
 _NO_CHECKPOINT = Checkpoint(0, 0, 0)
 _EVERYTHING = (1 << 63) - 1
 _PAGE_SIZE = 4096
@@ -37,15 +43,16 @@ _PAGE_SIZE = 4096
 
 @dataclass(slots=True)
 class Parts:
-    """The parts of an open store; a read-only one has neither lock nor checkpoint nor abort marker."""
+    """The parts of an open store; a read-only one has no lock, checkpoint, abort marker, and topics to change."""
 
     log: CommitLog
-    queues: ConsumeQueueStore
+    queues: QueueTables
     index: IndexService | None
     report: RecoveryReport
     lock: RecordLock | None = None
     checkpoint: StoreCheckpoint | None = None
     abort: AbortFile | None = None
+    topics: TopicConfigManager | None = None
 
     def close(self) -> None:
         """Close all files and give the lock back, last and whatever fails before."""
@@ -67,6 +74,7 @@ class _Found:
 
     log_files: list[LogFile] = field(default_factory=list)
     queues: list[QueueFiles] = field(default_factory=list)
+    batch_queues: list[QueueFiles] = field(default_factory=list)
     index_files: list[IndexFilePath] = field(default_factory=list)
     checkpoint: Checkpoint = _NO_CHECKPOINT
     was_killed: bool = False
@@ -74,26 +82,40 @@ class _Found:
     shutdown: Shutdown | None = None
 
 
-def _commit_log_path(path: str, config: MessageStoreConfig) -> str:
-    elsewhere = config.store_path_commit_log
-    return os.path.abspath(os.path.expanduser(elsewhere)) if elsewhere else os.path.join(path, COMMIT_LOG)
+def _commit_log_folders(path: str, config: MessageStoreConfig) -> tuple[str, ...]:
+    """The folders that get new files of the log, sorted as `MultiPathMappedFileQueue` does."""
+    if not config.store_path_commit_log:
+        return (os.path.join(path, COMMIT_LOG),)
+    read_only = named_folders(config.read_only_commit_log_store_paths or "")
+    return tuple(sorted(set(named_folders(config.store_path_commit_log)) - set(read_only)))
 
 
-def _look(files: FileLayer, path: str, config: MessageStoreConfig) -> _Found:
-    """List the directory; raises StoreFormatError where it is no store."""
-    commit_log_path = _commit_log_path(path, config)
-    elsewhere = commit_log_path if config.store_path_commit_log and files.exists(commit_log_path) else None
-    directory = StoreDirectory(path, commit_log_path=elsewhere, files=files)
+def _elsewhere(config: MessageStoreConfig) -> tuple[str, ...]:
+    """The folders of the commit log that the configuration names, those included that get no new files."""
+    if not config.store_path_commit_log:
+        return ()
+    return named_folders(f"{config.store_path_commit_log},{config.read_only_commit_log_store_paths or ''}")
+
+
+def _look(files: FileLayer, path: str, config: MessageStoreConfig, *, writable: bool = True) -> _Found:
+    """List the directory; raises StoreFormatError where it is no store, or none that can be opened."""
+    elsewhere = _elsewhere(config)
+    is_there = len(elsewhere) > 1 or (elsewhere and files.exists(elsewhere[0]))
+    directory = StoreDirectory(path, commit_log_path=",".join(elsewhere) if is_there else None, files=files)
     found = _Found(
-        directory.log_files(),
+        [] if elsewhere and not is_there else directory.log_files(),
         directory.queues(),
+        directory.batch_queues(),
         directory.index_files(),
         directory.checkpoint() or _NO_CHECKPOINT,
         directory.was_killed,
     )
-    if found.queues and not found.log_files:
+    for part in directory.foreign_parts():
+        if part.hides_log or (part.hides_queues and (writable or not found.queues)):
+            raise StoreFormatError(str(part))
+    if (found.queues or found.batch_queues) and not found.log_files:
         raise StoreFormatError(
-            f"{path}: consume queues, but no commit log in {commit_log_path}; give the "
+            f"{path}: consume queues, but no commit log in {', '.join(directory.commit_log_folders)}; give the "
             f"folder that has it as store_path_commit_log, or move {CONSUME_QUEUE} and {INDEX} away to begin anew"
         )
     shutdown_path = os.path.join(path, CONFIG, SHUTDOWN_FILE)
@@ -122,10 +144,7 @@ def _find_end(
         begin = last_record
     else:
         begin = _last_used_file(log)
-    return find_log_end(
-        log, begin, checkpoint,
-        check_crc=config.check_crc_on_recover, was_killed=found.was_killed, progress=progress,
-    )  # fmt: skip
+    return find_log_end(log, begin, checkpoint, config, was_killed=found.was_killed, progress=progress)
 
 
 def _last_used_file(log: CommitLog) -> int:
@@ -136,57 +155,79 @@ def _last_used_file(log: CommitLog) -> int:
     return log.min_offset
 
 
-def open_for_writing(path: str, config: MessageStoreConfig, files: FileLayer, progress: Progress) -> Parts:
+def open_for_writing(
+    path: str, config: MessageStoreConfig, files: FileLayer, progress: Progress, bit_maps: BitMaps | None = None
+) -> Parts:
     """Lock, check, recover; see the errors of `MessageStore.open`. The store's threads are not started."""
-    commit_log_path = _commit_log_path(path, config)
+    folders = _elsewhere(config) or _commit_log_folders(path, config)
     if _is_fresh(files, path):
-        for folder in (commit_log_path, f"{path}/{CONSUME_QUEUE}", f"{path}/{CONFIG}"):
+        for folder in (*folders, f"{path}/{CONSUME_QUEUE}", f"{path}/{CONFIG}"):
             files.make_directories(folder)
     else:
         _look(files, path, config)  # no lock file is left in a folder that is no store
-        files.make_directories(commit_log_path)
+        for folder in folders:
+            files.make_directories(folder)
     with ExitStack() as undo:
         lock = files.lock(f"{path}/{LOCK}")
         undo.callback(lock.release)
-        parts = _recover(path, config, files, progress, lock, undo)
+        parts = _recover(path, config, files, progress, lock, undo, bit_maps)
         undo.pop_all()
     return parts
 
 
-def _refuse_unsupported(path: str, files: FileLayer) -> None:
-    """Batch queues are read by nobody here yet: writing would give their topics queues of the wrong kind."""
-    folder = f"{path}/{BATCH_CONSUME_QUEUE}"
-    if files.is_directory(folder) and files.list_directory(folder):
+def _check_index_geometry(found: _Found, config: MessageStoreConfig, files: FileLayer) -> None:
+    """Many pairs of numbers make one length; a wrong pair would spoil the file. After a kill it may prove nothing."""
+    if found.was_killed:
+        return
+    slots, entries = index_geometry(found.index_files, config.max_hash_slot_num, config.max_index_num, files)
+    if (slots, entries) != (config.max_hash_slot_num, config.max_index_num):
         raise StoreFormatError(
-            f"{folder}: this store has batch consume queues (queue.type=BatchCQ), which reput does not write; open it "
-            "with read_only=True, or read it with reput.read_log"
+            f"{found.index_files[0].path}: made with {slots} hash slots and {entries} entries, but maxHashSlotNum is "
+            f"{config.max_hash_slot_num} and maxIndexNum {config.max_index_num}, which make the same length; give "
+            f"maxHashSlotNum={slots} and maxIndexNum={entries}"
         )
 
 
 def _recover(
-    path: str, config: MessageStoreConfig, files: FileLayer, progress: Progress, lock: RecordLock, undo: ExitStack
+    path: str,
+    config: MessageStoreConfig,
+    files: FileLayer,
+    progress: Progress,
+    lock: RecordLock,
+    undo: ExitStack,
+    bit_maps: BitMaps | None,
 ) -> Parts:
-    _refuse_unsupported(path, files)
+    topics = TopicConfigManager(files, path)
     found = _look(files, path, config)
     log = CommitLog(
         files,
-        _commit_log_path(path, config),
+        _commit_log_folders(path, config),
         config.mapped_file_size_commit_log,
         serve_flushed_only=config.flush_disk_type is FlushDiskType.SYNC_FLUSH,
         warm_sync_bytes=_warm_sync_bytes(config),
+        busy_timeout_ms=config.os_page_cache_busy_time_out_mills,
+        read_ahead=config.data_read_ahead_enable,
+        property_crc=config.enabled_append_prop_crc,
     )
     undo.callback(log.close)
     log.load(found.log_files)
-    queues = ConsumeQueueStore(files, path, config.mapped_file_size_consume_queue)
+    types = find_queue_types(StoreDirectory(path, files=files))
+    check_queue_folders(StoreDirectory(path, files=files), types)
+    queues = QueueTables(
+        files, path, config.mapped_file_size_consume_queue, config.mapper_file_size_batch_consume_queue,
+        config, writable=True, types=types, bit_maps=bit_maps,
+    )  # fmt: skip
     undo.callback(queues.close)
-    queues.check(found.queues)
+    queues.check(found.queues, found.batch_queues)
     index = None
     if config.message_index_enable:
         index = IndexService(files, path, config.max_hash_slot_num, config.max_index_num, writable=True)
         undo.callback(index.close)
         index.check(found.index_files)
+        _check_index_geometry(found, config, files)
     if not found.was_killed:
-        queues.load(found.queues, _EVERYTHING, found.shutdown.max_offsets if found.shutdown else {})
+        known = found.shutdown.max_offsets if found.shutdown else {}
+        queues.load(found.queues, found.batch_queues, _EVERYTHING, known)
     end = _find_end(log, queues.last_record_offset, found, config, progress)
     if not found.was_killed:
         shut_down_at = found.shutdown.commit_log_end if found.shutdown else -1
@@ -210,12 +251,12 @@ def _recover(
         log.queue_offsets[queue.topic, queue.queue_id] = queue.max_offset
     queues.flush()
     log.queue.drop_maps()
-    return Parts(log, queues, index, report, lock, checkpoint, abort)
+    return Parts(log, queues, index, report, lock, checkpoint, abort, topics)
 
 
 def _bring_in_step(
     log: CommitLog,
-    queues: ConsumeQueueStore,
+    queues: QueueTables,
     index: IndexService | None,
     found: _Found,
     end: LogEnd,
@@ -227,14 +268,16 @@ def _bring_in_step(
     shutdown = known if known and known.commit_log_end == end.offset and not found.was_killed else None
     if found.was_killed:
         begin = start_file(log, found.checkpoint)
-        queues.load(found.queues, begin)
+        queues.load(found.queues, found.batch_queues, begin)
         queues.cut()
     elif shutdown is None:
         begin = _last_used_file(log)
     else:
         begin = end.offset if queues_are_complete(shutdown, queues) else log.min_offset
-    if not found.queues or (known and any(queues.find(*key) is None for key in known.max_offsets)):
+    vanished = known is not None and any(queues.find(*key) is None for key in known.max_offsets)
+    if vanished or not (found.queues or found.batch_queues):
         begin = log.min_offset  # a folder vanished, and the records from `begin` on need not show it by a gap
+    queues.recover_extensions()
     if index is not None:
         safe_timestamp = found.checkpoint.index_msg_timestamp if found.was_killed else None
         index.load(found.index_files, safe_timestamp=safe_timestamp, log_end=end.offset)
@@ -242,7 +285,7 @@ def _bring_in_step(
             begin = min(begin, max(index.restart_offset, log.min_offset))
     records = 0
     if begin < log.max_offset:
-        begin, records = Redispatch(log, queues, index, config.delay_levels_ms).run(begin, progress)
+        begin, records = Redispatch(log, queues, index, config).run(begin, progress)
     return RecoveryReport(found.was_killed, end, begin, records)
 
 
@@ -254,35 +297,59 @@ def _warm_sync_bytes(config: MessageStoreConfig) -> int | None:
 
 
 def _find_end_or_damage(
-    log: CommitLog, queues: ConsumeQueueStore, found: _Found, config: MessageStoreConfig, progress: Progress
+    log: CommitLog,
+    queues: QueueTables,
+    found: _Found,
+    config: MessageStoreConfig,
+    progress: Progress,
+    seen_record: int,
 ) -> tuple[LogEnd, CorruptRecordError | None]:
     """Where the log ends for a reader; damage is told, and what lies before it can be read all the same."""
     try:
-        end = _find_end(log, -1, found, config, progress)
+        end = _find_end_from(log, seen_record, found, config, progress) or _find_end(log, -1, found, config, progress)
         if not found.was_killed:
-            queues.load(found.queues, _EVERYTHING)
+            queues.load(found.queues, found.batch_queues, _EVERYTHING)
             check_against_queues(log, end, queues.max_physical_offset)
         return end, None
     except CorruptRecordError as error:
         return LogEnd(error.offset, 0, has_tail=True, scanned_bytes=0), error
 
 
-def open_for_reading(path: str, config: MessageStoreConfig, files: FileLayer, progress: Progress) -> Parts:
+def _find_end_from(
+    log: CommitLog, seen_record: int, found: _Found, config: MessageStoreConfig, progress: Progress
+) -> LogEnd | None:
+    """Where the log ends, from a record that was there before; None where it is not there any more."""
+    if log.queue.find(seen_record) is None:
+        return None
+    end = find_log_end(
+        log, seen_record, found.checkpoint,
+        config, was_killed=found.was_killed, progress=progress,
+    )  # fmt: skip
+    return end if end.offset > seen_record else None
+
+
+def open_for_reading(
+    path: str, config: MessageStoreConfig, files: FileLayer, progress: Progress, seen_record: int = -1
+) -> Parts:
     """Take no lock and change no byte: what the queues show of a live, killed or cleanly closed store, as of now.
 
-    The files' own sizes count, not the configured ones.
+    The files' own sizes count, not the configured ones. `seen_record` is the commit log offset of a record that an
+    earlier look saw: the log is read on from there.
     """
-    found = _look(files, path, config)
+    found = _look(files, path, config, writable=False)
     file_size = found.log_files[0].size if found.log_files else config.mapped_file_size_commit_log
-    log = CommitLog(files, _commit_log_path(path, config), file_size, writable=False)
+    folders = _commit_log_folders(path, config)
+    log = CommitLog(files, folders, file_size, writable=False, read_ahead=config.data_read_ahead_enable)
     log.load(found.log_files)
     unit_file_size = found.queues[0].file_size if found.queues else config.mapped_file_size_consume_queue
-    queues = ConsumeQueueStore(files, path, unit_file_size)
-    queues.check(found.queues)
-    end, damage = _find_end_or_damage(log, queues, found, config, progress)
+    batch = found.batch_queues
+    batch_file_size = batch[0].file_size if batch else config.mapper_file_size_batch_consume_queue
+    queues = QueueTables(files, path, unit_file_size, batch_file_size, config, writable=False, types=QueueTypes())
+    queues.check(found.queues, batch)
+    end, damage = _find_end_or_damage(log, queues, found, config, progress, seen_record)
     log.start_at(end.offset)
     log.last_store_timestamp = end.last_timestamp or found.checkpoint.physic_msg_timestamp
-    queues.load(found.queues, end.offset)
+    queues.load(found.queues, found.batch_queues, end.offset)
     queues.raise_min_offsets(log.min_offset)
     log.queue.drop_maps()
     index = None

@@ -5,20 +5,26 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
+from time import monotonic
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from reput.config.message_store import MessageStoreConfig
-from reput.errors import MessageIllegalError, StorePoisonedError
+from reput.errors import MessageIllegalError, StoreError, StorePoisonedError
 from reput.formats.hosts import encode_host
 from reput.formats.java import body_crc
 from reput.formats.message import Message, check_head, encode_properties_of
-from reput.formats.record import HOST_V4_SIZE, MIN_RECORD_SIZE, MagicCode, SysFlag
+from reput.formats.message_batch import INNER_BATCH
+from reput.formats.multi_dispatch import INNER_MULTI_DISPATCH
+from reput.formats.property_crc import PROPERTY_CRC_SIZE
+from reput.formats.record import HOST_V4_SIZE, MIN_RECORD_SIZE, MagicCode
 from reput.formats.record_layout import encode_topic
 from reput.store.commit_log import Append, CommitLog, EncodedRows, Unplaced
 from reput.store.flush import FlushPolicy
+from reput.store.multi_dispatch import MultiDispatch
 from reput.store.results import PutMessageResult, PutMessageStatus, PutTableResult
+from reput.store.statistics import FAST_PUT_S, StoreStatsService
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,7 +36,6 @@ _CHUNK_BYTES = 1 << 20
 _PUT_OK = PutMessageStatus.PUT_OK
 _V2 = int(MagicCode.MESSAGE_V2)
 _MAX_QUEUE_ID = 0x7FFFFFFF
-_BATCH_FLAGS = SysFlag.INNER_BATCH | SysFlag.NEED_UNWRAP
 
 
 def _record_size(record: Unplaced) -> int:
@@ -48,23 +53,38 @@ class PutMessage:
         flush: Its flush policy.
         config: The store's configuration.
         on_append: Called after each append: there is something to dispatch.
+        stats: Where single puts are timed.
     """
 
     def __init__(
-        self, log: CommitLog, flush: FlushPolicy, config: MessageStoreConfig, on_append: Callable[[], None]
+        self,
+        log: CommitLog,
+        flush: FlushPolicy,
+        config: MessageStoreConfig,
+        on_append: Callable[[], None],
+        stats: StoreStatsService,
     ) -> None:
         self._log = log
         self._flush = flush
         self._on_append = on_append
+        self._stats = stats
         self._max_message_size = config.max_message_size
         self._allow_v2 = config.auto_message_version_on_topic_len
         self._store_host = encode_host(config.store_host)
+        self._reserved = PROPERTY_CRC_SIZE if config.enabled_append_prop_crc else 0
+        self._multi_dispatch = (
+            MultiDispatch(log, config.max_message_size, _record_size)
+            if config.enable_lmq and config.enable_multi_dispatch
+            else None
+        )
+        self._append = (self._multi_dispatch or log).append
+        self._append_rows = (self._multi_dispatch or log).append_rows
 
-    def _check(self, message: Message, queue_id: int) -> Unplaced:
-        """The message's fields, checked and encoded."""
+    def check(self, message: Message, queue_id: int) -> Unplaced:
+        """The message's fields, checked and encoded; raises MessageIllegalError."""
         check_head(message, max_message_size=self._max_message_size)
-        if message.sys_flag & _BATCH_FLAGS:
-            raise MessageIllegalError(f"sys_flag {message.sys_flag:#x}: inner batches (0x40, 0x80) cannot be put yet")
+        if message.sys_flag & INNER_BATCH:
+            raise MessageIllegalError(f"sys_flag {message.sys_flag:#x}: an inner batch (0x40, 0x80) goes to put_batch")
         if not 0 <= queue_id <= _MAX_QUEUE_ID:
             raise MessageIllegalError(f"queue_id {queue_id} is not between 0 and {_MAX_QUEUE_ID}")
         magic, topic = encode_topic(message.topic)
@@ -87,7 +107,7 @@ class PutMessage:
             message.prepared_transaction_offset,
             body,
             topic,
-            encode_properties_of(message),
+            encode_properties_of(message, self._reserved),
         )
 
     def _result(self, append: Append, status: PutMessageStatus) -> PutMessageResult:
@@ -96,24 +116,37 @@ class PutMessage:
 
     def one(self, message: Message, queue_id: int) -> PutMessageResult:
         """See `MessageStore.put_message`."""
-        append = self._log.append(self._check(message, queue_id))
-        status = _PUT_OK
-        if message.wait_store_msg_ok:
-            status = self._flush.wait(append.end_offset)
-        else:
-            self._flush.nudge()
+        begin = time.time()  # as RocketMQ does: a clock that is set while a put runs spoils its duration
+        try:
+            append = self._append(self.check(message, queue_id), begin)
+            status = _PUT_OK
+            if message.wait_store_msg_ok:
+                status = self._flush.wait(append.end_offset)
+            else:
+                self._flush.nudge()
+        except StoreError:
+            self._stats.put_failed_times += 1
+            raise
         self._on_append()
+        elapsed = time.time() - begin
+        if elapsed < FAST_PUT_S:
+            self._stats.fast_put_times += 1
+        else:
+            self._stats.put_took(elapsed)
         return self._result(append, status)
 
     def one_later(self, message: Message, queue_id: int) -> Future[PutMessageResult]:
         """See `MessageStore.async_put_message`."""
         future: Future[PutMessageResult] = Future()
         future.set_running_or_notify_cancel()  # an append cannot be taken back
-        append = self._log.append(self._check(message, queue_id))
+        begin = monotonic()
+        append = self._append(self.check(message, queue_id))
 
         def done(status: PutMessageStatus | StorePoisonedError) -> None:
             self._on_append()
+            self._stats.put_took(monotonic() - begin)
             if isinstance(status, StorePoisonedError):
+                self._stats.put_failed_times += 1
                 future.set_exception(status)
             else:
                 future.set_result(self._result(append, status))
@@ -130,11 +163,13 @@ class PutMessage:
         checked = []
         for i, message in enumerate(messages):
             try:
-                checked.append(self._check(message, queue_id))
+                checked.append(self.check(message, queue_id))
                 self._log.check_size(_record_size(checked[-1]))
+                if self._multi_dispatch is not None:
+                    self._multi_dispatch.check(checked[-1])
             except MessageIllegalError as error:
                 raise MessageIllegalError(f"message {i}: {error}") from error
-        appends = [self._log.append(one) for one in checked]
+        appends = [self._append(one) for one in checked]
         waiting = [append.end_offset for m, append in zip(messages, appends, strict=True) if m.wait_store_msg_ok]
         status = self._flush.wait(max(waiting)) if waiting else _PUT_OK
         self._flush.nudge()
@@ -169,6 +204,8 @@ class PutMessage:
             max_record_size=self._log.max_record_size,
             store_host=self._store_host,
             now_ms=int(time.time() * 1000),
+            reserved=self._reserved,
+            refused_property=INNER_MULTI_DISPATCH if self._multi_dispatch is not None else None,
         )
 
     def _append_table(self, table: CheckedTable, end: int) -> tuple[int, int]:
@@ -181,7 +218,7 @@ class PutMessage:
             while row < batch.sizes.size:
                 following, positions = batch.encode_into(buffer, row, host)
                 rows = EncodedRows(buffer, positions, queues[row:following])
-                append = self._log.append_rows(rows)
+                append = self._append_rows(rows)
                 first, end = (append.commit_log_offset if first < 0 else first), append.end_offset
                 row = following
                 self._flush.nudge()

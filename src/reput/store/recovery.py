@@ -13,17 +13,19 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from reput.config.message_store import MessageStoreConfig
 from reput.errors import CorruptRecordError
 from reput.formats.checkpoint import Checkpoint, min_timestamp
 from reput.formats.shutdown import Shutdown
-from reput.kernels.columns import RecordColumns, ScanStop
+from reput.kernels.columns import RecordColumns, RecordStatus, ScanStop
 from reput.kernels.record_scan import RecordScanner, ScanLevel, find_record
 from reput.store.commit_log import CommitLog
-from reput.store.consume_queue_store import ConsumeQueueStore
 from reput.store.index_service import IndexService
 from reput.store.mapped_file import MappedFile
+from reput.store.queue_tables import QueueTables
 
 _MAX_ROWS = 65_536
+_END_OF_TIME = (1 << 63) - 1
 
 #: Called now and then: (what is being done, bytes done, bytes in all).
 Progress = Callable[[str, int, int], None]
@@ -86,23 +88,35 @@ def start_file(log: CommitLog, checkpoint: Checkpoint) -> int:
 
 
 def find_log_end(
-    log: CommitLog, begin: int, checkpoint: Checkpoint, *, check_crc: bool, was_killed: bool, progress: Progress
+    log: CommitLog,
+    begin: int,
+    checkpoint: Checkpoint,
+    config: MessageStoreConfig,
+    *,
+    was_killed: bool,
+    progress: Progress,
 ) -> LogEnd:
     """Walk the records from an offset at which one starts, to where they end.
+
+    A wrong CRC ends them: that of the body, and where the configuration asks for them, that of the whole record too.
 
     Raises:
         CorruptRecordError: A record does not prove itself, and behind it lies one that the checkpoint says was on the
             disk: that is damage, not a torn tail, and cutting there would lose messages.
     """
     scanner = RecordScanner(_MAX_ROWS, level=ScanLevel.HEADER)
+    checks = {"check_crc": config.check_crc_on_recover, "require_property_crc": config.force_verify_prop_crc}
+    faults = RecordStatus.BAD_BODY_CRC
+    if config.enabled_append_prop_crc or config.force_verify_prop_crc:
+        faults |= RecordStatus.BAD_PROPERTY_CRC
     total = len(log.queue.mapped_files) * log.queue.file_size - begin
     offset, timestamp = begin, 0
     while (file := log.queue.find(offset)) is not None:
         progress("looking for the end of the log", offset - begin, total)
         position = offset - file.start_offset
-        columns = scanner.scan(_bytes(file, position), offset, check_crc=check_crc)
+        columns = scanner.scan(_bytes(file, position), offset, **checks)
         file.mapping.release(position, position + columns.consumed)  # a start over gigabytes keeps little of them
-        fault = columns.first_fault()
+        fault = columns.first_fault(faults)
         if fault:
             timestamp = int(columns["store_timestamp"][fault - 1])
         if fault < columns.rows:
@@ -113,12 +127,17 @@ def find_log_end(
             offset = file.start_offset + file.size
         elif columns.stop is not ScanStop.FULL:
             break
-    has_tail = _check_tail(log, offset, timestamp, checkpoint, was_killed=was_killed)
+    # Who asks for a CRC in every record may have records without one: these are whole, and nothing may cut them off.
+    known_until = _END_OF_TIME if config.force_verify_prop_crc else checkpoint.physic_msg_timestamp
+    has_tail = _check_tail(log, offset, timestamp, known_until, was_killed=was_killed)
     return LogEnd(offset, timestamp, has_tail, offset - begin)
 
 
-def _check_tail(log: CommitLog, offset: int, timestamp: int, checkpoint: Checkpoint, *, was_killed: bool) -> bool:
-    """Whether something lies behind the end; raises CorruptRecordError where that must not be cut off."""
+def _check_tail(log: CommitLog, offset: int, timestamp: int, known_until: int, *, was_killed: bool) -> bool:
+    """Whether something lies behind the end; raises CorruptRecordError where that must not be cut off.
+
+    That is a whole record not older than `timestamp`, and stored before `known_until` (ms).
+    """
     has_tail = False
     for file in log.queue.mapped_files:
         position = max(0, offset - file.start_offset)
@@ -132,22 +151,37 @@ def _check_tail(log: CommitLog, offset: int, timestamp: int, checkpoint: Checkpo
                 _bytes(file, position + found), file.start_offset + position + found, check_crc=True
             )
             when = int(following["store_timestamp"][0])
-            if following.first_fault() and timestamp <= when < checkpoint.physic_msg_timestamp:
-                raise _damage(log, offset, following)
+            if following.first_fault() and timestamp <= when < known_until:
+                raise _damage(log, offset, following, known_until)
             skipped = found + int(following["store_size"][0])
             found = find_record(_bytes(file, position + skipped), file.start_offset + position + skipped)
             found = found + skipped if found >= 0 else -1
     return has_tail
 
 
-def _damage(log: CommitLog, offset: int, following: RecordColumns) -> CorruptRecordError:
+def _damage(log: CommitLog, offset: int, following: RecordColumns, known_until: int) -> CorruptRecordError:
     file = log.queue.find(offset)
+    if following.base_offset == offset:
+        fault = (
+            "expected a CRC of the whole record (enabledAppendPropCRC, forceVerifyPropCRC), and found none or another, "
+            "though its body's fits"
+        )
+    elif known_until == _END_OF_TIME:
+        fault = (
+            f"expected a record, and none proves itself; but one does at {following.base_offset}, and under "
+            "forceVerifyPropCRC nothing whole is cut off"
+        )
+    else:
+        fault = (
+            f"expected a record, and none proves itself; but one does at {following.base_offset}, which the checkpoint "
+            "says was on the disk"
+        )
+    without = ", or open the store without these two keys" if known_until == _END_OF_TIME else ""
     return CorruptRecordError(
         file.path if file else "",
         offset,
-        f"expected a record, and none proves itself; but one does at {following.base_offset}, which the checkpoint "
-        "says was on the disk. This is damage, not a torn tail: nothing was changed; copy the store, look at it with "
-        "`reput dump`, and restore the file from a replica or a backup",
+        f"{fault}. This is damage, not a torn tail: nothing was changed; copy the store, look at it with `reput dump`, "
+        f"and restore the file from a replica or a backup{without}",
     )
 
 
@@ -171,35 +205,38 @@ class Redispatch:
     """Dispatches recovered records again, from where queues and index may lack something."""
 
     def __init__(
-        self, log: CommitLog, queues: ConsumeQueueStore, index: IndexService | None, delays_ms: tuple[int, ...]
+        self, log: CommitLog, queues: QueueTables, index: IndexService | None, config: MessageStoreConfig
     ) -> None:
         self._log = log
         self._queues = queues
         self._index = index
-        self._scanner = RecordScanner(_MAX_ROWS, level=ScanLevel.KEYS, delays_ms=delays_ms)
+        rules = config.dispatch_rules
+        delays_ms = config.delay_levels_ms if rules.redispatches_deliver_time else ()
+        self._scanner = RecordScanner(_MAX_ROWS, delays_ms=delays_ms, index_tags=rules.indexes_tags)
 
     def run(self, begin: int, progress: Progress) -> tuple[int, int]:
         """Dispatch everything from an offset at which a record starts.
 
         A queue offset that leaves a gap behind its queue's last unit says that units before are missing, in a queue
-        whose folder vanished for one; then all is dispatched from the log's first record, and gaps are filled.
+        whose folder vanished for one; then all is dispatched from the log's first record, and gaps are filled. So it is
+        where an inner batch shows that its topic has batch consume queues (`QueueTables.turn_to_batch`).
 
         Returns:
             (the offset that it really began at, records)
         """
         records = self._walk(begin, progress, fill_gaps=begin <= self._log.min_offset)
-        if records < 0:
+        while records < 0:
             begin = self._log.min_offset
             records = self._walk(begin, progress, fill_gaps=True)
         return begin, records
 
     def _walk(self, begin: int, progress: Progress, *, fill_gaps: bool) -> int:
-        """Records dispatched; -1 where a gap was found that may not be filled."""
+        """Records dispatched; -1 where all must be: at a gap that may not be filled, or at a batch topic unheard of."""
         offset, end, records = begin, self._log.max_offset, 0
         while offset < end:
             progress("bringing queues and index in step", offset - begin, end - begin)
             columns = self._scanner.scan(self._log.window(offset, 1 << 62), offset)
-            if not self._queues.dispatch(columns, fill_gaps=fill_gaps):
+            if self._queues.turn_to_batch(columns) or not self._queues.dispatch(columns, fill_gaps=fill_gaps):
                 return -1
             if self._index is not None:
                 self._index.dispatch(columns)
@@ -218,7 +255,7 @@ class Redispatch:
         return records
 
 
-def queues_are_complete(shutdown: Shutdown, queues: ConsumeQueueStore) -> bool:
+def queues_are_complete(shutdown: Shutdown, queues: QueueTables) -> bool:
     """Whether every queue that the last shutdown knew is there, as long as it was."""
     return all(
         (queue := queues.find(topic, queue_id)) is not None and queue.max_offset >= max_offset

@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from threading import Condition, Event, Lock, Thread
 from typing import Protocol
 
+from reput.config.message_store import MessageStoreConfig
 from reput.errors import CorruptRecordError, ReputError, StoreError, StoreFullError
 from reput.kernels.columns import RecordColumns, ScanStop
-from reput.kernels.record_scan import RecordScanner, ScanLevel
+from reput.kernels.record_scan import RecordScanner
 from reput.store.commit_log import CommitLog
 
 #: Most bytes that one pass looks at; with many queues large passes are what makes dispatch fast.
@@ -45,13 +46,15 @@ class ReputMessageService:
         self,
         commit_log: CommitLog,
         dispatchers: Sequence[Dispatcher],
-        delays_ms: Sequence[int],
+        config: MessageStoreConfig,
         on_arrival: Callable[[RecordColumns], None] | None = None,
     ) -> None:
         self._commit_log = commit_log
         self._dispatchers = dispatchers
         self._on_arrival = on_arrival
-        self._scanner = RecordScanner(_PASS_ROWS, level=ScanLevel.KEYS, delays_ms=delays_ms)
+        self._scanner = RecordScanner(
+            _PASS_ROWS, delays_ms=config.delay_levels_ms, index_tags=config.dispatch_rules.indexes_tags
+        )
         self._thread = Thread(target=self._run, name="reput-dispatch", daemon=True)
         self._stopping = Event()
         self._wake = Lock()

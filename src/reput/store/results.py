@@ -9,7 +9,8 @@ from typing import NamedTuple
 class PutMessageStatus(Enum):
     """RocketMQ's `PutMessageStatus`, as far as a store without replicas can answer it.
 
-    A message beyond a limit raises MessageIllegalError, a full disk StoreFullError, a closed store StoreStateError.
+    A put with a status was stored; what was not stored is an error. MessageIllegalError stands for MESSAGE_ILLEGAL,
+    StoreFullError and StoreStateError (closed) for SERVICE_NOT_AVAILABLE, StoreBusyError for OS_PAGE_CACHE_BUSY.
     """
 
     PUT_OK = "PUT_OK"
@@ -40,7 +41,7 @@ class PutMessageResult(NamedTuple):
         status: PUT_OK, or why it is not known to be safe.
         commit_log_offset: Where the record starts in the log, in bytes.
         queue_offset: Its place in its queue, in messages; 0 for prepared and rolled back messages, which have none.
-        store_timestamp: Milliseconds, taken under the append lock: times are in log order.
+        store_timestamp: Milliseconds, never less than that of the record before it in the log.
         size: Bytes of the record.
         store_host: 8 or 20 bytes, for the message id.
     """
@@ -58,6 +59,35 @@ class PutMessageResult(NamedTuple):
         from reput.formats.message import encode_message_id
 
         return encode_message_id(self.store_host, self.commit_log_offset)
+
+
+class PutBatchResult(NamedTuple):
+    """The answer to `put_batch`: one record of each message in log order, or one of all (an inner batch).
+
+    Attributes:
+        status: PUT_OK, or why it is not known to be safe.
+        msg_num: Messages, with the queue offsets from `queue_offset` on.
+        commit_log_offsets: Where each record starts in the log, in bytes.
+        queue_offset: Of the first message.
+        store_timestamp: Milliseconds, of all of them.
+        end_offset: Commit log offset behind the last record.
+        store_host: 8 or 20 bytes, for the message ids.
+    """
+
+    status: PutMessageStatus
+    msg_num: int
+    commit_log_offsets: tuple[int, ...]
+    queue_offset: int
+    store_timestamp: int
+    end_offset: int
+    store_host: bytes
+
+    @property
+    def message_id(self) -> str:
+        """RocketMQ's offset message ids of the records, joined by commas."""
+        from reput.formats.message import encode_message_id
+
+        return ",".join(encode_message_id(self.store_host, offset) for offset in self.commit_log_offsets)
 
 
 class PutTableResult(NamedTuple):

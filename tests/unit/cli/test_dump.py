@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from reput.formats.index_file import key_hash
 from reput.formats.record import BODY
 
-from .conftest import Run, truth
+from .conftest import GOLDEN, Run, truth
 
 CASES = ("clean", "killed", "torn", "empty", "ipv6", "long-topic", "lmq", "retention", "transactions")
 
@@ -94,6 +95,18 @@ def test_topic_queue_offsets_and_limit_choose(golden: Callable[[str], Path], run
     assert dumped("--limit", 3) == every[:3]
     units = dumped("--what", "queue", "--topic", "topic-1", "--queue-id", 3, "--begin-offset", 5, "--end-offset", 8)
     assert [(u["topic"], u["queue_id"], u["queue_offset"]) for u in units] == [("topic-1", 3, i) for i in (5, 6, 7)]
+
+
+def test_a_unit_is_shown_with_its_ext_unit(golden: Callable[[str], Path], run_reput: Run) -> None:
+    path = golden("ext")
+    units = run_reput("dump", path, "--what", "queue", "--topic", "topic-0", "--queue-id", 0, "--json").lines()
+    truth = (line.split(" ") for line in (GOLDEN / "ext/truth.txt").read_text().splitlines())
+    ext = [line[8:] for line in truth if line[:3] == ["unit", "topic-0", "0"]]
+    shown = [unit["ext"] for unit in units]
+    assert [[str(e["tags_code"]), str(e["store_timestamp"]), e["bit_map"] or "-"] for e in shown] == [
+        e[1:] for e in ext
+    ]
+    assert len(shown) == 84
 
 
 def test_hex_shows_the_bytes_of_the_files(store: Path, run_reput: Run) -> None:
@@ -186,6 +199,10 @@ def test_damage_in_an_index_is_shown_at_its_entry(store: Path, run_reput: Run) -
         (("--what", "checkpoint", "--topic", "t"), "--topic has no meaning for --what checkpoint"),
         (("--what", "log", "--key-hash", "1"), "--key-hash has no meaning for --what log"),
         (("--limit", "0"), "--limit"),
+        (("--what", "index", "--set", "maxHashSlotNun=7"), "did you mean maxHashSlotNum?"),
+        (("--what", "index", "--set", "listenPort=7"), "a dump takes maxHashSlotNum and maxIndexNum only"),
+        (("--set", "maxHashSlotNum=7"), "--set has no meaning for --what log"),
+        (("--set", "nonsense=7"), "unknown configuration key 'nonsense'"),
     ],
 )
 def test_wrong_usage_is_one_line_and_exit_2(
@@ -195,3 +212,36 @@ def test_wrong_usage_is_one_line_and_exit_2(
     assert (answer.status, answer.out) == (2, "")
     assert reason in answer.err
     assert answer.err.count("\n") == 1
+
+
+def test_units_of_batch_queues_say_which_queue_offsets_they_take(golden: Callable[[str], Path], run_reput: Run) -> None:
+    arguments = ("--what", "queue", "--json", "--topic", "topic-1", "--queue-id", 0)
+    units = run_reput("dump", golden("bcq"), *arguments, "--begin-offset", 4, "--end-offset", 23).lines()
+    assert [(unit["queue_offset"], unit["message_count"]) for unit in units] == [(4, 1), (5, 6), (11, 11), (22, 3)]
+    assert [unit["commit_log_offset"] for unit in units] == [63476, 70097, 117267, 136558]
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "reason"),
+    [
+        (8, (5).to_bytes(4, "big"), "a record has 91 bytes or more, the unit says 5"),
+        (0, bytes(8), "the unit before says commit log offset"),
+        (28, (9).to_bytes(8, "big"), "the units before end at queue offset 4, the unit begins at 9"),
+        (-46 + 36, bytes(2), "a unit in use, but one before it is not"),
+    ],
+)
+def test_damage_in_a_batch_queue_is_shown_at_its_unit(
+    golden: Callable[[str], Path], tmp_path: Path, run_reput: Run, field: int, value: bytes, reason: str
+) -> None:
+    store = tmp_path / "store"
+    shutil.copytree(golden("bcq"), store)
+    path = store / "batchconsumequeue/topic-1/0" / ("0" * 20)
+    data = bytearray(path.read_bytes())
+    data[2 * 46 + field : 2 * 46 + field + len(value)] = value
+    path.chmod(0o644)
+    path.write_bytes(data)
+    answer = run_reput("dump", store, "--what", "queue", "--json", "--topic", "topic-1")
+    assert answer.status == 1
+    first = next(line for line in answer.lines() if "damage" in line)
+    assert (first["path"], first["position"]) == (str(path), 92)
+    assert reason in first["damage"]

@@ -101,3 +101,32 @@ def test_control_characters_of_a_message_do_not_reach_the_terminal(tmp_path: Pat
         answer = run_reput(*command)
         assert "\x1b" not in answer.out
         assert "b\\nc" in answer.out
+
+
+@pytest.mark.parametrize(
+    ("topic", "hint"),
+    [
+        ("oders", "there is no topic 'oders'; did you mean 'orders'?"),
+        ("zzz", "there is no topic 'zzz'; there are orders"),
+        ("orders", ""),
+    ],
+)
+def test_a_topic_that_is_not_there_is_told_with_the_nearest_or_those_that_are(
+    store: Path, run_reput: Run, topic: str, hint: str
+) -> None:
+    arguments = (store, "--topic", topic)
+    get, query = run_reput("get", *arguments, "--queue-id", 7), run_reput("query", *arguments, "--key", "none")
+    for answer in (get, query):
+        assert answer.status == 0
+        assert answer.err.startswith(f"reput: {hint}") if hint else not answer.err
+    told = json.loads(run_reput("get", *arguments, "--queue-id", 7, "--json").err)
+    assert told.get("hint", "").startswith(hint)
+
+
+def test_of_many_topics_some_are_named(tmp_path: Path, run_reput: Run) -> None:
+    for number in range(10):
+        run_reput("put", tmp_path / "s", "--topic", f"topic-{number}", "--body", "x", *SMALL_FILES)
+    answer = run_reput("query", tmp_path / "s", "--topic", "zzz", "--key", "k")
+    assert answer.err.rstrip().endswith(
+        "there are topic-0, topic-1, topic-2, topic-3, topic-4, topic-5, topic-6, topic-7 and 2 more"
+    )

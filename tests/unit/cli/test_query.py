@@ -55,7 +55,6 @@ def test_what_is_not_there_is_no_error(store: Path, run_reput: Run) -> None:
     other_host = "0A000001" + "00002A9F" + "0" * 16
     for arguments in (
         ("--topic", "orders", "--key", "unknown"),
-        ("--topic", "unknown", "--key", "o-1"),
         ("--commit-log-offset", 1),
         ("--commit-log-offset", -5),
         ("--commit-log-offset", 1 << 62),

@@ -38,12 +38,41 @@ def test_sizes_may_be_given(golden: Callable[[str], Path], tmp_path: Path, run_r
     assert [path.stat().st_size for path in (tmp_path / "out/index").iterdir()] == [40 + 4 * 10 + 20 * 3000]
 
 
-def test_a_topic_that_was_left_out_is_a_finding(golden: Callable[[str], Path], tmp_path: Path, run_reput: Run) -> None:
-    answer = run_reput("rebuild", golden("bcq"), "--output", tmp_path / "out", "--json")
-    assert answer.status == 1
-    left_out = answer.object()["left_out_topics"]
-    assert left_out != []
-    assert all(f"topic {topic} has batch consume queues" in answer.err for topic in left_out)
+def test_the_rules_of_another_version_index_tags_too(
+    golden: Callable[[str], Path], tmp_path: Path, run_reput: Run
+) -> None:
+    path, keys = golden("clean"), {}
+    for rules in ("4.9.7", "5.3.3", "5.5.0"):
+        answer = run_reput("rebuild", path, "--output", tmp_path / rules, "--rules", rules, "--json")
+        assert answer.status == 0, answer.err
+        keys[rules] = answer.object()["keys"]
+    assert keys["4.9.7"] == keys["5.3.3"] < keys["5.5.0"] <= keys["5.3.3"] + 1000
+
+
+def test_extensions_and_light_queues_are_built_where_the_store_has_them_or_as_told(
+    golden: Callable[[str], Path], tmp_path: Path, run_reput: Run
+) -> None:
+    lmq, ext = golden("lmq"), golden("ext")
+    assert run_reput("rebuild", lmq, "--output", tmp_path / "1", "--runner", "local").status == 0
+    stored, built = (content_of(path / "consumequeue") for path in (lmq, tmp_path / "1"))
+    assert {name: data for name, (data, _) in built.items()} == {name: data for name, (data, _) in stored.items()}
+    off = ("--set", "enableLmq=false", "--runner", "local")
+    assert run_reput("rebuild", lmq, "--output", tmp_path / "2", *off).status == 0
+    assert not list((tmp_path / "2/consumequeue").glob("%LMQ%*"))
+    assert run_reput("rebuild", ext, "--output", tmp_path / "3", "--runner", "local").status == 0
+    assert {path.stat().st_size for path in (tmp_path / "3/consumequeue_ext").glob("*/*/*")} == {1024}
+    off = ("--set", "enableConsumeQueueExt=false", "--runner", "local")
+    assert run_reput("rebuild", ext, "--output", tmp_path / "4", *off).status == 0
+    assert not (tmp_path / "4/consumequeue_ext").exists()
+
+
+def test_batch_consume_queues_are_built_too(golden: Callable[[str], Path], tmp_path: Path, run_reput: Run) -> None:
+    size = ("--set", "mapperFileSizeBatchConsumeQueue=460")
+    answer = run_reput("rebuild", golden("bcq"), "--output", tmp_path / "out", "--json", *size)
+    assert answer.status == 0, answer.err
+    files = [path for path in (tmp_path / "out/batchconsumequeue").glob("*/*/*") if path.stat().st_size == 460]
+    assert {path.parent.parent.name for path in files} == {"topic-1", "topic-3"}
+    assert answer.object()["units"] == 375
 
 
 @pytest.mark.parametrize(
@@ -53,6 +82,7 @@ def test_a_topic_that_was_left_out_is_a_finding(golden: Callable[[str], Path], t
         (("--output", "OUT", "--set", "listenPort=1"), "a rebuild takes"),
         (("--output", "OUT", "--set", "maxIndexNm=1"), "did you mean maxIndexNum?"),
         (("--output", "OUT", "--runner", "nobody"), "'auto', 'local', 'spark'"),
+        (("--output", "OUT", "--rules", "5.4.0"), "'4.9.7', '5.3.3', '5.5.0'"),
         (("--output", "FULL"), "exists already and is not an empty folder"),
     ],
 )

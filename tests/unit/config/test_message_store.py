@@ -16,6 +16,22 @@ ROCKETMQ_DEFAULTS = {
     "accessMessageInMemoryMaxRatio": 40,
     "autoMessageVersionOnTopicLen": True,
     "checkCRCOnRecover": True,
+    "cleanFileForciblyEnable": True,
+    "cleanResourceInterval": 10_000,
+    "dataReadAheadEnable": True,
+    "deleteCommitLogFilesInterval": 100,
+    "deleteConsumeQueueFilesInterval": 100,
+    "deleteFileBatchMax": 10,
+    "deleteWhen": "04",
+    "diskMaxUsedSpaceRatio": 75,
+    "diskSpaceCleanForciblyRatio": 85,
+    "diskSpaceWarningLevelRatio": 90,
+    "fileReservedTime": 72,
+    "enabledAppendPropCRC": False,
+    "forceVerifyPropCRC": False,
+    "enableConsumeQueueExt": False,
+    "enableLmq": False,
+    "enableMultiDispatch": False,
     "flushCommitLogLeastPages": 4,
     "flushCommitLogThoroughInterval": 10_000,
     "flushConsumeQueueLeastPages": 2,
@@ -27,6 +43,8 @@ ROCKETMQ_DEFAULTS = {
     "listenPort": 10911,
     "mappedFileSizeCommitLog": 1073741824,
     "mappedFileSizeConsumeQueue": 6_000_000,
+    "mappedFileSizeConsumeQueueExt": 50_331_648,
+    "mapperFileSizeBatchConsumeQueue": 13_800_000,
     "maxFilterMessageSize": 16_000,
     "maxHashSlotNum": 5_000_000,
     "maxIndexNum": 20_000_000,
@@ -37,6 +55,7 @@ ROCKETMQ_DEFAULTS = {
     "maxTransferCountOnMessageInMemory": 32,
     "messageDelayLevel": "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
     "messageIndexEnable": True,
+    "osPageCacheBusyTimeOutMills": 1000,
     "syncFlushTimeout": 5000,
     "warmMapedFileEnable": False,
 }  # fmt: skip
@@ -45,8 +64,13 @@ ROCKETMQ_DEFAULTS = {
 def test_defaults_are_rocketmqs() -> None:
     config = MessageStoreConfig()
     ours = {camel_case(key.name): getattr(config, key.name) for key in KEYS}
-    paths = {"storePathRootDir": "~/store", "storePathCommitLog": None, "brokerIP1": "127.0.0.1"}
-    assert ours == ROCKETMQ_DEFAULTS | paths
+    paths = {
+        "storePathRootDir": "~/store",
+        "storePathCommitLog": None,
+        "readOnlyCommitLogStorePaths": None,
+        "brokerIP1": "127.0.0.1",
+    }
+    assert ours == ROCKETMQ_DEFAULTS | paths | {"dispatchRules": "5.3.3"}
 
 
 @pytest.mark.parametrize("key", KEYS, ids=lambda key: key.name)
@@ -58,7 +82,9 @@ def test_every_key_is_documented_and_spelled_both_ways(key: object) -> None:
 def test_the_keys_that_decide_the_files_geometry_are_frozen() -> None:
     frozen = {key.name for key in KEYS if key.metadata["frozen"]}
     assert frozen == {
-        "mapped_file_size_commit_log", "mapped_file_size_consume_queue", "max_hash_slot_num", "max_index_num",
+        "mapped_file_size_commit_log", "mapped_file_size_consume_queue", "mapped_file_size_consume_queue_ext",
+        "mapper_file_size_batch_consume_queue",
+        "max_hash_slot_num", "max_index_num",
     }  # fmt: skip
 
 
@@ -66,7 +92,7 @@ def test_honoured_keys_and_ignored_ones_are_told_apart() -> None:
     honoured = {camel_case(key.name) for key in KEYS}
     assert honoured.isdisjoint(ROCKETMQ_KEYS)
     assert len(set(map(snake_case, ROCKETMQ_KEYS))) == len(ROCKETMQ_KEYS)
-    assert {"haListenPort", "brokerClusterName", "brokerId", "brokerRole", "deleteWhen", "fileReservedTime"} < set(
+    assert {"haListenPort", "brokerClusterName", "brokerId", "brokerRole", "redeleteHangedFileInterval"} < set(
         ROCKETMQ_KEYS
     )
 
@@ -96,7 +122,7 @@ def test_a_broker_conf_is_read_with_rocketmqs_names() -> None:
     assert config.flush_disk_type is FlushDiskType.SYNC_FLUSH
     assert config.mapped_file_size_commit_log == 1 << 20
     assert config.message_index_enable is False
-    assert config.ignored == ("brokerClusterName", "brokerName", "brokerId", "deleteWhen")
+    assert config.ignored == ("brokerClusterName", "brokerName", "brokerId")
 
 
 @pytest.mark.parametrize("name", ["maxMessageSize", "max_message_size"])
@@ -158,7 +184,7 @@ def test_an_error_in_a_broker_conf_names_the_line() -> None:
         ("flushDiskType", 0),
         ("storePathRootDir", ""),
         ("storePathRootDir", 7),
-        ("storePathCommitLog", "/a,/b"),
+        ("storePathCommitLog", ","),
         ("messageDelayLevel", "1s 5x"),
         ("maxIndexNum", 110_000_000),
     ],
@@ -178,6 +204,12 @@ def test_an_index_file_stays_below_two_gigabytes() -> None:
 @pytest.mark.parametrize(("given", "size"), [(1, 20), (20, 20), (21, 40), (5_999_999, 6_000_000)])
 def test_a_consume_queue_file_holds_whole_units(given: int, size: int) -> None:
     assert MessageStoreConfig(mapped_file_size_consume_queue=given).mapped_file_size_consume_queue == size
+
+
+@pytest.mark.parametrize(("given", "size"), [(1, 46), (46, 46), (47, 92), (13_799_999, 13_800_000)])
+def test_a_batch_consume_queue_file_holds_whole_units(given: int, size: int) -> None:
+    config = MessageStoreConfig(mapper_file_size_batch_consume_queue=given)
+    assert config.mapper_file_size_batch_consume_queue == size
 
 
 @pytest.mark.parametrize(("address", "host"), [("10.0.0.1", "10.0.0.1:10911"), ("2001:db8::1", "[2001:db8::1]:10911")])

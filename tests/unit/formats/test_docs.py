@@ -1,19 +1,31 @@
 """The pages of docs/formats say what the code does: field tables, flags, names and worked examples."""
 
+import dataclasses
+import json
 import re
 import struct
 from pathlib import Path
 
 import pytest
 
-from reput.formats import checkpoint, consume_queue, index_file, paths, record
+from reput.formats import (
+    batch_consume_queue,
+    checkpoint,
+    consume_queue,
+    consume_queue_ext,
+    index_file,
+    metadata,
+    paths,
+    record,
+)
 from reput.formats.hosts import decode_host, encode_host
 from reput.formats.java import body_crc
+from reput.formats.java_bean import encode_bean
 from reput.formats.properties import tags_code
 
 DOCS = Path(__file__).parents[3] / "docs" / "formats"
 TYPES = {"i": "int32", "q": "int64", "h": "int16", "b": "int8", "8s": "bytes", None: "bytes"}
-SIZE_NAMES = {"BODY": "b", "TOPIC": "t", "PROPERTIES": "p"}
+SIZE_NAMES = {"BITMAP": "m", "BODY": "b", "TOPIC": "t", "PROPERTIES": "p"}
 FIELD_TABLE = "| offset | width | type | name | meaning |"
 PARTS = ["Grammar", "Fields", "Rules", "Worked example", "Oddities"]
 EXAMPLE_TABLE = "| offset | width | name | bytes | value |"
@@ -74,6 +86,8 @@ def check_example(data, rows, fields):
     [
         ("commit-log.md", [record.FIELDS]),
         ("consume-queue.md", [consume_queue.FIELDS]),
+        ("consume-queue-ext.md", [consume_queue_ext.FIELDS]),
+        ("batch-consume-queue.md", [batch_consume_queue.FIELDS]),
         ("index-file.md", [index_file.HEADER_FIELDS, index_file.ENTRY_FIELDS]),
         ("checkpoint.md", [checkpoint.FIELDS]),
     ],
@@ -135,6 +149,37 @@ def test_the_worked_unit_is_that_of_the_worked_record():
     assert f"filler        = {filler.hex(' ')} ;" in text
 
 
+def test_the_worked_extension_is_decoded_to_its_values():
+    text = page("consume-queue-ext.md")
+    (data,) = examples(text)
+    (rows,) = tables(text, EXAMPLE_TABLE)
+    fields = [(f"unit {unit} {field.name}", field.code) for unit in (0, 1) for field in consume_queue_ext.FIELDS[:-1]]
+    values = list(map(int, check_example(data, rows, fields)))
+    position = 0
+    for unit in (values[:4], values[4:]):
+        found = consume_queue_ext.decode_ext_unit(data, position)
+        assert [found.size, found.tags_code, found.store_timestamp, len(found.bit_map)] == unit
+        assert not found.bit_map or f"`{found.bit_map.hex()}`" in text
+        position += found.size
+    end = len(data) - consume_queue_ext.END_BLANK_SIZE
+    assert data[end:] == consume_queue_ext.END_MARK + bytes(2)
+    assert f"{consume_queue_ext.DEFAULT_FILE_SIZE:,} bytes".replace(",", " ") in text
+    assert str(consume_queue_ext.MAX_ADDRESS).replace("-", "−") in text
+
+
+def test_the_worked_batch_unit_is_encoded_from_its_values():
+    text = page("batch-consume-queue.md")
+    (data,) = examples(text)
+    (rows,) = tables(text, EXAMPLE_TABLE)
+    values = check_example(data, rows, [(field.name, field.code) for field in batch_consume_queue.FIELDS])
+    unit = batch_consume_queue.BatchUnit(*map(int, values))
+    assert batch_consume_queue.encode_batch_unit(unit) == data
+    assert unit.tags_code == tags_code("create")
+    assert f"whose hash is\n−{-unit.tags_code}" in text
+    units, size = batch_consume_queue.DEFAULT_FILE_SIZE // len(data), batch_consume_queue.DEFAULT_FILE_SIZE
+    assert f"{size:,} bytes by default: {units:,} units".replace(",", " ") in text
+
+
 def test_the_worked_index_file_is_encoded_from_its_values():
     text = page("index-file.md")
     (data,) = examples(text)
@@ -191,6 +236,24 @@ def test_the_store_directory_is_laid_out_with_the_names_of_the_code():
         f"{paths.INDEX}/{paths.index_file_name(1_700_000_000_123, 3600)}",
         paths.LOCK,
     ]
+
+
+def test_the_page_of_the_metadata_names_the_files_and_the_members_of_a_topic():
+    text = page("metadata.md")
+    (rows,) = tables(text, "| file | class | RocketMQ's class | content |")
+    assert {name: file.strip("`") for file, name, *_ in rows} == {
+        kind.__name__: name for kind, name in metadata.FILE_NAMES.items()
+    }
+    (rows,) = tables(text, "| member | name | default | meaning |")
+    topic = encode_bean(metadata.TopicConfig("x"))
+    assert {member.strip("`") for member, *_ in rows} == set(topic)
+    assert all(f"`{json.dumps(topic[m.strip('`')])}`" == default for m, _, default, _ in rows[1:])
+    assert [name for _, name, *_ in rows] == [one.name for one in dataclasses.fields(metadata.TopicConfig)][:-1]
+
+
+def test_the_worked_metadata_are_encoded_from_their_values():
+    (example,) = re.findall(r"```json\n(.*?)\n```", page("metadata.md"), re.DOTALL)
+    assert example.encode() == metadata.encode_metadata(metadata.ConsumerOffsets({"t@g": {0: 12, 1: 7}}))
 
 
 @pytest.mark.parametrize("path", sorted(DOCS.glob("*.md")), ids=lambda path: path.stem)

@@ -28,11 +28,14 @@ from reput.formats.index_file import (
     entry_position,
     key_hash,
 )
-from reput.kernels.consume_queue import group_units, select_units
+from reput.kernels.batch_consume_queue import group_batch_units
+from reput.kernels.consume_queue import PULL_RESULT_COUNT, PullLimits, group_units, select_units
+from reput.kernels.consume_queue_ext import resolve_tags_codes
 from reput.kernels.crc32 import crc32_slices
 from reput.kernels.gather import next_invalid_text
 from reput.kernels.index_file import find_entries, find_key, put_keys, scratch_row, verify_keys
 from reput.kernels.java_hash import java_hash_slices
+from reput.kernels.multi_dispatch import add_multi_dispatch_rows
 from reput.kernels.record_batch import SCHEMA, record_batch
 from reput.kernels.record_encode import PLAN, encode, measure
 from reput.kernels.record_scan import RecordScanner, ScanLevel, find_record, read_records_at
@@ -92,6 +95,8 @@ def records(count: int) -> list[Record]:
             b"KEYS\x01k1 k2  k3",
             b"UNIQ_KEY\x01u" + bytes([65 + i % 26]),
             b"DELAY\x013",
+            b"INNER_NUM\x017",
+            b"INNER_BASE\x0112",
             b"a\x01\xff",
             b"",
         ]
@@ -176,6 +181,7 @@ def scan_logs() -> int:
             if columns.rows and count % 4 == 0:
                 record_batch(columns, SCHEMA.names)
             group_units(columns, np.zeros(columns.queue_rows.size, np.int64))
+            group_batch_units(columns, np.full(columns.queue_rows.size, -2, np.int64))
             find_record(data, _BASE, _RANDOM.randrange(len(content) + 1))
             positions = np.array([_RANDOM.randrange(-5, len(content) + 9) for _ in range(4)], np.int64)
             for offsets in (positions + _BASE, np.full(4, -1, np.int64)):
@@ -205,7 +211,8 @@ def verify_logs() -> int:
             end = _BASE + len(content)
             verify_keys(
                 log, _BASE, end, 1 << 16, text.ctypes.data, 1, text.ctypes.data, np.array([2, 4], np.int32),
-                np.zeros(offsets.size, np.int32), offsets, np.empty(offsets.size, np.uint8), *scratch_row(),
+                np.zeros(offsets.size, np.int32), offsets, *np.empty((2, offsets.size), np.int64),
+                np.empty(offsets.size, np.uint8), *scratch_row(),
             )  # fmt: skip
             index = chain_of("t", "k1", offsets.tolist())
             find_key(
@@ -246,20 +253,60 @@ def index_files() -> int:
 
 def pull_units() -> int:
     """`select_units` over random units: what it takes lies in the log and in one file."""
-    out, result = np.empty((41, 2), np.int64), np.empty(6, np.int64)
+    answer = np.empty(PULL_RESULT_COUNT + 82, np.int64)
+    limits = np.array(PullLimits(4096, _BASE + 5000, 40, 1 << 27, 40, 1 << 27), np.int64)
     for _ in range(2000):
         places = [0, -1, 2**63 - 1, -(2**63), *(_BASE + _RANDOM.randrange(-5, 5100) for _ in range(6))]
         units = [(_RANDOM.choice(places), _RANDOM.choice(_EXTREMES), _RANDOM.randrange(-2, 3)) for _ in range(40)]
         tags = _GUARDED.at_start(struct.pack("=ii", 0, 1))
         data = _GUARDED.at_end(b"".join(encode_unit(*unit) for unit in units))
         select_units(
-            data.ctypes.data, 40, _BASE, _BASE + 5000, 4096, tags.ctypes.data, 2, 40, 1 << 27, 0, 40, 1 << 27, 40,
-            1 << 27, out.ctypes.data, result,
+            data.ctypes.data, 40, _BASE, _BASE + 5000, tags.ctypes.data, 2, 40, 1 << 27, limits.ctypes.data,
+            answer.ctypes.data,
         )  # fmt: skip
-        for offset, size in out[: result[0]].tolist():
+        for offset, size in answer[PULL_RESULT_COUNT:].reshape(-1, 2)[: answer[0]].tolist():
             assert _BASE <= offset < offset + size <= _BASE + 5000
             assert offset // 4096 == (offset + size - 1) // 4096
     return 2000
+
+
+def ext_units() -> int:
+    """Addresses that point anywhere, into ext files whose units have any size."""
+    for _ in range(1500):
+        size = _RANDOM.choice([20, 21, 64, 128])
+        content = bytearray(_RANDOM.randbytes(size))
+        for at in range(0, size - 20, 7):
+            content[at : at + 2] = struct.pack(">h", _RANDOM.choice([0, -1, 19, 20, size - at, size - at + 1, 0x7FFF]))
+            content[at + 18 : at + 20] = struct.pack(">h", _RANDOM.choice([0, -1, 1, size - at - 20]))
+        places = [0, -1, 2**63 - 1, -(2**63), -(2**31) - 1, *(-(2**63) + p for p in range(size + 2))]
+        units = b"".join(encode_unit(0, 1, _RANDOM.choice(places)) for _ in range(30))
+        file, begin = _GUARDED.at_end(bytes(content)), 0
+        resolved = np.frombuffer(units, np.uint8).copy()
+        while begin < 30:
+            begin = 1 + resolve_tags_codes(resolved.ctypes.data, begin, 30, file.ctypes.data, 0, size)
+    return 1500
+
+
+def further_queues() -> int:
+    """Lists of queues and offsets that end where the record, and the memory, ends."""
+    scanner = RecordScanner(8)
+    pieces = [
+        b"INNER_MULTI_DISPATCH",
+        b"INNER_MULTI_QUEUE_OFFSET",
+        b"\x01",
+        b"\x02",
+        b",",
+        b"%LMQ%a",
+        b"7",
+        b"\xf0\x9f",
+    ]
+    for _ in range(1500):
+        text = b"".join(_RANDOM.choice(pieces) for _ in range(_RANDOM.randrange(12)))
+        if _RANDOM.random() < 0.5:
+            text = b"INNER_MULTI_QUEUE_OFFSET\x017,7\x02INNER_MULTI_DISPATCH\x01" + text.replace(b"\x02", b"")
+        for data in placed(pack_log([replace(records(1)[0], properties=text)], _BASE)):
+            add_multi_dispatch_rows(scanner.scan(data, _BASE), enable_lmq=True)
+    return 3000
 
 
 def texts() -> int:
@@ -279,7 +326,7 @@ def texts() -> int:
                 java_hash_slices(np.uint32(0), data.ctypes.data, begins, sizes, hashes)
                 cut = _RANDOM.randrange(len(content) + 1)
                 for begin in (0, 1):
-                    next_invalid_text(data.ctypes.data, np.array([0, cut, len(content)], np.int32), begin)
+                    next_invalid_text(data, np.array([0, cut, len(content)], np.int32), begin)
     return count
 
 
@@ -303,7 +350,7 @@ def encode_columns() -> int:
             addresses[name], addresses[column] = offsets.ctypes.data, text.ctypes.data
         plan = np.array([addresses[name] for name in PLAN], np.int64)
         sizes, properties_sizes = np.empty(1, np.int32), np.empty(1, np.int32)
-        assert measure(plan, 1, 1 << 20, 8, sizes, properties_sizes) == -1
+        assert measure(plan, 1, 1 << 20, 8, 0, sizes, properties_sizes) == -1
         for room in (int(sizes[0]), int(sizes[0]) - 1):
             out = _GUARDED.at_end(bytes(room))
             positions = np.empty(2, np.int32)
@@ -327,7 +374,17 @@ def one_byte_before() -> int:
 
 
 SUBJECTS: dict[str, Callable[[], int]] = {
-    subject.__name__: subject for subject in (scan_logs, verify_logs, index_files, pull_units, texts, encode_columns)
+    subject.__name__: subject
+    for subject in (
+        scan_logs,
+        verify_logs,
+        index_files,
+        pull_units,
+        ext_units,
+        further_queues,
+        texts,
+        encode_columns,
+    )
 }
 OVERRUNS: dict[str, Callable[[], int]] = {subject.__name__: subject for subject in (one_byte_too_far, one_byte_before)}
 

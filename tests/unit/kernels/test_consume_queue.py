@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from reput.formats.consume_queue import FILLER, Unit, decode_unit, encode_unit
-from reput.kernels.consume_queue import Selected, group_units, select_units
+from reput.kernels.consume_queue import PULL_RESULT_COUNT, PullLimits, Selected, group_units, select_units
 from reput.kernels.record_scan import RecordScanner
 from tests.oracles.record_bytes import Record, pack_log
 
@@ -66,13 +66,14 @@ def select(units, *, log=(0, FILE_SIZE), tags=(), max_count=32, max_size=1 << 27
            disk=(8, 1 << 16)):  # fmt: skip
     """(messages, units examined, status name)."""
     data = np.frombuffer(b"".join(encode_unit(*unit) for unit in units) + b"\0", np.uint8)
-    hashes, out, result = np.array([*tags], np.int32), np.empty((64, 2), np.int64), np.empty(6, np.int64)
+    hashes, answer = np.array([*tags], np.int32), np.empty(PULL_RESULT_COUNT + 128, np.int64)
+    limits = np.array(PullLimits(FILE_SIZE, log[1] - memory_begin, *memory, *disk), np.int64)
     select_units(
-        data.ctypes.data, len(units), *log, FILE_SIZE, hashes.ctypes.data, hashes.size, max_count, max_size,
-        memory_begin, *memory, *disk, out.ctypes.data, result,
+        data.ctypes.data, len(units), *log, hashes.ctypes.data, hashes.size, max_count, max_size,
+        limits.ctypes.data, answer.ctypes.data,
     )  # fmt: skip
-    taken, examined, status, size, _, _ = result.tolist()
-    messages = [tuple(pair) for pair in out[:taken].tolist()]
+    taken, examined, status, size, _, _ = answer[:PULL_RESULT_COUNT].tolist()
+    messages = [tuple(pair) for pair in answer[PULL_RESULT_COUNT:].reshape(-1, 2)[:taken].tolist()]
     assert size == sum(size for _, size in messages)
     return messages, examined, Selected(status).name
 

@@ -160,8 +160,8 @@ def verify(log_files, log_end, file_size, key, offsets, *, topic=b"topic", log_b
     marks = np.full(len(offsets), 9, np.uint8)
     verify_keys(
         addresses, log_begin, log_end, file_size, name.ctypes.data, name.size, text.ctypes.data,
-        np.array([0, len(key)], np.int32), np.zeros(len(offsets), np.int32), np.array(offsets, np.int64), marks,
-        *scratch_row(),
+        np.array([0, len(key)], np.int32), np.zeros(len(offsets), np.int32), np.array(offsets, np.int64),
+        *np.empty((2, len(offsets)), np.int64), marks, *scratch_row(),
     )  # fmt: skip
     return marks.tolist()
 

@@ -141,9 +141,9 @@ def test_all_faults_of_a_row_are_named():
 
 
 def test_status_bits_have_names():
-    assert status_text(np.array([0, 1, 2, 4, 8, 15], np.int32)).to_pylist() == [
+    assert status_text(np.array([0, 1, 2, 4, 8, 16, 31], np.int32)).to_pylist() == [
         "OK", "BAD_BODY_CRC", "TEXT_REPLACED", "TIME_OUT_OF_RANGE", "BODY_UNDECODED",
-        "BAD_BODY_CRC,TEXT_REPLACED,TIME_OUT_OF_RANGE,BODY_UNDECODED",
+        "BAD_PROPERTY_CRC", "BAD_BODY_CRC,TEXT_REPLACED,TIME_OUT_OF_RANGE,BODY_UNDECODED,BAD_PROPERTY_CRC",
     ]  # fmt: skip
     bits = [value for name, value in vars(RecordStatus).items() if name.isupper() and name != "NAMES" and value]
     assert sorted(bits) == [bit for bit, _ in RecordStatus.NAMES]

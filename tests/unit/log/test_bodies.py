@@ -10,8 +10,9 @@ import pytest
 
 import reput
 from reput.formats.message import Message
+from reput.formats.message_batch import decode_batch
 from reput.formats.properties import encode_properties
-from reput.log.bodies import MAX_BODY_BYTES, decompress, unfold
+from reput.log.bodies import MAX_BODY_BYTES, decompress
 
 LogWriter = Callable[..., list[int]]
 TEXT = b"a body that repeats itself, repeats itself, repeats itself" * 20
@@ -59,12 +60,12 @@ def test_a_bomb_is_left_as_it_is(sys_flag: int) -> None:
 
 def test_a_batch_is_unfolded_into_its_messages() -> None:
     text = encode_properties([("TAGS", "paid")])
-    assert unfold(item(b"one", 7, TAGS="paid") + item(b"")) == [(7, b"one", text), (0, b"", b"")]
+    assert decode_batch(item(b"one", 7, TAGS="paid") + item(b"")) == [(7, b"one", text), (0, b"", b"")]
 
 
 @pytest.mark.parametrize("cut", [*range(1, 25), 30])
 def test_a_batch_that_is_cut_gives_nothing(cut: int) -> None:
-    assert unfold((item(b"one") + item(b"two", region="eu"))[:-cut]) is None
+    assert decode_batch((item(b"one") + item(b"two", region="eu"))[:-cut]) is None
 
 
 @pytest.mark.parametrize("position", [0, 16, 23])
@@ -72,11 +73,11 @@ def test_a_batch_that_is_cut_gives_nothing(cut: int) -> None:
 def test_a_batch_with_wrong_lengths_gives_nothing(position: int, value: bytes) -> None:
     body = bytearray(item(b"one", TAGS="paid") + item(b"two", region="eu"))
     body[position : position + len(value)] = value
-    assert unfold(bytes(body)) is None
+    assert decode_batch(bytes(body)) is None
 
 
 def test_an_empty_batch_gives_nothing() -> None:
-    assert unfold(b"") is None
+    assert decode_batch(b"") is None
 
 
 def rows(store: Path, **options: object) -> list[dict[str, object]]:
@@ -125,7 +126,7 @@ def test_an_inner_batch_becomes_a_row_a_message(tmp_path: Path, write_log: LogWr
     stored_body = compressed(compression, body) if compression else body
     messages = [
         Message("t", b"before"),
-        Message("t", stored_body, sys_flag=0xC0 | compression, properties={"INNER_NUM": "3", "INNER_BASE": "1"}),
+        Message("t", stored_body, sys_flag=0xC0 | compression),
         Message("t", b"after"),
     ]
     offsets = write_log(messages, 1 << 16)

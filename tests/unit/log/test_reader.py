@@ -238,7 +238,7 @@ def test_nothing_is_read_before_the_first_batch_is_asked_for(store: Path, write_
     assert reader.read_all()["commit_log_offset"].to_pylist()[: len(offsets)] == offsets
     reader = reput.read_log(store)
     (store / "commitlog" / f"{0:020d}").unlink()
-    with pytest.raises(reput.StoreError, match="cannot open"):
+    with pytest.raises(reput.StoreError, match="retention has deleted it"):
         reader.read_next_batch()
 
 

@@ -135,8 +135,14 @@ def short_index_file(path: Path) -> None:
     file.write_bytes(file.read_bytes()[:-1])
 
 
-def batch_queue(path: Path) -> None:
+def batch_queue_of_a_simple_topic(path: Path) -> None:
     (path / "batchconsumequeue/t/0").mkdir(parents=True)
+    (path / f"batchconsumequeue/t/0/{0:020}").write_bytes(bytes(46 * 8))
+
+
+def large_batch_queue_file(path: Path) -> None:
+    (path / "batchconsumequeue/other/0").mkdir(parents=True)
+    (path / f"batchconsumequeue/other/0/{0:020}").write_bytes(bytes(46 * 9))
 
 
 def nothing(path: Path) -> None:
@@ -154,7 +160,8 @@ def nothing(path: Path) -> None:
         (foreign_queue_file, {}, "consumequeue/t/0/x.*foreign"),
         (foreign_index_file, {}, r"index/notes: no index file"),
         (short_index_file, {}, "index/.*bytes, but 7 hash slots"),
-        (batch_queue, {}, "batchconsumequeue: .*read_only=True"),
+        (batch_queue_of_a_simple_topic, {}, "/consumequeue/t: .* or batchconsumequeue has it, too"),
+        (large_batch_queue_file, {}, "give mapperFileSizeBatchConsumeQueue=414"),
         (nothing, {"mapped_file_size_commit_log": 8192}, "give mappedFileSizeCommitLog=4096"),
         (nothing, {"mapped_file_size_consume_queue": 400}, "give mappedFileSizeConsumeQueue=160"),
         (nothing, {"max_hash_slot_num": 8}, "maxHashSlotNum, maxIndexNum"),

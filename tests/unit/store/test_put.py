@@ -135,6 +135,21 @@ def test_a_full_file_ends_with_a_blank_record(store: reput.MessageStore, path: P
     assert not any(blank[8:])
 
 
+def test_null_keys_and_properties_are_absent_even_if_something_lies_behind_the_null(store: reput.MessageStore) -> None:
+    offsets, mask = pa.array([0, 1, 3, 4], pa.int32()), pa.array([False, True, False])
+    texts = pa.array(["a", "b", "c", "d"])
+    keys = pa.ListArray.from_arrays(offsets, texts, mask=mask)
+    properties = pa.MapArray.from_arrays(offsets, texts, texts, mask=mask)
+    hidden = pa.table({"topic": ["t"] * 3, "body": [b""] * 3, "keys": keys, "properties": properties})
+    pairs = pa.array([[("a", "a")], None, [("d", "d")]], properties.type)
+    plain = pa.table({"topic": ["t"] * 3, "body": [b""] * 3, "keys": [["a"], None, ["d"]], "properties": pairs})
+    for given in (hidden, hidden.slice(0, 2), hidden.slice(1, 2), plain):
+        store.put_arrow(given)
+    found = reput.read_log(store.path, ["keys", "properties"]).read_all().to_pylist()
+    a, none, d = ({"keys": keys, "properties": [(key, key) for key in keys]} for keys in (["a"], [], ["d"]))
+    assert found == [a, none, d, a, none, none, d, a, none, d]
+
+
 @pytest.mark.parametrize(
     ("topic", "magic"),
     [("t" * 127, 0xDAA320A7), ("%RETRY%" + "t" * 121, 0xDAA320AB), ("%RETRY%" + "t" * 248, 0xDAA320AB)],
@@ -452,6 +467,18 @@ def test_tables_batches_and_readers_are_taken(store: reput.MessageStore, shape: 
     assert result.end_offset == store.max_commit_log_offset
     store.wait_dispatched()
     assert [m.body for m in store.get_message("t", 0, 1).messages()] == [b"a", b"b", b"c"] * (count // 3)
+
+
+def test_rows_without_properties_or_keys_stand_beside_those_that_have_some(store: reput.MessageStore) -> None:
+    properties = [[("a", "1")], None, [], [("b", "2"), ("c", "3")], None]
+    keys = [None, ["k", "l"], [], None, ["m"]]
+    columns = {"topic": ["t"] * 6, "body": [b"x"] * 6, "keys": [["before"], *keys]}
+    table = pa.table(columns | {"properties": pa.array([[], *properties], pa.map_(pa.string(), pa.string()))})
+    store.put_arrow(table.slice(1))
+    store.wait_dispatched()
+    found = store.get_message("t", 0, 0).messages()
+    assert [dict(message.properties) for message in found] == [dict(pairs or []) for pairs in properties]
+    assert [list(message.keys) for message in found] == [some or [] for some in keys]
 
 
 def test_an_empty_table_writes_nothing(store: reput.MessageStore) -> None:

@@ -196,7 +196,7 @@ def test_many_queues_are_filled_closed_killed_and_opened_again_with_few_descript
 
 def test_a_file_is_mapped_although_its_descriptor_was_closed_in_between(tmp_path: Path) -> None:
     """The flush thread closes it once the file is full and synced, and readers do not ask when that is."""
-    queue = MappedFileQueue(DISK, str(tmp_path), 4096, writable=True)
+    queue = MappedFileQueue(DISK, [str(tmp_path)], 4096, writable=True)
     file = queue.next_file()
     file.file.close()
     file.view[:3] = b"abc"

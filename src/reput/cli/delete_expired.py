@@ -1,0 +1,66 @@
+"""`reput delete-expired`: delete the log files that have expired, as a broker's retention does, now and once."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+import typer
+
+from reput.cli.options import BrokerConf, Json, Settings, Store, store_config
+from reput.cli.output import iso_time, write_fields, write_json, write_table
+
+
+def delete_expired(
+    store: Store,
+    *,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be deleted, and why.")] = False,
+    settings: Settings,
+    broker_conf: BrokerConf = None,
+    as_json: Json = False,
+) -> None:
+    """Delete the commit log files that have expired, and their part of queues and index.
+
+    A file expires fileReservedTime hours after it was last written to; on a disk that is fuller than
+    diskSpaceCleanForciblyRatio the oldest files go whatever their age. The last file stays. The store must not be open
+    elsewhere, unless with --dry-run.
+
+    Examples:
+      reput delete-expired /tmp/store --dry-run
+      reput delete-expired /tmp/store --set fileReservedTime=48
+    """
+    from reput.log.directory import StoreDirectory
+    from reput.store.message_store import MessageStore
+
+    config = store_config(settings, broker_conf)
+    StoreDirectory(store, commit_log_path=config.store_path_commit_log)  # nothing is made where no store is
+    with MessageStore.open(store, read_only=dry_run, config=config) as opened:
+        report = opened.delete_expired(dry_run=dry_run)
+    if as_json:
+        files = [
+            {"path": file.path, "size": file.size, "modified_timestamp": file.modified_ms, "reason": file.reason}
+            for file in report.commit_log_files
+        ]
+        write_json({"dry_run": dry_run, **report._asdict(), "commit_log_files": files})
+        return
+    if report.commit_log_files:
+        rows = [
+            (os.path.basename(file.path), file.size, iso_time(file.modified_ms), file.reason)
+            for file in report.commit_log_files
+        ]
+        write_table(("commit log file", "bytes", "last written", "reason"), rows)
+    write_fields(
+        {
+            "would be deleted" if dry_run else "deleted": f"{len(report.commit_log_files)} commit log files",
+            **(
+                {}
+                if dry_run
+                else {
+                    "consume queue files": len(report.consume_queue_files),
+                    "index files": len(report.index_files),
+                }
+            ),
+            "bytes": report.bytes_freed,
+            "disk used": f"{report.disk_used_percent} %",
+        }
+    )

@@ -1,0 +1,87 @@
+"""`reput top`: what arrives in a store that another process has open, and who is behind, again and again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from reput.cli.options import CommitLogPath, Json, Store, reading_config
+from reput.cli.output import is_terminal, live_screen, write_json, write_screen
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from reput.store.watch import Look, StoreWatch
+
+
+def top(
+    store: Store,
+    *,
+    interval: Annotated[
+        float, typer.Option("--interval", metavar="SECONDS", min=0, help="Time between two looks.")
+    ] = 2.0,
+    once: Annotated[
+        bool, typer.Option("--once", help="Two looks, one screen, and end; so without a terminal, too.")
+    ] = False,
+    commit_log_path: CommitLogPath = None,
+    as_json: Json = False,
+) -> None:
+    """Watch a store: topics by messages a second, groups by how far they are behind, log, disk.
+
+    For a store that another process writes, live: no lock is taken and nothing changed. A reader sees what the writer
+    has handed to the system: rates are those of the queues and of the log, and a dispatch that lags shows as
+    `queues behind`. Counts of gets and latencies only the writing process knows (MessageStore.runtime_info).
+    With --json one object a look, whose rates are null in the first. q or Ctrl-C ends.
+
+    Examples:
+      reput top /tmp/store --interval 0.5
+      reput top /tmp/store --once --interval 0.1 --json
+    """
+    from reput.store.watch import StoreWatch
+
+    once = once or not (as_json or is_terminal())
+    watch = StoreWatch(store, reading_config(commit_log_path))
+    with live_screen(is_shown=not (once or as_json)) as screen:
+        before, look = None, watch.look()
+        while True:
+            if as_json:
+                write_json(_object(before, look))
+            elif not once:
+                screen.show(_drawn(watch, before, look, screen.height))
+            if (once and before is not None) or screen.wait(interval):
+                break
+            before, look = look, watch.look()
+    if once and not as_json:
+        write_screen(_drawn(watch, before, look, 1 << 16))
+
+
+def _drawn(watch: StoreWatch, before: Look | None, look: Look, height: int) -> RenderableType:
+    from reput.cli.screen import draw
+    from reput.store.watch import bytes_per_second, per_second
+
+    rates = per_second(before, look) if before is not None else None
+    log_rate = bytes_per_second(before, look) if before is not None else None
+    return draw(watch.path, state_text(watch.path), look.info, rates, log_rate, height)
+
+
+def _object(before: Look | None, look: Look) -> dict[str, object]:
+    from reput.store.watch import bytes_per_second, per_second
+
+    return {
+        "messages_per_second": None if before is None else per_second(before, look),
+        "bytes_per_second": None if before is None else bytes_per_second(before, look),
+        "runtime_info": look.info.to_dict(),
+    }
+
+
+def state_text(path: str) -> str:
+    """Who has a store open."""
+    from reput.cli.info import lock_holder
+    from reput.log.directory import StoreDirectory
+
+    directory = StoreDirectory(path)
+    holder = lock_holder(directory)
+    if holder is not None:
+        return f"open for writing by process {holder}"
+    return "its writer was killed; the next one recovers it" if directory.was_killed else "closed cleanly"

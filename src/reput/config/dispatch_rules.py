@@ -1,0 +1,32 @@
+"""In what RocketMQ's versions differ when they dispatch the same log: docs/design/differences.md has the table."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class DispatchRules(StrEnum):
+    """The RocketMQ version whose queues, index and batches are written; each was compared with stores that it wrote."""
+
+    V4_9_7 = "4.9.7"
+    V5_3_3 = "5.3.3"
+    V5_5_0 = "5.5.0"
+
+    @property
+    def indexes_tags(self) -> bool:
+        """Whether a message is indexed under `topic#T#TAGS` too, behind its keys (`IndexService.buildIndex`)."""
+        return self is DispatchRules.V5_5_0
+
+    @property
+    def redispatches_deliver_time(self) -> bool:
+        """Whether recovery and rebuild give a delayed message's unit the time of delivery, as live dispatch does.
+
+        4.9.7 recovers before it knows the delay levels, and gives the hash of the tags
+        (`CommitLog.checkMessageAndReturnSize`).
+        """
+        return self is not DispatchRules.V4_9_7
+
+    @property
+    def items_take_batch_properties(self) -> bool:
+        """Whether each item of a batch gets the batch's properties behind its own (`MessageExtEncoder.encode`)."""
+        return self is not DispatchRules.V5_5_0

@@ -1,0 +1,73 @@
+"""The 46-byte unit of a BatchConsumeQueue (docs/formats/batch-consume-queue.md, RocketMQ's BatchConsumeQueue)."""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+from reput.errors import CorruptConsumeQueueError
+from reput.formats.field import Field, struct_format
+from reput.formats.record_layout import Buffer
+
+FIELDS: tuple[Field, ...] = (
+    Field("PHYSICALOFFSET", "q", 8, "CommitLog offset of the record", "commit_log_offset"),
+    Field("SIZE", "i", 4, "TOTALSIZE of the record; 0 or less: unused", "size"),
+    Field("TAGSCODE", "q", 8, "hash of the tags, sign extended; 0 without tags", "tags_code"),
+    Field("STORETIMESTAMP", "q", 8, "STORETIMESTAMP of the record, ms since 1970 UTC", "store_timestamp"),
+    Field("MSGBASEOFFSET", "q", 8, "queue offset of the record's first message", "base_offset"),
+    Field("BATCHSIZE", "h", 2, "messages in the record; 0 or less: unused", "message_count"),
+    Field("COMPACTEDOFFSET", "i", 4, "-1, for compaction", "compacted_offset"),
+    Field("RESERVED", "i", 4, "0", "reserved"),
+)
+
+# Positions from the start of a unit.
+SIZE = 8
+TAGS_CODE = 12
+STORE_TIMESTAMP = 20
+BASE_OFFSET = 28
+MESSAGE_COUNT = 36
+COMPACTED_OFFSET = 38
+RESERVED = 42
+
+BATCH_UNIT = struct.Struct(struct_format(FIELDS))
+BATCH_UNIT_SIZE = 46
+DEFAULT_FILE_SIZE = 13_800_000
+NO_COMPACTED_OFFSET = -1
+#: What `MESSAGE_COUNT` holds.
+MAX_MESSAGE_COUNT = 0x7FFF
+
+
+class BatchUnit(NamedTuple):
+    """One record of a batch queue: where it is, and the queue offsets [base_offset, base_offset + message_count)."""
+
+    commit_log_offset: int
+    size: int
+    tags_code: int
+    store_timestamp: int
+    base_offset: int
+    message_count: int
+    compacted_offset: int = NO_COMPACTED_OFFSET
+    reserved: int = 0
+
+    @property
+    def next_offset(self) -> int:
+        """The queue offset behind its last message."""
+        return self.base_offset + self.message_count
+
+    @property
+    def is_in_use(self) -> bool:
+        """Whether it names a record (the test of `BatchConsumeQueue.recover`)."""
+        return self.commit_log_offset >= 0 and self.size > 0 and self.base_offset >= 0 and self.message_count > 0
+
+
+def encode_batch_unit(unit: BatchUnit) -> bytes:
+    """The 46 bytes of a unit."""
+    return BATCH_UNIT.pack(*unit)
+
+
+def decode_batch_unit(buffer: Buffer, position: int = 0) -> BatchUnit:
+    """The unit at a position; raises CorruptConsumeQueueError (path '') if fewer than 46 bytes are left."""
+    left = len(buffer) - position
+    if left < BATCH_UNIT_SIZE:
+        raise CorruptConsumeQueueError("", position, f"a unit takes {BATCH_UNIT_SIZE} bytes, {left} are left")
+    return BatchUnit._make(BATCH_UNIT.unpack_from(buffer, position))

@@ -1,0 +1,163 @@
+"""A producer's batch: several messages in one body (docs/formats/commit-log.md, RocketMQ's MessageDecoder)."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Self
+
+from reput.errors import MessageIllegalError
+from reput.formats.message import RETRY_TOPIC_PREFIX, Message, check_message, encode_properties_of
+from reput.formats.properties import DELAY
+from reput.formats.record_layout import (
+    FLAG,
+    QUEUE_OFFSET,
+    SYS_FLAG,
+    TOTAL_SIZE,
+    Buffer,
+    SysFlag,
+    unpack_record,
+)
+
+#: Size, magic code, body CRC, flag and body length of one message of a batch; magic code and CRC are 0 and not read.
+_ITEM = struct.Struct(">iiiii")
+#: The bytes that a message in a batch takes at least, so what a queue offset takes of the log.
+MIN_ITEM_SIZE = _ITEM.size + 2
+_INT16, _INT32, _INT64 = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">q")
+_MAX_OFFSET = 0x7FFFFFFFFFFFFFFF
+_MAX_BODY_SIZE = 0x7FFFFFFF
+
+INNER_BATCH = SysFlag.INNER_BATCH | SysFlag.NEED_UNWRAP
+"""SYSFLAG of a record whose body is a producer's batch."""
+
+
+class BatchItem(NamedTuple):
+    """One message of a producer's batch: its flag, its body, and its properties as text."""
+
+    flag: int
+    body: bytes
+    properties: bytes
+
+
+@dataclass(slots=True)
+class MessageExtBatch(Message):
+    """A batch as a producer sends it: a message whose body holds the messages (`encode_batch`).
+
+    Topic, sys flag, times, hosts and reconsume times count for all of them. `of` makes one from messages.
+    """
+
+    @classmethod
+    def of(cls, messages: Sequence[Message], *, unique_key: str | None = None) -> Self:
+        """The batch that RocketMQ's client makes of messages (`MessageBatch.generateFromList`).
+
+        unique_key: the id of the batch as a whole, as the client gives it; see `MessageStore.put_batch`.
+
+        Raises:
+            MessageIllegalError: No message; messages of several topics, of a retry topic, delayed, with a sys flag, or
+                of which some wait for the store and others do not; a message that RocketMQ would refuse.
+        """
+        if not messages:
+            raise MessageIllegalError("a batch needs at least one message")
+        first = messages[0]
+        if first.topic.startswith(RETRY_TOPIC_PREFIX):
+            raise MessageIllegalError(f"topic {first.topic!r}: a retry topic takes no batches; put them one by one")
+        for i, message in enumerate(messages):
+            reason = None
+            if message.topic != first.topic:
+                reason = f"topic {message.topic!r}, but a batch is for one topic, {first.topic!r}"
+            elif message.wait_store_msg_ok != first.wait_store_msg_ok:
+                reason = "wait_store_msg_ok differs from that of message 0"
+            elif message.sys_flag:
+                reason = f"sys_flag {message.sys_flag:#x}, but a batch has one for all; set it in a MessageExtBatch"
+            elif message.properties and DELAY in message.properties:
+                reason = "it has a delay level, which a batch cannot have; put it by itself"
+            if reason is not None:
+                raise MessageIllegalError(f"message {i}: {reason}")
+        body = encode_batch(messages)
+        return cls(
+            first.topic,
+            body,
+            unique_key=unique_key,
+            born_timestamp=first.born_timestamp,
+            born_host=first.born_host,
+            wait_store_msg_ok=first.wait_store_msg_ok,
+        )
+
+
+def encode_batch(messages: Sequence[Message]) -> bytes:
+    """The body of a batch (`MessageDecoder.encodeMessages`): flag, body and properties of each message.
+
+    Raises MessageIllegalError for a message that RocketMQ would refuse, with its number.
+    """
+    parts: list[Buffer] = []
+    for i, message in enumerate(messages):
+        try:
+            check_message(message, max_message_size=_MAX_BODY_SIZE)
+        except MessageIllegalError as error:
+            raise MessageIllegalError(f"message {i}: {error}") from error
+        properties = encode_properties_of(message)
+        size = _ITEM.size + len(message.body) + _INT16.size + len(properties)
+        head = _ITEM.pack(size, 0, 0, message.flag, len(message.body))
+        parts += (head, message.body, _INT16.pack(len(properties)), properties)
+    return b"".join(parts)
+
+
+def decode_batch(body: bytes) -> list[BatchItem] | None:
+    """The messages of a producer's batch (`MessageDecoder.decodeMessages`); None if the bytes are no whole batch."""
+    items = []
+    position = 0
+    while position < len(body):
+        if position + _ITEM.size > len(body):
+            return None
+        size, _, _, flag, body_size = _ITEM.unpack_from(body, position)
+        body_end = position + _ITEM.size + body_size
+        if body_size < 0 or body_end + _INT16.size > len(body):
+            return None
+        (properties_size,) = _INT16.unpack_from(body, body_end)
+        properties = body_end + _INT16.size
+        end = properties + properties_size
+        if properties_size < 0 or end > len(body) or end - position != size:
+            return None
+        items.append(BatchItem(flag, body[position + _ITEM.size : body_end], body[properties:end]))
+        position = end
+    return items or None
+
+
+def unfold_record(record: bytes, body: bytes | None = None, *, max_bytes: int | None = None) -> list[bytes] | None:
+    """The records to show in place of one that changes: an inner batch as a record a message, a body as plain text.
+
+    Each is what a store would have written for the message by itself: with its queue offset and its own flag, body and
+    properties, and all else of the record. The bits of SYSFLAG that no longer hold are cleared.
+
+    Args:
+        record: A whole record.
+        body: Its body, decompressed; None where it is to be taken as it is.
+        max_bytes: The most that the records may grow to beside their messages.
+
+    Returns None for a batch that cannot be taken apart.
+    """
+    (_, _, _, _, flag, queue_offset, _, sys_flag, *_), bounds = unpack_record(record, 0)
+    body_begin, body_end, _, topic_end, properties_begin, _ = bounds
+    if body is None:
+        body = record[body_begin:body_end]
+    else:
+        sys_flag &= ~(SysFlag.COMPRESSED | SysFlag.COMPRESSION_MASK)
+    items: list[BatchItem] | None = [BatchItem(flag, body, record[properties_begin:])]
+    if sys_flag & INNER_BATCH == INNER_BATCH:
+        items = decode_batch(body)
+        sys_flag &= ~INNER_BATCH
+    if items is None or queue_offset > _MAX_OFFSET - len(items):
+        return None
+    head, topic = bytearray(record[: body_begin - _INT32.size]), record[body_end:topic_end]
+    if max_bytes is not None and len(items) * (len(head) + len(topic)) > max_bytes:
+        return None
+    _INT32.pack_into(head, SYS_FLAG, sys_flag)
+    shown = []
+    for i, (flag, body, properties) in enumerate(items):
+        parts = (_INT32.pack(len(body)), body, topic, _INT16.pack(len(properties)), properties)
+        _INT32.pack_into(head, TOTAL_SIZE, len(head) + sum(map(len, parts)))
+        _INT32.pack_into(head, FLAG, flag)
+        _INT64.pack_into(head, QUEUE_OFFSET, queue_offset + i)
+        shown.append(b"".join((head, *parts)))
+    return shown

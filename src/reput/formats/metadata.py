@@ -1,0 +1,201 @@
+"""What the JSON files below `config/` mean (docs/formats/metadata.md): topics, groups, offsets, filters.
+
+One frozen dataclass for each of RocketMQ's classes, members by RocketMQ's names in snake_case. A member that a file
+lacks has its default (4.9.7 writes fewer), and one that is not known here is kept in `others` and written back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, TypeVar
+
+from reput.formats.fastjson import decode_fastjson, encode_fastjson
+from reput.formats.java_bean import decode_bean, encode_bean
+
+_T = TypeVar("_T")
+
+
+class TopicFilterType(StrEnum):
+    """Whether a message of the topic has one tag or several (RocketMQ knows no use of the second)."""
+
+    SINGLE_TAG = "SINGLE_TAG"
+    MULTI_TAG = "MULTI_TAG"
+
+
+@dataclass(frozen=True, slots=True)
+class DataVersion:
+    """How often a file was changed, and when last (ms since 1970 UTC)."""
+
+    counter: int = 0
+    state_version: int = 0
+    timestamp: int = 0
+    others: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfig:
+    """One topic. `perm`: 4 read, 2 write, 1 inherit; `attributes`: `queue.type`, `cleanup.policy`, `message.type`."""
+
+    topic_name: str
+    read_queue_nums: int = 16
+    write_queue_nums: int = 16
+    perm: int = 6
+    topic_filter_type: TopicFilterType = TopicFilterType.SINGLE_TAG
+    topic_sys_flag: int = 0
+    order: bool = False
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    others: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """`topics.json` (`TopicConfigSerializeWrapper`): topics by name."""
+
+    topic_config_table: Mapping[str, TopicConfig] = field(default_factory=dict)
+    data_version: DataVersion = DataVersion()
+    others: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SimpleSubscriptionData:
+    """What a group asked for of one topic."""
+
+    topic: str
+    expression_type: str = "TAG"
+    expression: str = "*"
+    version: int = 0
+    others: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionGroupConfig:
+    """One consumer group."""
+
+    group_name: str
+    consume_enable: bool = True
+    consume_from_min_enable: bool = True
+    consume_broadcast_enable: bool = True
+    consume_message_orderly: bool = False
+    retry_queue_nums: int = 1
+    retry_max_times: int = 16
+    group_retry_policy: Mapping[str, Any] = field(default_factory=lambda: {"type": "CUSTOMIZED"})
+    broker_id: int = 0
+    which_broker_when_consume_slowly: int = 1
+    notify_consumer_ids_changed_enable: bool = True
+    group_sys_flag: int = 0
+    consume_timeout_minute: int = 15
+    subscription_data_set: tuple[SimpleSubscriptionData, ...] | None = None
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    others: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionGroups:
+    """`subscriptionGroup.json` (`SubscriptionGroupManager`): groups by name; what is forbidden by group and topic."""
+
+    subscription_group_table: Mapping[str, SubscriptionGroupConfig] = field(default_factory=dict)
+    forbidden_table: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    data_version: DataVersion = DataVersion()
+    others: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerOffsets:
+    """`consumerOffset.json` (`ConsumerOffsetManager`): next queue offset by `topic@group` and queue id."""
+
+    offset_table: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    data_version: DataVersion = DataVersion()
+    others: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class LmqConsumerOffsets:
+    """`lmqConsumerOffset.json` (`LmqConsumerOffsetManager`): as above, and for light queues by `topic@group` alone."""
+
+    offset_table: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    lmq_offset_table: Mapping[str, int] = field(default_factory=dict)
+    data_version: DataVersion = DataVersion()
+    others: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class DelayOffsets:
+    """`delayOffset.json` (`ScheduleMessageService`): next offset of each delay level, whose queue is level - 1."""
+
+    offset_table: Mapping[int, int] = field(default_factory=dict)
+    data_version: DataVersion = DataVersion()
+    others: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class BloomFilterData:
+    """The bits that a subscription sets in the bit map of a consume queue ext unit."""
+
+    bit_num: int = 0
+    bit_pos: tuple[int, ...] = ()
+    others: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerFilterData:
+    """One SQL92 subscription of a group; times in ms since 1970 UTC."""
+
+    consumer_group: str
+    topic: str
+    expression: str
+    expression_type: str
+    born_time: int = 0
+    dead_time: int = 0
+    dead: bool = False
+    client_version: int = 0
+    bloom_filter_data: BloomFilterData | None = None
+    others: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class FilterDataMapByTopic:
+    """The subscriptions of one topic, by group."""
+
+    topic: str
+    group_filter_data: Mapping[str, ConsumerFilterData] = field(default_factory=dict)
+    others: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerFilters:
+    """`consumerFilter.json` (`ConsumerFilterManager`): SQL92 subscriptions by topic."""
+
+    filter_data_by_topic: Mapping[str, FilterDataMapByTopic] = field(default_factory=dict)
+    others: Mapping[str, Any] = field(default_factory=dict)
+
+
+#: The files whose members have names here. Any other JSON file of RocketMQ's is read as plain values.
+FILE_NAMES: dict[type, str] = {
+    Topics: "topics.json",
+    SubscriptionGroups: "subscriptionGroup.json",
+    ConsumerOffsets: "consumerOffset.json",
+    LmqConsumerOffsets: "lmqConsumerOffset.json",
+    DelayOffsets: "delayOffset.json",
+    ConsumerFilters: "consumerFilter.json",
+}
+
+
+def decode_metadata(kind: type[_T], data: bytes) -> _T:
+    """The content of a file as an instance of one of the classes of `FILE_NAMES`.
+
+    Raises CorruptMetadataError (path ''): no such text (with the position), or a member of another type.
+    """
+    return decode_bean(kind, decode_fastjson(data))
+
+
+def encode_metadata(value: object) -> bytes:
+    """The bytes of a file as RocketMQ writes it; tables keep their order."""
+    return encode_fastjson(encode_bean(value))
+
+
+def split_topic_group(key: str) -> tuple[str, str]:
+    """`topic@group` -> (topic, group)."""
+    topic, _, group = key.partition("@")
+    return topic, group

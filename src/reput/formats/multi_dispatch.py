@@ -1,0 +1,31 @@
+"""One record in several queues: multi-dispatch and light message queues (docs/formats/consume-queue.md).
+
+RocketMQ's LmqDispatch, MultiDispatchUtils and `ConsumeQueue.multiDispatchLmqQueue`.
+"""
+
+from __future__ import annotations
+
+INNER_MULTI_DISPATCH = "INNER_MULTI_DISPATCH"
+INNER_MULTI_QUEUE_OFFSET = "INNER_MULTI_QUEUE_OFFSET"
+SEPARATOR = ","
+
+#: Names that begin so are light message queues; each has queue id 0 only.
+LMQ_PREFIX = "%LMQ%"
+LMQ_QUEUE_ID = 0
+
+#: Topics that take no part: those that begin so, and this one.
+EXCLUDED_PREFIXES = ("%RETRY%", "rmq_sys_")
+EXCLUDED_TOPIC = "SCHEDULE_TOPIC_XXXX"
+
+
+def takes_part(topic: str) -> bool:
+    """Whether messages of a topic may have further queues (`MixAll.topicAllowsLMQ`)."""
+    return not topic.startswith(EXCLUDED_PREFIXES) and topic != EXCLUDED_TOPIC
+
+
+def split_names(text: str) -> list[str]:
+    """The parts of a list as Java's `String.split(",")` gives them: empty ones at the end are left out."""
+    parts = text.split(SEPARATOR)
+    while len(parts) > 1 and not parts[-1]:
+        parts.pop()
+    return parts if parts != [""] else []

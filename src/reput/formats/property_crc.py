@@ -1,0 +1,29 @@
+"""The CRC of a whole record that RocketMQ 5 puts behind its properties with `enabledAppendPropCRC`.
+
+The record's last 20 bytes: the name `__CRC32#`, 0x01, ten digits, 0x02. The digits are those of the CRC-32 of all bytes
+before, its top bit cleared, the least significant first (docs/formats/commit-log.md, `MessageDecoder.createCrc32`).
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any
+
+from reput.formats.record_layout import Buffer, pack_record
+
+PROPERTY_CRC32 = "__CRC32#"
+#: `CommitLog.CRC32_RESERVED_LEN`.
+PROPERTY_CRC_SIZE = len(PROPERTY_CRC32) + 1 + 10 + 1
+_HEAD = f"{PROPERTY_CRC32}\x01".encode()
+
+
+def encode_property_crc(record: Buffer) -> bytes:
+    """The 20 bytes that belong at the end of a record, from all bytes before them."""
+    digits = str(zlib.crc32(record) & 0x7FFFFFFF)[::-1].ljust(10, "0")
+    return _HEAD + digits.encode() + b"\x02"
+
+
+def pack_record_with_crc(*fields: Any) -> bytes:
+    """`pack_record`; the last 20 bytes of the properties are reserved, and take the CRC."""
+    record = pack_record(*fields)[:-PROPERTY_CRC_SIZE]
+    return record + encode_property_crc(record)

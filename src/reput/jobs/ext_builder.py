@@ -1,0 +1,176 @@
+"""Consume queue extensions of a rebuild: tasks spill ext units, then each queue's are laid out behind one another.
+
+Where an ext unit lies depends on the sizes of all before it in its queue, which a task does not know. So its units keep
+their tags codes until the last step, which places the ext units in the order of the log and puts their addresses into
+the units.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from reput.files import DISK, File
+from reput.formats.consume_queue import UNIT_SIZE
+from reput.formats.consume_queue_ext import END_MARK
+from reput.formats.paths import offset_to_file_name
+from reput.kernels.consume_queue import UnitRuns
+from reput.kernels.consume_queue_ext import ExtRuns, ExtWrite, place_ext_units
+
+#: A task spills its ext units when so many bytes of them are in its memory.
+_SPILL_BYTES = 32 << 20
+_SIZE_OF_SIZE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class ExtChunk:
+    """Ext units of `count` units from `first_offset` on, at a position of a spill file.
+
+    First the sizes (int16), 0 for a unit that has none, then the ext units, `data_size` bytes.
+    """
+
+    path: str
+    position: int
+    first_offset: int
+    count: int
+    data_size: int
+
+    def read(self) -> tuple[npt.NDArray[np.int16], npt.NDArray[np.uint8]]:
+        """The sizes and the ext units, in the order of the queue."""
+        sizes, data = np.empty(self.count, np.int16), np.empty(self.data_size, np.uint8)
+        with DISK.open(self.path) as file:
+            file.read_into(self.position, sizes.data)
+            if data.size:
+                file.read_into(self.position + sizes.nbytes, data.data)
+        return sizes, data
+
+
+@dataclass(slots=True)
+class _Pending:
+    """Ext units of consecutive units of a queue that are still in memory."""
+
+    first_offset: int
+    count: int = 0
+    sizes: list[npt.NDArray[np.int16]] = field(default_factory=list)
+    data: list[npt.NDArray[np.uint8]] = field(default_factory=list)
+
+
+class ExtSpill:
+    """Collects the ext units of one task in a file of its own.
+
+    Attributes:
+        chunks: By (topic, queue id), in log order.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.chunks: dict[tuple[str, int], list[ExtChunk]] = {}
+        self._path = path
+        self._file: File | None = None
+        self._position = 0
+        self._pending: dict[tuple[str, int], list[_Pending]] = {}
+        self._bytes = 0
+
+    def put(self, key: tuple[str, int], first_offset: int, runs: UnitRuns, ext: ExtRuns, queue: int) -> None:
+        """Take the ext units of one queue of a scan, whose first unit has the queue offset `first_offset`."""
+        pending = self._pending.setdefault(key, [])
+        if not pending or pending[-1].first_offset + pending[-1].count != first_offset:
+            pending.append(_Pending(first_offset))
+        sizes, data = ext.sizes_of(runs, queue), ext.data[ext.starts[queue] : ext.starts[queue + 1]]
+        pending[-1].count += sizes.size
+        pending[-1].sizes.append(sizes)
+        pending[-1].data.append(data)
+        self._bytes += sizes.nbytes + data.nbytes
+        if self._bytes >= _SPILL_BYTES:
+            self._spill()
+
+    def _spill(self) -> None:
+        if self._file is None:
+            self._file = DISK.open(self._path, writable=True, create=True)
+        for key, pending in self._pending.items():
+            for part in pending:
+                arrays: list[npt.NDArray[Any]] = [*part.sizes, *part.data]
+                content = b"".join(array.tobytes() for array in arrays)
+                self._file.write(self._position, content)
+                chunk = ExtChunk(
+                    self._path, self._position, part.first_offset, part.count,
+                    len(content) - part.count * _SIZE_OF_SIZE,
+                )  # fmt: skip
+                self.chunks.setdefault(key, []).append(chunk)
+                self._position += len(content)
+        self._pending.clear()
+        self._bytes = 0
+
+    def close(self) -> None:
+        """Spill the rest; the file lives no longer than the rebuild and is not synced."""
+        if self._pending:
+            self._spill()
+        if self._file is not None:
+            self._file.close()
+
+
+@dataclass(frozen=True, slots=True)
+class ExtLayout:
+    """Places the extension of one queue.
+
+    Attributes:
+        queue_folder: Where the queue's files are, each `queue_file_size` bytes.
+        folder: Where the extension's go, each `file_size` bytes.
+    """
+
+    queue_folder: str
+    queue_file_size: int
+    folder: str
+    file_size: int
+
+    def run(self, chunks: Sequence[ExtChunk]) -> int:
+        """Write the extension, synced, and its addresses into the units; returns the bytes in use.
+
+        Args:
+            chunks: All of the queue, in log order.
+        """
+        end = 0
+        for chunk in chunks:
+            sizes, data = chunk.read()
+            units = np.empty(chunk.count * UNIT_SIZE, np.uint8)
+            for path, position, part in self._parts(units, chunk.first_offset):
+                with DISK.open(path) as file:
+                    file.read_into(position, part.data)
+            writes, end = place_ext_units(sizes, end, self.file_size, units.ctypes.data)
+            self._write(writes, data)
+            for path, position, part in self._parts(units, chunk.first_offset):
+                with DISK.open(path, writable=True) as file:
+                    file.write(position, part.data)
+        for start in range(0, end, self.file_size):
+            with DISK.open(self._path(start), writable=True) as file:
+                file.sync()
+        if end:
+            DISK.sync_directory(self.folder)
+        return end
+
+    def _path(self, start: int) -> str:
+        return os.path.join(self.folder, offset_to_file_name(start))
+
+    def _parts(
+        self, units: npt.NDArray[np.uint8], first_offset: int
+    ) -> Iterator[tuple[str, int, npt.NDArray[np.uint8]]]:
+        """(path, position in it, view) of the parts of consecutive units that lie in one file each."""
+        begin, position = 0, first_offset * UNIT_SIZE
+        while begin < units.size:
+            inside = position % self.queue_file_size
+            part = units[begin : begin + self.queue_file_size - inside]
+            yield os.path.join(self.queue_folder, offset_to_file_name(position - inside)), inside, part
+            begin, position = begin + part.size, position + part.size
+
+    def _write(self, writes: list[ExtWrite], data: npt.NDArray[np.uint8]) -> None:
+        if writes:
+            DISK.make_directories(self.folder)
+        for start, group in groupby(writes, lambda write: write.offset - write.offset % self.file_size):
+            with DISK.open(self._path(start), writable=True, create=True, size=self.file_size) as file:
+                for begin, size, offset in group:
+                    file.write(offset - start, END_MARK if begin < 0 else data[begin : begin + size].data)

@@ -1,0 +1,61 @@
+"""The consume queue extensions of a store directory (docs/formats/consume-queue-ext.md), as the files say."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+
+from reput.errors import CorruptConsumeQueueError
+from reput.files import DISK, FileLayer
+from reput.formats.consume_queue_ext import ExtUnit, decode_address, decode_ext_unit, is_ext_address
+from reput.formats.paths import CONSUME_QUEUE_EXT, file_name_to_offset, offset_to_file_name
+from reput.log.directory import QueueFiles
+
+
+def queue_extensions(store_path: str, files: FileLayer = DISK) -> list[QueueFiles]:
+    """The extension files of each queue that has some, in order.
+
+    They are derived, so nothing about them is an error: a file that is named otherwise is passed over, and so is one of
+    another size than most of the queue's; files may be missing in between.
+    """
+    found = []
+    for topic, topic_path in _folders(files, os.path.join(store_path, CONSUME_QUEUE_EXT)):
+        for queue_id, path in _folders(files, topic_path):
+            if queue_id.isascii() and queue_id.isdigit():
+                sizes = {
+                    os.path.join(path, entry.name): entry.size
+                    for entry in files.list_directory(path)
+                    if not entry.is_directory and entry.size and file_name_to_offset(entry.name) is not None
+                }
+                if sizes:
+                    (file_size, _), *_ = Counter(sizes.values()).most_common(1)
+                    paths = tuple(name for name, size in sizes.items() if size == file_size)
+                    found.append(QueueFiles(topic, int(queue_id), paths, file_size))
+    return found
+
+
+def read_ext_unit(extension: QueueFiles, address: int, files: FileLayer = DISK) -> ExtUnit | None:
+    """The ext unit at an address; None where the files do not have it."""
+    if not is_ext_address(address):
+        return None
+    offset = decode_address(address)
+    path = os.path.join(os.path.dirname(extension.paths[0]), offset_to_file_name(offset - offset % extension.file_size))
+    if path not in extension.paths:
+        return None
+    with files.open(path) as file:
+        return decode_whole(file.read(offset % extension.file_size, 1 << 15))
+
+
+def decode_whole(data: bytes) -> ExtUnit | None:
+    """The ext unit that the bytes begin with; None where there is none, or it is damaged."""
+    try:
+        return decode_ext_unit(data)
+    except CorruptConsumeQueueError:
+        return None
+
+
+def _folders(files: FileLayer, path: str) -> list[tuple[str, str]]:
+    """(name, path) of each folder in a folder, which may be missing."""
+    if not files.is_directory(path):
+        return []
+    return [(entry.name, os.path.join(path, entry.name)) for entry in files.list_directory(path) if entry.is_directory]

@@ -1,0 +1,79 @@
+"""Which topics of a store directory have batch consume queues, and whether its files agree on that."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from reput.errors import StoreFormatError
+from reput.formats.message_batch import INNER_BATCH
+from reput.formats.metadata import TopicConfig, Topics
+from reput.formats.paths import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, topic_folder_name
+from reput.kernels.columns import RecordColumns
+from reput.log.directory import StoreDirectory
+from reput.log.metadata import metadata_path, read_metadata
+
+QUEUE_TYPE = "queue.type"
+BATCH_CQ = "BatchCQ"
+
+
+def is_batch_cq(topic: TopicConfig) -> bool:
+    """Whether a topic's queues are batch consume queues (`QueueTypeUtils.isBatchCq`)."""
+    return topic.attributes.get(QUEUE_TYPE) == BATCH_CQ
+
+
+@dataclass(slots=True)
+class QueueTypes:
+    """What is known of topics.
+
+    Attributes:
+        batch: Topics with batch consume queues; more may be found.
+        simple: Topics of which `config/topics.json` says that they have none.
+    """
+
+    batch: set[str] = field(default_factory=set)
+    simple: frozenset[str] = frozenset()
+
+    def undeclared(self, columns: RecordColumns) -> set[str]:
+        """Topics of scanned inner batches that are neither: only a topic with batch consume queues takes those."""
+        rows = np.flatnonzero((columns["sys_flag"] & INNER_BATCH) == INNER_BATCH)
+        if not rows.size:
+            return set()
+        queues = columns.queues()
+        names = {topic_folder_name(queues[k][0]) for k in np.unique(columns["queue"][rows]).tolist()}
+        return {name for name in names if name is not None} - self.batch - self.simple
+
+
+def find_queue_types(directory: StoreDirectory) -> QueueTypes:
+    """By `config/topics.json`; a topic that it does not have is known by a folder of batch consume queues.
+
+    Raises:
+        CorruptMetadataError: `topics.json` and its backup are damaged.
+    """
+    topics = read_metadata(directory.path, Topics, directory.files)
+    table: Mapping[str, TopicConfig] = topics.topic_config_table if topics is not None else {}
+    batch = {name for name, topic in table.items() if is_batch_cq(topic)}
+    found = {queue.topic for queue in directory.batch_queues()}
+    return QueueTypes(batch | (found - table.keys()), frozenset(table.keys() - batch))
+
+
+def check_queue_folders(directory: StoreDirectory, types: QueueTypes) -> None:
+    """Raises StoreFormatError where a topic has queues of the other type, or of both.
+
+    RocketMQ does not start with such a store (`ConsumeQueueStore.queueTypeShouldBe`).
+    """
+    for folder, queues, wrong in (
+        (CONSUME_QUEUE, directory.queues(), types.batch),
+        (BATCH_CONSUME_QUEUE, directory.batch_queues(), types.simple),
+    ):
+        for queue in queues:
+            if queue.topic in wrong:
+                other = BATCH_CONSUME_QUEUE if folder == CONSUME_QUEUE else CONSUME_QUEUE
+                topics = metadata_path(directory.path, Topics)
+                raise StoreFormatError(
+                    f"{directory.path}/{folder}/{queue.topic}: this topic's queues belong into {other}, by "
+                    f"{QUEUE_TYPE} in {topics}, or {other} has it, too; correct what is wrong, or move the wrong "
+                    "folder away: queues are built again from the log"
+                )

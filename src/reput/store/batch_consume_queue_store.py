@@ -1,0 +1,141 @@
+"""The table of the batch consume queues, and the dispatcher that feeds them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Set
+from threading import Lock
+
+import numpy as np
+
+from reput.errors import StoreFormatError
+from reput.files import FileLayer
+from reput.formats.batch_consume_queue import BATCH_UNIT_SIZE, decode_batch_unit
+from reput.formats.paths import BATCH_CONSUME_QUEUE, topic_folder_name
+from reput.kernels.batch_consume_queue import NO_BATCH_QUEUE, group_batch_units
+from reput.kernels.columns import RecordColumns
+from reput.kernels.consume_queue import UnitRuns
+from reput.log.directory import QueueFiles
+from reput.store.batch_consume_queue import BatchConsumeQueue
+from reput.store.statistics import TopicCounts
+
+
+class BatchConsumeQueueStore:
+    """The queues of the topics in `batch_topics`, as `ConsumeQueueStore` keeps those of all others.
+
+    Args:
+        files: The file layer.
+        path: The store's directory.
+        file_size: Bytes of a queue file.
+        batch_topics: Topics with batch consume queues; it may grow.
+        counts: What happened to each topic since the store was opened.
+    """
+
+    def __init__(
+        self, files: FileLayer, path: str, file_size: int, batch_topics: Set[str], counts: dict[str, TopicCounts]
+    ) -> None:
+        self._files = files
+        self.path = f"{path}/{BATCH_CONSUME_QUEUE}"
+        self.file_size = file_size
+        self._batch_topics = batch_topics
+        self._counts = counts
+        self._table: dict[tuple[str, int], BatchConsumeQueue] = {}
+        self._flush_lock = Lock()
+
+    def check(self, found: list[QueueFiles]) -> None:
+        """Look at the files of a directory without changing anything.
+
+        Raises:
+            StoreFormatError: Files of another size than the configured one.
+        """
+        for queue_files in found:
+            if queue_files.file_size != self.file_size:
+                raise StoreFormatError(
+                    f"{queue_files.paths[0]}: {queue_files.file_size} bytes, but mapperFileSizeBatchConsumeQueue is "
+                    f"{self.file_size}; give mapperFileSizeBatchConsumeQueue={queue_files.file_size} if it was "
+                    "written with it"
+                )
+
+    def load(self, found: list[QueueFiles], end_offset: int) -> None:
+        """Take over the queues of a directory, up to the units of records that end at or before `end_offset`."""
+        for queue_files in found:
+            starts = [int(path.rpartition("/")[2]) for path in queue_files.paths]
+            self._make(queue_files.topic, queue_files.queue_id).load(starts, end_offset)
+
+    def find(self, topic: str, queue_id: int) -> BatchConsumeQueue | None:
+        """The queue, or None where no message was ever dispatched to it."""
+        return self._table.get((topic, queue_id))
+
+    def queues(self) -> list[BatchConsumeQueue]:
+        """All queues, in no special order."""
+        return list(self._table.values())
+
+    def _make(self, topic: str, queue_id: int) -> BatchConsumeQueue:
+        path = f"{self.path}/{topic}/{queue_id}"
+        counts = self._counts.setdefault(topic, TopicCounts())
+        queue = BatchConsumeQueue(self._files, path, topic, queue_id, self.file_size, counts)
+        self._table[topic, queue_id] = queue
+        return queue
+
+    def dispatch(self, columns: RecordColumns, *, fill_gaps: bool = True) -> bool:
+        """Append the units of scanned records; repeats are dropped, so dispatching again does no harm.
+
+        Args:
+            columns: Scanned at `ScanLevel.PROPERTIES` or above.
+            fill_gaps: Leave a gap behind a queue's last message as it is; otherwise stop there and return False.
+
+        Raises:
+            StoreFullError: No space. Nothing counts as dispatched; the same call may succeed later.
+        """
+        if not columns.rows or not self._batch_topics:
+            return True
+        keys = [(topic_folder_name(topic), queue_id) for topic, queue_id in columns.queues()]
+        queues = [
+            self._table.get((topic, queue_id)) or self._make(topic, queue_id)
+            if topic is not None and topic in self._batch_topics
+            else None
+            for topic, queue_id in keys
+        ]
+        if any(queues):
+            ends = [queue.max_physical_offset - 1 if queue else NO_BATCH_QUEUE for queue in queues]
+            runs = group_batch_units(columns, np.array(ends, np.int64))
+            if not fill_gaps and _leaves_gap(runs, queues):
+                return False
+            view = runs.units.data
+            for k in np.flatnonzero(runs.counts).tolist():
+                queue, begin = queues[k], int(runs.starts[k])
+                assert queue is not None
+                queue.append(view[begin : begin + int(runs.counts[k]) * BATCH_UNIT_SIZE])
+        return True
+
+    def flush(self, least_pages: int = 0) -> None:
+        """Sync the queues with at least so many unsynced pages."""
+        with self._flush_lock:
+            for queue in self.queues():
+                queue.flush(least_pages)
+
+    def delete_expired(self, min_commit_log_offset: int, pause: Callable[[], object]) -> dict[str, int]:
+        """Delete the files whose messages the log no longer has, as `ConsumeQueueStore.delete_expired`."""
+        deleted: dict[str, int] = {}
+        for queue in self.queues():
+            queue.raise_min_offset(min_commit_log_offset)
+            with self._flush_lock:
+                paths = queue.delete_expired(min_commit_log_offset)
+            if paths:
+                deleted |= dict.fromkeys(paths, self.file_size)
+                pause()
+        return deleted
+
+    def close(self) -> None:
+        """Let go of all maps; no file is open."""
+        for queue in self.queues():
+            queue.drop_mappings()
+
+
+def _leaves_gap(runs: UnitRuns, queues: list[BatchConsumeQueue | None]) -> bool:
+    """Whether the first unit for some queue is not the next one; within a scan nothing is left out."""
+    for k in np.flatnonzero(runs.counts).tolist():
+        queue = queues[k]
+        first = decode_batch_unit(runs.units.data, int(runs.starts[k]))
+        if queue is not None and first.base_offset > queue.max_offset:
+            return True
+    return False

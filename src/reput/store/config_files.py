@@ -1,0 +1,103 @@
+"""The JSON files below `config/` of a store that is open: how a change becomes durable (RocketMQ's ConfigManager)."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from threading import Lock
+from types import MappingProxyType
+
+from reput.errors import ConfigError, CorruptMetadataError, MessageIllegalError
+from reput.files import FileLayer
+from reput.formats.message import check_topic as check_topic_name
+from reput.formats.metadata import DataVersion, TopicConfig, Topics, decode_metadata, encode_metadata
+from reput.log.metadata import BACKUP_SUFFIX, decode_file, metadata_path, read_metadata
+
+
+def persist_metadata(root: str, value: object, files: FileLayer) -> None:
+    """Replace the file of a value's class, durably; what it said before is in its `.bak` then.
+
+    Both are written aside, synced and renamed, so that at any moment one of the two is whole. A damaged file does not
+    replace its backup.
+    """
+    path = metadata_path(root, type(value))
+    files.make_directories(os.path.dirname(path))
+
+    def checked(data: bytes) -> bytes:
+        decode_metadata(type(value), data)
+        return data
+
+    try:
+        before = decode_file(path, checked, files)
+    except CorruptMetadataError:
+        before = None
+    if before is not None:
+        files.write_atomically(path + BACKUP_SUFFIX, before)
+    files.write_atomically(path, encode_metadata(value))
+
+
+def next_version(version: DataVersion) -> DataVersion:
+    """The version after a change (`DataVersion.nextVersion`)."""
+    return replace(version, counter=version.counter + 1, state_version=0, timestamp=int(time.time() * 1000))
+
+
+class TopicConfigManager:
+    """The topics of one store: read at the start, and written with each change.
+
+    Args:
+        files: The file layer.
+        root: The store directory.
+
+    Raises:
+        CorruptMetadataError: `config/topics.json` and its backup are damaged.
+    """
+
+    def __init__(self, files: FileLayer, root: str) -> None:
+        self._files = files
+        self._root = root
+        self._changing = Lock()
+        self._topics = read_metadata(root, Topics, files) or Topics()
+
+    @property
+    def table(self) -> Mapping[str, TopicConfig]:
+        """The topics by name, as of now."""
+        return MappingProxyType(dict(self._topics.topic_config_table))
+
+    def find(self, topic: str) -> TopicConfig | None:
+        """One topic; None where nobody has made it."""
+        return self._topics.topic_config_table.get(topic)
+
+    def update(self, config: TopicConfig) -> None:
+        """Make a topic or change it (`TopicConfigManager.updateTopicConfig`); it is on the disk when this returns.
+
+        Raises:
+            ConfigError: RocketMQ would refuse it, or could not read it; nothing was changed.
+            StoreError: It could not be made durable; the store goes on with what it was.
+        """
+        check_topic(config)
+        with self._changing:
+            table = {**self._topics.topic_config_table, config.topic_name: config}
+            version = next_version(self._topics.data_version)
+            topics = replace(self._topics, topic_config_table=table, data_version=version)
+            persist_metadata(self._root, topics, self._files)
+            self._topics = topics
+
+
+def check_topic(config: TopicConfig) -> None:
+    """Raises ConfigError for a topic that RocketMQ would refuse, or could not read back."""
+    if not isinstance(config, TopicConfig):
+        raise ConfigError(f"a topic must be a TopicConfig, not {type(config).__name__}")
+    name = config.topic_name
+    try:
+        check_topic_name(name)
+        if decode_metadata(TopicConfig, encode_metadata(config)) != config:
+            raise ConfigError(f"topic {name!r}: {config} would be read back as something else")
+    except MessageIllegalError as error:
+        raise ConfigError(str(error)) from None
+    except (CorruptMetadataError, TypeError) as error:
+        reason = error.reason if isinstance(error, CorruptMetadataError) else error
+        raise ConfigError(f"topic {name!r}: {reason}") from None
+    if min(config.read_queue_nums, config.write_queue_nums) < 0 or not 0 <= config.perm <= 7:
+        raise ConfigError(f"topic {name!r}: expected numbers of queues of 0 or more, and perm between 0 and 7")

@@ -1,0 +1,73 @@
+"""What may wait, beside what may not: queues synced, the checkpoint moved, the next log file made ahead."""
+
+from __future__ import annotations
+
+from threading import Event, Thread
+from time import monotonic
+
+from reput.config.message_store import MessageStoreConfig
+from reput.errors import ReputError, StoreError, StoreFullError
+from reput.store.flush import LogSync
+from reput.store.opening import Parts
+from reput.store.statistics import StoreStatsService
+
+
+class FlushConsumeQueueService:
+    """RocketMQ's `FlushConsumeQueueService`, and what else a store does now and then.
+
+    Every `flushIntervalConsumeQueue` the queues with at least `flushConsumeQueueLeastPages` unsynced pages; after
+    `flushConsumeQueueThoroughInterval` all of them. A failure ends the puts: it is `CommitLog.failure` from then on.
+    """
+
+    def __init__(
+        self, path: str, parts: Parts, sync: LogSync, config: MessageStoreConfig, stats: StoreStatsService
+    ) -> None:
+        self._path = path
+        self._parts = parts
+        self._sync = sync
+        self._stats = stats
+        self._interval_s = config.flush_interval_consume_queue / 1000
+        self._least_pages = config.flush_consume_queue_least_pages
+        self._thorough_s = config.flush_consume_queue_thorough_interval / 1000
+        self._stop = Event()
+        self._thread = Thread(target=self._run, name="reput-flush-queues", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def shutdown(self) -> None:
+        """Stop the thread; what is left to sync is synced by the close."""
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        log, queues = self._parts.log, self._parts.queues
+        thorough_at = monotonic() + self._thorough_s
+        while not self._stop.wait(self._interval_s):
+            self._stats.sample()
+            try:
+                log.make_ready()
+                logics = 0
+                if monotonic() >= thorough_at:
+                    logics = queues.flush()
+                    thorough_at = monotonic() + self._thorough_s
+                else:
+                    queues.flush(self._least_pages)
+                self._save_checkpoint(logics)
+            except StoreFullError:
+                continue  # puts will say so, where it matters to them; space may return
+            except ReputError as error:
+                log.failure = error
+                return
+            except Exception as error:
+                log.failure = StoreError(f"{self._path}: the thread that syncs the queues stopped: {error!r}")
+                raise
+
+    def _save_checkpoint(self, logics: int) -> None:
+        index_timestamp = 0
+        if self._parts.index is not None:
+            self._parts.index.flush_full_files()
+            index_timestamp = self._parts.index.flushed_timestamp
+        if self._parts.checkpoint is not None:
+            self._parts.checkpoint.flush(self._sync.safe_timestamp, logics, index_timestamp)

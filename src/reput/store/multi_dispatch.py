@@ -1,0 +1,115 @@
+"""Puts of messages that name light message queues: each gets the next offset of each (RocketMQ's LmqDispatch).
+
+The offsets stand in the record's own properties, so its size depends on them. They are given out under a lock around
+the append: in each light queue, as in the log, the earlier message has the smaller offset.
+"""
+
+from __future__ import annotations
+
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from reput.errors import MessageIllegalError
+from reput.formats.multi_dispatch import (
+    INNER_MULTI_DISPATCH,
+    INNER_MULTI_QUEUE_OFFSET,
+    LMQ_PREFIX,
+    LMQ_QUEUE_ID,
+    SEPARATOR,
+    split_names,
+    takes_part,
+)
+from reput.formats.paths import topic_folder_name
+from reput.formats.properties import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR, decode_properties
+from reput.formats.record import SysFlag
+from reput.formats.record_layout import MAX_PROPERTIES_SIZE
+from reput.store.commit_log import Append, CommitLog, EncodedRows, Unplaced
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_MARK = INNER_MULTI_DISPATCH.encode() + NAME_VALUE_SEPARATOR
+_OFFSETS = INNER_MULTI_QUEUE_OFFSET.encode() + NAME_VALUE_SEPARATOR
+#: Digits of the greatest queue offset.
+_MAX_DIGITS = 19
+_NO_QUEUE = SysFlag.TRANSACTION_PREPARED  # set in the flags of prepared and of rolled back messages
+
+
+class MultiDispatch:
+    """Stands before a CommitLog where enableLmq and enableMultiDispatch are on.
+
+    Args:
+        log: The log; its `queue_offsets` count light queues too.
+        max_message_size: `maxMessageSize`, which bounds the whole record of a message that names light queues.
+        record_size: Bytes of a record once it has its place.
+    """
+
+    def __init__(self, log: CommitLog, max_message_size: int, record_size: Callable[[Unplaced], int]) -> None:
+        self._log = log
+        self._max_message_size = max_message_size
+        self._record_size = record_size
+        self._lock = Lock()
+
+    def check(self, record: Unplaced) -> list[str]:
+        """The light queues that a record names; none for one that takes no part.
+
+        The offsets count with their greatest width, so that it is known before what is accepted.
+
+        Raises:
+            MessageIllegalError: A name that is no light queue's, or too much with the offsets.
+        """
+        (topic, _), *_, properties = record
+        if _MARK not in properties or record[4] & _NO_QUEUE or not takes_part(topic):
+            return []
+        value = decode_properties(properties).get(INNER_MULTI_DISPATCH, "")
+        if not value or value.isspace():
+            return []
+        names = split_names(value)
+        for name in names:
+            if not name.startswith(LMQ_PREFIX) or topic_folder_name(name.encode()) is None:
+                raise MessageIllegalError(
+                    f"{INNER_MULTI_DISPATCH}={value!r}: {name!r} is no light queue: its name begins with {LMQ_PREFIX}, "
+                    "has no slash, and at most 255 bytes"
+                )
+        widest = _with_offsets(properties, [10**_MAX_DIGITS - 1] * len(names))
+        if len(widest) > MAX_PROPERTIES_SIZE:
+            raise MessageIllegalError(
+                f"properties take up to {len(widest)} bytes with {INNER_MULTI_QUEUE_OFFSET}; "
+                f"a record holds {MAX_PROPERTIES_SIZE}"
+            )
+        size = self._record_size((*record[:-1], widest))
+        if size > self._max_message_size:
+            raise MessageIllegalError(
+                f"the record takes up to {size} bytes; one that names light queues may take {self._max_message_size} "
+                "(maxMessageSize)"
+            )
+        self._log.check_size(size)
+        return names
+
+    def append(self, record: Unplaced, clock_s: float | None = None) -> Append:
+        """`CommitLog.append`, with the next offset of each light queue in the record; errors of `check` too."""
+        names = self.check(record)
+        if not names:
+            if not record[0][0].startswith(LMQ_PREFIX):
+                return self._log.append(record, clock_s)
+            with self._lock:  # a put to a light queue itself
+                return self._log.append(record, clock_s)
+        counters = self._log.queue_offsets
+        with self._lock:
+            offsets = [counters.get((name, LMQ_QUEUE_ID)) for name in names]
+            append = self._log.append((*record[:-1], _with_offsets(record[-1], offsets)), clock_s)
+            for name, offset in zip(names, offsets, strict=True):
+                counters[name, LMQ_QUEUE_ID] = offset + 1
+        return append
+
+    def append_rows(self, rows: EncodedRows) -> Append:
+        """`CommitLog.append_rows`; none of the rows names light queues, but some may go to one."""
+        with self._lock:
+            return self._log.append_rows(rows)
+
+
+def _with_offsets(properties: bytes, offsets: list[int]) -> bytes:
+    """The properties text with INNER_MULTI_QUEUE_OFFSET, in place of one that is there."""
+    pairs = [pair for pair in properties.split(PROPERTY_SEPARATOR) if pair and not pair.startswith(_OFFSETS)]
+    value = SEPARATOR.join(map(str, offsets)).encode()
+    return b"".join(pair + PROPERTY_SEPARATOR for pair in (*pairs, _OFFSETS + value))

@@ -1,0 +1,159 @@
+"""Batches into the log: several messages that are all there after a crash, or none of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import accumulate
+
+import numpy as np
+
+from reput.config.message_store import MessageStoreConfig
+from reput.errors import MessageIllegalError
+from reput.formats.batch_consume_queue import MAX_MESSAGE_COUNT
+from reput.formats.java import body_crc
+from reput.formats.message import Message
+from reput.formats.message_batch import INNER_BATCH, BatchItem, MessageExtBatch, decode_batch
+from reput.formats.properties import DELAY, INNER_BASE, INNER_NUM, PROPERTY_SEPARATOR, encode_properties
+from reput.formats.property_crc import PROPERTY_CRC_SIZE
+from reput.formats.record import MAX_PROPERTIES_SIZE, SysFlag
+from reput.formats.record_layout import pack_record
+from reput.log.queue_types import QueueTypes
+from reput.store.commit_log import CommitLog, EncodedRows, Unplaced
+from reput.store.flush import FlushPolicy
+from reput.store.put import PutMessage
+from reput.store.results import PutBatchResult, PutMessageStatus
+
+#: Room for the INNER_BASE that the append adds: the greatest queue offset.
+_INNER_BASE_SIZE = len(encode_properties([(INNER_BASE, str((1 << 63) - 1))]))
+
+
+class PutBatch:
+    """Puts batches into one store.
+
+    Args:
+        putting: The checks of a single message.
+        log: The log.
+        flush: Its flush policy.
+        config: The store's configuration.
+        on_append: Called after each append: there is something to dispatch.
+        types: Which topics have batch consume queues.
+    """
+
+    def __init__(
+        self,
+        putting: PutMessage,
+        log: CommitLog,
+        flush: FlushPolicy,
+        config: MessageStoreConfig,
+        on_append: Callable[[], None],
+        types: QueueTypes,
+    ) -> None:
+        self._check = putting.check
+        self._log = log
+        self._flush = flush
+        self._reserved = PROPERTY_CRC_SIZE if config.enabled_append_prop_crc else 0
+        self._with_batch_properties = config.dispatch_rules.items_take_batch_properties
+        self._on_append = on_append
+        self._types = types
+
+    def put(self, batch: MessageExtBatch | Sequence[Message], queue_id: int) -> PutBatchResult:
+        """See `MessageStore.put_batch`."""
+        if not isinstance(batch, MessageExtBatch):
+            batch = MessageExtBatch.of(batch)
+        wants_inner = bool(batch.sys_flag & INNER_BATCH)
+        record = self._check(replace(batch, sys_flag=batch.sys_flag & ~INNER_BATCH), queue_id)
+        if self._reserved:
+            record = (*record[:-1], record[-1][: -self._reserved])
+        items = _items(batch)
+        has_batch_queues = batch.topic in self._types.batch
+        if wants_inner and not has_batch_queues:
+            raise MessageIllegalError(
+                f"sys_flag {batch.sys_flag:#x} says inner batch, but topic {batch.topic!r} has no batch consume "
+                "queues; make it with queue.type=BatchCQ (update_topic), or leave the bits out"
+            )
+        if has_batch_queues and (wants_inner or batch.unique_key):
+            append = self._log.append_inner_batch(_inner_batch(record, len(items), self._reserved), len(items))
+            offsets = (append.commit_log_offset,)
+        else:
+            rows = encode_items(
+                record, items, with_batch_properties=self._with_batch_properties, reserved=self._reserved
+            )
+            append = self._log.append_batch(record[0], rows)
+            offsets = tuple((append.commit_log_offset + rows.positions[:-1]).tolist())
+        status = PutMessageStatus.PUT_OK
+        if batch.wait_store_msg_ok:
+            status = self._flush.wait(append.end_offset)
+        else:
+            self._flush.nudge()
+        self._on_append()
+        return PutBatchResult(
+            status, len(items), offsets, append.queue_offset, append.store_timestamp, append.end_offset, record[7]
+        )
+
+
+def _items(batch: MessageExtBatch) -> list[BatchItem]:
+    """The messages of a batch; raises MessageIllegalError for what no batch can be."""
+    items = decode_batch(bytes(batch.body))
+    if items is None:
+        raise MessageIllegalError(
+            f"the body of {len(batch.body)} bytes is no batch; MessageExtBatch.of and encode_batch make one of messages"
+        )
+    if batch.sys_flag & (SysFlag.TRANSACTION_MASK | SysFlag.COMPRESSED):
+        raise MessageIllegalError(f"sys_flag {batch.sys_flag:#x}: a batch cannot be of a transaction, nor compressed")
+    if batch.properties and DELAY in batch.properties:
+        raise MessageIllegalError("a batch cannot have a delay level; put its messages one by one")
+    return items
+
+
+def _inner_batch(record: Unplaced, message_count: int, reserved: int) -> Unplaced:
+    """The record of an inner batch, but for INNER_BASE (`SendMessageProcessor.sendBatchMessage`)."""
+    if message_count > MAX_MESSAGE_COUNT:
+        raise MessageIllegalError(f"{message_count} messages; an inner batch holds up to {MAX_MESSAGE_COUNT}")
+    key, magic, crc, flag, sys_flag, *rest, properties = record
+    properties += encode_properties([(INNER_NUM, str(message_count))])
+    size = len(properties) + _INNER_BASE_SIZE + reserved
+    if size > MAX_PROPERTIES_SIZE:
+        raise MessageIllegalError(f"the properties take {size} bytes; {MAX_PROPERTIES_SIZE} are allowed")
+    return (key, magic, crc, flag, sys_flag | INNER_BATCH, *rest, properties)  # type: ignore[return-value]
+
+
+def encode_items(
+    record: Unplaced, items: Sequence[BatchItem], *, with_batch_properties: bool = True, reserved: int = 0
+) -> EncodedRows:
+    """The records of an ordinary batch, but for their places (`MessageExtEncoder.encode(MessageExtBatch)`).
+
+    Args:
+        record: The batch itself.
+        items: Its messages.
+        with_batch_properties: Put the properties of the batch behind those of each message, as RocketMQ up to 5.3
+            does; later versions do not. Its UNIQ_KEY then wins over that of the message.
+        reserved: Bytes that each record takes at its end, for its CRC.
+
+    Raises:
+        MessageIllegalError: The properties of a message are too large.
+    """
+    (
+        key, magic, _, _, sys_flag, born_timestamp, born_host, store_host, reconsume_times, _, _, topic, of_batch,
+    ) = record  # fmt: skip
+    of_batch = of_batch if with_batch_properties else b""
+    born = int(time.time() * 1000) if born_timestamp is None else born_timestamp
+    packed = []
+    for i, item in enumerate(items):
+        properties = item.properties
+        if properties and (of_batch or reserved) and not properties.endswith(PROPERTY_SEPARATOR):
+            properties += PROPERTY_SEPARATOR
+        properties += of_batch + bytes(reserved)
+        if len(properties) > MAX_PROPERTIES_SIZE:
+            reason = f"the properties take {len(properties)} bytes; {MAX_PROPERTIES_SIZE} are allowed"
+            raise MessageIllegalError(f"message {i}: {reason}")
+        packed.append(
+            pack_record(
+                magic, body_crc(item.body), key[1], item.flag, 0, 0, sys_flag, born, born_host, 0, store_host,
+                reconsume_times, 0, item.body, topic, properties,
+            )
+        )  # fmt: skip
+    positions = np.fromiter(accumulate(map(len, packed), initial=0), np.int32, len(packed) + 1)
+    data = np.frombuffer(bytearray(b"".join(packed)), np.uint8)
+    return EncodedRows(data, positions, np.zeros(len(packed), np.int32))

@@ -1,0 +1,159 @@
+"""All queues of a store: the consume queues, and beside them the batch consume queues of some topics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, TypeAlias
+
+from reput.config.message_store import MessageStoreConfig
+from reput.errors import ConfigError
+from reput.files import FileLayer
+from reput.formats.metadata import TopicConfig
+from reput.kernels.columns import RecordColumns
+from reput.log.directory import QueueFiles
+from reput.log.queue_types import BATCH_CQ, QUEUE_TYPE, QueueTypes, is_batch_cq
+from reput.store.batch_consume_queue import BatchConsumeQueue
+from reput.store.batch_consume_queue_store import BatchConsumeQueueStore
+from reput.store.consume_queue import ConsumeQueue
+from reput.store.consume_queue_store import ConsumeQueueStore
+
+if TYPE_CHECKING:
+    from reput.kernels.consume_queue_ext import BitMaps
+
+#: Either kind; what both have in common is what a reader needs.
+Queue: TypeAlias = ConsumeQueue | BatchConsumeQueue
+
+
+class QueueTables:
+    """Both tables as one; a topic has queues in one of them only.
+
+    Args:
+        files: The file layer.
+        path: The store's directory.
+        file_size: Bytes of a consume queue file.
+        batch_file_size: Bytes of a batch consume queue file.
+        config: What is written beside the queues: extensions, light queues.
+        writable: Whether files may be made and changed.
+        types: Which topics have batch consume queues.
+        bit_maps: See `MessageStore.open`.
+    """
+
+    def __init__(
+        self,
+        files: FileLayer,
+        path: str,
+        file_size: int,
+        batch_file_size: int,
+        config: MessageStoreConfig,
+        *,
+        writable: bool,
+        types: QueueTypes,
+        bit_maps: BitMaps | None = None,
+    ) -> None:
+        self.types = types
+        self.simple = ConsumeQueueStore(
+            files, path, file_size, config, writable=writable, bit_maps=bit_maps, batch_topics=types.batch
+        )
+        self.counts = self.simple.counts
+        self.batch = BatchConsumeQueueStore(files, path, batch_file_size, types.batch, self.counts)
+
+    def check(self, found: list[QueueFiles], batch_found: list[QueueFiles]) -> None:
+        """See `ConsumeQueueStore.check`."""
+        self.simple.check(found)
+        self.batch.check(batch_found)
+
+    def load(
+        self,
+        found: list[QueueFiles],
+        batch_found: list[QueueFiles],
+        end_offset: int,
+        known: Mapping[tuple[str, int], int] = MappingProxyType({}),
+    ) -> None:
+        """See `ConsumeQueueStore.load`."""
+        self.simple.load(found, end_offset, known)
+        self.batch.load(batch_found, end_offset)
+
+    def raise_min_offsets(self, min_commit_log_offset: int) -> None:
+        """See `ConsumeQueue.raise_min_offset`."""
+        self.simple.raise_min_offsets(min_commit_log_offset)
+        for queue in self.batch.queues():
+            queue.raise_min_offset(min_commit_log_offset)
+
+    def cut(self) -> None:
+        """Wipe out what lies behind the last unit of each queue."""
+        self.simple.cut()
+        for queue in self.batch.queues():
+            queue.cut()
+
+    def recover_extensions(self) -> None:
+        """See `ConsumeQueueStore.recover_extensions`."""
+        self.simple.recover_extensions()
+
+    def find(self, topic: str, queue_id: int) -> Queue | None:
+        """The queue, or None where no message was ever dispatched to it."""
+        return self.simple.find(topic, queue_id) or self.batch.find(topic, queue_id)
+
+    def queues(self) -> list[Queue]:
+        """All queues, in no special order."""
+        return [*self.simple.queues(), *self.batch.queues()]
+
+    def dispatch(self, columns: RecordColumns, *, fill_gaps: bool = True) -> bool:
+        """See `ConsumeQueueStore.dispatch`."""
+        # First, so that what `ConsumeQueueStore.flush` says holds of both.
+        return self.batch.dispatch(columns, fill_gaps=fill_gaps) and self.simple.dispatch(columns, fill_gaps=fill_gaps)
+
+    def check_type(self, config: TopicConfig) -> None:
+        """Raises ConfigError where the topic's queues would change their type, and there are some."""
+        topic = config.topic_name
+        if is_batch_cq(config) != (topic in self.types.batch) and any(q.topic == topic for q in self.queues()):
+            kind = BATCH_CQ if topic in self.types.batch else "SimpleCQ"
+            raise ConfigError(
+                f"topic {topic!r}: {QUEUE_TYPE} is {kind}, and its queues exist; the type of a topic is chosen before "
+                "its first message, so give a new topic the other type"
+            )
+
+    def set_type(self, config: TopicConfig) -> None:
+        """From now on the topic's queues are of the type that its configuration says; they do not exist yet."""
+        if is_batch_cq(config):
+            self.types.batch.add(config.topic_name)
+        else:
+            self.types.batch.discard(config.topic_name)
+
+    def turn_to_batch(self, columns: RecordColumns) -> bool:
+        """Whether scanned records prove topics to be batch topics that nothing said; what else they have is removed.
+
+        So a log whose queues and `topics.json` are lost is enough; all must be dispatched again from its beginning.
+        """
+        found = self.types.undeclared(columns)
+        for topic in found:
+            self.simple.remove(topic)
+        self.types.batch |= found
+        return bool(found)
+
+    @property
+    def max_physical_offset(self) -> int:
+        """End of the last dispatched record that has a unit; -1 when there is none."""
+        return max(self.simple.max_physical_offset, *(queue.max_physical_offset for queue in self.batch.queues()), -1)
+
+    @property
+    def last_record_offset(self) -> int:
+        """Commit log offset of the last dispatched record that has a unit; -1 when there is none."""
+        last = [unit for queue in self.batch.queues() if (unit := queue.unit(queue.max_offset - 1)) is not None]
+        return max(self.simple.last_record_offset, *(unit.commit_log_offset for unit in last), -1)
+
+    def flush(self, least_pages: int = 0) -> int:
+        """See `ConsumeQueueStore.flush`."""
+        timestamp = self.simple.flush(least_pages)
+        self.batch.flush(least_pages)
+        return timestamp
+
+    def delete_expired(self, min_commit_log_offset: int, pause: Callable[[], object]) -> dict[str, int]:
+        """See `ConsumeQueueStore.delete_expired`."""
+        deleted = self.simple.delete_expired(min_commit_log_offset, pause)
+        return deleted | self.batch.delete_expired(min_commit_log_offset, pause)
+
+    def close(self) -> None:
+        """Close all files."""
+        self.simple.close()
+        self.batch.close()

@@ -1,0 +1,272 @@
+"""Retention: which log files have had their time, and their end; queues and index follow. Nothing goes by itself.
+
+The rules are those of `DefaultMessageStore.CleanCommitLogService` and `ConsumeQueueStore.CleanConsumeQueueService`. The
+plan is pure; the act goes oldest first and removes durably, one name after the other, the log before what is derived
+from it. So a kill between any two steps leaves a shorter log, and queues that begin too early, which the next start
+corrects. A file that somebody reads keeps its bytes until they let go.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from enum import IntEnum, StrEnum
+from threading import Event, Lock, Thread
+from typing import NamedTuple
+
+from reput.config.message_store import MessageStoreConfig
+from reput.errors import ReputError, StoreFullError, StoreStateError
+from reput.files import FileLayer
+from reput.store.opening import Parts
+
+#: A manual call counts as this many runs (`MAX_MANUAL_DELETE_FILE_TIMES`).
+_MANUAL_RUNS = 20
+_HOUR_MS = 3_600_000
+
+
+class DiskLevel(IntEnum):
+    """How full the disk is, by the steps of `isSpaceToDelete`."""
+
+    FINE = 0
+    #: Above `diskMaxUsedSpaceRatio`: expired files are deleted at any hour.
+    RECLAIM = 1
+    #: Above `diskSpaceCleanForciblyRatio`: the oldest files are deleted whatever their age.
+    CLEAN_FORCIBLY = 2
+    #: Above `diskSpaceWarningLevelRatio`: puts are refused, too, until the disk is no longer CLEAN_FORCIBLY.
+    WARNING = 3
+
+
+class DeleteReason(StrEnum):
+    """Why a file is deleted."""
+
+    EXPIRED = "older than fileReservedTime"
+    DISK = "disk fuller than diskSpaceCleanForciblyRatio"
+
+
+class Candidate(NamedTuple):
+    """A log file, oldest first: its path, where it ends in the log, its size, and when it was last written to (ms)."""
+
+    path: str
+    end_offset: int
+    size: int
+    modified_ms: int
+
+
+class ExpiredFile(NamedTuple):
+    """A log file to delete, and why."""
+
+    path: str
+    size: int
+    modified_ms: int
+    reason: DeleteReason
+
+
+class RetentionReport(NamedTuple):
+    """What a run deleted, or, as a dry run, would delete.
+
+    Attributes:
+        disk_used_percent: How full the disk was.
+        is_due: Whether there was a reason to delete at all: the hour, the disk, or a call.
+        commit_log_files: Oldest first.
+        consume_queue_files, index_files: Paths of what followed; empty for a dry run.
+        bytes_freed: Sizes of all these files together. Holes count; and what is still read is freed later.
+    """
+
+    disk_used_percent: int
+    is_due: bool
+    commit_log_files: list[ExpiredFile]
+    consume_queue_files: list[str]
+    index_files: list[str]
+    bytes_freed: int
+
+
+def disk_level(used_percent: int, config: MessageStoreConfig) -> DiskLevel:
+    """The step that a disk has reached. The ratios are bounded as RocketMQ does it."""
+    ratios = (
+        min(max(config.disk_space_warning_level_ratio, 35), 90),
+        min(max(config.disk_space_clean_forcibly_ratio, 30), 85),
+        min(max(config.disk_max_used_space_ratio, 10), 95),
+    )
+    steps = (DiskLevel.WARNING, DiskLevel.CLEAN_FORCIBLY, DiskLevel.RECLAIM)
+    return next((level for ratio, level in zip(ratios, steps, strict=True) if used_percent > ratio), DiskLevel.FINE)
+
+
+def is_due(level: DiskLevel, hour: int, config: MessageStoreConfig) -> bool:
+    """Whether a run that nobody asked for deletes: at an hour (local, 0 to 23) of `deleteWhen`, or for the disk."""
+    return hour in config.delete_hours or level > DiskLevel.FINE
+
+
+def plan_deletion(
+    candidates: Iterable[Candidate],
+    *,
+    keep_from: int,
+    level: DiskLevel,
+    now_ms: int,
+    max_files: int,
+    config: MessageStoreConfig,
+) -> list[ExpiredFile]:
+    """The files to delete (`MappedFileQueue.deleteExpiredFileByTime`): the first that has to stay ends the list.
+
+    Args:
+        candidates: All files but the last, oldest first.
+        keep_from: Commit log offset from which on everything stays: not dispatched, not flushed, or not confirmed yet.
+        level: Of the disk.
+        now_ms: The time, in ms since 1970.
+        max_files: The most files.
+        config: `fileReservedTime`, `cleanFileForciblyEnable`.
+    """
+    at_once = level >= DiskLevel.CLEAN_FORCIBLY and config.clean_file_forcibly_enable
+    expired: list[ExpiredFile] = []
+    for file in candidates:
+        has_expired = file.modified_ms + config.file_reserved_time * _HOUR_MS <= now_ms
+        if len(expired) == max_files or file.end_offset > keep_from or not (has_expired or at_once):
+            break
+        reason = DeleteReason.EXPIRED if has_expired else DeleteReason.DISK
+        expired.append(ExpiredFile(file.path, file.size, file.modified_ms, reason))
+    return expired
+
+
+class CleanService:
+    """RocketMQ's `CleanCommitLogService` and `CleanConsumeQueueService` in one: they delete what has had its time.
+
+    Args:
+        parts: Of the store.
+        config: Of the store.
+        files: The file layer, which knows how full the disk is.
+        path: The store's directory.
+        reput_from_offset: Tells up to where the log is dispatched.
+
+    Attributes:
+        failure: Why the last run of the thread ended early; it tries again. None while all is well.
+    """
+
+    def __init__(
+        self,
+        parts: Parts,
+        config: MessageStoreConfig,
+        files: FileLayer,
+        path: str,
+        reput_from_offset: Callable[[], int],
+    ) -> None:
+        self._parts = parts
+        self._config = config
+        self._files = files
+        self._path = path
+        self._reput_from_offset = reput_from_offset
+        self._last_min_offset = -1
+        self._running = Lock()
+        self._stop = Event()
+        self._thread: Thread | None = None
+        self.failure: ReputError | None = None
+
+    def start(self) -> None:
+        """Start the thread: a run every `cleanResourceInterval`."""
+        self._thread = Thread(target=self._run, name="reput-retention", daemon=True)
+        self._thread.start()
+
+    def shutdown(self) -> None:
+        """Let a run that is under way end after the file that it is at, and stop the thread if there is one."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+        with self._running:
+            return
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._config.clean_resource_interval / 1000):
+            try:
+                self._judge_disk()
+                self.delete_expired(manual=False)
+                self.failure = None
+            except StoreStateError:
+                return
+            except ReputError as error:  # tried again; a disk that fills up because of it is told with each put
+                self.failure = error
+
+    def _judge_disk(self) -> None:
+        """Refuse puts on a full disk; accept them again where there is space."""
+        used = self._disk_used_percent()
+        level = disk_level(used, self._config)
+        if level is DiskLevel.WARNING:
+            failure = f" (the last run failed: {self.failure})" if self.failure else ""
+            self._parts.log.refuse_while_full(
+                StoreFullError(
+                    f"{self._path}: the disk is {used} % full, and from diskSpaceWarningLevelRatio="
+                    f"{self._config.disk_space_warning_level_ratio} on puts are refused; free some space: they are "
+                    f"accepted again at diskSpaceCleanForciblyRatio={self._config.disk_space_clean_forcibly_ratio}"
+                    f"{failure}"
+                )
+            )
+        elif level < DiskLevel.CLEAN_FORCIBLY:
+            self._parts.log.refuse_while_full(None)
+
+    def _disk_used_percent(self) -> int:
+        """Of the fuller one, where log and queues lie on two disks; of the log's own disks the emptiest one counts."""
+        used = self._files.disk_used_percent
+        log = [used(path) for path in self._parts.log.queue.folders if self._files.exists(path)]
+        return max([min(log, default=0), *([used(self._path)] if self._files.exists(self._path) else [])])
+
+    def _candidates(self) -> Iterable[Candidate]:
+        for file in self._parts.log.queue.mapped_files[:-1]:
+            yield Candidate(
+                file.path, file.start_offset + file.size, file.size, self._files.modified_ms(file.path)
+            )  # looked up when it is asked for: the plan seldom looks at more than a file
+
+    def plan(self, *, manual: bool) -> RetentionReport:
+        """What `delete_expired` would delete of the log now."""
+        used = self._disk_used_percent()
+        level = disk_level(used, self._config)
+        due = manual or is_due(level, time.localtime().tm_hour, self._config)
+        log = self._parts.log
+        max_files = self._config.delete_file_batch_max * (_MANUAL_RUNS if manual else 1)
+        expired = plan_deletion(
+            self._candidates() if due else (),
+            keep_from=min(self._reput_from_offset(), log.flushed_offset, log.confirm_offset),
+            level=level,
+            now_ms=int(time.time() * 1000),
+            max_files=max_files,
+            config=self._config,
+        )
+        return RetentionReport(used, due, expired, [], [], sum(file.size for file in expired))
+
+    def delete_expired(self, *, manual: bool) -> RetentionReport:
+        """Plan, and act.
+
+        Args:
+            manual: Somebody asked for it: at any hour, and as many files as 20 runs delete.
+
+        Raises:
+            StoreStateError: The store is closed.
+            StoreError: A file cannot be deleted. What was deleted before is gone, and everything else is as it was.
+        """
+        with self._running:
+            if self._stop.is_set():
+                raise StoreStateError(f"{self._path}: the store is closed")
+            planned = self.plan(manual=manual)
+            log, deleted = self._parts.log, planned.commit_log_files
+            if deleted:
+                # What the queues know about these files must be on the disk: it alone holds the next queue offsets.
+                self._parts.queues.flush()
+            for number in range(len(deleted)):
+                if number and self._stop.wait(self._config.delete_commit_log_files_interval / 1000):
+                    deleted = deleted[:number]
+                    break
+                log.queue.delete_first_file()
+            queue_files, index_files = self._delete_derived(log.min_offset)
+            sizes = *(file.size for file in deleted), *queue_files.values(), *index_files.values()
+            return planned._replace(
+                commit_log_files=deleted,
+                consume_queue_files=list(queue_files),
+                index_files=list(index_files),
+                bytes_freed=sum(sizes),
+            )
+
+    def _delete_derived(self, min_offset: int) -> tuple[dict[str, int], dict[str, int]]:
+        """Queues and index after the log: when it has become shorter, and once after each start."""
+        if min_offset <= self._last_min_offset:
+            return {}, {}
+        interval_s = self._config.delete_consume_queue_files_interval / 1000
+        queue_files = self._parts.queues.delete_expired(min_offset, lambda: self._stop.wait(interval_s))
+        index_files = self._parts.index.delete_expired(min_offset) if self._parts.index is not None else {}
+        self._last_min_offset = min_offset
+        return queue_files, index_files

@@ -1,0 +1,128 @@
+"""One look at everything that tells how a store is, under the names of RocketMQ's `getRuntimeInfo`.
+
+Of a store that this process has open all is known. Reading a directory shows what is on the disk: sizes, offsets, times
+and how far groups are; what only the writing process counts is None then, not 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
+
+Rates = dict[str, float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class FolderUse:
+    """Files below a folder; `bytes` counts holes, `allocated_bytes` is what they take on the disk."""
+
+    files: int
+    bytes: int
+    allocated_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicInfo:
+    """One topic that has queues, or that was put to.
+
+    `messages` are those that the queues show, `max_offset` counts those that are gone, too. The five counts are since
+    the store was opened, and None for a reader.
+    """
+
+    topic: str
+    queues: int
+    messages: int
+    max_offset: int
+    put_messages: int | None = None
+    put_bytes: int | None = None
+    get_times: int | None = None
+    got_messages: int | None = None
+    got_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupInfo:
+    """How far a consumer group is behind in a topic: messages, and ms from the first of them to the last of the store.
+
+    As `ConsumeStats.computeTotalDiff`: a queue that the group has never read counts from 0.
+    """
+
+    group: str
+    topic: str
+    fall_behind_messages: int
+    fall_behind_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class IndexFileInfo:
+    """One index file; times in ms, of the first and the last record with an entry; `used` of `capacity` entries."""
+
+    name: str
+    begin_timestamp: int
+    end_timestamp: int
+    used: int
+    capacity: int
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeInfo:
+    """A snapshot of a store; None where a value is not known to this process.
+
+    Names are RocketMQ's in snake_case where it has one; times in ms since 1970 UTC, latencies in ms, rates a second by
+    the seconds they are taken over. `docs/design/monitoring.md` explains each.
+    """
+
+    boot_timestamp: int | None
+    runtime: str | None
+    put_message_entire_time_max: int | None
+    put_message_times_total: int | None
+    put_message_failed_times: int | None
+    put_message_size_total: int | None
+    put_message_average_size: float | None
+    put_message_distribute_time: dict[str, int] | None
+    put_latency99: float | None
+    put_latency999: float | None
+    put_tps: Rates | None
+    put_bytes_per_second: Rates | None
+    get_found_tps: Rates | None
+    get_miss_tps: Rates | None
+    get_total_tps: Rates | None
+    get_transferred_tps: Rates | None
+    commit_log_disk_ratio: float
+    consume_queue_disk_ratio: float
+    disk_free_bytes: int
+    commit_log_min_offset: int
+    commit_log_max_offset: int
+    confirm_offset: int
+    flushed_offset: int | None
+    remain_how_many_data_to_flush: int | None
+    dispatch_behind_bytes: int
+    earliest_message_time_stamp: int | None
+    latest_message_time_stamp: int | None
+    schedule_message_offset: dict[int, str]
+    commit_log: FolderUse
+    consume_queue: FolderUse
+    index: FolderUse
+    topics: tuple[TopicInfo, ...]
+    groups: tuple[GroupInfo, ...]
+    index_files: tuple[IndexFileInfo, ...]
+    findings: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """All values under RocketMQ's names, as JSON takes them.
+
+        `scheduleMessageOffset_<level>` is "next offset,max offset", as RocketMQ writes it.
+        """
+        plain: dict[str, Any] = _to_dict(self)
+        levels = plain.pop("scheduleMessageOffset")
+        return plain | {f"scheduleMessageOffset_{level}": offsets for level, offsets in levels.items()}
+
+
+def _to_dict(value: Any) -> Any:
+    if is_dataclass(value):
+        found = {}
+        for one in fields(value):
+            head, *rest = one.name.split("_")
+            found[head + "".join(map(str.capitalize, rest))] = _to_dict(getattr(value, one.name))
+        return found
+    return [_to_dict(one) for one in value] if isinstance(value, tuple) else value

@@ -1,0 +1,184 @@
+"""What an open store counts while it works, as RocketMQ's StoreStatsService does, at the price of a few additions.
+
+Messages put are counted a batch at a time by the dispatch thread, from the columns of its scan; puts themselves are
+only timed. Several threads add to the plain numbers without a lock: where there is an interpreter lock, CPython gives
+it away at calls and jumps, and never inside of `x.n += 1`.
+"""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_left, bisect_right
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import accumulate, chain, repeat
+from threading import Lock
+from typing import NamedTuple
+
+import numpy as np
+
+from reput.errors import StoreError
+from reput.kernels.columns import RecordColumns
+
+#: Upper bounds in ms, exclusive, and RocketMQ's names of the ranges below, between and above them.
+_RANGE_BOUNDS_MS = (1, 10, 50, 100, 200, 500, 1000, 2000, 3000, 4000, 5000, 10_000)
+RANGE_NAMES = (
+    "[<=0ms]", "[0~10ms]", "[10~50ms]", "[50~100ms]", "[100~200ms]", "[200~500ms]", "[500ms~1s]",
+    "[1~2s]", "[2~3s]", "[3~4s]", "[4~5s]", "[5~10s]", "[10s~]",
+)  # fmt: skip
+#: Finer ranges for the percentiles: width in ms, and how many of it (`PUT_MESSAGE_ENTIRE_TIME_BUCKETS`).
+_STEPS = ((1, 20), (2, 15), (5, 10), (10, 10), (50, 6), (100, 5), (1000, 9))
+_FINE_BOUNDS_MS = tuple(accumulate(chain.from_iterable(repeat(width, count) for width, count in _STEPS)))
+#: A put that takes longer is not counted by the put itself.
+FAST_PUT_S = 0.001
+#: Seconds that rates are taken over.
+WINDOWS_S = (1, 10, 60, 600)
+_SAMPLE_INTERVAL_S = 0.95
+
+
+class TopicCounts:
+    """What happened to one topic since the store was opened.
+
+    Attributes:
+        put_messages, put_bytes: Messages put, and the bytes of their records.
+        get_times: Pulls that found something.
+        got_messages, got_bytes: What they got.
+    """
+
+    __slots__ = ("get_times", "got_bytes", "got_messages", "put_bytes", "put_messages")
+
+    def __init__(self) -> None:
+        self.put_messages = 0
+        self.put_bytes = 0
+        self.get_times = 0
+        self.got_messages = 0
+        self.got_bytes = 0
+
+
+class Totals(NamedTuple):
+    """Sums over all topics at one moment; `at` in seconds of the monotonic clock."""
+
+    at: float
+    put_messages: int
+    put_bytes: int
+    get_times: int
+    miss_times: int
+    got_messages: int
+
+
+class StoreStatsService:
+    """RocketMQ's `StoreStatsService` of one open store.
+
+    Args:
+        topics: Counts by topic; the table of the queues, which add to it when they are read.
+
+    Attributes:
+        fast_put_times: Puts that took less than a millisecond.
+        put_failed_times: Puts that the store, not the message, was to blame for.
+        put_entire_time_max_ms: The longest put.
+        get_miss_times: Pulls that found nothing.
+    """
+
+    def __init__(self, topics: dict[str, TopicCounts]) -> None:
+        self.topics = topics
+        self.boot_timestamp = int(time.time() * 1000)
+        self.fast_put_times = 0
+        self.put_failed_times = 0
+        self.put_entire_time_max_ms = 0
+        self.get_miss_times = 0
+        self._by_bytes: dict[bytes, TopicCounts] = {}
+        self._slow = Lock()
+        self._ranges = [0] * len(RANGE_NAMES)
+        self._fine_ranges = [0] * (len(_FINE_BOUNDS_MS) + 1)
+        self._samples = deque([self.totals()], maxlen=max(WINDOWS_S) + 1)
+
+    def put_took(self, seconds: float) -> None:
+        """Time a put, which counts itself where it took less than `FAST_PUT_S` (`setPutMessageEntireTimeMax`)."""
+        elapsed_ms = int(seconds * 1000)
+        with self._slow:
+            self._ranges[bisect_right(_RANGE_BOUNDS_MS, elapsed_ms)] += 1
+            self._fine_ranges[bisect_left(_FINE_BOUNDS_MS, elapsed_ms)] += 1
+            self.put_entire_time_max_ms = max(self.put_entire_time_max_ms, elapsed_ms)
+
+    @contextmanager
+    def timing(self) -> Iterator[None]:
+        """Time a put of many messages, or count it as failed."""
+        begin = time.monotonic()
+        try:
+            yield
+        except StoreError:
+            self.put_failed_times += 1
+            raise
+        self.put_took(time.monotonic() - begin)
+
+    def dispatch(self, columns: RecordColumns) -> None:
+        """Count scanned records by topic; as a dispatcher behind all others, so that nothing is counted twice."""
+        if not columns.rows:
+            return
+        queues = columns.queues()
+        numbers = columns["queue"]
+        messages = np.bincount(numbers, minlength=len(queues)).tolist()
+        sizes = np.bincount(numbers, columns["store_size"], len(queues)).tolist()
+        for (topic, _), count, size in zip(queues, messages, sizes, strict=True):
+            counts = self._by_bytes.get(topic)
+            if counts is None:
+                counts = self.topics.setdefault(topic.decode("utf-8", "replace"), TopicCounts())
+                self._by_bytes[topic] = counts
+            counts.put_messages += count
+            counts.put_bytes += int(size)
+
+    def totals(self) -> Totals:
+        """The sums, as of now."""
+        topics = list(self.topics.values())
+        return Totals(
+            time.monotonic(),
+            sum(one.put_messages for one in topics),
+            sum(one.put_bytes for one in topics),
+            sum(one.get_times for one in topics),
+            self.get_miss_times,
+            sum(one.got_messages for one in topics),
+        )
+
+    def sample(self) -> None:
+        """Remember the sums once a second; called by a thread that is awake anyway."""
+        if time.monotonic() - self._samples[-1].at >= _SAMPLE_INTERVAL_S:
+            self._samples.append(self.totals())
+
+    def per_second(self) -> dict[int, Totals | None]:
+        """Growth of each sum a second over the last 1, 10, 60 and 600 seconds; None before the store is that old.
+
+        `at` is the time it is really taken over: samples are about a second apart.
+        """
+        now, samples = self.totals(), list(self._samples)
+        found: dict[int, Totals | None] = {}
+        for window in WINDOWS_S:
+            old = [one for one in samples if now.at - one.at >= window * _SAMPLE_INTERVAL_S]
+            if not old:
+                found[window] = None
+                continue
+            seconds = now.at - old[-1].at
+            grown = ((b - a) / seconds for a, b in zip(old[-1][1:], now[1:], strict=True))
+            found[window] = Totals(seconds, *grown)  # type: ignore[arg-type]
+        return found
+
+    def put_distribution(self) -> dict[str, int]:
+        """Puts by how long they took, by RocketMQ's names of the ranges."""
+        with self._slow:
+            return dict(zip(RANGE_NAMES, [self.fast_put_times + self._ranges[0], *self._ranges[1:]], strict=True))
+
+    def put_latency_ms(self, share: float) -> float:
+        """The time that a share of all puts took at most (`findPutMessageEntireTimePX`); inside a range, by proportion.
+
+        Of all puts since the store was opened; RocketMQ takes those of the last minute.
+        """
+        with self._slow:
+            counts = [self.fast_put_times + self._fine_ranges[0], *self._fine_ranges[1:]]
+        wanted = int(sum(counts) * share)
+        low = 0
+        for count, high in zip(counts, (*_FINE_BOUNDS_MS, self.put_entire_time_max_ms), strict=True):
+            if wanted <= count:
+                return low + (high - low) * wanted / count if count else 0.0
+            wanted -= count
+            low = high
+        return float(self.put_entire_time_max_ms)

@@ -1,0 +1,105 @@
+"""A process or a machine that ends, and a disk that fails once, at every single operation of a deletion."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+
+import reput
+from reput.errors import StoreError
+from tests.crash.faulty_files import Crash, FaultyFiles, Judge, Operation, abandon, crash_at, fail_at, no_objection
+from tests.crash.invariants import SMALL
+from tests.crash.retained import age, check_retained, files_in
+
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+
+OPTIONS = SMALL | {
+    "delete_commit_log_files_interval": 0,
+    "delete_consume_queue_files_interval": 0,
+    "flush_interval_consume_queue": 2**31 - 1,  # what is synced is synced by the deletion
+}
+EXPIRED = 3
+
+
+class Files(FaultyFiles):
+    """Operations count from `begin` on; a disk of 20 %."""
+
+    begin = 1 << 62
+
+    def start(self, judge: Judge) -> None:
+        self.begin = len(self.operations)
+        self.judge = lambda operation: judge(operation._replace(number=operation.number - self.begin))
+
+    def disk_used_percent(self, path: str) -> int:
+        return 20
+
+
+def filled(path: Path) -> tuple[reput.MessageStore, Files]:
+    """A store of six log files, three of them expired; the first has the only message of a queue."""
+    files = Files()
+    store = reput.MessageStore.open(path, files=files, **OPTIONS)
+    store.put_message(reput.Message("early", b"x", keys=["early"]))
+    for number in range(50):
+        store.put_message(reput.Message("t", bytes(300), keys=[f"k{number}"]), number % 2)
+    store.wait_dispatched()
+    age(path, EXPIRED)
+    return store, files
+
+
+def check_next_life(path: Path) -> None:
+    """The next start has a store in step, its queues go on where they were, and a deletion ends what was begun."""
+    with reput.MessageStore.open(path, files=Files(), **OPTIONS) as store:
+        check_retained(store, path)
+        assert store.max_commit_log_offset // 4096 >= EXPIRED
+        assert store.put_message(reput.Message("early", b"y")).queue_offset == 1
+        assert store.put_message(reput.Message("t", b"y"), 1).queue_offset == 25
+        age(path, EXPIRED - store.min_commit_log_offset // 4096)
+        store.delete_expired()
+        assert store.min_commit_log_offset == EXPIRED * 4096
+        check_retained(store, path)
+
+
+def operations_of_a_deletion(path: Path) -> list[Operation]:
+    store, files = filled(path)
+    files.start(no_objection)
+    before = files_in(path)
+    report = store.delete_expired()
+    operations = files.operations[files.begin :]
+    assert [len(part) for part in report[2:5]] == [3, 2, 1]
+    assert len(before - files_in(path)) == 6
+    store.close()
+    return operations
+
+
+def test_a_crash_or_a_power_cut_at_any_operation_of_a_deletion_loses_nothing_that_has_not_expired(
+    tmp_path: Path,
+) -> None:
+    operations = operations_of_a_deletion(tmp_path / "healthy")
+    assert sum(operation.kind == "unlink" for operation in operations) == 6
+    for number in range(len(operations)):
+        path, without_power = tmp_path / f"crash-{number}", tmp_path / f"cut-{number}"
+        store, files = filled(path)
+        files.start(crash_at(number))
+        with pytest.raises(Crash):
+            store.delete_expired()
+        files.cut_power(path, without_power)
+        abandon(store, files)
+        check_next_life(path)
+        check_next_life(without_power)
+
+
+def test_an_operation_of_a_deletion_that_fails_once_is_told_and_made_good_by_the_next_run(tmp_path: Path) -> None:
+    operations = operations_of_a_deletion(tmp_path / "healthy")
+    for number, operation in enumerate(operations):
+        path = tmp_path / str(number)
+        store, files = filled(path)
+        files.start(fail_at(number, errno.EIO))
+        with pytest.raises(StoreError, match="cannot"):
+            store.delete_expired()
+        files.judge = no_objection
+        store.delete_expired()
+        assert store.min_commit_log_offset == EXPIRED * 4096, operation
+        check_retained(store, path)
+        store.close()

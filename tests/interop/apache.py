@@ -1,0 +1,120 @@
+"""Apache RocketMQ's own DefaultMessageStore in a Java process, built from interop/ and driven line by line."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+VERSIONS = ("4.9.7", "5.3.3", "5.5.0")
+SOURCES = Path(__file__).parents[2] / "interop"
+#: What RocketMQ's own start scripts open to it, for mapped buffers.
+_OPENED = ("java.nio", "sun.nio.ch", "java.lang", "java.util", "jdk.internal.ref")
+
+
+class ApacheError(Exception):
+    """A command failed in Java, or Java did: the stack trace, or the last lines that the process printed."""
+
+
+def build(version: str) -> Path:
+    """The folder with classes and jars for a RocketMQ version: made by Maven the first time, and kept.
+
+    It lies under ~/.cache/reput/interop (REPUT_INTEROP_DIR), named by the version and a hash of the sources.
+    """
+    missing = [tool for tool in ("java", "javac", "mvn") if shutil.which(tool) is None]
+    if missing:
+        raise ApacheError(
+            f"{' and '.join(missing)} not found on PATH: "
+            "the tests against Apache RocketMQ need a JDK 11 or newer and Maven"
+        )
+    sources = [path for path in sorted([SOURCES / "pom.xml", *SOURCES.glob("src/**/*")]) if path.is_file()]
+    digest = hashlib.sha256(b"".join(path.name.encode() + path.read_bytes() for path in sources)).hexdigest()[:16]
+    cache = Path(os.environ.get("REPUT_INTEROP_DIR", Path.home() / ".cache/reput/interop"))
+    built = cache / f"{version}-{digest}"
+    if not built.exists():
+        cache.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=cache) as folder:
+            project = shutil.copytree(SOURCES, Path(folder) / "project")
+            command = ["mvn", "-q", "-B", "-ntp", "compile", f"-Drocketmq.version={version}"]
+            made = subprocess.run(command, cwd=project, capture_output=True, text=True)
+            if made.returncode:
+                raise ApacheError(f"Maven cannot build interop/ for RocketMQ {version}:\n{made.stdout}{made.stderr}")
+            try:
+                (project / "target").rename(built)
+            except OSError:
+                if not built.exists():  # else another process was quicker
+                    raise
+    return built
+
+
+class Apache:
+    """One Java process of a RocketMQ version; it starts with the first command, and again after a kill.
+
+    `run("open", path=..., config={...})` and so on; the commands are those of reput.interop.Main. java_options: more
+    options for the JVM. A context manager that ends the process.
+    """
+
+    def __init__(self, version: str, java_options: tuple[str, ...] = ("-Xmx512m", "-XX:+UseSerialGC")) -> None:
+        self.version = version
+        self._java_options = java_options
+        self._process: subprocess.Popen[str] | None = None
+        #: The home of the Java user, for logs that no configuration stops, and its standard error.
+        self._home = tempfile.TemporaryDirectory()
+        self._errors = Path(self._home.name, "errors.txt")
+
+    def _start(self) -> subprocess.Popen[str]:
+        built = build(self.version)
+        opened = [word for name in _OPENED for word in ("--add-opens", f"java.base/{name}=ALL-UNNAMED")]
+        # 5.x has a logback of its own, with names of its own.
+        silent = f"-Drmq.logback.configurationFile={built / 'classes/logback.xml'}"
+        path = f"{built / 'classes'}:{built / 'jars'}/*"
+        command = ["java", *self._java_options, *opened, silent, f"-Duser.home={self._home.name}", "-cp", path]
+        with self._errors.open("w") as errors:
+            return subprocess.Popen(
+                [*command, "reput.interop.Main"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                encoding="utf-8",
+            )
+
+    def run(self, command: str, **arguments: object) -> Any:
+        """The result of a command; raises ApacheError."""
+        if self._process is None:
+            self._process = self._start()
+        process = self._process
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(json.dumps({"command": command, **arguments}) + "\n")
+        process.stdin.flush()
+        line = process.stdout.readline()
+        if not line:
+            self.kill()
+            raise ApacheError(f"RocketMQ {self.version} ended during {command}: {self._errors.read_text()[-4000:]}")
+        answer = json.loads(line)
+        if "error" in answer:
+            raise ApacheError(f"RocketMQ {self.version}, {command}: {answer['error']}")
+        return answer["result"]
+
+    def kill(self) -> None:
+        """kill -9 of the process with whatever it has open."""
+        if self._process is not None:
+            process, self._process = self._process, None
+            process.kill()
+            process.communicate()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
+        self._home.cleanup()

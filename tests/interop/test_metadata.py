@@ -1,0 +1,88 @@
+"""The JSON files below config/: RocketMQ's own managers write what we read, and read what we write."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from reput.formats.fastjson import decode_fastjson, encode_fastjson
+from reput.formats.metadata import (
+    FILE_NAMES,
+    ConsumerOffsets,
+    DataVersion,
+    DelayOffsets,
+    LmqConsumerOffsets,
+    SimpleSubscriptionData,
+    SubscriptionGroupConfig,
+    SubscriptionGroups,
+    TopicConfig,
+    Topics,
+    decode_metadata,
+    encode_metadata,
+)
+from tests.interop.apache import SOURCES, build
+
+#: The managers are a broker's, and differ so much between versions that they are compiled for this one only.
+VERSION = "5.3.3"
+ODD = "{1:2} \" \\ \n \x07 \x85 \u2028 ü 😀 / , 3: ' $.a.b"
+CHANGED = DataVersion(5, 0, 1_700_000_000_000)
+OURS: tuple[object, ...] = (
+    Topics({"a": TopicConfig("a", 3, 4, 2, attributes={ODD: ODD}), ODD: TopicConfig(ODD, order=True)}, CHANGED),
+    SubscriptionGroups(
+        {
+            "g": SubscriptionGroupConfig("g", subscription_data_set=(SimpleSubscriptionData("t", "TAG", ODD, 3),)),
+            ODD: SubscriptionGroupConfig(ODD, retry_max_times=3, attributes={"x": ODD}),
+        },
+        {"g": {ODD: 2}},
+        CHANGED,
+    ),
+    ConsumerOffsets({"t@g": {0: 12, 1: 7, 100: 1 << 50}, ODD: {0: 1}}, CHANGED),
+    LmqConsumerOffsets({"t@g": {0: 12}}, {"%LMQ%a@g": 3}),
+    DelayOffsets({1: 5, 18: 3}, CHANGED),
+)
+
+
+@pytest.fixture(scope="module")
+def managers(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., None]:
+    """`managers("write", folder)`: runs `reput.interop.MetadataFiles`."""
+    jars = f"{build(VERSION) / 'jars'}/*"
+    classes = tmp_path_factory.mktemp("classes")
+    source = SOURCES / "src/managers/java/reput/interop/MetadataFiles.java"
+    subprocess.run(["javac", "-nowarn", "-cp", jars, "-d", classes, source], check=True, capture_output=True)
+
+    def run(*arguments: object) -> None:
+        command = ["java", "-cp", f"{classes}:{jars}", "reput.interop.MetadataFiles", *map(str, arguments)]
+        subprocess.run(command, check=True, capture_output=True, timeout=120)
+
+    return run
+
+
+def test_what_rocketmq_writes_is_read_and_written_back(managers: Callable[..., None], tmp_path: Path) -> None:
+    managers("write", tmp_path)
+    written = sorted(tmp_path.glob("*.json"))
+    assert len(written) == 9
+    for path in written:
+        data = path.read_bytes()
+        again = encode_fastjson(decode_fastjson(data))
+        assert (again == data) == (b'"$ref"' not in data), path.name
+        assert decode_fastjson(again) == decode_fastjson(data)
+    for kind, name in FILE_NAMES.items():
+        value = decode_metadata(kind, (tmp_path / name).read_bytes())
+        assert decode_metadata(kind, encode_metadata(value)) == value
+
+
+def test_what_we_write_rocketmq_reads(managers: Callable[..., None], tmp_path: Path) -> None:
+    for value in OURS:
+        (tmp_path / FILE_NAMES[type(value)]).write_bytes(encode_metadata(value))
+    managers("copy", tmp_path, tmp_path / "theirs")
+    for value in OURS:
+        name = FILE_NAMES[type(value)]
+        theirs = decode_fastjson((tmp_path / "theirs" / name).read_bytes())
+        theirs.pop("groupTopicMap", None)
+        ours = decode_fastjson(encode_metadata(value))
+        if isinstance(value, LmqConsumerOffsets):  # `LmqConsumerOffsetManager.decode` leaves it out
+            del theirs["dataVersion"], ours["dataVersion"]
+        assert theirs == ours, name

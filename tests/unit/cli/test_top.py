@@ -1,0 +1,151 @@
+"""reput top: what arrives in a store, drawn and as JSON, without touching it."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+import reput
+from reput.cli.screen import draw, duration
+from reput.files import DISK
+from reput.formats.metadata import ConsumerOffsets
+from reput.store.config_files import persist_metadata
+from reput.store.runtime_info import GroupInfo, RuntimeInfo, TopicInfo
+
+from .conftest import Run, content_of
+
+
+@pytest.mark.parametrize("case", ["clean", "killed", "empty"])
+def test_one_screen_of_a_store_of_rocketmq(golden: Callable[[str], Path], run_reput: Run, case: str) -> None:
+    store = golden(case)
+    before = content_of(store)
+    answer = run_reput("top", store, "--once", "--interval", 0)
+    assert (answer.status, answer.err) == (0, "")
+    assert str(store) in answer.out
+    assert "0 messages/s, 0 B/s" in answer.out
+    assert ("its writer was killed" in answer.out) == (case == "killed")
+    assert ("topic-0" in answer.out) == (case != "empty")
+    assert content_of(store) == before
+
+
+def test_two_looks_as_json_have_rates_in_the_second(store: Path, run_reput: Run) -> None:
+    first, second = run_reput("top", store, "--once", "--interval", 0, "--json").lines()
+    assert (first["messages_per_second"], first["bytes_per_second"]) == (None, None)
+    assert set(second["messages_per_second"].values()) == {0}
+    assert second["runtime_info"]["commitLogMaxOffset"] == first["runtime_info"]["commitLogMaxOffset"] > 0
+
+
+def test_info_has_the_whole_snapshot_and_shows_groups(store: Path, run_reput: Run) -> None:
+    (queue, *_) = run_reput("info", store, "--json").object()["queues"]
+    persist_metadata(str(store), ConsumerOffsets({f"{queue['topic']}@billing": {queue["queue_id"]: 1}}), DISK)
+    info = run_reput("info", store, "--json").object()["runtime_info"]
+    (group,) = info["groups"]
+    messages = sum(topic["messages"] for topic in info["topics"] if topic["topic"] == queue["topic"])
+    assert group["fallBehindMessages"] == messages - 1
+    assert (info["putTps"], info["dispatchBehindBytes"]) == (None, 0)
+    text = run_reput("info", store).out
+    assert "billing" in text
+    assert "queues behind the log" in text
+
+
+def test_a_damaged_file_of_offsets_is_a_finding(store: Path, run_reput: Run) -> None:
+    (store / "config").mkdir(exist_ok=True)
+    (store / "config" / "consumerOffset.json").write_bytes(b"{")
+    answer = run_reput("info", store)
+    assert answer.status == 1
+    assert "consumerOffset.json: damaged at offset 1" in answer.err
+    assert "consumerOffset.json: damaged at offset 1" in run_reput("top", store, "--once", "--interval", 0).out
+
+
+def look_at(store: Path, topics: int, groups: int) -> RuntimeInfo:
+    """What a store would look like with so many topics and groups."""
+    with reput.MessageStore.open(store, read_only=True) as opened:
+        info = opened.runtime_info()
+    names = [f"a-topic-with-a-rather-long-name-{number:03}" for number in range(topics)]
+    return replace(
+        info,
+        topics=tuple(TopicInfo(name, 4, 1_234_567, 1_234_567) for name in names),
+        groups=tuple(GroupInfo(f"a-consumer-group-with-a-long-name-{i}", names[0], i, i) for i in range(groups)),
+    )
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+@pytest.mark.parametrize("height", [24, 50])
+@pytest.mark.parametrize(("topics", "groups"), [(0, 0), (1, 1), (40, 0), (40, 20)])
+def test_a_screen_fits_the_terminal_and_cuts_no_number(
+    store: Path, width: int, height: int, topics: int, groups: int
+) -> None:
+    info = look_at(store, topics, groups)
+    rates = {topic.topic: 1_234_567.0 + number for number, topic in enumerate(info.topics)}
+    console = Console(width=width, height=height, record=True, file=StringIO())
+    console.print(draw("/a/store", "closed cleanly", info, rates, 1e6, height))
+    lines = console.export_text().splitlines()
+    assert len(lines) <= height
+    assert max(map(len, lines)) <= width
+    assert lines[-1].startswith("As the files show it")
+    shown = [line for line in lines if "234" in line and line.startswith("a-")]
+    assert len(shown) == min(topics, len(shown) if topics > 5 else topics)
+    numbers = [int(line.rpartition("  ")[2].replace("\N{NARROW NO-BREAK SPACE}", "")) for line in shown]
+    assert numbers == sorted(numbers, reverse=True)
+    assert not shown or numbers[0] == 1_234_567 + topics - 1
+    if topics == 40:
+        assert any(line.startswith("and ") and " more " in line for line in lines)
+
+
+def test_a_name_cannot_send_commands_to_the_terminal(store: Path) -> None:
+    info = replace(
+        look_at(store, 1, 0),
+        topics=(TopicInfo("\x1b[2Jt", 1, 1, 1),),
+        groups=(GroupInfo("\x1b[2Jg", "\x1b[2Jt", 1, None),),
+        findings=("\x1b[2J",),
+    )
+    console = Console(width=80, record=True, file=StringIO())
+    console.print(draw("/a/\x1b[2J", "", info, None, None, 24))
+    text = console.export_text()
+    assert "\x1b" not in text
+    assert "unknown" in text
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "text"),
+    [
+        (0, "0 ms"),
+        (999, "999 ms"),
+        (1000, "1 s"),
+        (59_999, "59 s"),
+        (60_000, "1 min"),
+        (7_200_000, "2 h"),
+        (10**9, "11 d"),
+    ],
+)
+def test_durations_are_in_the_largest_unit(milliseconds: int, text: str) -> None:
+    assert duration(milliseconds) == text
+
+
+@pytest.mark.parametrize("end", ["q", "interrupt"])
+def test_a_terminal_shows_screens_until_q_or_interrupt(store: Path, end: str) -> None:
+    controller, terminal = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-c", "from reput.cli.main import main; main()", "top", str(store), "--interval", "60"],
+        stdin=terminal, stdout=terminal, stderr=subprocess.PIPE, env={**os.environ, "TERM": "xterm"},
+    )  # fmt: skip
+    os.close(terminal)
+    shown = b""
+    while b"q ends" not in shown:
+        shown += os.read(controller, 65536)
+    os.write(controller, b"q") if end == "q" else process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors) == (0, b"")
+    assert json.dumps(str(store))[1:-1].encode()[:20] in shown
+    os.close(controller)

@@ -1,0 +1,147 @@
+"""Topics of an open store: on the disk when update_topic returns, and whole at any moment."""
+
+import errno
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+import reput
+from reput.errors import ConfigError, CorruptMetadataError, StoreFullError, StoreStateError
+from reput.formats.metadata import Topics, decode_metadata
+from reput.store.config_files import TopicConfigManager
+from tests.crash.faulty_files import Crash, FaultyFiles, crash_at, fail_next
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "config" / "5.3.3"
+FIRST = reput.TopicConfig("a", 4, 4)
+SECOND = reput.TopicConfig("a", 8, 8, attributes={"+queue.type": "BatchCQ"})
+
+
+def topics_file(path):
+    return path / "config" / "topics.json"
+
+
+def test_a_topic_is_on_the_disk_when_the_call_returns(path, store):
+    assert store.topics == {}
+    store.update_topic(FIRST)
+    store.update_topic(SECOND)
+    store.update_topic(reput.TopicConfig("b"))
+    assert dict(store.topics) == {"a": SECOND, "b": reput.TopicConfig("b")}
+    stored = decode_metadata(Topics, topics_file(path).read_bytes())
+    assert dict(stored.topic_config_table) == dict(store.topics)
+    assert stored.data_version.counter == 3
+    assert stored.data_version.timestamp > 1_700_000_000_000
+    backup = decode_metadata(Topics, topics_file(path).with_name("topics.json.bak").read_bytes())
+    assert dict(backup.topic_config_table) == {"a": SECOND}
+    with reput.MessageStore.open(path, read_only=True) as reader:
+        assert dict(reader.topics) == dict(store.topics)
+        with pytest.raises(StoreStateError):
+            reader.update_topic(FIRST)
+
+
+def test_topics_are_there_after_the_next_start(open_store):
+    with open_store() as store:
+        store.update_topic(FIRST)
+    assert dict(open_store().topics) == {"a": FIRST}
+
+
+def test_what_rocketmq_wrote_stays_beside_a_new_topic(path, open_store):
+    open_store().close()
+    shutil.copy(GOLDEN / "topics.json", topics_file(path))
+    store = open_store()
+    before = dict(store.topics)
+    assert len(before) == 4
+    store.update_topic(FIRST)
+    assert dict(store.topics) == before | {"a": FIRST}
+    assert topics_file(path).with_name("topics.json.bak").read_bytes() == (GOLDEN / "topics.json").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("config", "reason"),
+    [
+        (reput.TopicConfig(""), "the topic is empty"),
+        (reput.TopicConfig("a/b"), "holds '/'"),
+        (reput.TopicConfig("\ud800"), "allowed are letters"),
+        (reput.TopicConfig("a" * 128), "128"),
+        (reput.TopicConfig("a", perm=8), "perm between 0 and 7"),
+        (reput.TopicConfig("a", -1), "numbers of queues of 0 or more"),
+        (reput.TopicConfig("a", "4"), "readQueueNums: expected a whole number"),
+        (reput.TopicConfig("a", attributes={"x": 1}), "attributes.x: expected a string, found 1"),
+        (reput.TopicConfig("a", attributes={1: "x"}), "would be read back as something else"),
+        (reput.TopicConfig("a", topic_filter_type="BOTH"), "expected SINGLE_TAG or MULTI_TAG"),
+        (reput.TopicConfig(None), "topic"),
+        ("a", "must be a TopicConfig, not str"),
+    ],
+)
+def test_a_topic_that_rocketmq_could_not_read_is_refused(path, store, config, reason):
+    with pytest.raises(ConfigError, match=reason):
+        store.update_topic(config)
+    assert not topics_file(path).exists()
+
+
+def test_a_kill_at_any_operation_leaves_the_old_topics_or_the_new_ones(tmp_path):
+    root = tmp_path / "store"
+    (root / "config").mkdir(parents=True)
+    TopicConfigManager(FaultyFiles(), str(root)).update(FIRST)
+    for number in range(100):
+        work = tmp_path / str(number)
+        shutil.copytree(root, work)
+        files = FaultyFiles(crash_at(number))
+        try:
+            TopicConfigManager(files, str(work)).update(SECOND)
+        except Crash:
+            assert TopicConfigManager(FaultyFiles(), str(work)).find("a") in (FIRST, SECOND)
+            TopicConfigManager(FaultyFiles(), str(work)).update(SECOND)
+            assert TopicConfigManager(FaultyFiles(), str(work)).find("a") == SECOND
+        else:
+            break
+    assert number > 5
+
+
+def test_a_power_cut_after_the_call_loses_nothing(tmp_path, path, open_store):
+    files = FaultyFiles()
+    store = open_store(files=files)
+    store.update_topic(FIRST)
+    store.update_topic(SECOND)
+    files.cut_power(path, tmp_path / "after")
+    assert TopicConfigManager(FaultyFiles(), str(tmp_path / "after")).find("a") == SECOND
+
+
+def test_a_full_disk_changes_nothing(path, open_store):
+    files = FaultyFiles()
+    store = open_store(files=files)
+    store.update_topic(FIRST)
+    before = topics_file(path).read_bytes()
+    files.judge = fail_next("write", errno.ENOSPC, part="topics")
+    with pytest.raises(StoreFullError):
+        store.update_topic(SECOND)
+    assert dict(store.topics) == {"a": FIRST}
+    assert topics_file(path).read_bytes() == before
+    store.update_topic(SECOND)
+    assert dict(store.topics) == {"a": SECOND}
+
+
+def test_a_damaged_file_is_read_from_its_backup_and_does_not_replace_it(path, open_store):
+    with open_store() as store:
+        store.update_topic(FIRST)
+        store.update_topic(SECOND)
+    topics_file(path).write_bytes(topics_file(path).read_bytes()[:40])
+    store = open_store()
+    assert dict(store.topics) == {"a": FIRST}
+    store.update_topic(reput.TopicConfig("b"))
+    backup = json.loads(topics_file(path).with_name("topics.json.bak").read_bytes())
+    assert backup["topicConfigTable"]["a"]["readQueueNums"] == 4
+    assert set(store.topics) == {"a", "b"}
+
+
+def test_a_store_with_two_damaged_files_is_refused_and_left_alone(path, open_store):
+    with open_store() as store:
+        store.update_topic(FIRST)
+        store.update_topic(SECOND)
+    for name in ("topics.json", "topics.json.bak"):
+        (path / "config" / name).write_bytes(b'{"dataVersion":')
+    before = {file: file.read_bytes() for file in path.rglob("*") if file.is_file()}
+    with pytest.raises(CorruptMetadataError, match=r"topics.json: damaged at offset 15: .* put back a copy"):
+        open_store()
+    assert before == {file: file.read_bytes() for file in path.rglob("*") if file.is_file()}

@@ -1,0 +1,122 @@
+"""What the page cache means for puts and gets: a disk that does not keep up, read-ahead, and reading ahead of time."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import reput
+from reput.errors import StoreBusyError, StoreStateError
+from tests.crash.faulty_files import FaultyFiles, Operation
+from tests.unit.store.conftest import OpenStore
+
+
+class StuckDisk(FaultyFiles):
+    """From `stick` on, reserving space for the log does not return before `let_go`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_stuck, self.may_go = threading.Event(), threading.Event()
+
+    def stick(self) -> None:
+        def judge(operation: Operation) -> None:
+            if operation.kind in ("create", "allocate") and "commitlog" in operation.path:
+                self.is_stuck.set()
+                assert self.may_go.wait(30)
+
+        self.judge = judge
+
+
+@pytest.mark.parametrize("way", ["put_message", "async_put_message", "put_messages"])
+def test_a_put_behind_one_that_is_stuck_is_refused_and_may_be_tried_again(open_store: OpenStore, way: str) -> None:
+    files = StuckDisk()
+    store = open_store(files=files, os_page_cache_busy_time_out_mills=20, flush_interval_consume_queue=2**31 - 1)
+    store.put_message(reput.Message("t", bytes(3000)))
+    end = store.max_commit_log_offset
+    files.stick()
+    stuck = threading.Thread(target=lambda: store.put_message(reput.Message("t", bytes(3000))))
+    stuck.start()
+    assert files.is_stuck.wait(20)
+    message = reput.Message("t", b"x")
+    puts: dict[str, Callable[[], object]] = {
+        "put_message": lambda: store.put_message(message),
+        "async_put_message": lambda: store.async_put_message(message),
+        "put_messages": lambda: store.put_messages([message, message]),
+    }
+    with pytest.raises(StoreBusyError, match=rf"commitlog: nothing could be appended at {end} for 20 ms .* try again"):
+        puts[way]()
+    assert StoreBusyError.retriable
+    files.may_go.set()
+    stuck.join()
+    puts[way]()
+    store.wait_dispatched()
+    assert store.max_offset("t", 0) == (4 if way == "put_messages" else 3)
+
+
+def test_many_threads_that_wait_for_each_other_are_not_refused(open_store: OpenStore) -> None:
+    store = open_store(os_page_cache_busy_time_out_mills=500, mapped_file_size_commit_log=1 << 24)
+    errors: list[BaseException] = []
+
+    def put() -> None:
+        try:
+            for _ in range(300):
+                store.put_message(reput.Message("t", b"x"))
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=put) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    store.wait_dispatched()
+    assert store.max_offset("t", 0) == 2400
+
+
+def advice_of_log_maps(path: Path) -> set[bool]:
+    """Whether each map of a log file is advised to be read at random (`rr` in VmFlags)."""
+    found, is_log = set(), False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if "-" in line.split(" ")[0]:
+            is_log = f"{path}/commitlog/" in line
+        elif line.startswith("VmFlags:") and is_log:
+            found.add("rr" in line.split())
+    return found
+
+
+@pytest.mark.parametrize("read_ahead", [True, False])
+def test_the_system_reads_ahead_in_the_log_unless_it_is_told_not_to(
+    open_store: OpenStore, path: Path, read_ahead: bool
+) -> None:
+    store = open_store(data_read_ahead_enable=read_ahead)
+    for _ in range(30):
+        store.put_message(reput.Message("t", bytes(300)))
+    assert advice_of_log_maps(path) == {not read_ahead}
+    store.close()
+    reader = open_store(read_only=True, data_read_ahead_enable=read_ahead)
+    reader.get_message("t", 0, 0).messages()
+    assert advice_of_log_maps(path) == {not read_ahead}
+
+
+def test_warming_up_reads_the_newest_part_of_log_queues_and_index(open_store: OpenStore) -> None:
+    store = open_store()
+    for number in range(60):
+        store.put_message(reput.Message("t", bytes(300), keys=[f"k{number}"]), int(number >= 30))
+    store.wait_dispatched()
+    end = store.max_commit_log_offset
+    everything = store.warm_up()
+    assert everything.commit_log_bytes == end
+    assert everything.consume_queue_bytes == 2 * (30 % 8) * 20, "of each queue the used part of its last file"
+    assert everything.index_bytes > 3 * (40 + 28)
+    newest = store.warm_up(end // 4)
+    assert newest.commit_log_bytes == end // 4
+    assert newest.consume_queue_bytes == (30 % 8) * 20, "the other queue has no message there"
+    assert 0 < newest.index_bytes < everything.index_bytes
+    assert store.warm_up(0) == (0, 0, 0)
+    store.close()
+    with pytest.raises(StoreStateError):
+        store.warm_up()
