@@ -64,6 +64,7 @@ class Apache:
         self.version = version
         self._java_options = java_options
         self._process: subprocess.Popen[str] | None = None
+        self.has_open_store = False
         #: The home of the Java user, for logs that no configuration stops, and its standard error.
         self._home = tempfile.TemporaryDirectory()
         self._errors = Path(self._home.name, "errors.txt")
@@ -99,6 +100,7 @@ class Apache:
             self.kill()
             raise ApacheError(f"RocketMQ {self.version} ended during {command}: {self._errors.read_text()[-4000:]}")
         answer = json.loads(line)
+        self.has_open_store = command == "open" or (self.has_open_store and command != "close")
         if "error" in answer:
             raise ApacheError(f"RocketMQ {self.version}, {command}: {answer['error']}")
         return answer["result"]
@@ -106,7 +108,7 @@ class Apache:
     def kill(self) -> None:
         """kill -9 of the process with whatever it has open."""
         if self._process is not None:
-            process, self._process = self._process, None
+            process, self._process, self.has_open_store = self._process, None, False
             process.kill()
             process.communicate()
 

@@ -11,20 +11,28 @@ from typing import Any, NamedTuple
 import reput
 from reput.config.dispatch_rules import DispatchRules
 from reput.config.properties import camel_case
+from reput.formats.batch_consume_queue import BATCH_UNIT_SIZE, decode_batch_unit
 from reput.formats.consume_queue import UNIT_SIZE, decode_unit
 from reput.formats.index_file import HEADER_SIZE, decode_entry, decode_header, entry_position
 from reput.formats.message import MessageExt
 from reput.jobs.rebuild import rebuild
 from reput.jobs.runner import LocalRunner
+from reput.store.batch_consume_queue import BatchConsumeQueue
+from reput.store.consume_queue import ConsumeQueue
 from tests.interop.apache import Apache
 
 Fields = dict[str, Any]
 #: How much was compared in this run; conftest.py prints it.
 COMPARED: Counter[str] = Counter()
+#: What a rebuild is told, where a store was not written with RocketMQ's defaults.
+GEOMETRY = (
+    *("mapped_file_size_consume_queue", "mapped_file_size_consume_queue_ext", "mapper_file_size_batch_consume_queue"),
+    *("max_hash_slot_num", "max_index_num"),
+)
 
 
 class QueueTold(NamedTuple):
-    """A consume queue: its ends, [commit log offset, size, tags code] of each unit, and what consumers get."""
+    """A consume queue: its ends, the numbers of each unit and of its ext unit, and what consumers get."""
 
     ends: tuple[int, int]
     units: list[list[Any]]
@@ -77,7 +85,7 @@ def told_by_reput(store: reput.MessageStore) -> Told:
     queues = {
         (queue.topic, queue.queue_id): QueueTold(
             (queue.min_offset, queue.max_offset),
-            units_of(Path(store.path), queue.topic, queue.queue_id, queue.min_offset, queue.max_offset),
+            units_of(Path(store.path), queue),
             [*messages_of(store, queue.topic, queue.queue_id, queue.min_offset, queue.max_offset)],
         )
         for queue in store.queues()
@@ -98,12 +106,22 @@ def records_of(store: reput.MessageStore) -> Iterator[tuple[int, Fields]]:
             offset += message.store_size
 
 
-def units_of(path: Path, topic: str, queue_id: int, begin: int, end: int) -> list[list[Any]]:
+def units_of(path: Path, queue: ConsumeQueue | BatchConsumeQueue) -> list[list[Any]]:
     """The units as they stand in the files."""
-    files = sorted((path / "consumequeue" / topic / str(queue_id)).iterdir())
+    kind, size = (
+        ("batchconsumequeue", BATCH_UNIT_SIZE) if isinstance(queue, BatchConsumeQueue) else ("consumequeue", UNIT_SIZE)
+    )
+    files = sorted((path / kind / queue.topic / str(queue.queue_id)).iterdir())
     data = b"".join(file.read_bytes() for file in files)
-    first = int(files[0].name)
-    return [list(decode_unit(data, offset * UNIT_SIZE - first)) for offset in range(begin, end)]
+    if isinstance(queue, BatchConsumeQueue):
+        found = (decode_batch_unit(data, position) for position in range(0, len(data), size))
+        return [list(unit) for unit in found if unit.is_in_use and unit.next_offset > queue.min_offset]
+    units: list[list[Any]] = []
+    for offset in range(queue.min_offset, queue.max_offset):
+        units.append(list(decode_unit(data, offset * size - int(files[0].name))))
+        if ext := queue.ext_unit(offset):
+            units[-1].append([ext.tags_code, ext.store_timestamp, ext.bit_map.hex()])
+    return units
 
 
 def messages_of(store: reput.MessageStore, topic: str, queue_id: int, begin: int, end: int) -> Iterator[Fields]:
@@ -196,7 +214,7 @@ def check_rebuild(path: Path, output: Path, options: dict[str, Any], *, index_is
 
 
 def queue_files(path: Path) -> dict[str, bytes]:
-    files = sorted(path.glob("consumequeue/*/*/*"))
+    files = sorted(path.glob("*consumequeue*/*/*/*"))
     return {str(file.relative_to(path)): file.read_bytes() for file in files}
 
 

@@ -51,6 +51,12 @@ def batch(items: Sequence[Fields]) -> Fields:
     return items[0] | {"batch": [{name: item[name] for name in ("body", "flag", "properties")} for item in items]}
 
 
+def inner_batch(items: Sequence[Fields]) -> Fields:
+    """The messages as one record, which topics with batch queues have."""
+    made = batch(items)
+    return made | {"inner_batch": made.pop("batch")}
+
+
 def as_message(fields: Fields) -> reput.Message:
     """The same for reput; the queue is an argument of a put there."""
     properties = dict(fields["properties"])

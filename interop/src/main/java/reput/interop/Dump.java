@@ -175,7 +175,7 @@ final class Dump {
 
     private static String hex(byte[] bytes) {
         StringBuilder text = new StringBuilder();
-        for (byte b : bytes == null ? new byte[0] : bytes) text.append(String.format("%02x", b));
+        for (byte b : bytes == null ? new byte[0] : bytes) text.append(Character.forDigit(b >> 4 & 15, 16)).append(Character.forDigit(b & 15, 16));
         return text.toString();
     }
 
