@@ -209,6 +209,7 @@ class GetMessage:
             np.int64,
         )
         self._limits_address = self._limits.ctypes.data
+        self._file_size = log.queue.file_size
         self._memory_size = int(self._limits[1])
         self._most_count = int(max(self._limits[2], self._limits[4]))
         self._filter_units = config.max_filter_message_size // _UNIT_SIZE
@@ -265,7 +266,8 @@ class GetMessage:
         size = _MAX_PULL_SIZE if max_total_size is None else min(max(max_total_size, _MIN_PULL_SIZE), _MAX_PULL_SIZE)
         tags, tag_count = (0, 0) if tag_filter is None else (tag_filter.address, tag_filter.hashes.size)
         log, low, high = self._log, queue.min_offset, queue.max_offset
-        end = log.confirm_offset
+        files, end = log.queue.mapped_files, log.confirm_offset  # these files: retention replaces the list
+        log_begin = files[0].start_offset if files else end
         if type(queue) is ConsumeQueue:
             examine = max_msg_nums if max_msg_nums > self._filter_units else self._filter_units
             examine = examine if examine < count else count
@@ -274,8 +276,7 @@ class GetMessage:
                 resolved = queue.ext.resolve(address, examine)
                 address = resolved.ctypes.data
             select_units(
-                address, examine, log.min_offset, end, tags, tag_count, most, size,
-                self._limits_address, scratch.address,
+                address, examine, log_begin, end, tags, tag_count, most, size, self._limits_address, scratch.address,
             )  # fmt: skip
             taken, examined, selected, size, last, first = scratch.result.tolist()
             following = offset + examined
@@ -285,7 +286,7 @@ class GetMessage:
             # RocketMQ looks through (first message of a unit - offset) * 46 bytes, however many units these are.
             examine = max(max_msg_nums, self._filter_batch_units)
             select_batch_units(
-                address, count, min(offset + examine, high), log.min_offset, end, tags, tag_count, max_msg_nums, size,
+                address, count, min(offset + examine, high), log_begin, end, tags, tag_count, max_msg_nums, size,
                 self._limits_address, scratch.address,
             )  # fmt: skip
             taken, following, selected, size, last, first = scratch.result.tolist()
@@ -293,10 +294,8 @@ class GetMessage:
         behind = end - last > self._memory_size
         if not taken:
             return self._nothing(_SELECTED[selected], following, low, high, behind)
-        file = log.queue.find(first)
-        if file is None:  # retention deleted it just now: the log's new begin makes the next answer
-            return self._select(queue, offset, address, count, max_msg_nums, tag_filter, max_total_size)
-        buffer, base = file.view, file.start_offset
+        file = files[(first - log_begin) // self._file_size]  # mapped already where retention deletes it just now
+        buffer, base = file.mapping.view, file.start_offset
         if tag_filter is not None:
             taken = _keep_matching(scratch, taken, buffer, base, tag_filter)
             if not taken:

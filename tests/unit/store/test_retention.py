@@ -17,6 +17,7 @@ import reput
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import ConfigError, StoreError, StoreFullError, StoreStateError
 from reput.formats.message import MessageExt
+from reput.store.commit_log import CommitLog
 from reput.store.retention import Candidate, DeleteReason, DiskLevel, disk_level, is_due, plan_deletion
 from tests.crash.faulty_files import FaultyFiles, fail_next, no_objection
 from tests.crash.retained import age, check_retained, files_in
@@ -360,26 +361,24 @@ def test_deleted_bytes_are_given_back_once_nobody_reads_them(open_store: OpenSto
     assert [name for name in held if str(path) in name and "(deleted)" in name] == []
 
 
-def test_a_get_whose_file_is_deleted_after_it_was_chosen_takes_the_next_messages(
-    open_store: OpenStore, path: Path
+def test_a_get_whose_file_is_deleted_meanwhile_gives_its_messages(
+    open_store: OpenStore, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = open_store(files=Disk(), **FAST)
     fill(store)
     age(path, 3)
-    find = store._log.queue.find
+    end = store._log.confirm_offset
 
-    def delete_and_find(offset: int) -> object:
-        store._log.queue.find = find  # type: ignore[method-assign]
-        assert store.delete_expired().commit_log_files
-        return find(offset)
+    def delete_and_say(log: CommitLog) -> int:
+        monkeypatch.undo()
+        assert len(store.delete_expired().commit_log_files) == 3
+        return end
 
-    store._log.queue.find = delete_and_find  # type: ignore[assignment, method-assign]
-    result = store.get_message("t", 0, 0)
-    messages = result.messages()
+    monkeypatch.setattr(CommitLog, "confirm_offset", property(delete_and_say))
+    messages = store.get_message("t", 0, 0).messages()
     assert store.min_commit_log_offset == 3 * 4096
-    assert all(message.commit_log_offset >= 3 * 4096 for message in messages)
-    assert result.next_begin_offset > 0
-    assert (result.status.name, bool(messages)) in (("FOUND", True), ("MESSAGE_WAS_REMOVING", False))
+    assert messages[0].commit_log_offset < 4096
+    assert [message.queue_offset for message in messages] == [*range(len(messages))]
 
 
 def test_who_has_found_a_file_reads_it_although_it_was_never_mapped_before(open_store: OpenStore, path: Path) -> None:
