@@ -404,14 +404,19 @@ def test_store_times_never_go_back_even_if_the_clock_does(
     assert times == [100_000] * 4 + [200_000] * 2
 
 
-def test_what_a_killed_writer_left_unsynced_is_synced_by_the_next_start(tmp_path: Path) -> None:
+def test_the_next_start_syncs_the_log_that_a_killed_writer_left_and_the_checkpoint_waits_for_the_queues(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "store"
     write(path, [bytes(3000)] * 3, killed=True)
     files = FaultyFiles()
     with reput.MessageStore.open(path, files=files, **OPTIONS):
         synced = {operation.path for operation in files.operations if operation.kind == "sync"}
         assert synced >= {str(file) for file in (path / "commitlog").iterdir()}
-        assert synced >= {str(file) for file in (path / "consumequeue").glob("*/*/*")}
+        assert decode_checkpoint((path / "checkpoint").read_bytes()).logics_msg_timestamp == 0
+    synced = {operation.path for operation in files.operations if operation.kind == "sync"}
+    assert synced >= {str(file) for file in (path / "consumequeue").glob("*/*/*")}
+    assert decode_checkpoint((path / "checkpoint").read_bytes()).logics_msg_timestamp > 0
 
 
 def test_a_start_after_a_kill_reads_only_what_the_checkpoint_does_not_know(tmp_path: Path) -> None:

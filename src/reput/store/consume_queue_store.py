@@ -114,7 +114,8 @@ class ConsumeQueueStore:
         starts = [[int(path.rpartition("/")[2]) for path in queue_files.paths] for queue_files in found]
         first = np.array([begin[0] for begin in starts], np.int64) // UNIT_SIZE
         last = first + np.array([len(begin) for begin in starts], np.int64) * (self._file_size // UNIT_SIZE)
-        guess = np.array([known.get((queue.topic, queue.queue_id), -1) for queue in queues], np.int64)
+        begins = zip(queues, first.tolist(), strict=True)  # after a kill most queues are dispatched anew
+        guess = np.array([known.get((queue.topic, queue.queue_id), begin) for queue, begin in begins], np.int64)
         ends = search_units(self._files, queues, first, last, guess, is_written)
         filled = np.flatnonzero(ends > first)
         units = read_units(self._files, [queues[i] for i in filled.tolist()], ends[filled] - 1)

@@ -249,7 +249,8 @@ def _recover(
     queues.raise_min_offsets(log.min_offset)
     for queue in queues.queues():
         log.queue_offsets[queue.topic, queue.queue_id] = queue.max_offset
-    queues.flush()
+    if not found.was_killed:  # else the checkpoint has not moved: what was dispatched again may be dispatched once more
+        queues.flush()
     log.queue.drop_maps()
     return Parts(log, queues, index, report, lock, checkpoint, abort, topics)
 
