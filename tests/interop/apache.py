@@ -16,6 +16,8 @@ VERSIONS = ("4.9.7", "5.3.3", "5.5.0")
 SOURCES = Path(__file__).parents[2] / "interop"
 #: What RocketMQ's own start scripts open to it, for mapped buffers.
 _OPENED = ("java.nio", "sun.nio.ch", "java.lang", "java.util", "jdk.internal.ref")
+#: For short runs: the second compiler takes more time than it saves them.
+JAVA_OPTIONS = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
 class ApacheError(Exception):
@@ -60,7 +62,7 @@ class Apache:
     options for the JVM. A context manager that ends the process.
     """
 
-    def __init__(self, version: str, java_options: tuple[str, ...] = ("-Xmx512m", "-XX:+UseSerialGC")) -> None:
+    def __init__(self, version: str, java_options: tuple[str, ...] = JAVA_OPTIONS) -> None:
         self.version = version
         self._java_options = java_options
         self._process: subprocess.Popen[str] | None = None
