@@ -230,8 +230,11 @@ def check_rebuild(path: Path, options: Fields, told: Told, *, index_is_whole: bo
     """
     output = Path(f"{path}-rebuilt")
     geometry = {name: value for name, value in options.items() if name in GEOMETRY}
-    # Live, 4.9.7 gives delayed messages the time of delivery as 5.3.3 does; only what it makes again differs.
-    rules = DispatchRules("5.3.3" if options["dispatch_rules"] == "4.9.7" else options["dispatch_rules"])
+    rules = DispatchRules(options["dispatch_rules"])
+    if any("DELAY" in record["properties"] for record in told.records.values()) and rules is DispatchRules.V4_9_7:
+        rules = (
+            DispatchRules.V5_3_3
+        )  # live, both give delayed messages the time of delivery; what 4.9.7 makes again differs
     log = options_at(path, options).get("store_path_commit_log")
     rebuild(path, output, runner=LocalRunner(threads=1), commit_log_path=log, rules=rules, **geometry)
     for queue, ends in [(name, queue.ends) for name, queue in told.queues.items() if queue.units]:

@@ -56,8 +56,8 @@ def messages(count: int, seed: int = 0, topics: Sequence[str] = TOPICS) -> list[
 
 
 def lmq_messages(count: int, seed: int = 0) -> list[Fields]:
-    """Messages of which most name light queues; those of a retry topic name them in vain."""
-    fields = messages(count, seed)
+    """Messages of which most name light queues; those of retry and system topics name them in vain, except in 4.9.7."""
+    fields = messages(count, seed, (*TOPICS, "rmq_sys_x", "SCHEDULE_TOPIC_XXXX"))
     for number, one in enumerate(fields):
         if names := LIGHT_QUEUES[number % len(LIGHT_QUEUES)]:
             one["properties"][INNER_MULTI_DISPATCH] = names
