@@ -111,14 +111,17 @@ def reopened(path: Path, options: Options) -> None:
             workload.put(store, workload.messages(30, turn))
 
 
-def retained(path: Path, options: Options) -> None:
-    """Without its oldest log files, the queue and index files of these, and all messages of one queue."""
-    with reput.MessageStore.open(path, **options) as store:
-        workload.put(store, [one | {"topic": "rare"} for one in workload.messages(3)])
-        workload.put(store, workload.messages(240))
-    age(path, 4)
-    with reput.MessageStore.open(path, files=Disk(), **options) as store:
-        assert len(store.delete_expired().commit_log_files) == 4
+def retained(messages: Messages) -> Callable[[Path, Options], None]:
+    """Without its oldest log files, what was derived from these, and all messages of one queue."""
+
+    def write(path: Path, options: Options) -> None:
+        puts(3, lambda count: [one | {"topic": "rare"} for one in workload.messages(count)])(path, options)
+        puts(240, messages)(path, options)
+        age(path, 4)
+        with reput.MessageStore.open(path, files=Disk(), **options) as store:
+            assert len(store.delete_expired().commit_log_files) == 4
+
+    return write
 
 
 def killed(way: str) -> Callable[[Path, Options], None]:
@@ -150,18 +153,24 @@ def torn(path: Path, options: Options) -> None:
 
 
 class Case(NamedTuple):
-    """A way to write a store, reput's options, the RocketMQ versions that know what is in it, and what these add."""
+    """A way to write a store, reput's options, and the RocketMQ versions that know what is in it.
+
+    added: what these put into it; then they delete as many log files as `deleted` says, and what belongs to them.
+    """
 
     write: Callable[[Path, Options], None]
     options: Options = SMALL
     versions: tuple[str, ...] = VERSIONS
     added: Messages = workload.batches
+    deleted: int = 0
 
 
 EXT: Options = {"enable_consume_queue_ext": True, "mapped_file_size_consume_queue_ext": 1024}
 LIGHT: Options = {"enable_multi_dispatch": True, "enable_lmq": True}
 CRC: Options = {"enabled_append_prop_crc": True}
 CHECKED: Options = CRC | {"force_verify_prop_crc": True}
+#: By age alone, however full the machine's disk is.
+RETENTION: Options = {"file_reserved_time": 72, "clean_file_forcibly_enable": False}
 CASES = {
     "empty": Case(puts(0)),
     "fresh": Case(puts(5)),
@@ -185,7 +194,13 @@ CASES = {
     "several log folders": Case(
         puts(200), SMALL | {"store_path_commit_log": "{store}/log-1,{store}/log-2,{store}/log-3"}
     ),
-    "messages deleted": Case(retained),
+    "messages deleted": Case(retained(workload.messages)),
+    "messages deleted by both, ext": Case(
+        retained(workload.messages), SMALL | EXT | RETENTION | {"bit_maps": bit_maps}, deleted=2
+    ),
+    "batches deleted by both": Case(
+        retained(workload.inner_batches), SMALL | RETENTION, SINCE_5, workload.inner_batches, deleted=2
+    ),
     "reopened": Case(reopened),
     "killed": Case(killed("single")),
     "killed under SYNC_FLUSH": Case(killed("table"), SMALL | {"flush_disk_type": "SYNC_FLUSH"}),
@@ -209,10 +224,12 @@ def test_apache_reads_what_reput_wrote_and_reput_reads_what_apache_adds(
     open_apache(apache, path, options)
     was_killed = (ours / "abort").exists()
     with reput.MessageStore.open(ours, files=FaultyFiles(), **options_at(ours, options)) as store:
-        check_agreement(store, apache, apache_lost_keys=was_killed)
+        told = check_agreement(store, apache, apache_lost_keys=was_killed)
     added = case.added(40, seed=9)
     results = apache.run("put", messages=added)
     assert all(result["status"] == "PUT_OK" for result in results)
+    if case.deleted:
+        assert apache.run("delete", log_files=case.deleted)[0] > told.ends[0]
     theirs = told_by_apache(apache)
     apache.run("close")
     with reput.MessageStore.open(path, files=FaultyFiles(), **options_at(path, options)) as store:
