@@ -183,18 +183,15 @@ CASES = {
     "transactions": Case(transactions),
     "delayed": Case(delayed),
     "long topics": Case(long_topics, versions=SINCE_5),
-    "ext": Case(puts(120), SMALL | EXT),
     "ext with bit maps": Case(puts(120), SMALL | EXT | {"bit_maps": bit_maps}),
     "ext, killed": Case(killed("single"), SMALL | EXT),
     "ext, killed and reopened": Case(killed_and_reopened, SMALL | EXT),
-    "light queues": Case(puts(120, workload.lmq_messages), SMALL | LIGHT, added=workload.lmq_messages),
-    "light queues, ext": Case(puts(60, workload.lmq_messages), SMALL | LIGHT | EXT, added=workload.lmq_messages),
+    "light queues, ext": Case(puts(120, workload.lmq_messages), SMALL | LIGHT | EXT, added=workload.lmq_messages),
     "property CRC": Case(puts(200, workload.inner_batches), SMALL | CRC, SINCE_5, workload.inner_batches),
     "property CRC, killed": Case(killed("single"), SMALL | CHECKED, SINCE_5),
     "several log folders": Case(
         puts(200), SMALL | {"store_path_commit_log": "{store}/log-1,{store}/log-2,{store}/log-3"}
     ),
-    "messages deleted": Case(retained(workload.messages)),
     "messages deleted by both, ext": Case(
         retained(workload.messages), SMALL | EXT | RETENTION | {"bit_maps": bit_maps}, deleted=2
     ),
