@@ -16,6 +16,8 @@ VERSIONS = ("4.9.7", "5.3.3", "5.5.0")
 SOURCES = Path(__file__).parents[2] / "interop"
 #: What RocketMQ's own start scripts open to it, for mapped buffers.
 _OPENED = ("java.nio", "sun.nio.ch", "java.lang", "java.util", "jdk.internal.ref")
+#: For short runs: the second compiler takes more time than it saves them.
+JAVA_OPTIONS = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
 class ApacheError(Exception):
@@ -60,11 +62,10 @@ class Apache:
     options for the JVM. A context manager that ends the process.
     """
 
-    def __init__(self, version: str, java_options: tuple[str, ...] = ("-Xmx512m", "-XX:+UseSerialGC")) -> None:
+    def __init__(self, version: str, java_options: tuple[str, ...] = JAVA_OPTIONS) -> None:
         self.version = version
         self._java_options = java_options
         self._process: subprocess.Popen[str] | None = None
-        self.has_open_store = False
         #: The home of the Java user, for logs that no configuration stops, and its standard error.
         self._home = tempfile.TemporaryDirectory()
         self._errors = Path(self._home.name, "errors.txt")
@@ -100,7 +101,6 @@ class Apache:
             self.kill()
             raise ApacheError(f"RocketMQ {self.version} ended during {command}: {self._errors.read_text()[-4000:]}")
         answer = json.loads(line)
-        self.has_open_store = command == "open" or (self.has_open_store and command != "close")
         if "error" in answer:
             raise ApacheError(f"RocketMQ {self.version}, {command}: {answer['error']}")
         return answer["result"]
@@ -108,7 +108,7 @@ class Apache:
     def kill(self) -> None:
         """kill -9 of the process with whatever it has open."""
         if self._process is not None:
-            process, self._process, self.has_open_store = self._process, None, False
+            process, self._process = self._process, None
             process.kill()
             process.communicate()
 

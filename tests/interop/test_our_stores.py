@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
 import reput
-from reput.formats.metadata import TopicConfig
 from reput.formats.record import SysFlag
 from tests.crash.faulty_files import FaultyFiles
+from tests.crash.retained import age
 from tests.crash.writer import write_and_kill
+from tests.golden.bit_maps import bit_maps
 from tests.interop import workload
 from tests.interop.apache import VERSIONS, Apache
 from tests.interop.witness import (
-    apache_config,
     check_agreement,
     check_queries,
     check_rebuild,
+    open_apache,
+    options_at,
     told_by_apache,
     told_by_reput,
 )
@@ -32,26 +33,34 @@ SMALL: Options = {
     "flush_disk_type": "ASYNC_FLUSH",
     "mapped_file_size_commit_log": 16_384,
     "mapped_file_size_consume_queue": 20 * 30,
+    "mapper_file_size_batch_consume_queue": 46 * 5,
     "max_hash_slot_num": 100,
     "max_index_num": 400,
 }
 SINCE_5 = tuple(version for version in VERSIONS if version > "5")
 
 
-def put_one_by_one(store: reput.MessageStore, fields: Sequence[workload.Fields]) -> None:
-    for one in fields:
-        store.put_message(workload.as_message(one), one["queue_id"])
+class Disk(FaultyFiles):
+    """One with much room, however full the machine's is."""
+
+    def disk_used_percent(self, path: str) -> int:
+        return 20
 
 
-def singles(count: int) -> Callable[[Path, Options], None]:
+Messages = Callable[..., list[workload.Fields]]
+
+
+def puts(count: int, messages: Messages = workload.messages) -> Callable[[Path, Options], None]:
     def write(path: Path, options: Options) -> None:
         with reput.MessageStore.open(path, **options) as store:
-            put_one_by_one(store, workload.messages(count))
+            if messages is workload.inner_batches:
+                store.update_topic(workload.BATCH_TOPIC)
+            workload.put(store, messages(count))
 
     return write
 
 
-def batches(path: Path, options: Options) -> None:
+def put_messages(path: Path, options: Options) -> None:
     with reput.MessageStore.open(path, **options) as store:
         fields = workload.messages(120)
         for begin in range(0, len(fields), 12):
@@ -99,7 +108,20 @@ def long_topics(path: Path, options: Options) -> None:
 def reopened(path: Path, options: Options) -> None:
     for turn in range(4):
         with reput.MessageStore.open(path, **options) as store:
-            put_one_by_one(store, workload.messages(30, turn))
+            workload.put(store, workload.messages(30, turn))
+
+
+def retained(messages: Messages) -> Callable[[Path, Options], None]:
+    """Without its oldest log files, what was derived from these, and all messages of one queue."""
+
+    def write(path: Path, options: Options) -> None:
+        puts(3, lambda count: [one | {"topic": "rare"} for one in workload.messages(count)])(path, options)
+        puts(240, messages)(path, options)
+        age(path, 4)
+        with reput.MessageStore.open(path, files=Disk(), **options) as store:
+            assert len(store.delete_expired().commit_log_files) == 4
+
+    return write
 
 
 def killed(way: str) -> Callable[[Path, Options], None]:
@@ -111,10 +133,15 @@ def killed(way: str) -> Callable[[Path, Options], None]:
     return write
 
 
+def killed_and_reopened(path: Path, options: Options) -> None:
+    killed("single")(path, options)
+    reopened(path, options)
+
+
 def torn(path: Path, options: Options) -> None:
     """Killed, and of the last record's second half nothing reached the disk."""
     with reput.MessageStore.open(path, **options) as store:
-        put_one_by_one(store, workload.messages(99))
+        workload.put(store, workload.messages(99))
         last = store.put_message(reput.Message("order", bytes(range(1, 200)), keys=["torn"]))
     shutil.copyfile(path / "lock", path / "abort")
     begin = last.commit_log_offset % options["mapped_file_size_commit_log"]
@@ -125,68 +152,59 @@ def torn(path: Path, options: Options) -> None:
         log.write(bytes(last.size - last.size // 2))
 
 
-def light_queues(path: Path, options: Options) -> None:
-    with reput.MessageStore.open(path, **options) as store:
-        for number, fields in enumerate(workload.messages(90)):
-            if names := ["%LMQ%a", "%LMQ%b"][: number % 3]:
-                fields["properties"] = fields["properties"] | {"INNER_MULTI_DISPATCH": ",".join(names)}
-            store.put_message(workload.as_message(fields), fields["queue_id"])
-
-
-def batch_queues(path: Path, options: Options) -> None:
-    with reput.MessageStore.open(path, **options) as store:
-        store.update_topic(TopicConfig("inner", attributes={"queue.type": "BatchCQ"}))
-        fields = [one | {"topic": "inner"} for one in workload.messages(120)]
-        for begin in range(0, 120, 6):
-            store.put_batch([workload.as_message(one) for one in fields[begin : begin + 5]], begin % 4)
-            store.put_message(workload.as_message(fields[begin + 5]), begin % 4)
-
-
-def retention(path: Path, options: Options) -> None:
-    """The first two log files are deleted, and what was derived from them."""
-    singles(300)(path, options)
-    for file in sorted((path / "commitlog").iterdir())[:2]:
-        os.utime(file, (0, 0))
-    with reput.MessageStore.open(path, **options) as store:
-        store.delete_expired()
-        assert store.min_commit_log_offset == 2 * options["mapped_file_size_commit_log"]
-
-
 class Case(NamedTuple):
-    """A way to write a store, with reput's options, and the RocketMQ versions that know what is in it."""
+    """A way to write a store, reput's options, and the RocketMQ versions that know what is in it.
+
+    added: what these put into it; then they delete as many log files as `deleted` says, and what belongs to them.
+    """
 
     write: Callable[[Path, Options], None]
     options: Options = SMALL
     versions: tuple[str, ...] = VERSIONS
-    batch_topics: tuple[str, ...] = ()
+    added: Messages = workload.batches
+    deleted: int = 0
 
 
+EXT: Options = {"enable_consume_queue_ext": True, "mapped_file_size_consume_queue_ext": 1024}
+LIGHT: Options = {"enable_multi_dispatch": True, "enable_lmq": True}
+CRC: Options = {"enabled_append_prop_crc": True}
+CHECKED: Options = CRC | {"force_verify_prop_crc": True}
+#: By age alone, however full the machine's disk is.
+RETENTION: Options = {"file_reserved_time": 72, "clean_file_forcibly_enable": False}
 CASES = {
-    "empty": Case(singles(0)),
-    "fresh": Case(singles(5)),
-    "rolled": Case(singles(300)),
-    "SYNC_FLUSH": Case(singles(30), SMALL | {"flush_disk_type": "SYNC_FLUSH"}),
-    "put_messages": Case(batches),
+    "empty": Case(puts(0)),
+    "fresh": Case(puts(5)),
+    "rolled": Case(puts(300)),
+    "SYNC_FLUSH": Case(puts(30), SMALL | {"flush_disk_type": "SYNC_FLUSH"}),
+    "put_messages": Case(put_messages),
     "put_arrow": Case(tables),
+    "put_batch": Case(puts(120, workload.batches)),
+    "inner batches": Case(puts(200, workload.inner_batches), versions=SINCE_5, added=workload.inner_batches),
     "transactions": Case(transactions),
     "delayed": Case(delayed),
     "long topics": Case(long_topics, versions=SINCE_5),
-    "property CRC": Case(singles(60), SMALL | {"enabled_append_prop_crc": True}, SINCE_5),
-    "extensions": Case(
-        singles(120), SMALL | {"enable_consume_queue_ext": True, "mapped_file_size_consume_queue_ext": 1024}
+    "ext with bit maps": Case(puts(120), SMALL | EXT | {"bit_maps": bit_maps}),
+    "ext, killed": Case(killed("single"), SMALL | EXT),
+    "ext, killed and reopened": Case(killed_and_reopened, SMALL | EXT),
+    "light queues, ext": Case(puts(120, workload.lmq_messages), SMALL | LIGHT | EXT, added=workload.lmq_messages),
+    "property CRC": Case(puts(200, workload.inner_batches), SMALL | CRC, SINCE_5, workload.inner_batches),
+    "property CRC, killed": Case(killed("single"), SMALL | CHECKED, SINCE_5),
+    "several log folders": Case(
+        puts(200), SMALL | {"store_path_commit_log": "{store}/log-1,{store}/log-2,{store}/log-3"}
     ),
-    "light queues": Case(light_queues, SMALL | {"enable_multi_dispatch": True, "enable_lmq": True}),
-    "batch queues": Case(
-        batch_queues, SMALL | {"mapper_file_size_batch_consume_queue": 46 * 10}, SINCE_5, batch_topics=("inner",)
+    "messages deleted by both, ext": Case(
+        retained(workload.messages), SMALL | EXT | RETENTION | {"bit_maps": bit_maps}, deleted=2
     ),
-    "retention": Case(retention),
+    "batches deleted by both": Case(
+        retained(workload.inner_batches), SMALL | RETENTION, SINCE_5, workload.inner_batches, deleted=2
+    ),
     "reopened": Case(reopened),
     "killed": Case(killed("single")),
     "killed under SYNC_FLUSH": Case(killed("table"), SMALL | {"flush_disk_type": "SYNC_FLUSH"}),
     "torn": Case(torn),
-    "1 index file": Case(singles(150), SMALL | {"max_index_num": 1000}),
-    "3 index files": Case(singles(150), SMALL | {"max_index_num": 130}),
-    "40 index files": Case(singles(600), SMALL | {"max_index_num": 38}),
+    "1 index file": Case(puts(150), SMALL | {"max_index_num": 1000}),
+    "3 index files": Case(puts(150), SMALL | {"max_index_num": 130}),
+    "40 index files": Case(puts(600), SMALL | {"max_index_num": 38}),
 }
 TABLE = [(version, name) for name, case in CASES.items() for version in case.versions]
 
@@ -198,22 +216,23 @@ def test_apache_reads_what_reput_wrote_and_reput_reads_what_apache_adds(
     case = CASES[name]
     options = case.options | {"dispatch_rules": apache.version}
     path = tmp_path / "store"
-    case.write(path, options)
+    case.write(path, options_at(path, options))
     ours = shutil.copytree(path, tmp_path / "ours")
-    apache.run("open", path=str(path), config=apache_config(options), batch_topics=case.batch_topics)
+    open_apache(apache, path, options)
     was_killed = (ours / "abort").exists()
-    with reput.MessageStore.open(ours, files=FaultyFiles(), **options) as store:
-        check_agreement(store, apache, apache_lost_keys=was_killed)
-    added = workload.messages(30, seed=9)
-    inner = [workload.inner_batch([one | {"topic": topic} for one in added[:7]]) for topic in case.batch_topics]
-    apache.run("put", messages=[*added[:10], workload.batch(added[10:20]), *inner, *added[20:]])
+    with reput.MessageStore.open(ours, files=FaultyFiles(), **options_at(ours, options)) as store:
+        told = check_agreement(store, apache, apache_lost_keys=was_killed)
+    added = case.added(40, seed=9)
+    results = apache.run("put", messages=added)
+    assert all(result["status"] == "PUT_OK" for result in results)
+    if case.deleted:
+        assert apache.run("delete", log_files=case.deleted)[0] > told.ends[0]
     theirs = told_by_apache(apache)
     apache.run("close")
-    with reput.MessageStore.open(path, files=FaultyFiles(), **options) as store:
+    with reput.MessageStore.open(path, files=FaultyFiles(), **options_at(path, options)) as store:
         assert not store.recovery.was_killed
         assert told_by_reput(store) == theirs
         check_queries(store, theirs, index_is_whole=not was_killed)
-        put_one_by_one(store, added)
-        log_begin = store.min_commit_log_offset
-    if not log_begin:  # of deleted messages a rebuild makes filler units
-        check_rebuild(path, tmp_path / "rebuilt", options, index_is_whole=not was_killed)
+        workload.put(store, added)
+        told = told_by_reput(store)
+    check_rebuild(path, options, told, index_is_whole=not was_killed)

@@ -13,26 +13,30 @@ from reput.config.dispatch_rules import DispatchRules
 from reput.config.properties import camel_case
 from reput.formats.batch_consume_queue import BATCH_UNIT_SIZE, decode_batch_unit
 from reput.formats.consume_queue import UNIT_SIZE, decode_unit
+from reput.formats.consume_queue_ext import decode_address, decode_ext_unit, is_ext_address
 from reput.formats.index_file import HEADER_SIZE, decode_entry, decode_header, entry_position
 from reput.formats.message import MessageExt
 from reput.jobs.rebuild import rebuild
 from reput.jobs.runner import LocalRunner
-from reput.store.batch_consume_queue import BatchConsumeQueue
-from reput.store.consume_queue import ConsumeQueue
 from tests.interop.apache import Apache
+from tests.interop.workload import BATCH_TOPIC
 
 Fields = dict[str, Any]
+#: Of a store's options those that a rebuild needs to know.
+GEOMETRY = (
+    *("mapped_file_size_consume_queue", "mapper_file_size_batch_consume_queue", "max_hash_slot_num", "max_index_num"),
+    *("enable_consume_queue_ext", "mapped_file_size_consume_queue_ext", "bit_maps", "enable_lmq"),
+)
 #: How much was compared in this run; conftest.py prints it.
 COMPARED: Counter[str] = Counter()
-#: What a rebuild is told, where a store was not written with RocketMQ's defaults.
-GEOMETRY = (
-    *("mapped_file_size_consume_queue", "mapped_file_size_consume_queue_ext", "mapper_file_size_batch_consume_queue"),
-    *("max_hash_slot_num", "max_index_num"),
-)
 
 
 class QueueTold(NamedTuple):
-    """A consume queue: its ends, the numbers of each unit and of its ext unit, and what consumers get."""
+    """A queue of either type: its ends, its units, and what consumers get.
+
+    A unit is [commit log offset, size, tags code]; with an ext unit, wherever that stands, [commit log offset, size,
+    [tags code, store time, bit map]]; in a batch consume queue all eight fields.
+    """
 
     ends: tuple[int, int]
     units: list[list[Any]]
@@ -60,23 +64,34 @@ def keys_of(record: Fields) -> set[str]:
     return {key for key in [*properties.get("KEYS", "").split(" "), properties.get("UNIQ_KEY")] if key}
 
 
-def apache_config(options: dict[str, object]) -> dict[str, object]:
-    """reput's options in RocketMQ's words; and no limit to the answers of a key query."""
-    return {camel_case(name): value for name, value in options.items()} | {"maxMsgsNumBatch": 1_000_000}
+def options_at(path: Path, options: Fields) -> Fields:
+    """The options of a store in this folder, which stands for `{store}` in them."""
+    return {name: value.format(store=path) if isinstance(value, str) else value for name, value in options.items()}
+
+
+def open_apache(apache: Apache, path: Path, options: Fields) -> None:
+    """Apache opens the store with reput's options in RocketMQ's words; and no limit to the answers of a key query."""
+    config = {camel_case(name): value for name, value in options_at(path, options).items() if name != "bit_maps"}
+    types = {} if apache.version < "5" else {"batch_topics": [BATCH_TOPIC.topic_name]}
+    config |= {"maxMsgsNumBatch": 1_000_000}
+    apache.run("open", path=str(path), config=config, bit_maps="bit_maps" in options, **types)
 
 
 def told_by_apache(apache: Apache) -> Told:
     """All of the store that Apache has open."""
     dump = apache.run("dump")
-    queues = {
-        (queue["topic"], queue["queue_id"]): QueueTold(
-            (queue["min_offset"], queue["max_offset"]), queue["units"], queue["messages"]
-        )
-        for queue in dump["queues"]
-        if queue["max_offset"]
-    }
+    begin = max(dump["ends"][0], 0)
+    queues = {}
+    for queue in dump["queues"]:
+        ends, messages = (queue["min_offset"], queue["max_offset"]), queue["messages"]
+        units = [[*unit[:2], unit[3]] if len(unit) == 4 else unit for unit in queue["units"]]
+        if apache.version < "5" and units and units[-1][0] < begin:
+            # 4.9.7 lets a queue begin at 0 whose messages are all deleted, and reads other bytes as one of them.
+            ends, units, messages = (ends[1], ends[1]), [], []
+        if ends[1]:
+            queues[queue["topic"], queue["queue_id"]] = QueueTold(ends, units, messages)
     records = {record["commit_log_offset"]: record["message"] for record in dump["records"] if "message" in record}
-    return Told((max(dump["ends"][0], 0), dump["ends"][1]), records, queues)
+    return Told((begin, dump["ends"][1]), records, queues)
 
 
 def told_by_reput(store: reput.MessageStore) -> Told:
@@ -85,7 +100,7 @@ def told_by_reput(store: reput.MessageStore) -> Told:
     queues = {
         (queue.topic, queue.queue_id): QueueTold(
             (queue.min_offset, queue.max_offset),
-            units_of(Path(store.path), queue),
+            units_of(Path(store.path), queue.topic, queue.queue_id, queue.min_offset, queue.max_offset),
             [*messages_of(store, queue.topic, queue.queue_id, queue.min_offset, queue.max_offset)],
         )
         for queue in store.queues()
@@ -106,22 +121,30 @@ def records_of(store: reput.MessageStore) -> Iterator[tuple[int, Fields]]:
             offset += message.store_size
 
 
-def units_of(path: Path, queue: ConsumeQueue | BatchConsumeQueue) -> list[list[Any]]:
-    """The units as they stand in the files."""
-    kind, size = (
-        ("batchconsumequeue", BATCH_UNIT_SIZE) if isinstance(queue, BatchConsumeQueue) else ("consumequeue", UNIT_SIZE)
-    )
-    files = sorted((path / kind / queue.topic / str(queue.queue_id)).iterdir())
+def units_of(path: Path, topic: str, queue_id: int, begin: int, end: int) -> list[list[Any]]:
+    """The units of these messages as they stand in the files."""
+    batch_queue = path / "batchconsumequeue" / topic / str(queue_id)
+    if batch_queue.exists():
+        data = b"".join(file.read_bytes() for file in sorted(batch_queue.iterdir()))
+        units = [decode_batch_unit(data, position) for position in range(0, len(data), BATCH_UNIT_SIZE)]
+        return [list(unit) for unit in units if unit.is_in_use and begin < unit.next_offset <= end]
+    files = sorted((path / "consumequeue" / topic / str(queue_id)).iterdir())
     data = b"".join(file.read_bytes() for file in files)
-    if isinstance(queue, BatchConsumeQueue):
-        found = (decode_batch_unit(data, position) for position in range(0, len(data), size))
-        return [list(unit) for unit in found if unit.is_in_use and unit.next_offset > queue.min_offset]
-    units: list[list[Any]] = []
-    for offset in range(queue.min_offset, queue.max_offset):
-        units.append(list(decode_unit(data, offset * size - int(files[0].name))))
-        if ext := queue.ext_unit(offset):
-            units[-1].append([ext.tags_code, ext.store_timestamp, ext.bit_map.hex()])
-    return units
+    first = int(files[0].name)
+    ext_files = {int(file.name): file.read_bytes() for file in path.glob(f"consumequeue_ext/{topic}/{queue_id}/*")}
+    return [
+        [*unit[:2], ext_unit_of(ext_files, unit.tags_code) if is_ext_address(unit.tags_code) else unit.tags_code]
+        for unit in (decode_unit(data, offset * UNIT_SIZE - first) for offset in range(begin, end))
+    ]
+
+
+def ext_unit_of(ext_files: dict[int, bytes], address: int) -> list[Any]:
+    """Of an extension's files, which are named by their first offset."""
+    offset = decode_address(address)
+    first = max(name for name in ext_files if name <= offset)
+    unit = decode_ext_unit(ext_files[first], offset - first)
+    assert unit is not None, offset
+    return [unit.tags_code, unit.store_timestamp, unit.bit_map.hex()]
 
 
 def messages_of(store: reput.MessageStore, topic: str, queue_id: int, begin: int, end: int) -> Iterator[Fields]:
@@ -199,18 +222,28 @@ def check_queries(
     return carriers
 
 
-def check_rebuild(path: Path, output: Path, options: dict[str, Any], *, index_is_whole: bool = True) -> None:
-    """A rebuild from the closed store's log has its queue files, and its index entries in their order."""
-    geometry = {
-        name: options[name] for name in ("mapped_file_size_consume_queue", "max_hash_slot_num", "max_index_num")
-    }
-    # Live, 4.9.7 gives delayed messages the time of delivery as 5.3.3 does; only what it makes again differs.
-    rules = DispatchRules("5.3.3" if options["dispatch_rules"] == "4.9.7" else options["dispatch_rules"])
-    rebuild(path, output, runner=LocalRunner(threads=1), rules=rules, **geometry)
-    assert queue_files(output) == queue_files(path)
+def check_rebuild(path: Path, options: Fields, told: Told, *, index_is_whole: bool = True) -> None:
+    """A rebuild from the closed store's log has its queue files, and its index entries in their order.
+
+    told: what is in the store. A rebuild does not know deleted messages, and has one ext unit where a RocketMQ
+    that opens a killed store writes another: then queues are compared by their units.
+    """
+    output = Path(f"{path}-rebuilt")
+    geometry = {name: value for name, value in options.items() if name in GEOMETRY}
+    rules = DispatchRules(options["dispatch_rules"])
+    if any("DELAY" in record["properties"] for record in told.records.values()) and rules is DispatchRules.V4_9_7:
+        rules = (
+            DispatchRules.V5_3_3
+        )  # live, both give delayed messages the time of delivery; what 4.9.7 makes again differs
+    log = options_at(path, options).get("store_path_commit_log")
+    rebuild(path, output, runner=LocalRunner(threads=1), commit_log_path=log, rules=rules, **geometry)
+    for queue, ends in [(name, queue.ends) for name, queue in told.queues.items() if queue.units]:
+        assert units_of(output, *queue, *ends) == units_of(path, *queue, *ends), queue
+    if told.ends[0] == 0 and (index_is_whole or not options.get("enable_consume_queue_ext")):
+        assert queue_files(output) == queue_files(path)
     slots = options["max_hash_slot_num"]
     if index_is_whole:
-        assert index_entries(output, slots) == index_entries(path, slots)
+        assert index_entries(output, slots, told.ends[0]) == index_entries(path, slots, told.ends[0])
 
 
 def queue_files(path: Path) -> dict[str, bytes]:
@@ -218,12 +251,13 @@ def queue_files(path: Path) -> dict[str, bytes]:
     return {str(file.relative_to(path)): file.read_bytes() for file in files}
 
 
-def index_entries(path: Path, slots: int) -> list[tuple[int, int]]:
-    """Hash and commit log offset of all entries; what Apache put in again after a start, once."""
+def index_entries(path: Path, slots: int, begin: int) -> list[tuple[int, int]]:
+    """Hash and commit log offset of all entries from a log offset on; what Apache put in again after a start, once."""
     entries: dict[tuple[int, int], None] = {}
     for file in sorted(path.glob("index/*")):
         data = file.read_bytes()
         for number in range(1, decode_header(data[:HEADER_SIZE]).index_count):
             entry = decode_entry(data, entry_position(slots, number))
-            entries[entry.key_hash, entry.phy_offset] = None
+            if entry.phy_offset >= begin:
+                entries[entry.key_hash, entry.phy_offset] = None
     return list(entries)

@@ -4,20 +4,29 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
 import reput
+from reput.formats.message_batch import encode_batch
+from reput.formats.metadata import TopicConfig
+from reput.formats.multi_dispatch import INNER_MULTI_DISPATCH
 from reput.formats.properties import KEYS, TAGS, UNIQ_KEY
 
 Fields = dict[str, Any]
+Kind = TypeVar("Kind", bound=reput.Message)
 TOPICS = ("order", "payment", "%RETRY%group")
+#: Its queues are batch consume queues, which RocketMQ has since 5.0.
+BATCH_TOPIC = TopicConfig("batched", attributes={"queue.type": "BatchCQ"})
+WITH_BATCH_TOPIC = (*TOPICS, BATCH_TOPIC.topic_name, BATCH_TOPIC.topic_name)
+#: What messages of `lmq_messages` name.
+LIGHT_QUEUES = (None, "%LMQ%a", "%LMQ%b,%LMQ%a", "%LMQ%b,%LMQ%支付")
 TAG_TEXTS = ("create", "支付", "🚀", "Aa", "BB", None)
 HOSTS = ("127.0.0.1:40000", "10.255.0.1:65535", "[2001:db8::1]:40000")
 
 
-def message(choices: random.Random, number: int) -> Fields:
+def message(choices: random.Random, number: int, topics: Sequence[str] = TOPICS) -> Fields:
     """One in which every field that a producer sets varies, with collisions of tags and keys, and empty bodies."""
     properties = {"region": f"r{number % 5}"} if number % 4 == 0 else {}
     if tag := choices.choice(TAG_TEXTS):
@@ -28,7 +37,7 @@ def message(choices: random.Random, number: int) -> Fields:
     if number % 3:
         properties[UNIQ_KEY] = f"7F0000010001{42:08X}{number:012X}"
     return {
-        "topic": choices.choice(TOPICS),
+        "topic": choices.choice(topics),
         "queue_id": choices.randrange(3),
         "body": choices.randbytes(choices.choice([0, 1, 100, 900])).hex(),
         "properties": properties,
@@ -41,26 +50,71 @@ def message(choices: random.Random, number: int) -> Fields:
     }
 
 
-def messages(count: int, seed: int = 0) -> list[Fields]:
+def messages(count: int, seed: int = 0, topics: Sequence[str] = TOPICS) -> list[Fields]:
     choices = random.Random(seed)
-    return [message(choices, number) for number in range(count)]
+    return [message(choices, number, topics) for number in range(count)]
+
+
+def lmq_messages(count: int, seed: int = 0) -> list[Fields]:
+    """Messages of which most name light queues; those of retry and system topics name them in vain, except in 4.9.7."""
+    fields = messages(count, seed, (*TOPICS, "rmq_sys_x", "SCHEDULE_TOPIC_XXXX"))
+    for number, one in enumerate(fields):
+        if names := LIGHT_QUEUES[number % len(LIGHT_QUEUES)]:
+            one["properties"][INNER_MULTI_DISPATCH] = names
+    return fields
+
+
+def batches(count: int, seed: int = 0, topics: Sequence[str] = TOPICS) -> list[Fields]:
+    """Messages in batches of one to ten, those of one as they are."""
+    fields, choices = messages(count, seed, topics), random.Random(seed)
+    puts = []
+    while fields:
+        size = choices.randrange(1, 11)
+        puts.append(batch(fields[:size]) if size > 1 else fields[0])
+        del fields[:size]
+    return puts
+
+
+def inner_batches(count: int, seed: int = 0) -> list[Fields]:
+    """Such batches, and many of them go to a topic with batch consume queues; where they have an id, as one record."""
+    return batches(count, seed, WITH_BATCH_TOPIC)
 
 
 def batch(items: Sequence[Fields]) -> Fields:
-    """The messages as one of putMessages: they share what a batch has once."""
-    return items[0] | {"batch": [{name: item[name] for name in ("body", "flag", "properties")} for item in items]}
+    """The messages as one batch: they share what a batch has once, and its properties are those of the first."""
+    first = items[0]
+    is_one_record = first["topic"] == BATCH_TOPIC.topic_name and UNIQ_KEY in first["properties"]
+    return first | {
+        "inner_batch" if is_one_record else "batch": [
+            {name: item[name] for name in ("body", "flag", "properties")} for item in items
+        ]
+    }
 
 
-def inner_batch(items: Sequence[Fields]) -> Fields:
-    """The messages as one record, which topics with batch queues have."""
-    made = batch(items)
-    return made | {"inner_batch": made.pop("batch")}
+def put(store: reput.MessageStore, fields: Sequence[Fields]) -> None:
+    """Messages and batches, each as one put."""
+    for one in fields:
+        if one.keys() & {"batch", "inner_batch"}:
+            store.put_batch(as_batch(one), one["queue_id"])
+        else:
+            store.put_message(as_message(one), one["queue_id"])
 
 
 def as_message(fields: Fields) -> reput.Message:
     """The same for reput; the queue is an argument of a put there."""
+    return _as(reput.Message, fields)
+
+
+def as_batch(fields: Fields) -> reput.MessageExtBatch:
+    """A batch for reput."""
+    items = fields.get("batch") or fields["inner_batch"]
+    body = encode_batch([as_message(fields | item) for item in items])
+    return _as(reput.MessageExtBatch, fields | {"body": body.hex()})
+
+
+def _as(kind: type[Kind], fields: Fields) -> Kind:
     properties = dict(fields["properties"])
-    return reput.Message(
+    return kind(
         fields["topic"],
         bytes.fromhex(fields["body"]),
         tags=properties.pop(TAGS, None),

@@ -39,12 +39,19 @@ def _names_a_folder(name: bytes) -> bool:
 
 
 def further_queues(
-    topic: bytes, queue_id: int, commit_log_offset: int, sys_flag: int, properties: bytes, *, enable_lmq: bool
+    topic: bytes,
+    queue_id: int,
+    commit_log_offset: int,
+    sys_flag: int,
+    properties: bytes,
+    *,
+    enable_lmq: bool,
+    any_topic: bool,
 ) -> list[Further]:
     """The further queues of one record; what does not make sense is left out."""
     if sys_flag & 0xC in (0x4, 0xC) or sys_flag & 0x80:
         return []
-    if topic.startswith((b"%RETRY%", b"rmq_sys_")) or topic == b"SCHEDULE_TOPIC_XXXX":
+    if not any_topic and (topic.startswith((b"%RETRY%", b"rmq_sys_")) or topic == b"SCHEDULE_TOPIC_XXXX"):
         return []
     found = _properties(properties)
     names = _parts(found.get(b"INNER_MULTI_DISPATCH", b""))

@@ -63,17 +63,19 @@ def further_records(draw: st.DrawFn) -> Record:
     )
 
 
-@given(st.lists(further_records(), max_size=8), st.sampled_from([0, 300, 1 << 40]), st.booleans())
-def test_each_record_is_followed_by_a_row_for_each_queue_that_it_names(records, base_offset, enable_lmq):
+@given(st.lists(further_records(), max_size=8), st.sampled_from([0, 300, 1 << 40]), st.booleans(), st.booleans())
+def test_each_record_is_followed_by_a_row_for_each_queue_that_it_names(records, base_offset, enable_lmq, any_topic):
     columns = SCANNER.scan(np.frombuffer(pack_log(records, base_offset) or b"\0", np.uint8), base_offset)
     assert columns.rows == len(records)
-    found, sources = add_multi_dispatch_rows(columns, enable_lmq=enable_lmq)
+    found, sources = add_multi_dispatch_rows(columns, enable_lmq=enable_lmq, any_topic=any_topic)
     expected = []
     for row, record in enumerate(records):
         offset = int(columns["commit_log_offset"][row])
         own = record.topic, record.queue_id
         expected.append((*own, record.queue_offset, offset, row))
-        further = further_queues(*own, offset, record.sys_flag, record.properties, enable_lmq=enable_lmq)
+        further = further_queues(
+            *own, offset, record.sys_flag, record.properties, enable_lmq=enable_lmq, any_topic=any_topic
+        )
         expected += [(*one, offset, -1) for one in further]
     queues = found.queues()
     assert len(set(queues)) == len(queues)

@@ -27,6 +27,14 @@ class DispatchRules(StrEnum):
         return self is not DispatchRules.V4_9_7
 
     @property
+    def multi_dispatches_any_topic(self) -> bool:
+        """Whether messages of retry topics, system topics and the schedule topic have further queues, too.
+
+        5.x leaves them out (`MixAll.topicAllowsLMQ`): a message that is retried keeps its INNER_MULTI_DISPATCH.
+        """
+        return self is DispatchRules.V4_9_7
+
+    @property
     def items_take_batch_properties(self) -> bool:
         """Whether each item of a batch gets the batch's properties behind its own (`MessageExtEncoder.encode`)."""
         return self is not DispatchRules.V5_5_0

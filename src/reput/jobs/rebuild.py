@@ -143,8 +143,9 @@ def rebuild(
     """
     started = time.perf_counter()
     directory = StoreDirectory(store_path, commit_log_path=commit_log_path)
-    further = _further_units(
-        directory, enable_consume_queue_ext, mapped_file_size_consume_queue_ext, bit_maps, enable_lmq
+    further = replace(
+        _further_units(directory, enable_consume_queue_ext, mapped_file_size_consume_queue_ext, bit_maps, enable_lmq),
+        any_topic=rules.multi_dispatches_any_topic,
     )
     sizes = _file_sizes(
         directory, mapped_file_size_consume_queue, mapper_file_size_batch_consume_queue, max_hash_slot_num,

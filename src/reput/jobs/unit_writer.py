@@ -43,12 +43,14 @@ class FurtherUnits:
         bit_maps: Bit maps of ext units, as for `MessageStore.open`; picklable where a task runs elsewhere.
         multi_dispatch: Whether the queues that INNER_MULTI_DISPATCH names get units.
         enable_lmq: Whether light message queues have queue id 0.
+        any_topic: Whether messages of retry and system topics have units in these queues, too.
     """
 
     ext_file_size: int | None = None
     bit_maps: BitMaps | None = None
     multi_dispatch: bool = False
     enable_lmq: bool = False
+    any_topic: bool = False
 
 
 _NOTHING_FURTHER = FurtherUnits()
@@ -107,7 +109,9 @@ class UnitWriter:
         ext_file_size = further.ext_file_size
         bit_maps = bit_maps_of(further.bit_maps, columns) if ext_file_size is not None else None
         if further.multi_dispatch:
-            columns, sources = add_multi_dispatch_rows(columns, enable_lmq=further.enable_lmq)
+            columns, sources = add_multi_dispatch_rows(
+                columns, enable_lmq=further.enable_lmq, any_topic=further.any_topic
+            )
         has_unit = _rows_with_unit(columns, self._batch_topics)
         _check_queue_offsets(columns, has_unit, log_path)
         queues = self._queues_of(columns, has_unit, log_path)

@@ -131,8 +131,8 @@ def _is_folder_name(text, size):  # type: ignore[no-untyped-def]
     return not (dots == size and size <= 2) and _is_utf8(text, size)
 
 
-@kernel("int64(int64, int64[:, :], int32[:, :], boolean, int64, int64[::1], int64[:, ::1])")
-def _find(base, wide, narrow, enable_lmq, words, starts, entries):  # type: ignore[no-untyped-def]
+@kernel("int64(int64, int64[:, :], int32[:, :], boolean, boolean, int64, int64[::1], int64[:, ::1])")
+def _find(base, wide, narrow, enable_lmq, any_topic, words, starts, entries):  # type: ignore[no-untyped-def]
     """The further rows of all records, in order; as many as `entries` takes are written, all are counted."""
     found = 0
     for row in range(narrow.shape[1]):
@@ -146,9 +146,10 @@ def _find(base, wide, narrow, enable_lmq, words, starts, entries):  # type: igno
             continue
         number, numbers_size = _find_value(text, size, words, starts, _OFFSETS)
         topic, topic_size = base + narrow[N_TOPIC_POSITION, row], np.int64(narrow[N_TOPIC_SIZE, row])
-        if (
-            _count_parts(name, names_size) != _count_parts(number, numbers_size)
-            or _begins_with(topic, topic_size, words, starts, _RETRY)
+        if _count_parts(name, names_size) != _count_parts(number, numbers_size):
+            continue
+        if not any_topic and (
+            _begins_with(topic, topic_size, words, starts, _RETRY)
             or _begins_with(topic, topic_size, words, starts, _SYSTEM)
             or (
                 topic_size == starts[_SCHEDULE + 1] - starts[_SCHEDULE]
@@ -186,7 +187,7 @@ def _number(base, narrow, table_hash, table_queue, queue_rows):  # type: ignore[
 
 
 def add_multi_dispatch_rows(
-    columns: RecordColumns, *, enable_lmq: bool
+    columns: RecordColumns, *, enable_lmq: bool, any_topic: bool = False
 ) -> tuple[RecordColumns, npt.NDArray[np.int32] | None]:
     """The rows of a scan, each followed by those for its further queues.
 
@@ -194,13 +195,22 @@ def add_multi_dispatch_rows(
         columns: Scanned at `ScanLevel.PROPERTIES` or above.
         enable_lmq: Light queues (`%LMQ%...`) have queue id 0; all other names, and these where it is off, that of the
             record.
+        any_topic: Whether records of those topics too that take no part since 5.x (`takes_part`).
 
     Returns:
         The columns, copied where there is a further row, with no keys then, and int32[rows]: the row of the scan that
         each comes from, -1 for a further one; None where there is none.
     """
     entries = np.empty((columns.rows, _ENTRY), np.int64)
-    arguments = columns.buffer.ctypes.data, columns.wide, columns.narrow, enable_lmq, _TEXT.ctypes.data, _STARTS
+    arguments = (
+        columns.buffer.ctypes.data,
+        columns.wide,
+        columns.narrow,
+        enable_lmq,
+        any_topic,
+        _TEXT.ctypes.data,
+        _STARTS,
+    )
     found = _find(*arguments, entries)
     if found > columns.rows:
         entries = np.empty((found, _ENTRY), np.int64)

@@ -75,6 +75,7 @@ class ConsumeQueueStore:
         self._extensions = ConsumeQueueExtensions(files, path, config, writable=writable, bit_maps=bit_maps)
         self._multi_dispatch = config.enable_multi_dispatch
         self._enable_lmq = config.enable_lmq
+        self._any_topic = config.dispatch_rules.multi_dispatches_any_topic
 
     def check(self, found: list[QueueFiles]) -> None:
         """Look at the files of a directory without changing anything.
@@ -201,7 +202,7 @@ class ConsumeQueueStore:
         ext_file_size, sources = self._extensions.file_size, None
         bit_maps = bit_maps_of(self._extensions.bit_maps, columns) if ext_file_size is not None else None
         if self._multi_dispatch:
-            columns, sources = add_multi_dispatch_rows(columns, enable_lmq=self._enable_lmq)
+            columns, sources = add_multi_dispatch_rows(columns, enable_lmq=self._enable_lmq, any_topic=self._any_topic)
         queues = self._queues_of(columns)
         row = 0
         while row < columns.rows:

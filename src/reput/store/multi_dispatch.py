@@ -28,6 +28,8 @@ from reput.store.commit_log import Append, CommitLog, EncodedRows, Unplaced
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from reput.config.message_store import MessageStoreConfig
+
 _MARK = INNER_MULTI_DISPATCH.encode() + NAME_VALUE_SEPARATOR
 _OFFSETS = INNER_MULTI_QUEUE_OFFSET.encode() + NAME_VALUE_SEPARATOR
 #: Digits of the greatest queue offset.
@@ -40,13 +42,14 @@ class MultiDispatch:
 
     Args:
         log: The log; its `queue_offsets` count light queues too.
-        max_message_size: `maxMessageSize`, which bounds the whole record of a message that names light queues.
+        config: The store's; its `max_message_size` bounds the whole record of a message that names light queues.
         record_size: Bytes of a record once it has its place.
     """
 
-    def __init__(self, log: CommitLog, max_message_size: int, record_size: Callable[[Unplaced], int]) -> None:
+    def __init__(self, log: CommitLog, config: MessageStoreConfig, record_size: Callable[[Unplaced], int]) -> None:
         self._log = log
-        self._max_message_size = max_message_size
+        self._max_message_size = config.max_message_size
+        self._any_topic = config.dispatch_rules.multi_dispatches_any_topic
         self._record_size = record_size
         self._lock = Lock()
 
@@ -59,7 +62,7 @@ class MultiDispatch:
             MessageIllegalError: A name that is no light queue's, or too much with the offsets.
         """
         (topic, _), *_, properties = record
-        if _MARK not in properties or record[4] & _NO_QUEUE or not takes_part(topic):
+        if _MARK not in properties or record[4] & _NO_QUEUE or not (self._any_topic or takes_part(topic)):
             return []
         value = decode_properties(properties).get(INNER_MULTI_DISPATCH, "")
         if not value or value.isspace():

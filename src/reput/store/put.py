@@ -73,9 +73,7 @@ class PutMessage:
         self._store_host = encode_host(config.store_host)
         self._reserved = PROPERTY_CRC_SIZE if config.enabled_append_prop_crc else 0
         self._multi_dispatch = (
-            MultiDispatch(log, config.max_message_size, _record_size)
-            if config.enable_lmq and config.enable_multi_dispatch
-            else None
+            MultiDispatch(log, config, _record_size) if config.enable_lmq and config.enable_multi_dispatch else None
         )
         self._append = (self._multi_dispatch or log).append
         self._append_rows = (self._multi_dispatch or log).append_rows

@@ -9,9 +9,12 @@ import pyarrow as pa
 import pytest
 
 import reput
+from reput.config.dispatch_rules import DispatchRules
 from reput.errors import MessageIllegalError
 from reput.formats.consume_queue import Unit, encode_unit
 from reput.formats.properties import decode_properties
+from reput.jobs.rebuild import rebuild
+from reput.jobs.runner import LocalRunner
 from tests.crash.faulty_files import FaultyFiles
 from tests.crash.invariants import contents
 from tests.unit.store.conftest import OpenStore
@@ -76,6 +79,19 @@ def test_some_topics_and_transactions_take_no_part(open_store: OpenStore, topic:
     assert offsets_of(store, store.put_message(message("%LMQ%a", topic, sys_flag=sys_flag))) is None
     store.wait_dispatched()
     assert store.max_offset("%LMQ%a", 0) == 0
+
+
+def test_by_the_rules_of_4_9_7_every_topic_takes_part(open_store: OpenStore, path: Path, tmp_path: Path) -> None:
+    store = open_store(**ON, dispatch_rules="4.9.7")
+    topics = ["%RETRY%group", "rmq_sys_x", "SCHEDULE_TOPIC_XXXX", "t"]
+    results = [store.put_message(message("%LMQ%a", topic)) for topic in topics]
+    assert [offsets_of(store, result) for result in results] == ["0", "1", "2", "3"]
+    store.wait_dispatched()
+    assert store.max_offset("%LMQ%a", 0) == 4
+    store.close()
+    for rules, units in (("4.9.7", 4), ("5.3.3", 1)):
+        built = rebuild(path, tmp_path / rules, runner=LocalRunner(1), rules=DispatchRules(rules), enable_lmq=True)
+        assert built.units == 4 + units
 
 
 @pytest.mark.parametrize("names", ["plain", "%LMQ%a,plain", "%LMQ%a,,%LMQ%b", "%LMQ%../../x", "%LMQ%" + "x" * 251])

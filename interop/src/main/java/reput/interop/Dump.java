@@ -131,13 +131,16 @@ final class Dump {
         return units;
     }
 
-    /** What a consumer gets that pulls from the first to the last; a turn without messages is [offset, status, next]. */
+    /** What a consumer gets that pulls from the first to the last; a turn without messages is [offset, status, next], and so is what is no message. */
     private static List<Object> messages(DefaultMessageStore store, String topic, int queueId, long min, long max) throws Exception {
         List<Object> messages = new ArrayList<>();
         for (long offset = min; offset < max; ) {
             GetMessageResult result = store.getMessage("interop", topic, queueId, offset, 32, null);
-            for (ByteBuffer buffer : result.getMessageBufferList()) messages.add(message(MessageDecoder.decode(buffer.duplicate(), true, false)));
             long next = result.getNextBeginOffset();
+            for (ByteBuffer buffer : result.getMessageBufferList()) {
+                MessageExt found = MessageDecoder.decode(buffer.duplicate(), true, false);
+                messages.add(found == null ? List.of(offset, "UNREADABLE", next) : message(found));
+            }
             if (result.getMessageCount() == 0) messages.add(List.of(offset, result.getStatus().name(), next));
             result.release();
             if (next <= offset) break;
@@ -175,7 +178,7 @@ final class Dump {
 
     private static String hex(byte[] bytes) {
         StringBuilder text = new StringBuilder();
-        for (byte b : bytes == null ? new byte[0] : bytes) text.append(Character.forDigit(b >> 4 & 15, 16)).append(Character.forDigit(b & 15, 16));
+        for (byte b : bytes == null ? new byte[0] : bytes) text.append(String.format("%02x", b));
         return text.toString();
     }
 
