@@ -47,8 +47,9 @@ def expected_files(store: Path) -> dict[str, bytes]:
         address = extension.put(row["tags_code"], row["store_timestamp"], bit_map(offset) or b"")
         places = [(queue, row["queue_offset"], address)]
         for name, queue_id, queue_offset in further_queues(
-            row["topic"], row["queue_id"], offset, row["sys_flag"], row["properties"], enable_lmq=True
-        ):
+            row["topic"], row["queue_id"], offset, row["sys_flag"], row["properties"],
+            enable_lmq=True, any_topic=False,
+        ):  # fmt: skip
             places.append((f"{name.decode()}/{queue_id}", queue_offset, row["tags_code"]))
         for name, queue_offset, tags_code in places:
             content = units.setdefault(name, bytearray())
