@@ -107,7 +107,7 @@ def read_sparse_log(path: Path, files: int, file_size: int, used: list[int]) -> 
     return json.loads(done.stdout)  # type: ignore[no-any-return]
 
 
-def test_a_sparse_log_of_a_terabyte_is_opened_and_read_with_few_maps_and_little_memory(tmp_path: Path) -> None:
+def test_a_sparse_log_of_a_terabyte_is_opened_read_and_cleaned_with_few_maps_and_little_memory(tmp_path: Path) -> None:
     files, used, path = 1000, [0, 650, 999], tmp_path / "store"
     sparse_log(path, GIB, files, used)
     assert sum(file.stat().st_size for file in (path / "commitlog").iterdir()) == files * GIB
@@ -122,6 +122,18 @@ def test_a_sparse_log_of_a_terabyte_is_opened_and_read_with_few_maps_and_little_
         assert found["used_descriptors"] <= 8
         assert found["resident"] < 250
         assert found["seconds"] < 5  # of the processor: the machine may be busy
+    for file in sorted((path / "commitlog").iterdir()):
+        os.utime(file, (0, 0))
+    with reput.MessageStore.open(path, delete_commit_log_files_interval=0, delete_file_batch_max=files) as store:
+        deleted = store.delete_expired().commit_log_files
+        assert [file.size for file in deleted] == [GIB] * (files - 1)
+        assert store.min_commit_log_offset == (files - 1) * GIB
+        assert [m.body for m in store.query_message("orders", "key-2-7")] == [b"2 7"]
+        assert store.query_message("orders", "key-0-7") == []
+        for queue_id in range(2):
+            first = store.get_message("orders", queue_id, store.min_offset("orders", queue_id)).messages()[0]
+            assert (first.body, first.queue_offset) == (f"2 {queue_id}".encode(), MESSAGES)
+    assert len(list((path / "commitlog").iterdir())) == 1
 
 
 def test_queries_over_a_log_of_many_files_find_what_queries_over_few_find(tmp_path: Path) -> None:
