@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from reput.config.message_store import MessageStoreConfig
@@ -119,7 +120,12 @@ class MessageReader:
         """
         if not self._is_open:
             self._check_open()
-        return self._getting.get(topic, queue_id, offset, max_msg_nums, tags, max_total_size)
+        begin = monotonic()
+        result = self._getting.get(topic, queue_id, offset, max_msg_nums, tags, max_total_size)
+        elapsed = monotonic() - begin
+        if elapsed > self._stats.get_entire_time_max_s:
+            self._stats.get_took(elapsed)
+        return result
 
     def query_message(
         self, topic: str, key: str, max_num: int = 32, begin: int = 0, end: int | None = None

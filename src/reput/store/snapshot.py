@@ -43,9 +43,11 @@ def take_runtime_info(
     latest = log.last_store_timestamp
     log_folders = {*log.queue.folders, *(os.path.dirname(file.path) for file in log.queue.mapped_files)}
     folders = {name: os.path.join(path, name) for name in (CONSUME_QUEUE, BATCH_CONSUME_QUEUE, INDEX)}
+    ratios = {folder: _disk_ratio(files, folder, path) for folder in log.queue.folders}
     return RuntimeInfo(
         **counted,
-        commit_log_disk_ratio=min(_disk_ratio(files, folder, path) for folder in log.queue.folders),
+        commit_log_disk_ratio=min(ratios.values()),
+        commit_log_disk_ratio_by_path=ratios,
         consume_queue_disk_ratio=_disk_ratio(files, folders[CONSUME_QUEUE], path),
         disk_free_bytes=files.disk_free(path),
         commit_log_min_offset=log.min_offset,
@@ -71,8 +73,8 @@ def take_runtime_info(
 _COUNTED = (
     "boot_timestamp", "runtime", "put_message_entire_time_max", "put_message_times_total", "put_message_failed_times",
     "put_message_size_total", "put_message_average_size", "put_message_distribute_time", "put_latency99",
-    "put_latency999", "put_tps", "put_bytes_per_second", "get_found_tps", "get_miss_tps", "get_total_tps",
-    "get_transferred_tps",
+    "put_latency999", "get_message_entire_time_max", "put_tps", "put_bytes_per_second", "get_found_tps", "get_miss_tps",
+    "get_total_tps", "get_transferred_tps",
 )  # fmt: skip
 
 
@@ -98,6 +100,7 @@ def _counted(stats: StoreStatsService) -> dict[str, Any]:
         "put_message_distribute_time": stats.put_distribution(),
         "put_latency99": round(stats.put_latency_ms(0.99), 2),
         "put_latency999": round(stats.put_latency_ms(0.999), 2),
+        "get_message_entire_time_max": int(stats.get_entire_time_max_s * 1000),
         "put_tps": rates("put_messages"),
         "put_bytes_per_second": rates("put_bytes"),
         "get_found_tps": rates("get_times"),
