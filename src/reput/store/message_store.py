@@ -106,7 +106,8 @@ class MessageStore(MessageReader):
             retention: Delete commit log files that have expired, by hour, age and disk, and refuse puts on a full disk,
                 as RocketMQ does; otherwise only `delete_expired` deletes.
             config: All configuration; RocketMQ's defaults but SYNC_FLUSH where it is left out.
-            on_arrival: Called by the dispatch thread with the columns of newly dispatched records.
+            on_arrival: Called by the dispatch thread with the columns of newly dispatched records; one that names light
+                queues has a further row for each of them, with that queue's name and offset.
             bit_maps: With enableConsumeQueueExt: called with the columns of each scan that is dispatched, it gives the
                 bit maps for its rows (a pyarrow BinaryArray; null for none), or None. RocketMQ's broker computes them
                 from the consumers' SQL filters (`CommitLogDispatcherCalcBitMap`).

@@ -10,6 +10,7 @@ from typing import Protocol
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import CorruptRecordError, ReputError, StoreError, StoreFullError
 from reput.kernels.columns import RecordColumns, ScanStop
+from reput.kernels.multi_dispatch import add_multi_dispatch_rows
 from reput.kernels.record_scan import RecordScanner
 from reput.store.commit_log import CommitLog
 
@@ -52,6 +53,7 @@ class ReputMessageService:
         self._commit_log = commit_log
         self._dispatchers = dispatchers
         self._on_arrival = on_arrival
+        self._config = config
         self._scanner = RecordScanner(
             _PASS_ROWS, delays_ms=config.delay_levels_ms, index_tags=config.dispatch_rules.indexes_tags
         )
@@ -98,11 +100,20 @@ class ReputMessageService:
             )
         self.reput_from_offset = following
         if columns.rows and self._on_arrival is not None:
-            self._on_arrival(columns)
+            self._on_arrival(self._arrivals(columns))
         if self._waiting:
             with self._progress:
                 self._progress.notify_all()
         return columns.rows or 1
+
+    def _arrivals(self, columns: RecordColumns) -> RecordColumns:
+        """A row for each queue that a message arrived in, further ones too (`notifyMessageArrive4MultiQueue`)."""
+        config = self._config
+        if config.enable_multi_dispatch:
+            columns, _ = add_multi_dispatch_rows(
+                columns, enable_lmq=config.enable_lmq, any_topic=config.dispatch_rules.multi_dispatches_any_topic
+            )
+        return columns
 
     def _run(self) -> None:
         while True:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from reput.errors import CorruptMetadataError
@@ -163,6 +164,19 @@ def _topics(parts: Parts, counts: dict[str, TopicCounts] | None) -> tuple[TopicI
 _NEVER = TopicCounts()
 
 
+def _committed(path: str, files: FileLayer, findings: list[str]) -> list[tuple[str, Mapping[int, int], int]]:
+    """`topic@group`, its next offsets by queue id, and that of all other queues.
+
+    A group of light queues (`%LMQ%...`) has one offset for all (`LmqConsumerOffsetManager.queryOffset`).
+    """
+    ordinary = _read_or_tell(path, ConsumerOffsets, files, findings)
+    light = _read_or_tell(path, LmqConsumerOffsets, files, findings)
+    return [
+        *((key, by_queue, 0) for key, by_queue in chain(ordinary.offset_table.items(), light.offset_table.items())),
+        *((key, {}, offset) for key, offset in light.lmq_offset_table.items()),
+    ]
+
+
 def _groups(path: str, parts: Parts, files: FileLayer, query: QueryMessage, findings: list[str]) -> list[GroupInfo]:
     """Each group of `consumerOffset.json` and `lmqConsumerOffset.json` against the queues."""
     latest = parts.log.last_store_timestamp
@@ -170,18 +184,16 @@ def _groups(path: str, parts: Parts, files: FileLayer, query: QueryMessage, find
     for queue in parts.queues.queues():
         by_topic.setdefault(queue.topic, []).append(queue)
     found = []
-    kinds: tuple[type[ConsumerOffsets | LmqConsumerOffsets], ...] = (ConsumerOffsets, LmqConsumerOffsets)
-    for kind in kinds:
-        for key, by_queue in _read_or_tell(path, kind, files, findings).offset_table.items():
-            topic, group = split_topic_group(key)
-            behind, ages = 0, []
-            for queue in by_topic.get(topic, ()):
-                offset = by_queue.get(queue.queue_id, 0)
-                if offset < queue.max_offset:
-                    behind += queue.max_offset - offset
-                    ages.append(_age_ms(query, queue, offset, latest))
-            known = [age for age in ages if age is not None]
-            found.append(GroupInfo(group, topic, behind, max(known, default=None if behind else 0)))
+    for key, by_queue, otherwise in _committed(path, files, findings):
+        topic, group = split_topic_group(key)
+        behind, ages = 0, []
+        for queue in by_topic.get(topic, ()):
+            offset = max(0, by_queue.get(queue.queue_id, otherwise))
+            if offset < queue.max_offset:
+                behind += queue.max_offset - offset
+                ages.append(_age_ms(query, queue, offset, latest))
+        known = [age for age in ages if age is not None]
+        found.append(GroupInfo(group, topic, behind, max(known, default=None if behind else 0)))
     return sorted(found, key=lambda one: (one.group, one.topic))
 
 

@@ -179,6 +179,23 @@ def test_groups_are_behind_by_max_offset_less_their_own(path, store):
     assert info.to_dict()["scheduleMessageOffset_3"] == "12,0"
 
 
+def test_groups_of_light_queues_have_one_offset(path, open_store):
+    store = open_store(enable_multi_dispatch=True, enable_lmq=True)
+    for number in range(4):
+        store.put_message(reput.Message("a", b"x", properties={"INNER_MULTI_DISPATCH": "%LMQ%q"}), number % 2)
+    store.wait_dispatched()
+    light = {"%LMQ%q@%LMQ%g": 3, "%LMQ%q@%LMQ%done": 4, "%LMQ%q@%LMQ%none": -1, "a@%LMQ%g": 1, "%LMQ%no@%LMQ%g": 2}
+    persist_metadata(str(path), LmqConsumerOffsets({"a@plain": {0: 2}}, light), DISK)
+    info = store.runtime_info()
+    assert {(one.group, one.topic): one.fall_behind_messages for one in info.groups} == {
+        ("plain", "a"): 2, ("%LMQ%g", "%LMQ%q"): 1, ("%LMQ%done", "%LMQ%q"): 0, ("%LMQ%none", "%LMQ%q"): 4,
+        ("%LMQ%g", "a"): 2, ("%LMQ%g", "%LMQ%no"): 0,
+    }  # fmt: skip
+    (age,) = [one.fall_behind_ms for one in info.groups if one.group == "%LMQ%g" and one.topic == "%LMQ%q"]
+    last = store.get_message("%LMQ%q", 0, 3).messages()[0]
+    assert age == info.latest_message_time_stamp - last.store_timestamp
+
+
 def test_a_damaged_file_of_offsets_is_a_finding(path, store):
     fill(store)
     (path / "config" / "consumerOffset.json").write_bytes(b'{"offsetTable":')
