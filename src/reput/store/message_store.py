@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import ExitStack
 from itertools import chain
 from threading import Lock
 from typing import TYPE_CHECKING, Self
@@ -60,6 +61,7 @@ class MessageStore(MessageReader):
 
         super().__init__(path, config, parts, files)
         self._closing = Lock()
+        self._changing_topics = Lock()
         self._reput: ReputMessageService | None = None
         self._cleaning = CleanService(
             parts, config, files, path, lambda: self._reput.reput_from_offset if self._reput else parts.log.max_offset
@@ -226,7 +228,8 @@ class MessageStore(MessageReader):
 
         Raises:
             ConfigError: RocketMQ would refuse it, or could not read it; or the type of its queues (`queue.type`) would
-                change, and there are some. Nothing was changed.
+                change, and there are messages. Nothing was changed.
+            StoreBusyError: The disk does not keep up; nothing was changed.
             StoreFullError: No space; nothing was changed.
             StoreStateError: The store is closed or read-only.
         """
@@ -234,10 +237,15 @@ class MessageStore(MessageReader):
 
         self._check_writable()
         assert self._parts.topics is not None
+        assert self._reput is not None
         check_topic(config)
-        self._queues.check_type(config)
-        self._parts.topics.update(config)
-        self._queues.set_type(config)
+        with self._changing_topics, ExitStack() as held:
+            if self._queues.changes_type(config):  # no message may be put, or dispatched, by the old type meanwhile
+                held.enter_context(self._reput.between_passes)
+                held.enter_context(self._log.paused())
+                self._queues.prepare_change(config, self._log.queue_offsets)
+            self._parts.topics.update(config)
+            self._queues.set_type(config)
 
     # -- dispatch
 

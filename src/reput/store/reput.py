@@ -39,6 +39,7 @@ class ReputMessageService:
     """RocketMQ's `ReputMessageService`.
 
     Attributes:
+        between_passes: Held during a pass. Who has it may change what a pass goes by.
         reput_from_offset: Commit log offset of the first record that is not dispatched.
         failure: Why the thread gave up, or what it is trying again because of; None while all is well.
     """
@@ -62,6 +63,7 @@ class ReputMessageService:
         self._wake = Lock()
         self._wake.acquire()
         self._progress = Condition()
+        self.between_passes = Lock()
         self._waiting = 0
         self._idle = False
         self.reput_from_offset = 0
@@ -119,7 +121,8 @@ class ReputMessageService:
         while True:
             stopping = self._stopping.is_set()  # asked first: what came before the stop is then seen by this pass
             try:
-                rows = self.run_once()
+                with self.between_passes:
+                    rows = self.run_once()
                 self.failure = None
             except StoreFullError as error:  # space may return
                 self.failure = error
