@@ -141,8 +141,14 @@ class MessageReader:
     def query_messages(
         self, topic: str, keys: Sequence[str], max_num: int = 32, begin: int = 0, end: int | None = None
     ) -> QueryMessageResult:
-        """`query_message` for many keys in one call, many times faster: a mapping from each key to its messages."""
+        """`query_message` for many keys in one call, many times faster: a mapping from each key to its messages.
+
+        Raises:
+            ConfigError: One text instead of a list of keys.
+        """
         self._check_open()
+        if isinstance(keys, str):
+            raise ConfigError(f"keys {keys!r}: expected a list of keys; query_message takes one")
         return self._querying.by_keys(topic, keys, max_num, begin, end)
 
     def look_message_by_offset(self, commit_log_offset: int) -> MessageExt | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import struct
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Self
 from reput.config.message_store import FlushDiskType, MessageStoreConfig
 from reput.errors import MessageIllegalError, StoreError, StoreStateError
 from reput.files import DISK, FileLayer
-from reput.formats.message import Message
+from reput.formats.message import Message, refuse_wrong_types
 from reput.store.message_reader import MessageReader
 from reput.warm import load_kernels
 
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
     from reput.store.results import PutBatchResult, PutMessageResult, PutTableResult
     from reput.store.retention import RetentionReport
     from reput.store.runtime_info import RuntimeInfo
+
+
+#: What Python says of values of wrong types; MessageIllegalError, a ValueError too, is none of them.
+_TYPE_ERRORS = (TypeError, AttributeError, struct.error)
 
 
 def _silent(what: str, done: int, total: int) -> None:
@@ -158,18 +163,30 @@ class MessageStore(MessageReader):
         """
         if not self._is_open or self._reput is None:
             self._check_writable()
-        return self._putting.one(message, queue_id)
+        try:
+            return self._putting.one(message, queue_id)
+        except _TYPE_ERRORS:
+            refuse_wrong_types([message], queue_id)
+            raise
 
     def async_put_message(self, message: Message, queue_id: int = 0) -> Future[PutMessageResult]:
         """`put_message` that does not wait: the future is done when the message is safe. Errors as there."""
         self._check_writable()
-        return self._putting.one_later(message, queue_id)
+        try:
+            return self._putting.one_later(message, queue_id)
+        except _TYPE_ERRORS:
+            refuse_wrong_types([message], queue_id)
+            raise
 
     def put_messages(self, messages: Sequence[Message], queue_id: int = 0) -> list[PutMessageResult]:
         """Append several messages, each as a put of its own, and wait once. All are checked before any is written."""
         self._check_writable()
-        with self._stats.timing():
-            return self._putting.several(messages, queue_id)
+        try:
+            with self._stats.timing():
+                return self._putting.several(messages, queue_id)
+        except _TYPE_ERRORS:
+            refuse_wrong_types(messages, queue_id)
+            raise
 
     def put_batch(self, batch: MessageExtBatch | Sequence[Message], queue_id: int = 0) -> PutBatchResult:
         """Append a producer's batch as one, all of it or nothing, with queue offsets one behind the other.
@@ -188,8 +205,14 @@ class MessageStore(MessageReader):
             StoreStateError: The store is closed or read-only.
         """
         self._check_writable()
-        with self._stats.timing():
-            return self._putting_batches.put(batch, queue_id)
+        try:
+            with self._stats.timing():
+                return self._putting_batches.put(batch, queue_id)
+        except _TYPE_ERRORS:
+            from reput.formats.message_batch import MessageExtBatch
+
+            refuse_wrong_types([batch] if isinstance(batch, MessageExtBatch) else batch, queue_id)
+            raise
 
     def put_arrow(self, table: pa.Table | pa.RecordBatch | pa.RecordBatchReader) -> PutTableResult:
         """Append the rows of a table, each as a put of its own, and wait once; after a crash a prefix of them is there.
