@@ -12,7 +12,7 @@ import pytest
 import reput
 from reput.formats.record import SysFlag
 from tests.crash.faulty_files import FaultyFiles
-from tests.crash.retained import age
+from tests.crash.retained import RoomyFiles, age
 from tests.crash.writer import write_and_kill
 from tests.golden.bit_maps import bit_maps
 from tests.interop import workload
@@ -38,13 +38,6 @@ SMALL: Options = {
     "max_index_num": 400,
 }
 SINCE_5 = tuple(version for version in VERSIONS if version > "5")
-
-
-class Disk(FaultyFiles):
-    """One with much room, however full the machine's is."""
-
-    def disk_used_percent(self, path: str) -> int:
-        return 20
 
 
 Messages = Callable[..., list[workload.Fields]]
@@ -118,7 +111,7 @@ def retained(messages: Messages) -> Callable[[Path, Options], None]:
         puts(3, lambda count: [one | {"topic": "rare"} for one in workload.messages(count)])(path, options)
         puts(240, messages)(path, options)
         age(path, 4)
-        with reput.MessageStore.open(path, files=Disk(), **options) as store:
+        with reput.MessageStore.open(path, files=RoomyFiles(), **options) as store:
             assert len(store.delete_expired().commit_log_files) == 4
 
     return write

@@ -1,4 +1,7 @@
-"""reput and Apache RocketMQ write one store turn by turn, closed or killed in between: they agree after each turn."""
+"""reput and Apache RocketMQ write one store, and delete from it, turn by turn, closed or killed in between.
+
+They agree after each turn.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +19,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import reput
+from reput.formats.multi_dispatch import INNER_MULTI_DISPATCH
 from reput.formats.record import SysFlag
 from tests.crash.faulty_files import FaultyFiles, abandon
+from tests.crash.retained import RoomyFiles, age
 from tests.golden.bit_maps import bit_maps
 from tests.interop import workload
 from tests.interop.apache import VERSIONS, Apache
@@ -32,31 +37,48 @@ OPTIONS: dict[str, Any] = {
     "max_hash_slot_num": 50,
     "max_index_num": 150,
 }
+#: By age alone, however full the machine's disk is.
+RETENTION = {"file_reserved_time": 72, "clean_file_forcibly_enable": False}
+LIGHT = {"enable_multi_dispatch": True, "enable_lmq": True}
 EXT = {"enable_consume_queue_ext": True, "mapped_file_size_consume_queue_ext": 512, "bit_maps": bit_maps}
 KINDS = [0, 0, SysFlag.TRANSACTION_PREPARED, SysFlag.TRANSACTION_COMMIT, SysFlag.TRANSACTION_ROLLBACK]
+#: Where these, or messages of a batch topic, name light queues RocketMQ leaves gaps (docs/design/differences.md).
+NOT_LIGHT = (SysFlag.TRANSACTION_PREPARED, SysFlag.TRANSACTION_ROLLBACK)
 
 
 class Turn(NamedTuple):
-    """Who opens the store, what it puts and how, with property CRCs or without (5.x), and how it ends."""
+    """Who opens the store, what it puts and how, with property CRCs or without (5.x), and how it ends.
+
+    light_queues: what single messages name. deleted: the oldest log files that go, if there are so many full ones; the
+    turn begins with a message that nearly fills one.
+    """
 
     side: str
     how: str
     count: int
     seed: int
     kinds: list[int]
+    light_queues: list[str | None]
     crc: bool
+    deleted: int
     killed: bool
 
-    def puts(self, number: int, topics: Sequence[str]) -> list[workload.Fields]:
-        """Messages, of transactions too; or batches."""
+    def puts(self, number: int, topics: Sequence[str], *, light: bool) -> list[workload.Fields]:
+        """Messages, of transactions and in light queues too; or batches."""
         choices = random.Random(self.seed)
         fields = [workload.message(choices, 1000 * number + index, topics) for index in range(self.count)]
         if self.how == "batches":
             ends = sorted([*choices.sample(range(1, self.count + 1), min(self.count, 4)), self.count])
-            return [workload.batch(fields[begin:end]) for begin, end in pairwise([0, *ends]) if begin < end]
+            fields = [workload.batch(fields[begin:end]) for begin, end in pairwise([0, *ends]) if begin < end]
         if self.how == "messages":
             for one, kind in zip(fields, self.kinds, strict=False):
                 one["sys_flag"] = int(kind)
+            for one, names in zip(fields, self.light_queues, strict=False):
+                leaves_gap = one["sys_flag"] in NOT_LIGHT or one["topic"] == workload.BATCH_TOPIC.topic_name
+                if light and names and not leaves_gap:
+                    one["properties"][INNER_MULTI_DISPATCH] = names
+        if self.deleted:
+            fields.insert(0, workload.message(choices, 1000 * number + 999) | {"body": bytes(20_000).hex()})
         return fields
 
 
@@ -68,7 +90,9 @@ TURNS = st.lists(
         count=st.integers(0, 25),
         seed=st.integers(0, 1 << 30),
         kinds=st.lists(st.sampled_from(KINDS), max_size=25),
+        light_queues=st.lists(st.sampled_from(workload.LIGHT_QUEUES), max_size=25),
         crc=st.booleans(),
+        deleted=st.sampled_from([0, 0, 1, 2]),
         killed=st.booleans(),
     ),
     min_size=2,
@@ -76,13 +100,24 @@ TURNS = st.lists(
 )
 
 
+def full_log_files(path: Path, end: int) -> int:
+    """How many files of the log are full, so that RocketMQ may delete them; `end` is behind its last record."""
+    file_size = OPTIONS["mapped_file_size_commit_log"]
+    return end // file_size - min(int(file.name) for file in (path / "commitlog").iterdir()) // file_size
+
+
 def turn_of_reput(path: Path, options: dict[str, Any], turn: Turn, puts: list[workload.Fields]) -> None:
-    files = FaultyFiles()
+    files = RoomyFiles()
     store = reput.MessageStore.open(path, files=files, **options)
     if turn.how == "table" and puts:
         store.put_arrow(workload.as_table(puts))
     else:
         workload.put(store, puts)
+    if puts and turn.deleted:
+        store.wait_dispatched()
+        deleted = min(turn.deleted, full_log_files(path, store.max_commit_log_offset))
+        age(path, deleted)
+        assert len(store.delete_expired().commit_log_files) == deleted
     if turn.killed:
         abandon(store, files)
     else:
@@ -95,6 +130,11 @@ def turn_of_apache(
     open_apache(apache, path, options)
     results = apache.run("put", messages=puts)
     assert all(result["status"] == "PUT_OK" for result in results)
+    if puts and turn.deleted:
+        begin = int(min(file.name for file in (path / "commitlog").iterdir()))
+        deleted = min(turn.deleted, full_log_files(path, results[-1]["commit_log_offset"]))
+        ends = apache.run("delete", log_files=deleted)
+        assert ends[0] == begin + deleted * OPTIONS["mapped_file_size_commit_log"]
     if turn.killed:
         apache.kill()
     else:
@@ -120,9 +160,10 @@ def test_both_write_one_store_turn_by_turn(apache: Apache) -> None:
     is_5 = apache.version > "5"
 
     @settings(max_examples=EXAMPLES, deadline=None)
-    @given(TURNS, st.booleans())
-    def turns_agree(turns: list[Turn], ext: bool) -> None:
-        options = OPTIONS | {"dispatch_rules": apache.version} | (EXT if ext else {})
+    @given(TURNS, st.booleans(), st.booleans())
+    def turns_agree(turns: list[Turn], ext: bool, light: bool) -> None:
+        options = OPTIONS | RETENTION | {"dispatch_rules": apache.version}
+        options |= (EXT if ext else {}) | (LIGHT if light else {})
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             path = folder / "store"
@@ -134,7 +175,7 @@ def test_both_write_one_store_turn_by_turn(apache: Apache) -> None:
             for number, turn in enumerate(turns):
                 if (path / "abort").exists() and turn.side == "Apache":
                     index_is_whole = False  # Apache's recovery loses entries
-                puts = turn.puts(number, workload.WITH_BATCH_TOPIC if is_5 else workload.TOPICS)
+                puts = turn.puts(number, workload.WITH_BATCH_TOPIC if is_5 else workload.TOPICS, light=light)
                 its_options = options | {"enabled_append_prop_crc": is_5 and turn.crc}
                 if turn.side == "reput":
                     turn_of_reput(path, its_options, turn, puts)

@@ -85,7 +85,7 @@ def told_by_apache(apache: Apache) -> Told:
     for queue in dump["queues"]:
         ends, messages = (queue["min_offset"], queue["max_offset"]), queue["messages"]
         units = [[*unit[:2], unit[3]] if len(unit) == 4 else unit for unit in queue["units"]]
-        if apache.version < "5" and units and units[-1][0] < begin:
+        if apache.version < "5" and (not units or units[-1][0] < begin):
             # 4.9.7 lets a queue begin at 0 whose messages are all deleted, and reads other bytes as one of them.
             ends, units, messages = (ends[1], ends[1]), [], []
         if ends[1]:

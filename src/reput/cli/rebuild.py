@@ -21,6 +21,7 @@ _KEYS = (
     "enable_consume_queue_ext",
     "mapped_file_size_consume_queue_ext",
     "enable_lmq",
+    "message_delay_level",
 )
 
 
@@ -41,8 +42,11 @@ def rebuild(
 
     They go into a new directory; the store is not changed. File sizes are those of the store's own files; --set gives
     others: mappedFileSizeConsumeQueue, mapperFileSizeBatchConsumeQueue, maxHashSlotNum, maxIndexNum,
-    mappedFileSizeConsumeQueueExt. Extensions (without bit maps) and light message queues are built where the store has
-    them, or as --set enableConsumeQueueExt and enableLmq say.
+    mappedFileSizeConsumeQueueExt. Extensions and light message queues are built where the store has them, or as --set
+    enableConsumeQueueExt and enableLmq say. A broker with delay levels of its own needs --set messageDelayLevel.
+
+    Extensions get no bit maps: they come from the consumers' SQL filters, which the log does not hold. Without one
+    every filter looks at the message itself, so nothing is lost but time.
 
     Example:
       reput rebuild /tmp/store --output /tmp/rebuilt --runner local

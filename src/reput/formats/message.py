@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 import struct
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -215,6 +217,23 @@ def check_message(message: Message, *, max_message_size: int) -> None:
     """
     check_head(message, max_message_size=max_message_size)
     encode_properties_of(message)
+
+
+def refuse_wrong_types(messages: object, queue_id: object) -> None:
+    """For a put that failed with an error of Python's: raises MessageIllegalError for what has the wrong type.
+
+    Returns where nothing has. A put itself asks no types, since it has no time for that.
+    """
+    if isinstance(messages, Message | str | bytes) or not isinstance(messages, Sequence):
+        raise MessageIllegalError(f"expected a list of messages, not {type(messages).__name__}")
+    for i, message in enumerate(messages):
+        if not isinstance(message, Message):
+            raise MessageIllegalError(f"message {i} is no reput.Message, but {type(message).__name__}")
+        check_message(message, max_message_size=sys.maxsize)
+    try:
+        operator.index(queue_id)  # type: ignore[arg-type]
+    except TypeError:
+        raise MessageIllegalError(f"queue_id must be a whole number, not {type(queue_id).__name__}") from None
 
 
 def check_head(message: Message, *, max_message_size: int) -> None:

@@ -69,7 +69,7 @@ class MessageExtBatch(Message):
             elif message.wait_store_msg_ok != first.wait_store_msg_ok:
                 reason = "wait_store_msg_ok differs from that of message 0"
             elif message.sys_flag:
-                reason = f"sys_flag {message.sys_flag:#x}, but a batch has one for all; set it in a MessageExtBatch"
+                reason = f"sys_flag {hex(message.sys_flag)}, but a batch has one for all; set it in a MessageExtBatch"
             elif message.properties and DELAY in message.properties:
                 reason = "it has a delay level, which a batch cannot have; put it by itself"
             if reason is not None:

@@ -29,7 +29,7 @@ from reput.jobs.index_builder import IndexFilePlan, KeyChunk, KeySpill, plan_ind
 from reput.jobs.runner import Progress, Runner
 from reput.jobs.split_tasks import run_over_splits
 from reput.jobs.unit_writer import FurtherUnits, QueueFinish, QueueRange, UnitWriter
-from reput.kernels.record_scan import DEFAULT_DELAYS_MS, ScanLevel
+from reput.kernels.record_scan import ScanLevel
 from reput.log.directory import LogFile, QueueFiles, StoreDirectory
 from reput.log.index_geometry import index_geometry
 from reput.log.queue_extensions import queue_extensions
@@ -81,6 +81,7 @@ class _Target:
     queue_file_size: int
     index: bool
     rules: DispatchRules
+    delays_ms: tuple[int, ...]
     further: FurtherUnits
     types: QueueTypes
 
@@ -114,6 +115,7 @@ def rebuild(
     mapped_file_size_consume_queue_ext: int | None = None,
     bit_maps: BitMaps | None = None,
     enable_lmq: bool | None = None,
+    message_delay_level: str | None = None,
     split_bytes: int = SPLIT_BYTES,
     index: bool = True,
     rules: DispatchRules = DispatchRules.V5_3_3,
@@ -130,15 +132,16 @@ def rebuild(
     `<output>.unfinished` and renamed at the end: a rebuild that was killed leaves no `output`, and the next one begins
     anew. Where queue offsets repeat, as after a crash, the first message wins, as in
     `ConsumeQueue.putMessagePositionInfo`; a gap is filled with filler units, so that each unit stands at its own queue
-    offset (RocketMQ logs an error and puts it into the gap). `rules` name the RocketMQ version whose files these are to
-    be. The tasks need a file system that all share.
+    offset (RocketMQ logs an error and puts it into the gap). The units of delayed messages hold the time of
+    delivery, by `message_delay_level` where the broker had levels of its own. `rules` name the RocketMQ
+    version whose files these are to be. The tasks need a file system that all share.
 
     Raises:
         StoreFormatError: no store, a foreign file, or index files whose geometry must be given; also where `output`
             exists and is not an empty folder.
         CorruptRecordError: damage in the log, a queue offset beyond what the log can hold, a topic that cannot
             name a folder.
-        ConfigError: file sizes that RocketMQ does not allow; an `output` inside the store.
+        ConfigError: file sizes or delay levels that RocketMQ does not allow; an `output` inside the store.
         StoreFullError: no space.
     """
     started = time.perf_counter()
@@ -151,6 +154,8 @@ def rebuild(
         directory, mapped_file_size_consume_queue, mapper_file_size_batch_consume_queue, max_hash_slot_num,
         max_index_num, index,
     )  # fmt: skip
+    if message_delay_level is not None:
+        sizes = replace(sizes, message_delay_level=message_delay_level)
     output = os.path.abspath(output)
     if DISK.exists(output) and not (DISK.is_directory(output) and not DISK.list_directory(output)):
         raise StoreFormatError(f"{output}: exists already and is not an empty folder; give the name of a new one")
@@ -220,7 +225,8 @@ class _Build:
         """Write the units and spill the keys; all at once, or else in the order of the log, which is the truth."""
         self._make_folders()
         size = self._sizes.mapped_file_size_consume_queue
-        target = _Target(self._folder, size, self._index, self._rules, self._further, self._types)
+        delays_ms = self._sizes.delay_levels_ms if self._rules.redispatches_deliver_time else ()
+        target = _Target(self._folder, size, self._index, self._rules, delays_ms, self._further, self._types)
         splits = plan_splits(log_files, split_bytes)
         outcomes, misled = run_over_splits(
             self._runner, partial(_scan_split, target), splits, description="read the log", progress=self._progress
@@ -294,12 +300,11 @@ def _scan_splits(target: _Target, splits: Sequence[Split]) -> _ScanOutcome:
     batch_units = BatchUnitSpill(os.path.join(target.folder, _BATCH_UNITS, str(splits[0].begin)), target.types)
     spill = KeySpill(os.path.join(target.folder, _KEYS, str(splits[0].begin)))
     level = ScanLevel.KEYS if target.index else ScanLevel.PROPERTIES
-    delays_ms = DEFAULT_DELAYS_MS if target.rules.redispatches_deliver_time else ()
     messages = log_bytes = 0
     fault: CorruptRecordError | None = None
     try:
         for split in splits:
-            scan = scan_split(split, level=level, delays_ms=delays_ms, index_tags=target.rules.indexes_tags)
+            scan = scan_split(split, level=level, delays_ms=target.delays_ms, index_tags=target.rules.indexes_tags)
             for columns in scan:
                 messages += columns.rows
                 log_bytes += columns.consumed

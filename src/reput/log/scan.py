@@ -185,11 +185,17 @@ class _Window:
         self._buffer = np.empty(min(window_bytes, log_file.size), np.uint8)
 
     def read(self, offset: int) -> npt.NDArray[np.uint8]:
-        """Bytes from `offset` on, valid until the next call: a window, or the record there if that is longer."""
+        """Bytes from `offset` on, valid until the next call: a window, or the record there if that is longer.
+
+        Of a blank record only the head: behind it there may be a gigabyte of nothing, which takes time and cache.
+        """
+        left = self.log_file.end_offset - offset
+        data = self._read(offset, self._buffer[:BLANK_SIZE])
+        if _is_blank(data, left):
+            return data
         data = self._read(offset, self._buffer)
         size = int.from_bytes(data[:4].tobytes(), "big", signed=True)
-        left = self.log_file.end_offset - offset
-        if data.size < size <= left and not _is_blank(data, left):
+        if data.size < size <= left:
             data = self._read(offset, np.empty(size, np.uint8))
         return data
 

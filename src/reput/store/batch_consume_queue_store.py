@@ -61,6 +61,14 @@ class BatchConsumeQueueStore:
             starts = [int(path.rpartition("/")[2]) for path in queue_files.paths]
             self._make(queue_files.topic, queue_files.queue_id).load(starts, end_offset)
 
+    def remove(self, topic: str) -> None:
+        """Forget a topic's queues and remove their files."""
+        for key in [key for key in self._table if key[0] == topic]:
+            self._table.pop(key).drop_mappings()
+        folder = f"{self.path}/{topic}"
+        if self._files.exists(folder):
+            self._files.remove_tree(folder)
+
     def find(self, topic: str, queue_id: int) -> BatchConsumeQueue | None:
         """The queue, or None where no message was ever dispatched to it."""
         return self._table.get((topic, queue_id))

@@ -7,7 +7,8 @@ offset, bytes. Encoding a table, waiting for the disk and building queues and in
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
+from contextlib import contextmanager
 from threading import Lock
 from typing import NamedTuple, TypeAlias
 
@@ -160,6 +161,15 @@ class CommitLog:
                     "(osPageCacheBusyTimeOutMills), for the disk does not keep up; nothing was written; try again later"
                 )
             time.sleep(0)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Nothing is appended meanwhile; raises StoreBusyError as an append does."""
+        self._acquire()
+        try:
+            yield
+        finally:
+            self._lock.release()
 
     def _room(self, size: int) -> MappedFile:
         """The last file, with room for a record of `size` bytes and a blank behind it; rolls where needed.
@@ -323,11 +333,12 @@ class CommitLog:
         finally:
             self._lock.release()
 
-    def append_inner_batch(self, record: Unplaced, message_count: int) -> Append:
+    def append_inner_batch(self, record: Unplaced, message_count: int, batch_topics: Set[str]) -> Append:
         """Append a record that holds several messages: INNER_BASE is added to its properties, and the counter moves on.
 
         As `BatchConsumeQueue.assignQueueOffset`. The properties leave room for it and for a CRC, and have no room for a
-        CRC at their end yet. Errors as of `append`.
+        CRC at their end yet. Errors as of `append`; MessageIllegalError where the topic is not of `batch_topics`, which
+        does not change during an append.
         """
         (
             key, magic_code, body_crc, flag, sys_flag, born_timestamp, born_host, store_host,
@@ -337,6 +348,8 @@ class CommitLog:
         try:
             if self._refusal is not None:
                 raise self._refusal.with_traceback(None)  # one object for many puts: traces would pile up in it
+            if key[0] not in batch_topics:
+                raise MessageIllegalError(f"topic {key[0]!r} has no batch consume queues any more; put the batch again")
             reserved = PROPERTY_CRC_SIZE if self._property_crc else 0
             now = max(int(time.time() * 1000), self.last_store_timestamp)
             queue_offset = self.queue_offsets.get(key, 0)

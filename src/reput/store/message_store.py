@@ -1,18 +1,21 @@
-"""MessageStore: the parts of a store introduced to each other, and the public verbs."""
+"""MessageStore: the parts of an open store introduced to each other, its life, and the verbs that change it."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import struct
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import ExitStack
 from itertools import chain
 from threading import Lock
 from typing import TYPE_CHECKING, Self
 
 from reput.config.message_store import FlushDiskType, MessageStoreConfig
-from reput.errors import ConfigError, MessageIllegalError, StoreError, StoreStateError
+from reput.errors import MessageIllegalError, StoreError, StoreStateError
 from reput.files import DISK, FileLayer
-from reput.formats.message import Message, MessageExt
+from reput.formats.message import Message, refuse_wrong_types
+from reput.store.message_reader import MessageReader
 from reput.warm import load_kernels
 
 if TYPE_CHECKING:
@@ -22,30 +25,26 @@ if TYPE_CHECKING:
     from reput.formats.metadata import TopicConfig
     from reput.kernels.columns import RecordColumns
     from reput.kernels.consume_queue_ext import BitMaps
-    from reput.store.get import GetMessageResult
     from reput.store.opening import Parts
-    from reput.store.query import QueryMessageResult
-    from reput.store.queue_tables import Queue
-    from reput.store.recovery import Progress, RecoveryReport
+    from reput.store.recovery import Progress
     from reput.store.results import PutBatchResult, PutMessageResult, PutTableResult
     from reput.store.retention import RetentionReport
     from reput.store.runtime_info import RuntimeInfo
-    from reput.store.warm_up import WarmedUp
+
+
+#: What Python says of values of wrong types; MessageIllegalError, a ValueError too, is none of them.
+_TYPE_ERRORS = (TypeError, AttributeError, struct.error)
 
 
 def _silent(what: str, done: int, total: int) -> None:
     """Progress that nobody looks at."""
 
 
-class MessageStore:
+class MessageStore(MessageReader):
     """A RocketMQ message store in a directory: one writer at a time, any number of readers.
 
-    Made by `open`; a context manager that closes it. Every method may be called from any thread.
-
-    Attributes:
-        path: The directory.
-        config: What it was opened with.
-        recovery: What the start found and did.
+    Made by `open`; a context manager that closes it. Every method may be called from any thread. What only reads is
+    inherited.
     """
 
     def __init__(
@@ -59,27 +58,15 @@ class MessageStore:
         retention: bool,
     ) -> None:
         from reput.store.flush import FlushPolicy, FlushRealTimeService, GroupCommitService
-        from reput.store.get import GetMessage
         from reput.store.housekeeping import FlushConsumeQueueService
         from reput.store.put import PutMessage
         from reput.store.put_batch import PutBatch
-        from reput.store.query import QueryMessage
         from reput.store.reput import Dispatcher, ReputMessageService
         from reput.store.retention import CleanService
-        from reput.store.statistics import StoreStatsService
 
-        self.path = path
-        self.config = config
-        self.recovery: RecoveryReport = parts.report
-        self._files = files
-        self._parts = parts
-        self._log = parts.log
-        self._queues = parts.queues
-        self._is_open = True
+        super().__init__(path, config, parts, files)
         self._closing = Lock()
-        self._stats = StoreStatsService(parts.queues.counts)
-        self._getting = GetMessage(parts.log, parts.queues, config, files, os.path.basename(path), self._stats)
-        self._querying = QueryMessage(parts.log, parts.index)
+        self._changing_topics = Lock()
         self._reput: ReputMessageService | None = None
         self._cleaning = CleanService(
             parts, config, files, path, lambda: self._reput.reput_from_offset if self._reput else parts.log.max_offset
@@ -126,7 +113,8 @@ class MessageStore:
             retention: Delete commit log files that have expired, by hour, age and disk, and refuse puts on a full disk,
                 as RocketMQ does; otherwise only `delete_expired` deletes.
             config: All configuration; RocketMQ's defaults but SYNC_FLUSH where it is left out.
-            on_arrival: Called by the dispatch thread with the columns of newly dispatched records.
+            on_arrival: Called by the dispatch thread with the columns of newly dispatched records; one that names light
+                queues has a further row for each of them, with that queue's name and offset.
             bit_maps: With enableConsumeQueueExt: called with the columns of each scan that is dispatched, it gives the
                 bit maps for its rows (a pyarrow BinaryArray; null for none), or None. RocketMQ's broker computes them
                 from the consumers' SQL filters (`CommitLogDispatcherCalcBitMap`).
@@ -175,18 +163,30 @@ class MessageStore:
         """
         if not self._is_open or self._reput is None:
             self._check_writable()
-        return self._putting.one(message, queue_id)
+        try:
+            return self._putting.one(message, queue_id)
+        except _TYPE_ERRORS:
+            refuse_wrong_types([message], queue_id)
+            raise
 
     def async_put_message(self, message: Message, queue_id: int = 0) -> Future[PutMessageResult]:
         """`put_message` that does not wait: the future is done when the message is safe. Errors as there."""
         self._check_writable()
-        return self._putting.one_later(message, queue_id)
+        try:
+            return self._putting.one_later(message, queue_id)
+        except _TYPE_ERRORS:
+            refuse_wrong_types([message], queue_id)
+            raise
 
     def put_messages(self, messages: Sequence[Message], queue_id: int = 0) -> list[PutMessageResult]:
         """Append several messages, each as a put of its own, and wait once. All are checked before any is written."""
         self._check_writable()
-        with self._stats.timing():
-            return self._putting.several(messages, queue_id)
+        try:
+            with self._stats.timing():
+                return self._putting.several(messages, queue_id)
+        except _TYPE_ERRORS:
+            refuse_wrong_types(messages, queue_id)
+            raise
 
     def put_batch(self, batch: MessageExtBatch | Sequence[Message], queue_id: int = 0) -> PutBatchResult:
         """Append a producer's batch as one, all of it or nothing, with queue offsets one behind the other.
@@ -205,8 +205,14 @@ class MessageStore:
             StoreStateError: The store is closed or read-only.
         """
         self._check_writable()
-        with self._stats.timing():
-            return self._putting_batches.put(batch, queue_id)
+        try:
+            with self._stats.timing():
+                return self._putting_batches.put(batch, queue_id)
+        except _TYPE_ERRORS:
+            from reput.formats.message_batch import MessageExtBatch
+
+            refuse_wrong_types([batch] if isinstance(batch, MessageExtBatch) else batch, queue_id)
+            raise
 
     def put_arrow(self, table: pa.Table | pa.RecordBatch | pa.RecordBatchReader) -> PutTableResult:
         """Append the rows of a table, each as a put of its own, and wait once; after a crash a prefix of them is there.
@@ -240,24 +246,13 @@ class MessageStore:
 
     # -- topics
 
-    @property
-    def topics(self) -> Mapping[str, TopicConfig]:
-        """The topics of `config/topics.json` by name; a store takes messages of others, too.
-
-        Raises:
-            CorruptMetadataError: The file and its backup are damaged (only read-only: else the store does not open).
-        """
-        from reput.store.config_files import TopicConfigManager
-
-        self._check_open()
-        return (self._parts.topics or TopicConfigManager(self._files, self.path)).table
-
     def update_topic(self, config: TopicConfig) -> None:
         """Make a topic or change it; it is on the disk when this returns, as RocketMQ reads it.
 
         Raises:
             ConfigError: RocketMQ would refuse it, or could not read it; or the type of its queues (`queue.type`) would
-                change, and there are some. Nothing was changed.
+                change, and there are messages. Nothing was changed.
+            StoreBusyError: The disk does not keep up; nothing was changed.
             StoreFullError: No space; nothing was changed.
             StoreStateError: The store is closed or read-only.
         """
@@ -265,144 +260,17 @@ class MessageStore:
 
         self._check_writable()
         assert self._parts.topics is not None
+        assert self._reput is not None
         check_topic(config)
-        self._queues.check_type(config)
-        self._parts.topics.update(config)
-        self._queues.set_type(config)
+        with self._changing_topics, ExitStack() as held:
+            if self._queues.changes_type(config):  # no message may be put, or dispatched, by the old type meanwhile
+                held.enter_context(self._reput.between_passes)
+                held.enter_context(self._log.paused())
+                self._queues.prepare_change(config, self._log.queue_offsets)
+            self._parts.topics.update(config)
+            self._queues.set_type(config)
 
-    # -- getting
-
-    def _check_open(self) -> None:
-        if not self._is_open:
-            raise StoreStateError(f"{self.path}: the store is closed")
-
-    def get_message(
-        self,
-        topic: str,
-        queue_id: int,
-        offset: int,
-        max_msg_nums: int = 32,
-        tags: str | None = None,
-        group: str | None = None,
-        max_total_size: int | None = None,
-    ) -> GetMessageResult:
-        """The messages of a queue from an offset on, as `DefaultMessageStore.getMessage` gives them.
-
-        Args:
-            topic: The topic.
-            queue_id: The queue.
-            offset: Queue offset of the first message wanted.
-            max_msg_nums: Most messages; `maxTransferCountOnMessageInMemory` (32) and its fellows limit them too.
-            tags: `a || b`; None and `*` take all. Hashes are compared first, then the text, as a client would.
-            group: The consumer group, for statistics by group.
-            max_total_size: Most bytes; one message always goes.
-        """
-        if not self._is_open:
-            self._check_open()
-        return self._getting.get(topic, queue_id, offset, max_msg_nums, tags, max_total_size)
-
-    def queues(self) -> Iterator[Queue]:
-        """All consume queues, by topic and queue id; each has topic, queue_id, min_offset and max_offset."""
-        self._check_open()
-        return iter(sorted(self._queues.queues(), key=lambda queue: (queue.topic, queue.queue_id)))
-
-    def min_offset(self, topic: str, queue_id: int) -> int:
-        """The first queue offset whose message the log still has; 0 for an unknown queue."""
-        self._check_open()
-        queue = self._queues.find(topic, queue_id)
-        return queue.min_offset if queue is not None else 0
-
-    def max_offset(self, topic: str, queue_id: int) -> int:
-        """The queue offset of the next message to be dispatched; 0 for an unknown queue."""
-        self._check_open()
-        queue = self._queues.find(topic, queue_id)
-        return queue.max_offset if queue is not None else 0
-
-    def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int, boundary: str = "lower") -> int:
-        """The queue offset for a store time (`getOffsetInQueueByTime`).
-
-        "lower": of the first message at that time or later, the max offset where there is none. "upper": of the last
-        message at that time or earlier, the min offset where there is none.
-        """
-        self._check_open()
-        if boundary not in ("lower", "upper"):
-            raise ConfigError(f"boundary {boundary!r}: expected 'lower' or 'upper'")
-        queue = self._queues.find(topic, queue_id)
-        return 0 if queue is None else self._querying.offset_by_time(queue, timestamp_ms, upper=boundary == "upper")
-
-    # -- querying
-
-    def query_message(
-        self, topic: str, key: str, max_num: int = 32, begin: int = 0, end: int | None = None
-    ) -> list[MessageExt]:
-        """The newest `max_num` messages that carry a key (as KEYS or UNIQ_KEY), oldest first.
-
-        `begin` and `end` bound the store time in ms, both included; the index knows it to the second, rounded down.
-        """
-        if not self._is_open:
-            self._check_open()
-        return self._querying.by_key(topic, key, max_num, begin, end)
-
-    def query_messages(
-        self, topic: str, keys: Sequence[str], max_num: int = 32, begin: int = 0, end: int | None = None
-    ) -> QueryMessageResult:
-        """`query_message` for many keys in one call, many times faster: a mapping from each key to its messages."""
-        self._check_open()
-        return self._querying.by_keys(topic, keys, max_num, begin, end)
-
-    def look_message_by_offset(self, commit_log_offset: int) -> MessageExt | None:
-        """The message whose record starts at a commit log offset; None where none does."""
-        self._check_open()
-        return self._querying.by_offset(commit_log_offset)
-
-    def view_message(self, message_id: str) -> MessageExt | None:
-        """The message of an offset message id; None where it is not in this store."""
-        self._check_open()
-        return self._querying.by_message_id(message_id)
-
-    def warm_up(self, log_bytes: int | None = None) -> WarmedUp:
-        """Read the newest part of the log, and what queues and index know about it, into the page cache.
-
-        Returns once it is there: to be called before traffic comes. The cache is the machine's, so another process can
-        do it, with the store opened read-only.
-
-        Args:
-            log_bytes: How much of the log; None: what counts as in memory, `accessMessageInMemoryMaxRatio`.
-        """
-        from reput.store.warm_up import warm_up
-
-        self._check_open()
-        if log_bytes is None:
-            log_bytes = self._files.physical_memory() * self.config.access_message_in_memory_max_ratio // 100
-        return warm_up(self._parts, self._files, log_bytes)
-
-    # -- the log as a whole
-
-    @property
-    def min_commit_log_offset(self) -> int:
-        """The log's first offset."""
-        return self._log.min_offset
-
-    @property
-    def max_commit_log_offset(self) -> int:
-        """Behind the last record."""
-        return self._log.max_offset
-
-    @property
-    def flushed_offset(self) -> int:
-        """Commit log offset up to which everything is known to be on the disk."""
-        return self._log.flushed_offset
-
-    def earliest_time(self) -> int:
-        """Store time (ms) of the log's first message; -1 where there is none."""
-        self._check_open()
-        message = self._querying.by_offset(self._log.min_offset)
-        return message.store_timestamp if message is not None else -1
-
-    def latest_time(self) -> int:
-        """Store time (ms) of the log's last message; -1 where none is known."""
-        self._check_open()
-        return self._log.last_store_timestamp or -1
+    # -- dispatch
 
     @property
     def dispatch_behind_bytes(self) -> int:

@@ -74,7 +74,8 @@ class PutBatch:
                 "queues; make it with queue.type=BatchCQ (update_topic), or leave the bits out"
             )
         if has_batch_queues and (wants_inner or batch.unique_key):
-            append = self._log.append_inner_batch(_inner_batch(record, len(items), self._reserved), len(items))
+            inner = _inner_batch(record, len(items), self._reserved)
+            append = self._log.append_inner_batch(inner, len(items), self._types.batch)
             offsets = (append.commit_log_offset,)
         else:
             rows = encode_items(

@@ -52,6 +52,10 @@ class QueueOffsets:
         number = self.numbers.get(key)
         return default if number is None else self.values[number]
 
+    def has_messages(self, topic: str) -> bool:
+        """Whether a queue of a topic has, or had, messages."""
+        return any(self.values[number] for key, number in self.numbers.items() if key[0] == topic)
+
     def __setitem__(self, key: QueueKey, offset: int) -> None:
         number = self.number(key)  # first: it may replace `values`
         self.values[number] = offset

@@ -17,6 +17,7 @@ from reput.store.batch_consume_queue import BatchConsumeQueue
 from reput.store.batch_consume_queue_store import BatchConsumeQueueStore
 from reput.store.consume_queue import ConsumeQueue
 from reput.store.consume_queue_store import ConsumeQueueStore
+from reput.store.queue_offsets import QueueOffsets
 
 if TYPE_CHECKING:
     from reput.kernels.consume_queue_ext import BitMaps
@@ -95,26 +96,42 @@ class QueueTables:
         return self.simple.find(topic, queue_id) or self.batch.find(topic, queue_id)
 
     def queues(self) -> list[Queue]:
-        """All queues, in no special order."""
-        return [*self.simple.queues(), *self.batch.queues()]
+        """All queues that have, or had, messages, in no special order.
+
+        A record without a unit, as of a prepared message, makes none: as in `CommitLogDispatcherBuildConsumeQueue`.
+        """
+        queues: list[Queue] = [*self.simple.queues(), *self.batch.queues()]
+        return [queue for queue in queues if queue.max_offset]
 
     def dispatch(self, columns: RecordColumns, *, fill_gaps: bool = True) -> bool:
         """See `ConsumeQueueStore.dispatch`."""
         # First, so that what `ConsumeQueueStore.flush` says holds of both.
         return self.batch.dispatch(columns, fill_gaps=fill_gaps) and self.simple.dispatch(columns, fill_gaps=fill_gaps)
 
-    def check_type(self, config: TopicConfig) -> None:
-        """Raises ConfigError where the topic's queues would change their type, and there are some."""
+    def changes_type(self, config: TopicConfig) -> bool:
+        """Whether the topic's queues are of another type now than its configuration says."""
+        return is_batch_cq(config) != (config.topic_name in self.types.batch)
+
+    def prepare_change(self, config: TopicConfig, next_offsets: QueueOffsets) -> None:
+        """Remove what may be left of queues that have no message: they are of the wrong type after `set_type`.
+
+        Nothing may be appended or dispatched until then. `next_offsets` knows messages that are not dispatched yet.
+
+        Raises:
+            ConfigError: The topic has messages.
+        """
         topic = config.topic_name
-        if is_batch_cq(config) != (topic in self.types.batch) and any(q.topic == topic for q in self.queues()):
+        if next_offsets.has_messages(topic) or any(queue.topic == topic for queue in self.queues()):
             kind = BATCH_CQ if topic in self.types.batch else "SimpleCQ"
             raise ConfigError(
                 f"topic {topic!r}: {QUEUE_TYPE} is {kind}, and its queues exist; the type of a topic is chosen before "
                 "its first message, so give a new topic the other type"
             )
+        self.simple.remove(topic)
+        self.batch.remove(topic)
 
     def set_type(self, config: TopicConfig) -> None:
-        """From now on the topic's queues are of the type that its configuration says; they do not exist yet."""
+        """From now on the topic's queues are of the type that its configuration says."""
         if is_batch_cq(config):
             self.types.batch.add(config.topic_name)
         else:

@@ -10,6 +10,7 @@ from typing import Protocol
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import CorruptRecordError, ReputError, StoreError, StoreFullError
 from reput.kernels.columns import RecordColumns, ScanStop
+from reput.kernels.multi_dispatch import add_multi_dispatch_rows
 from reput.kernels.record_scan import RecordScanner
 from reput.store.commit_log import CommitLog
 
@@ -38,6 +39,7 @@ class ReputMessageService:
     """RocketMQ's `ReputMessageService`.
 
     Attributes:
+        between_passes: Held during a pass. Who has it may change what a pass goes by.
         reput_from_offset: Commit log offset of the first record that is not dispatched.
         failure: Why the thread gave up, or what it is trying again because of; None while all is well.
     """
@@ -52,6 +54,7 @@ class ReputMessageService:
         self._commit_log = commit_log
         self._dispatchers = dispatchers
         self._on_arrival = on_arrival
+        self._config = config
         self._scanner = RecordScanner(
             _PASS_ROWS, delays_ms=config.delay_levels_ms, index_tags=config.dispatch_rules.indexes_tags
         )
@@ -60,6 +63,7 @@ class ReputMessageService:
         self._wake = Lock()
         self._wake.acquire()
         self._progress = Condition()
+        self.between_passes = Lock()
         self._waiting = 0
         self._idle = False
         self.reput_from_offset = 0
@@ -98,17 +102,27 @@ class ReputMessageService:
             )
         self.reput_from_offset = following
         if columns.rows and self._on_arrival is not None:
-            self._on_arrival(columns)
+            self._on_arrival(self._arrivals(columns))
         if self._waiting:
             with self._progress:
                 self._progress.notify_all()
         return columns.rows or 1
 
+    def _arrivals(self, columns: RecordColumns) -> RecordColumns:
+        """A row for each queue that a message arrived in, further ones too (`notifyMessageArrive4MultiQueue`)."""
+        config = self._config
+        if config.enable_multi_dispatch:
+            columns, _ = add_multi_dispatch_rows(
+                columns, enable_lmq=config.enable_lmq, any_topic=config.dispatch_rules.multi_dispatches_any_topic
+            )
+        return columns
+
     def _run(self) -> None:
         while True:
             stopping = self._stopping.is_set()  # asked first: what came before the stop is then seen by this pass
             try:
-                rows = self.run_once()
+                with self.between_passes:
+                    rows = self.run_once()
                 self.failure = None
             except StoreFullError as error:  # space may return
                 self.failure = error

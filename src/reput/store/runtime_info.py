@@ -82,6 +82,7 @@ class RuntimeInfo:
     put_message_distribute_time: dict[str, int] | None
     put_latency99: float | None
     put_latency999: float | None
+    get_message_entire_time_max: int | None
     put_tps: Rates | None
     put_bytes_per_second: Rates | None
     get_found_tps: Rates | None
@@ -89,6 +90,7 @@ class RuntimeInfo:
     get_total_tps: Rates | None
     get_transferred_tps: Rates | None
     commit_log_disk_ratio: float
+    commit_log_disk_ratio_by_path: dict[str, float]
     consume_queue_disk_ratio: float
     disk_free_bytes: int
     commit_log_min_offset: int
@@ -111,10 +113,12 @@ class RuntimeInfo:
     def to_dict(self) -> dict[str, Any]:
         """All values under RocketMQ's names, as JSON takes them.
 
-        `scheduleMessageOffset_<level>` is "next offset,max offset", as RocketMQ writes it.
+        Two are a name for each key: `commitLogDiskRatio_<path>`, and `scheduleMessageOffset_<level>`, which is
+        "next offset,max offset" as RocketMQ writes it.
         """
         plain: dict[str, Any] = _to_dict(self)
-        levels = plain.pop("scheduleMessageOffset")
+        paths, levels = plain.pop("commitLogDiskRatioByPath"), plain.pop("scheduleMessageOffset")
+        plain |= {f"commitLogDiskRatio_{path}": ratio for path, ratio in paths.items()}
         return plain | {f"scheduleMessageOffset_{level}": offsets for level, offsets in levels.items()}
 
 

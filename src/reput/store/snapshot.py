@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from reput.errors import CorruptMetadataError
@@ -43,9 +44,11 @@ def take_runtime_info(
     latest = log.last_store_timestamp
     log_folders = {*log.queue.folders, *(os.path.dirname(file.path) for file in log.queue.mapped_files)}
     folders = {name: os.path.join(path, name) for name in (CONSUME_QUEUE, BATCH_CONSUME_QUEUE, INDEX)}
+    ratios = {folder: _disk_ratio(files, folder, path) for folder in log.queue.folders}
     return RuntimeInfo(
         **counted,
-        commit_log_disk_ratio=min(_disk_ratio(files, folder, path) for folder in log.queue.folders),
+        commit_log_disk_ratio=min(ratios.values()),
+        commit_log_disk_ratio_by_path=ratios,
         consume_queue_disk_ratio=_disk_ratio(files, folders[CONSUME_QUEUE], path),
         disk_free_bytes=files.disk_free(path),
         commit_log_min_offset=log.min_offset,
@@ -71,8 +74,8 @@ def take_runtime_info(
 _COUNTED = (
     "boot_timestamp", "runtime", "put_message_entire_time_max", "put_message_times_total", "put_message_failed_times",
     "put_message_size_total", "put_message_average_size", "put_message_distribute_time", "put_latency99",
-    "put_latency999", "put_tps", "put_bytes_per_second", "get_found_tps", "get_miss_tps", "get_total_tps",
-    "get_transferred_tps",
+    "put_latency999", "get_message_entire_time_max", "put_tps", "put_bytes_per_second", "get_found_tps", "get_miss_tps",
+    "get_total_tps", "get_transferred_tps",
 )  # fmt: skip
 
 
@@ -98,6 +101,7 @@ def _counted(stats: StoreStatsService) -> dict[str, Any]:
         "put_message_distribute_time": stats.put_distribution(),
         "put_latency99": round(stats.put_latency_ms(0.99), 2),
         "put_latency999": round(stats.put_latency_ms(0.999), 2),
+        "get_message_entire_time_max": int(stats.get_entire_time_max_s * 1000),
         "put_tps": rates("put_messages"),
         "put_bytes_per_second": rates("put_bytes"),
         "get_found_tps": rates("get_times"),
@@ -160,6 +164,19 @@ def _topics(parts: Parts, counts: dict[str, TopicCounts] | None) -> tuple[TopicI
 _NEVER = TopicCounts()
 
 
+def _committed(path: str, files: FileLayer, findings: list[str]) -> list[tuple[str, Mapping[int, int], int]]:
+    """`topic@group`, its next offsets by queue id, and that of all other queues.
+
+    A group of light queues (`%LMQ%...`) has one offset for all (`LmqConsumerOffsetManager.queryOffset`).
+    """
+    ordinary = _read_or_tell(path, ConsumerOffsets, files, findings)
+    light = _read_or_tell(path, LmqConsumerOffsets, files, findings)
+    return [
+        *((key, by_queue, 0) for key, by_queue in chain(ordinary.offset_table.items(), light.offset_table.items())),
+        *((key, {}, offset) for key, offset in light.lmq_offset_table.items()),
+    ]
+
+
 def _groups(path: str, parts: Parts, files: FileLayer, query: QueryMessage, findings: list[str]) -> list[GroupInfo]:
     """Each group of `consumerOffset.json` and `lmqConsumerOffset.json` against the queues."""
     latest = parts.log.last_store_timestamp
@@ -167,18 +184,16 @@ def _groups(path: str, parts: Parts, files: FileLayer, query: QueryMessage, find
     for queue in parts.queues.queues():
         by_topic.setdefault(queue.topic, []).append(queue)
     found = []
-    kinds: tuple[type[ConsumerOffsets | LmqConsumerOffsets], ...] = (ConsumerOffsets, LmqConsumerOffsets)
-    for kind in kinds:
-        for key, by_queue in _read_or_tell(path, kind, files, findings).offset_table.items():
-            topic, group = split_topic_group(key)
-            behind, ages = 0, []
-            for queue in by_topic.get(topic, ()):
-                offset = by_queue.get(queue.queue_id, 0)
-                if offset < queue.max_offset:
-                    behind += queue.max_offset - offset
-                    ages.append(_age_ms(query, queue, offset, latest))
-            known = [age for age in ages if age is not None]
-            found.append(GroupInfo(group, topic, behind, max(known, default=None if behind else 0)))
+    for key, by_queue, otherwise in _committed(path, files, findings):
+        topic, group = split_topic_group(key)
+        behind, ages = 0, []
+        for queue in by_topic.get(topic, ()):
+            offset = max(0, by_queue.get(queue.queue_id, otherwise))
+            if offset < queue.max_offset:
+                behind += queue.max_offset - offset
+                ages.append(_age_ms(query, queue, offset, latest))
+        known = [age for age in ages if age is not None]
+        found.append(GroupInfo(group, topic, behind, max(known, default=None if behind else 0)))
     return sorted(found, key=lambda one: (one.group, one.topic))
 
 

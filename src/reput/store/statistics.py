@@ -77,6 +77,7 @@ class StoreStatsService:
         fast_put_times: Puts that took less than a millisecond.
         put_failed_times: Puts that the store, not the message, was to blame for.
         put_entire_time_max_ms: The longest put.
+        get_entire_time_max_s: The longest pull.
         get_miss_times: Pulls that found nothing.
     """
 
@@ -86,6 +87,7 @@ class StoreStatsService:
         self.fast_put_times = 0
         self.put_failed_times = 0
         self.put_entire_time_max_ms = 0
+        self.get_entire_time_max_s = 0.0
         self.get_miss_times = 0
         self._by_bytes: dict[bytes, TopicCounts] = {}
         self._slow = Lock()
@@ -100,6 +102,11 @@ class StoreStatsService:
             self._ranges[bisect_right(_RANGE_BOUNDS_MS, elapsed_ms)] += 1
             self._fine_ranges[bisect_left(_FINE_BOUNDS_MS, elapsed_ms)] += 1
             self.put_entire_time_max_ms = max(self.put_entire_time_max_ms, elapsed_ms)
+
+    def get_took(self, seconds: float) -> None:
+        """Time a pull that seems to be the longest one (`setGetMessageEntireTimeMax`)."""
+        with self._slow:
+            self.get_entire_time_max_s = max(self.get_entire_time_max_s, seconds)
 
     @contextmanager
     def timing(self) -> Iterator[None]:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+import reput
+
 from .conftest import Run, content_of
 
 
@@ -66,6 +68,19 @@ def test_extensions_and_light_queues_are_built_where_the_store_has_them_or_as_to
     assert not (tmp_path / "4/consumequeue_ext").exists()
 
 
+def test_delayed_messages_get_the_times_of_the_broker_s_own_delay_levels(tmp_path: Path, run_reput: Run) -> None:
+    path = tmp_path / "s"
+    with reput.MessageStore.open(path, mapped_file_size_commit_log=4096, message_delay_level="7s 1h") as store:
+        for level in ("1", "2", "9"):
+            store.put_message(reput.Message("SCHEDULE_TOPIC_XXXX", b"", properties={"DELAY": level}))
+    stored = content_of(path / "consumequeue")
+    same = ("--set", "messageDelayLevel=7s 1h", "--runner", "local")
+    for output, settings, is_same in (("1", same, True), ("2", same[2:], False)):
+        assert run_reput("rebuild", path, "--output", tmp_path / output, *settings).status == 0
+        built = content_of(tmp_path / output / "consumequeue")
+        assert ([data for data, _ in built.values()] == [data for data, _ in stored.values()]) == is_same
+
+
 def test_batch_consume_queues_are_built_too(golden: Callable[[str], Path], tmp_path: Path, run_reput: Run) -> None:
     size = ("--set", "mapperFileSizeBatchConsumeQueue=460")
     answer = run_reput("rebuild", golden("bcq"), "--output", tmp_path / "out", "--json", *size)
@@ -80,6 +95,7 @@ def test_batch_consume_queues_are_built_too(golden: Callable[[str], Path], tmp_p
     [
         ((), "--output"),
         (("--output", "OUT", "--set", "listenPort=1"), "a rebuild takes"),
+        (("--output", "OUT", "--set", "messageDelayLevel=1y"), "is no delay"),
         (("--output", "OUT", "--set", "maxIndexNm=1"), "did you mean maxIndexNum?"),
         (("--output", "OUT", "--runner", "nobody"), "'auto', 'local', 'spark'"),
         (("--output", "OUT", "--rules", "5.4.0"), "'4.9.7', '5.3.3', '5.5.0'"),

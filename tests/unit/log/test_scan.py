@@ -244,6 +244,30 @@ def test_a_missing_file_is_named(store: Path, write_log: LogWriter) -> None:
         run(split)
 
 
+def test_of_a_file_that_a_blank_record_fills_its_head_alone_is_read(tmp_path: Path) -> None:
+    read_bytes = []
+
+    class Counting(FileLayer):
+        def open(self, path: str, **options: object) -> File:  # type: ignore[override]
+            class Reading(File):
+                def read_into(self, position: int, buffer: object) -> int:
+                    read_bytes.append(super().read_into(position, buffer))  # type: ignore[arg-type]
+                    return read_bytes[-1]
+
+            file = DISK.open(path)
+            reading = Reading(path, file.fileno())
+            file._descriptor = -1
+            return reading
+
+    log = tmp_path / "commitlog"
+    log.mkdir()
+    (log / f"{0:020d}").write_bytes(encode_blank(1 << 20).ljust(1 << 20, b"\0"))
+    (split,) = plan_splits(StoreDirectory(tmp_path).log_files(), 1 << 20)
+    scan, offsets = run(split, files=Counting())
+    assert (offsets, scan.stop, scan.end_offset) == ([], SplitStop.BLANK, 1 << 20)
+    assert sum(read_bytes) == 8
+
+
 class LaterComplete(FileLayer):
     """A disk on which a record becomes whole after `readings` readings of its file: its writer was at work."""
 
@@ -266,7 +290,7 @@ class LaterComplete(FileLayer):
         return reading
 
 
-@pytest.mark.parametrize("readings", [2, 3, 4])
+@pytest.mark.parametrize("readings", [2, 3, 4, 5, 6])
 def test_a_record_in_the_making_is_no_damage(store: Path, write_log: LogWriter, readings: int) -> None:
     offsets = write_log(MESSAGES[:10], FILE_SIZE)
     whole = log_path(store, 0).read_bytes()

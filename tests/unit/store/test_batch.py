@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import reput
-from reput.errors import ConfigError, MessageIllegalError, StoreFormatError
+from reput.errors import ConfigError, MessageIllegalError, StoreBusyError, StoreFormatError
 from reput.formats.batch_consume_queue import BATCH_UNIT_SIZE, BatchUnit, decode_batch_unit
 from reput.formats.checkpoint import Checkpoint, encode_checkpoint
 from reput.formats.message import MessageExt
@@ -20,8 +21,9 @@ from reput.formats.message_batch import BatchItem, decode_batch, encode_batch
 from reput.formats.metadata import TopicConfig
 from reput.formats.properties import DELAY
 from reput.formats.property_crc import PROPERTY_CRC_SIZE, encode_property_crc
+from reput.formats.record import SysFlag
 from reput.store.put_batch import encode_items
-from tests.crash.faulty_files import FaultyFiles, abandon
+from tests.crash.faulty_files import FaultyFiles, Operation, abandon, no_objection
 from tests.crash.invariants import check_store, contents
 from tests.unit.store.conftest import OpenStore
 
@@ -317,14 +319,78 @@ def test_the_type_of_a_topic_with_queues_stays(store: reput.MessageStore) -> Non
     fill(store, [2])
     store.put_message(reput.Message("simple", b""))
     store.wait_dispatched()
-    for topic, attributes in (("orders", {}), ("simple", {"queue.type": "BatchCQ"})):
+    store.put_message(reput.Message("just_put", b""))  # and perhaps not dispatched yet
+    for topic, attributes in (
+        ("orders", {}), ("simple", {"queue.type": "BatchCQ"}), ("just_put", {"queue.type": "BatchCQ"}),
+    ):  # fmt: skip
         with pytest.raises(ConfigError, match=f"topic '{topic}': queue.type is"):
             store.update_topic(TopicConfig(topic, attributes=attributes))
     store.update_topic(TopicConfig("new", attributes={"queue.type": "BatchCQ"}))
     store.update_topic(TopicConfig("new"))
     store.put_message(reput.Message("new", b""))
     store.wait_dispatched()
-    assert [queue.topic for queue in store.queues()] == ["new", "orders", "simple"]
+    assert [queue.topic for queue in store.queues()] == ["just_put", "new", "orders", "simple"]
+
+
+def test_no_message_comes_in_while_the_type_of_its_topic_changes(open_store: OpenStore) -> None:
+    files, outcomes = FaultyFiles(), list[str]()
+
+    def put_meanwhile(operation: Operation) -> None:
+        if operation.kind == "rename" and operation.path.endswith("topics.json"):
+            assert store._reput is not None
+            outcomes.append("between passes" if store._reput.between_passes.locked() else "")
+            files.judge = no_objection
+            try:
+                store.put_message(reput.Message("orders", b""))
+            except StoreBusyError:
+                outcomes.append("busy")
+
+    store = open_store(files=files, os_page_cache_busy_time_out_mills=20)
+    files.judge = put_meanwhile
+    store.update_topic(BATCH_CQ)
+    assert outcomes == ["between passes", "busy"]
+    assert store.max_commit_log_offset == 0
+    files.judge = put_meanwhile
+    store.update_topic(replace(BATCH_CQ, read_queue_nums=7))  # the type stays, and puts go on
+    assert outcomes[3:] == []
+    assert store.max_commit_log_offset > 0
+
+
+def test_an_inner_batch_that_meets_the_change_of_its_topic_s_type_is_refused(store: reput.MessageStore) -> None:
+    class Changing(set[str]):
+        def __contains__(self, topic: object) -> bool:
+            is_in = super().__contains__(topic)
+            self.discard(str(topic))
+            return is_in
+
+    store._queues.types.batch = Changing({"orders"})
+    end = store.max_commit_log_offset
+    with pytest.raises(MessageIllegalError, match="no batch consume queues any more"):
+        fill(store, [2])
+    assert store.max_commit_log_offset == end
+
+
+@pytest.mark.parametrize("was_batch", [False, True])
+def test_a_topic_of_prepared_messages_alone_has_no_queue_and_may_change_its_type(
+    open_store: OpenStore, path: Path, was_batch: bool
+) -> None:
+    store = open_store()
+    types = [TopicConfig("t"), TopicConfig("t", attributes={"queue.type": "BatchCQ"})]
+    if was_batch:
+        types.reverse()
+    store.update_topic(types[0])
+    store.put_message(reput.Message("t", b"", sys_flag=SysFlag.TRANSACTION_PREPARED))
+    store.wait_dispatched()
+    assert list(store.queues()) == []
+    assert [(topic.topic, topic.queues) for topic in store.runtime_info().topics] == [("t", 0)]
+    store.update_topic(types[1])
+    store.put_message(reput.Message("t", b""))
+    store.wait_dispatched()
+    assert [(queue.topic, queue.max_offset) for queue in store.queues()] == [("t", 1)]
+    assert (path / "consumequeue/t").exists() == was_batch
+    assert (path / "batchconsumequeue/t").exists() == (not was_batch)
+    store.close()
+    assert [(queue.topic, queue.max_offset) for queue in open_store().queues()] == [("t", 1)]
 
 
 def test_arrow_rows_for_a_batch_topic_are_single_messages(store: reput.MessageStore, path: Path) -> None:

@@ -15,6 +15,7 @@ from reput.formats.consume_queue import Unit, encode_unit
 from reput.formats.properties import decode_properties
 from reput.jobs.rebuild import rebuild
 from reput.jobs.runner import LocalRunner
+from reput.kernels.columns import RecordColumns
 from tests.crash.faulty_files import FaultyFiles
 from tests.crash.invariants import contents
 from tests.unit.store.conftest import OpenStore
@@ -52,6 +53,26 @@ def test_each_light_queue_counts_for_itself_and_serves_the_messages_that_name_it
     assert store.recovery.dispatched_records == 0
     again = store.put_messages([message("%LMQ%b,%LMQ%a"), message("%LMQ%a")])
     assert [offsets_of(store, result) for result in again] == ["3,3", "4"]
+
+
+def test_a_listener_hears_of_every_queue_that_a_message_is_in(open_store: OpenStore) -> None:
+    heard: list[tuple[str, int, int, int]] = []
+
+    def listen(columns: RecordColumns) -> None:
+        queues = [(topic.decode(), queue_id) for topic, queue_id in columns.queues()]
+        offsets = zip(columns["queue_offset"].tolist(), columns["commit_log_offset"].tolist(), strict=True)
+        heard.extend((*queues[queue], *row) for queue, row in zip(columns["queue"].tolist(), offsets, strict=True))
+
+    store = open_store(**ON, on_arrival=listen)
+    first = store.put_message(message("%LMQ%a,%LMQ%b"), 3).commit_log_offset
+    second = store.put_message(reput.Message("t", b"x"), 3).commit_log_offset
+    third = store.put_message(message("%LMQ%b"), 3).commit_log_offset
+    fourth = store.put_message(message("%LMQ%a", "%RETRY%g"), 0).commit_log_offset
+    store.close()
+    assert heard == [
+        ("t", 3, 0, first), ("%LMQ%a", 0, 0, first), ("%LMQ%b", 0, 0, first), ("t", 3, 1, second),
+        ("t", 3, 2, third), ("%LMQ%b", 0, 1, third), ("%RETRY%g", 0, 0, fourth),
+    ]  # fmt: skip
 
 
 def test_offsets_of_the_client_or_of_an_earlier_put_are_replaced(open_store: OpenStore) -> None:

@@ -170,6 +170,42 @@ def test_topics_up_to_their_limits_are_stored_and_found(
     check_store(path)
 
 
+PUTS = {
+    "put_message": lambda store, message, queue_id: store.put_message(message, queue_id),
+    "async_put_message": lambda store, message, queue_id: store.async_put_message(message, queue_id),
+    "put_messages": lambda store, message, queue_id: store.put_messages([message], queue_id),
+    "put_batch": lambda store, message, queue_id: store.put_batch([message], queue_id),
+}
+WRONG_TYPES = [
+    *[(value, 0, "no reput.Message, but") for value in (None, "x", 5, b"x", {"topic": "t"})],
+    *[(reput.Message("t", b"x"), value, "queue_id must be a whole number") for value in ("0", None, 1.5, b"0")],
+    *[(reput.Message(value, b"x"), 0, "topic must be text") for value in (None, 5, b"t", ["t"])],  # type: ignore[arg-type]
+    *[(reput.Message("t", value), 0, "body must be bytes") for value in (None, 5, "x")],  # type: ignore[arg-type]
+    *[(reput.Message("t", b"x", tags=value), 0, "must be text") for value in (5, b"x")],  # type: ignore[arg-type]
+    *[(reput.Message("t", b"x", keys=value), 0, "keys must be a list|must be text") for value in ("k", 5, [5])],  # type: ignore[arg-type]
+    *[(reput.Message("t", b"x", properties=value), 0, "mapping|must be text") for value in (5, "a=b", {"a": 5})],  # type: ignore[arg-type]
+    *[(reput.Message("t", b"x", sys_flag=value), 0, "sys_flag") for value in ("1", None)],  # type: ignore[arg-type]
+    *[(reput.Message("t", b"x", born_timestamp=value), 0, "born_timestamp") for value in ("now", 1.5)],  # type: ignore[arg-type]
+]
+
+
+@pytest.mark.parametrize("put", PUTS)
+def test_what_has_the_wrong_type_is_named_and_nothing_is_written(store: reput.MessageStore, put: str) -> None:
+    for message, queue_id, reason in WRONG_TYPES:
+        if put == "put_batch" and isinstance(message, reput.Message) and message.sys_flag is None:
+            continue  # counts as 0
+        with pytest.raises(MessageIllegalError, match=reason):
+            PUTS[put](store, message, queue_id)
+    assert store.max_commit_log_offset == 0
+
+
+@pytest.mark.parametrize("messages", [None, 5, "ab", b"ab", reput.Message("t", b"x")])
+def test_what_is_no_list_of_messages_is_refused(store: reput.MessageStore, messages: object) -> None:
+    for put in (store.put_messages, store.put_batch):
+        with pytest.raises(MessageIllegalError, match=r"expected a list of messages, not|a batch needs"):
+            put(messages)  # type: ignore[operator]
+
+
 REFUSED = [
     (reput.Message("t" * 128, b""), "127 are allowed"),
     (reput.Message("%RETRY%" + "t" * 249, b""), "255 are allowed"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import reput
+from reput.errors import ConfigError
 from reput.formats.java import index_hash
 from reput.formats.message import MessageExt
 from tests.unit.store.conftest import OpenStore
@@ -19,6 +20,11 @@ def fill(store: reput.MessageStore, rows: list[tuple[str, list[str], str | None]
     for number, (topic, keys, unique_key) in enumerate(rows):
         store.put_message(reput.Message(topic, str(number).encode(), keys=keys, unique_key=unique_key))
     store.wait_dispatched()
+
+
+def test_a_text_is_no_list_of_keys(store: reput.MessageStore) -> None:
+    with pytest.raises(ConfigError, match="expected a list of keys"):
+        store.query_messages("t", "abc")
 
 
 def test_keys_and_unique_keys_find_their_messages_oldest_first(store: reput.MessageStore) -> None:

@@ -21,13 +21,13 @@ from tests.crash.faulty_files import FaultyFiles, fail_next
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 PAGE = Path(__file__).parents[3] / "docs" / "design" / "monitoring.md"
-#: Names of RocketMQ's that a store without a broker has no value for (docs/design/monitoring.md).
-NOT_GIVEN = {"dispatchMaxBuffer", "getMessageEntireTimeMax", "commitLogDiskRatio_STORE/commitlog"}
+#: RocketMQ never sets it (docs/design/monitoring.md).
+NOT_GIVEN = {"dispatchMaxBuffer"}
 OF_THE_WRITER = {
     "bootTimestamp", "runtime", "putMessageEntireTimeMax", "putMessageTimesTotal", "putMessageFailedTimes",
     "putMessageSizeTotal", "putMessageAverageSize", "putMessageDistributeTime", "putLatency99", "putLatency999",
-    "putTps", "putBytesPerSecond", "getFoundTps", "getMissTps", "getTotalTps", "getTransferredTps", "flushedOffset",
-    "remainHowManyDataToFlush",
+    "getMessageEntireTimeMax", "putTps", "putBytesPerSecond", "getFoundTps", "getMissTps", "getTotalTps",
+    "getTransferredTps", "flushedOffset", "remainHowManyDataToFlush",
 }  # fmt: skip
 
 
@@ -48,18 +48,19 @@ def test_names_and_values_are_those_of_rocketmq(tmp_path):
     sizes = {"mapped_file_size_commit_log": 131072, "mapped_file_size_consume_queue": 2000}
     with reput.MessageStore.open(tmp_path / "store", **sizes, max_hash_slot_num=500, max_index_num=1500) as store:
         ours = store.runtime_info().to_dict()
-    assert set(theirs) - set(ours) == NOT_GIVEN
+    names = {name.replace(str(tmp_path / "store"), "STORE") for name in ours}
+    assert set(theirs) - names == NOT_GIVEN
     same = (
         "commitLogMinOffset", "commitLogMaxOffset", "dispatchBehindBytes", "earliestMessageTimeStamp",
         "putMessageSizeTotal", "putMessageFailedTimes", "putMessageEntireTimeMax", "putMessageAverageSize",
-        "remainHowManyDataToFlush", "putLatency99",
+        "remainHowManyDataToFlush", "putLatency99", "getMessageEntireTimeMax",
     )  # fmt: skip
     assert {name: float(theirs[name]) for name in same} == {name: float(ours[name]) for name in same}
 
 
-def test_the_page_lists_every_name(store):
-    names = re.findall(r"^\| `(\w+)(?:<level>)?` \| (\w+) \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
-    given = set(store.runtime_info().to_dict())
+def test_the_page_lists_every_name(path, store):
+    names = re.findall(r"^\| `(\w+)(?:<\w+>)?` \| (\w+) \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    given = {name.removesuffix(f"{path}/commitlog") for name in store.runtime_info().to_dict()}
     assert {name for name, _ in names} == given | {"scheduleMessageOffset_"}
     assert {name for name, who in names if who == "writer"} == OF_THE_WRITER
 
@@ -99,6 +100,15 @@ def test_pulls_are_counted_by_topic_and_misses_in_all(store, open_store):
     assert topic.got_bytes == sum(sizes[1:]) + sum(sizes)
     assert len(found) == 4
     assert store._stats.get_miss_times == 4
+
+
+def test_the_longest_pull_is_remembered_in_whole_milliseconds(store, monkeypatch):
+    fill(store)
+    seconds = iter([1.0, 1.0205, 2.0, 2.003])
+    monkeypatch.setattr("reput.store.message_reader.monotonic", lambda: next(seconds))
+    store.get_message("a", 0, 0)
+    store.get_message("a", 0, 0)
+    assert store.runtime_info().get_message_entire_time_max == 20
 
 
 def test_bytes_of_messages_that_the_tag_text_leaves_out_are_not_counted(store):
@@ -167,6 +177,23 @@ def test_groups_are_behind_by_max_offset_less_their_own(path, store):
     assert ages["done"] == 0
     assert ages["new"] == info.latest_message_time_stamp - first
     assert info.to_dict()["scheduleMessageOffset_3"] == "12,0"
+
+
+def test_groups_of_light_queues_have_one_offset(path, open_store):
+    store = open_store(enable_multi_dispatch=True, enable_lmq=True)
+    for number in range(4):
+        store.put_message(reput.Message("a", b"x", properties={"INNER_MULTI_DISPATCH": "%LMQ%q"}), number % 2)
+    store.wait_dispatched()
+    light = {"%LMQ%q@%LMQ%g": 3, "%LMQ%q@%LMQ%done": 4, "%LMQ%q@%LMQ%none": -1, "a@%LMQ%g": 1, "%LMQ%no@%LMQ%g": 2}
+    persist_metadata(str(path), LmqConsumerOffsets({"a@plain": {0: 2}}, light), DISK)
+    info = store.runtime_info()
+    assert {(one.group, one.topic): one.fall_behind_messages for one in info.groups} == {
+        ("plain", "a"): 2, ("%LMQ%g", "%LMQ%q"): 1, ("%LMQ%done", "%LMQ%q"): 0, ("%LMQ%none", "%LMQ%q"): 4,
+        ("%LMQ%g", "a"): 2, ("%LMQ%g", "%LMQ%no"): 0,
+    }  # fmt: skip
+    (age,) = [one.fall_behind_ms for one in info.groups if one.group == "%LMQ%g" and one.topic == "%LMQ%q"]
+    last = store.get_message("%LMQ%q", 0, 3).messages()[0]
+    assert age == info.latest_message_time_stamp - last.store_timestamp
 
 
 def test_a_damaged_file_of_offsets_is_a_finding(path, store):

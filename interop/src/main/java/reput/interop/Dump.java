@@ -105,6 +105,7 @@ final class Dump {
         List<Object> units = new ArrayList<>();
         for (long offset = min; offset < max; offset++) {
             SelectMappedBufferResult data = queue.getIndexBuffer(offset);
+            if (data == null) continue;   // 4.9.7: the minimum of a queue whose messages are all deleted is 0, wherever its files begin
             ByteBuffer buffer = data.getByteBuffer();
             List<Object> unit = new ArrayList<>(List.of(buffer.getLong(), buffer.getInt(), buffer.getLong()));
             data.release();

@@ -1,0 +1,206 @@
+"""MessageReader: what every open store shows, one opened for reading and the writer's own alike."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from reput.config.message_store import MessageStoreConfig
+from reput.errors import ConfigError, StoreStateError
+from reput.files import FileLayer
+from reput.formats.message import MessageExt
+
+if TYPE_CHECKING:
+    from reput.formats.metadata import TopicConfig
+    from reput.store.get import GetMessageResult
+    from reput.store.opening import Parts
+    from reput.store.query import QueryMessageResult
+    from reput.store.queue_tables import Queue
+    from reput.store.recovery import RecoveryReport
+    from reput.store.warm_up import WarmedUp
+
+
+class MessageReader:
+    """The verbs of a `MessageStore` that read: topics, queues, messages, keys, and the log as a whole.
+
+    Attributes:
+        path: The directory.
+        config: What it was opened with.
+        recovery: What the start found and did.
+    """
+
+    def __init__(self, path: str, config: MessageStoreConfig, parts: Parts, files: FileLayer) -> None:
+        from reput.store.get import GetMessage
+        from reput.store.query import QueryMessage
+        from reput.store.statistics import StoreStatsService
+
+        self.path = path
+        self.config = config
+        self.recovery: RecoveryReport = parts.report
+        self._files = files
+        self._parts = parts
+        self._log = parts.log
+        self._queues = parts.queues
+        self._is_open = True
+        self._stats = StoreStatsService(parts.queues.counts)
+        self._getting = GetMessage(parts.log, parts.queues, config, files, os.path.basename(path), self._stats)
+        self._querying = QueryMessage(parts.log, parts.index)
+
+    def _check_open(self) -> None:
+        if not self._is_open:
+            raise StoreStateError(f"{self.path}: the store is closed")
+
+    # -- topics and queues
+
+    @property
+    def topics(self) -> Mapping[str, TopicConfig]:
+        """The topics of `config/topics.json` by name; a store takes messages of others, too.
+
+        Raises:
+            CorruptMetadataError: The file and its backup are damaged (only read-only: else the store does not open).
+        """
+        from reput.store.config_files import TopicConfigManager
+
+        self._check_open()
+        return (self._parts.topics or TopicConfigManager(self._files, self.path)).table
+
+    def queues(self) -> Iterator[Queue]:
+        """All consume queues, by topic and queue id; each has topic, queue_id, min_offset and max_offset."""
+        self._check_open()
+        return iter(sorted(self._queues.queues(), key=lambda queue: (queue.topic, queue.queue_id)))
+
+    def min_offset(self, topic: str, queue_id: int) -> int:
+        """The first queue offset whose message the log still has; 0 for an unknown queue."""
+        self._check_open()
+        queue = self._queues.find(topic, queue_id)
+        return queue.min_offset if queue is not None else 0
+
+    def max_offset(self, topic: str, queue_id: int) -> int:
+        """The queue offset of the next message to be dispatched; 0 for an unknown queue."""
+        self._check_open()
+        queue = self._queues.find(topic, queue_id)
+        return queue.max_offset if queue is not None else 0
+
+    def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int, boundary: str = "lower") -> int:
+        """The queue offset for a store time (`getOffsetInQueueByTime`).
+
+        "lower": of the first message at that time or later, the max offset where there is none. "upper": of the last
+        message at that time or earlier, the min offset where there is none.
+        """
+        self._check_open()
+        if boundary not in ("lower", "upper"):
+            raise ConfigError(f"boundary {boundary!r}: expected 'lower' or 'upper'")
+        queue = self._queues.find(topic, queue_id)
+        return 0 if queue is None else self._querying.offset_by_time(queue, timestamp_ms, upper=boundary == "upper")
+
+    # -- messages
+
+    def get_message(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_msg_nums: int = 32,
+        tags: str | None = None,
+        group: str | None = None,
+        max_total_size: int | None = None,
+    ) -> GetMessageResult:
+        """The messages of a queue from an offset on, as `DefaultMessageStore.getMessage` gives them.
+
+        Args:
+            topic: The topic.
+            queue_id: The queue.
+            offset: Queue offset of the first message wanted.
+            max_msg_nums: Most messages; `maxTransferCountOnMessageInMemory` (32) and its fellows limit them too.
+            tags: `a || b`; None and `*` take all. Hashes are compared first, then the text, as a client would.
+            group: The consumer group, for statistics by group.
+            max_total_size: Most bytes; one message always goes.
+        """
+        if not self._is_open:
+            self._check_open()
+        begin = monotonic()
+        result = self._getting.get(topic, queue_id, offset, max_msg_nums, tags, max_total_size)
+        elapsed = monotonic() - begin
+        if elapsed > self._stats.get_entire_time_max_s:
+            self._stats.get_took(elapsed)
+        return result
+
+    def query_message(
+        self, topic: str, key: str, max_num: int = 32, begin: int = 0, end: int | None = None
+    ) -> list[MessageExt]:
+        """The newest `max_num` messages that carry a key (as KEYS or UNIQ_KEY), oldest first.
+
+        `begin` and `end` bound the store time in ms, both included; the index knows it to the second, rounded down.
+        """
+        if not self._is_open:
+            self._check_open()
+        return self._querying.by_key(topic, key, max_num, begin, end)
+
+    def query_messages(
+        self, topic: str, keys: Sequence[str], max_num: int = 32, begin: int = 0, end: int | None = None
+    ) -> QueryMessageResult:
+        """`query_message` for many keys in one call, many times faster: a mapping from each key to its messages.
+
+        Raises:
+            ConfigError: One text instead of a list of keys.
+        """
+        self._check_open()
+        if isinstance(keys, str):
+            raise ConfigError(f"keys {keys!r}: expected a list of keys; query_message takes one")
+        return self._querying.by_keys(topic, keys, max_num, begin, end)
+
+    def look_message_by_offset(self, commit_log_offset: int) -> MessageExt | None:
+        """The message whose record starts at a commit log offset; None where none does."""
+        self._check_open()
+        return self._querying.by_offset(commit_log_offset)
+
+    def view_message(self, message_id: str) -> MessageExt | None:
+        """The message of an offset message id; None where it is not in this store."""
+        self._check_open()
+        return self._querying.by_message_id(message_id)
+
+    def warm_up(self, log_bytes: int | None = None) -> WarmedUp:
+        """Read the newest part of the log, and what queues and index know about it, into the page cache.
+
+        Returns once it is there: to be called before traffic comes. The cache is the machine's, so another process can
+        do it, with the store opened read-only.
+
+        Args:
+            log_bytes: How much of the log; None: what counts as in memory, `accessMessageInMemoryMaxRatio`.
+        """
+        from reput.store.warm_up import warm_up
+
+        self._check_open()
+        if log_bytes is None:
+            log_bytes = self._files.physical_memory() * self.config.access_message_in_memory_max_ratio // 100
+        return warm_up(self._parts, self._files, log_bytes)
+
+    # -- the log as a whole
+
+    @property
+    def min_commit_log_offset(self) -> int:
+        """The log's first offset."""
+        return self._log.min_offset
+
+    @property
+    def max_commit_log_offset(self) -> int:
+        """Behind the last record."""
+        return self._log.max_offset
+
+    @property
+    def flushed_offset(self) -> int:
+        """Commit log offset up to which everything is known to be on the disk."""
+        return self._log.flushed_offset
+
+    def earliest_time(self) -> int:
+        """Store time (ms) of the log's first message; -1 where there is none."""
+        self._check_open()
+        message = self._querying.by_offset(self._log.min_offset)
+        return message.store_timestamp if message is not None else -1
+
+    def latest_time(self) -> int:
+        """Store time (ms) of the log's last message; -1 where none is known."""
+        self._check_open()
+        return self._log.last_store_timestamp or -1
