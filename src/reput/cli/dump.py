@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from reput.cli.messages import unknown_topic
 from reput.cli.options import CommitLogPath, Json, Settings, Store, parse_pairs, store_config
-from reput.cli.output import write_json, write_line
+from reput.cli.output import complain, write_json, write_line
 from reput.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -97,13 +98,18 @@ def dump(
         lines = index_lines(directory, key_hash, config, as_hex=as_hex)
     else:
         lines = checkpoint_lines(directory, as_hex=as_hex)
-    is_damaged = False
+    is_empty, is_damaged = True, False
     for line in islice(lines, limit):
+        is_empty = False
         is_damaged = is_damaged or "damage" in line
         if as_json:
             write_json(line)
         else:
             write_line({name: line[name] for name in _RECORD_NAMES if name in line} if what == "log" else line)
+    if is_empty and topic is not None:
+        hint = unknown_topic(topic, [*directory.queues(), *directory.batch_queues()])
+        if hint:
+            complain(hint)
     return int(is_damaged)
 
 

@@ -56,7 +56,8 @@ def get(
             "min_offset": pulls[-1].min_offset,
             "max_offset": pulls[-1].max_offset,
         }
-        hint = unknown_topic(opened, topic) if pulls[0].status is GetMessageStatus.NO_MESSAGE_IN_QUEUE else None
+        is_empty = pulls[0].status is GetMessageStatus.NO_MESSAGE_IN_QUEUE
+        hint = unknown_topic(topic, opened.queues()) if is_empty else None
         if as_json:
             write_status(status | ({"hint": hint} if hint else {}))
         else:

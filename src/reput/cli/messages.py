@@ -12,16 +12,17 @@ from reput.formats.message import MessageExt
 from reput.formats.record import SysFlag
 
 if TYPE_CHECKING:
-    from reput.store.message_store import MessageStore
+    from reput.log.directory import QueueFiles
+    from reput.store.queue_tables import Queue
 
 #: Topics that an error names.
 _SHOWN_TOPICS = 8
 _COLUMNS = ("queue", "queue offset", "log offset", "stored", "tags", "keys", "body")
 
 
-def unknown_topic(store: MessageStore, topic: str) -> str | None:
+def unknown_topic(topic: str, queues: Iterable[Queue | QueueFiles]) -> str | None:
     """What to say of a topic without a queue: the nearest name, or some of those that there are; None if it has one."""
-    topics = sorted({queue.topic for queue in store.queues()})
+    topics = sorted({queue.topic for queue in queues})
     if topic in topics:
         return None
     nearest = get_close_matches(topic, topics, n=1)

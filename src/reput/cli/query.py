@@ -56,7 +56,7 @@ def query(
             of_keys = opened.query_messages(topic, keys, max_num=max_num, begin=begin or 0, end=end)
             found = {message.commit_log_offset: message for messages in of_keys.values() for message in messages}
             messages = [found[offset] for offset in sorted(found)]
-            if not messages and (hint := unknown_topic(opened, topic)):
+            if not messages and (hint := unknown_topic(topic, opened.queues())):
                 complain(hint)
         elif message_id is not None:
             message = opened.view_message(message_id)

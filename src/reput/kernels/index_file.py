@@ -42,8 +42,8 @@ from reput.kernels.memory import (
     store_i64,
     store_i64_native,
 )
+from reput.kernels.record_header import READ, read_record
 from reput.kernels.record_properties import find_tags_and_keys
-from reput.kernels.record_scan import _READ, _read_record
 
 _HEADER, _SLOT, _ENTRY = HEADER_SIZE, SLOT_SIZE, ENTRY_SIZE
 _MAX_INT32 = np.int64(0x7FFFFFFF)
@@ -186,7 +186,7 @@ def _log_address(log_files, log_begin, log_end, file_size, offset):  # type: ign
 @inlined
 def _carries_key(record, limit, offset, topic, topic_size, key, key_size, wide, narrow):  # type: ignore[no-untyped-def]
     """Whether a record proves itself, has the topic, and the key as UNIQ_KEY or as one of KEYS."""
-    if key_size == 0 or _read_record(record, record, limit, offset, wide, narrow, 0) != _READ:
+    if key_size == 0 or read_record(record, record, limit, offset, wide, narrow, 0) != READ:
         return False
     name, name_size = record + narrow[N_TOPIC_POSITION, 0], np.int64(narrow[N_TOPIC_SIZE, 0])
     if name_size != topic_size or not equal_bytes(name, topic, topic_size):

@@ -16,22 +16,7 @@ from numba import njit
 
 from reput.formats.record import (
     BLANK_SIZE,
-    BODY_CRC,
-    BODY_LENGTH,
-    BORN_TIMESTAMP,
-    FLAG,
-    HOST_V4_SIZE,
-    HOST_V6_SIZE,
     MAGIC_CODE,
-    MIN_RECORD_SIZE,
-    PHYSICAL_OFFSET,
-    PREPARED_TRANSACTION_OFFSET,
-    QUEUE_ID,
-    QUEUE_OFFSET,
-    RECONSUME_TIMES,
-    STORE_TIMESTAMP,
-    SYS_FLAG,
-    MagicCode,
     SysFlag,
 )
 from reput.kernels._jit import inlined, kernel
@@ -39,16 +24,12 @@ from reput.kernels.columns import (
     N_BODY_CRC,
     N_BODY_POSITION,
     N_BODY_SIZE,
-    N_FLAG,
     N_KEYS_POSITION,
     N_KEYS_SIZE,
-    N_MAGIC_CODE,
-    N_POSITION,
     N_PROPERTIES_POSITION,
     N_PROPERTIES_SIZE,
     N_QUEUE,
     N_QUEUE_ID,
-    N_RECONSUME_TIMES,
     N_SIZE,
     N_STATUS,
     N_SYS_FLAG,
@@ -59,10 +40,6 @@ from reput.kernels.columns import (
     N_UNIQUE_KEY_POSITION,
     N_UNIQUE_KEY_SIZE,
     NARROW,
-    W_BORN_TIMESTAMP,
-    W_COMMIT_LOG_OFFSET,
-    W_PREPARED,
-    W_QUEUE_OFFSET,
     W_STORE_TIMESTAMP,
     W_TAGS_CODE,
     WIDE,
@@ -75,7 +52,6 @@ from reput.kernels.java_hash import java_hash
 from reput.kernels.memory import (
     equal_bytes,
     find_byte_mask,
-    load_i16,
     load_i32,
     load_i64,
     load_u8,
@@ -84,15 +60,14 @@ from reput.kernels.memory import (
     trailing_zeros,
 )
 from reput.kernels.property_crc import carries_property_crc, property_crc_fits
+from reput.kernels.record_header import READ, read_record
 from reput.kernels.record_properties import delay_level, find_tags_and_keys, hash_keys
 
-_V1, _V2, _BLANK = int(MagicCode.MESSAGE_V1), int(MagicCode.MESSAGE_V2), int(MagicCode.BLANK)
-_HOST_GROWTH = HOST_V6_SIZE - HOST_V4_SIZE
-_BORN_V6, _STORE_V6 = SysFlag.BORN_HOST_V6, SysFlag.STORE_HOST_V6
 _TRANSACTION, _ROLLBACK = SysFlag.TRANSACTION_MASK, SysFlag.TRANSACTION_ROLLBACK
 _BAD_BODY_CRC, _BAD_PROPERTY_CRC = RecordStatus.BAD_BODY_CRC, RecordStatus.BAD_PROPERTY_CRC
-_END, _STOP_BLANK, _BAD_MAGIC, _BAD_SIZE, _MISMATCH, _FULL = (int(stop) for stop in ScanStop)
-_READ = -1
+_END, _STOP_BLANK, _BAD_MAGIC, _FULL = (
+    int(stop) for stop in (ScanStop.END_OF_BUFFER, ScanStop.BLANK, ScanStop.BAD_MAGIC, ScanStop.FULL)
+)
 #: Delayed messages wait in this topic; their unit holds the time of delivery (`CommitLog.checkMessageAndReturnSize`).
 SCHEDULE_TOPIC = b"SCHEDULE_TOPIC_XXXX"
 _SCHEDULE_TOPIC = np.frombuffer(SCHEDULE_TOPIC, np.uint8).copy()
@@ -124,72 +99,6 @@ class ScanLevel(IntEnum):
     QUEUES = 1
     PROPERTIES = 2
     KEYS = 3
-
-
-@inlined
-def _read_record(base, position, end, offset, wide, narrow, row):  # type: ignore[no-untyped-def]
-    """Check the record at an address and write its header columns; returns _READ or a stop.
-
-    `offset` is the commit log offset that it must have, or negative where any will do.
-    """
-    p = position
-    if end - p < BLANK_SIZE:
-        return _END
-    magic = load_i32(p + MAGIC_CODE)
-    if magic == _BLANK:
-        return _STOP_BLANK
-    if magic != _V1 and magic != _V2:
-        return _BAD_MAGIC
-    size = np.int64(load_i32(p))
-    if size < MIN_RECORD_SIZE:
-        return _BAD_SIZE
-    if end - p < size:
-        return _END
-    sys_flag = load_i32(p + SYS_FLAG)
-    born_growth = _HOST_GROWTH if sys_flag & _BORN_V6 else 0
-    growth = born_growth + (_HOST_GROWTH if sys_flag & _STORE_V6 else 0)
-    length_size = 2 if magic == _V2 else 1
-    if size < MIN_RECORD_SIZE + growth + length_size - 1:
-        return _BAD_SIZE
-    record_end = p + size
-    body_size = np.int64(load_i32(p + BODY_LENGTH + growth))
-    body = p + BODY_LENGTH + growth + 4
-    if body_size < 0 or body_size > size:
-        return _BAD_SIZE
-    topic = body + body_size + length_size
-    if topic + 2 > record_end:
-        return _BAD_SIZE
-    topic_size = np.int64(load_i16(topic - 2)) if magic == _V2 else np.int64(np.int8(load_u8(topic - 1)))
-    properties = topic + topic_size + 2
-    if topic_size < 0 or properties > record_end:
-        return _BAD_SIZE
-    properties_size = np.int64(load_i16(properties - 2))
-    if properties_size < 0 or properties + properties_size != record_end:
-        return _BAD_SIZE
-    stored_offset = load_i64(p + PHYSICAL_OFFSET)
-    if offset >= 0 and stored_offset != offset:
-        return _MISMATCH
-    narrow[N_POSITION, row] = p - base
-    narrow[N_SIZE, row] = size
-    narrow[N_MAGIC_CODE, row] = magic
-    narrow[N_BODY_CRC, row] = load_i32(p + BODY_CRC)
-    narrow[N_QUEUE_ID, row] = load_i32(p + QUEUE_ID)
-    narrow[N_FLAG, row] = load_i32(p + FLAG)
-    narrow[N_SYS_FLAG, row] = sys_flag
-    narrow[N_RECONSUME_TIMES, row] = load_i32(p + RECONSUME_TIMES + growth)
-    narrow[N_BODY_POSITION, row] = body - base
-    narrow[N_BODY_SIZE, row] = body_size
-    narrow[N_TOPIC_POSITION, row] = topic - base
-    narrow[N_TOPIC_SIZE, row] = topic_size
-    narrow[N_PROPERTIES_POSITION, row] = properties - base
-    narrow[N_PROPERTIES_SIZE, row] = properties_size
-    narrow[N_STATUS, row] = 0
-    wide[W_COMMIT_LOG_OFFSET, row] = stored_offset
-    wide[W_QUEUE_OFFSET, row] = load_i64(p + QUEUE_OFFSET)
-    wide[W_BORN_TIMESTAMP, row] = load_i64(p + BORN_TIMESTAMP)
-    wide[W_STORE_TIMESTAMP, row] = load_i64(p + STORE_TIMESTAMP + born_growth)
-    wide[W_PREPARED, row] = load_i64(p + PREPARED_TRANSACTION_OFFSET + growth)
-    return _READ
 
 
 @njit
@@ -280,8 +189,8 @@ def _scan(  # type: ignore[no-untyped-def]
     end, p, row, keys, queues, stop = base + size, base, 0, 0, 0, _FULL
     most_queues = table_hash.size * 3 // 4
     while row < max_rows:
-        stop = _read_record(base, p, end, base_offset + (p - base), wide, narrow, row)
-        if stop != _READ:
+        stop = read_record(base, p, end, base_offset + (p - base), wide, narrow, row)
+        if stop != READ:
             break
         stop = _FULL
         if level >= 1 and queues >= most_queues:
@@ -349,7 +258,7 @@ def _read_at(base, size, positions, offsets, wide, narrow):  # type: ignore[no-u
                 for line in range(p + 128, p + min(np.int64(load_i32(base + p)), _PREFETCHED_BYTES), 64):
                     prefetch(base + line)
         p = positions[i]
-        if p < 0 or p > size or _read_record(base, base + p, base + size, offsets[i], wide, narrow, i) != _READ:
+        if p < 0 or p > size or read_record(base, base + p, base + size, offsets[i], wide, narrow, i) != READ:
             return i
         text, text_size = base + narrow[N_PROPERTIES_POSITION, i], np.int64(narrow[N_PROPERTIES_SIZE, i])
         find_tags_and_keys(base, text, text_size, base + size, narrow, i)
@@ -363,8 +272,8 @@ def _proves_itself(base, position, end, base_offset, wide, narrow):  # type: ign
     """Whether a record lies here, and after it a record, a blank, zero bytes or the buffer's end, three times over."""
     p = position
     for i in range(_RESYNC_RECORDS):
-        stop = _read_record(base, p, end, base_offset + (p - base), wide, narrow, 0)
-        if stop != _READ:
+        stop = read_record(base, p, end, base_offset + (p - base), wide, narrow, 0)
+        if stop != READ:
             unwritten = stop == _BAD_MAGIC and load_i64(p) == 0
             return i > 0 and (stop in (_END, _STOP_BLANK) or unwritten)
         p += np.int64(narrow[N_SIZE, 0])

@@ -12,8 +12,8 @@ from reput.kernels.columns import (
     N_TAGS_SIZE,
 )
 from reput.kernels.memory import equal_bytes, load_i64_native, store_i64_native
+from reput.kernels.record_header import READ, read_record
 from reput.kernels.record_properties import find_tags_and_keys
-from reput.kernels.record_scan import _READ, _read_record
 
 
 @kernel("int64(int64, int64, int64, int64, int64, int64, int32[::1], int64[:, ::1], int32[:, ::1])")
@@ -37,7 +37,7 @@ def keep_matching_tags(  # type: ignore[no-untyped-def]
     for i in range(count):
         offset = load_i64_native(pairs + 16 * i)
         record = buffer + offset - base_offset
-        if record < buffer or _read_record(record, record, buffer + size, offset, wide, narrow, 0) != _READ:
+        if record < buffer or read_record(record, record, buffer + size, offset, wide, narrow, 0) != READ:
             continue
         text, text_size = record + narrow[N_PROPERTIES_POSITION, 0], np.int64(narrow[N_PROPERTIES_SIZE, 0])
         find_tags_and_keys(record, text, text_size, buffer + size, narrow, 0)

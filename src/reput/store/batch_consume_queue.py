@@ -7,62 +7,33 @@ opened for each write and read, since few topics have such queues.
 from __future__ import annotations
 
 from collections.abc import Callable
-from threading import Lock
 
 from reput.files import FileLayer, Mapping
 from reput.formats.batch_consume_queue import BASE_OFFSET, BATCH_UNIT_SIZE, BatchUnit, decode_batch_unit
 from reput.formats.consume_queue import Unit
-from reput.formats.paths import offset_to_file_name
 from reput.kernels.batch_consume_queue import find_batch_unit
-from reput.log.directory import open_listed
+from reput.store.queue_folder import QueueFolder
 from reput.store.statistics import TopicCounts
 
 _PAGE_SIZE = 4096
 
 
-class BatchConsumeQueue:
+class BatchConsumeQueue(QueueFolder):
     """RocketMQ's `BatchConsumeQueue`. Offsets count messages; positions are bytes in one file.
 
     Units are numbered by their place: the one at byte 46 n of the queue is unit n.
-
-    Args:
-        files: The file layer.
-        path: The queue's folder.
-        topic: The topic.
-        queue_id: The queue.
-        file_size: Bytes of a file.
-        counts: What happened to its topic since the store was opened.
-
-    Attributes:
-        max_offset: The queue offset behind the last message of the last unit.
-        min_offset: That of the first message of the first unit whose record the log still has, as far as it was
-            looked up.
-        max_physical_offset: End of the record of the last unit; -1 when there is none.
     """
+
+    __slots__ = ("_base_offsets", "_next_unit", "_synced_unit")
 
     def __init__(
         self, files: FileLayer, path: str, topic: str, queue_id: int, file_size: int, counts: TopicCounts
     ) -> None:
-        self._files = files
-        self._starts: list[int] = []
-        self._mappings: dict[int, Mapping] = {}
+        super().__init__(files, path, topic, queue_id, file_size, counts)
         #: First queue offset of each file that was looked at, by its first byte.
         self._base_offsets: dict[int, int] = {}
-        self._dirty: set[int] = set()
         self._next_unit = 0
         self._synced_unit = 0
-        self._lock = Lock()
-        self.path = path
-        self.topic = topic
-        self.queue_id = queue_id
-        self.file_size = file_size
-        self.counts = counts
-        self.max_offset = 0
-        self.min_offset = 0
-        self.max_physical_offset = -1
-
-    def _path(self, start: int) -> str:
-        return f"{self.path}/{offset_to_file_name(start)}"
 
     @property
     def _end(self) -> int:
@@ -100,7 +71,7 @@ class BatchConsumeQueue:
         """A unit by a system call: a start looks at a few of each queue, and maps none."""
         position = number * BATCH_UNIT_SIZE
         inside = position % self.file_size
-        with self._files.open(self._path(position - inside)) as file:
+        with self._files.open(self.file_path(position - inside)) as file:
             return decode_batch_unit(file.read(inside, BATCH_UNIT_SIZE))
 
     def _find_unit(self, is_behind: Callable[[BatchUnit], bool]) -> int:
@@ -122,15 +93,7 @@ class BatchConsumeQueue:
 
     def cut(self) -> None:
         """Wipe out what lies behind the last unit, so that a later start does not take it for units."""
-        for start in [start for start in self._starts if start >= self._end]:
-            self._starts.remove(start)
-            self._mappings.pop(start, None)
-            self._files.unlink(self._path(start))
-        if self._starts:
-            last = self._starts[-1]
-            with self._files.open(self._path(last), writable=True) as file:
-                if file.zero_from(self._end - last):
-                    self._dirty.add(last)
+        self._wipe_from(self._end, [start for start in self._starts if start >= self._end])
 
     # -- writing
 
@@ -146,10 +109,10 @@ class BatchConsumeQueue:
             part = left[: start + self.file_size - position]
             if start not in self._starts:
                 self._files.make_directories(self.path)
-                self._files.open(self._path(start), writable=True, create=True, size=self.file_size).close()
+                self._files.open(self.file_path(start), writable=True, create=True, size=self.file_size).close()
                 with self._lock:
                     self._starts.append(start)
-            with self._files.open(self._path(start), writable=True) as file:
+            with self._files.open(self.file_path(start), writable=True) as file:
                 file.write(position - start, part)
             written.append(start)
             position, left = position + len(part), left[len(part) :]
@@ -159,21 +122,21 @@ class BatchConsumeQueue:
         self._next_unit += len(units) // BATCH_UNIT_SIZE
         self.max_physical_offset = last.commit_log_offset + last.size
         self.max_offset = last.next_offset  # last: a reader who sees it finds the unit
-        self._dirty.update(written)
+        self.dirty.update(written)
 
     def flush(self, least_pages: int = 0) -> None:
         """Sync the files with unsynced units, and the folder, where at least so many pages of 4096 bytes are new."""
-        end, dirty = self._next_unit, sorted(self._dirty)
+        end, dirty = self._next_unit, sorted(self.dirty)
         if not dirty or (end - self._synced_unit) * BATCH_UNIT_SIZE // _PAGE_SIZE < least_pages:
             return
-        self._dirty.difference_update(dirty)
+        self.dirty.difference_update(dirty)
         try:
             for start in dirty:
-                with self._files.open(self._path(start), writable=True) as file:
+                with self._files.open(self.file_path(start), writable=True) as file:
                     file.sync()
             self._files.sync_directory(self.path)
         except BaseException:
-            self._dirty.update(dirty)
+            self.dirty.update(dirty)
             raise
         self._synced_unit = end
 
@@ -187,21 +150,8 @@ class BatchConsumeQueue:
             start = self._starts[0]
             if self._unit((start + self.file_size) // BATCH_UNIT_SIZE - 1).commit_log_offset >= min_commit_log_offset:
                 break
-            path = self._path(start)
-            with self._lock:  # nobody maps it in between
-                try:
-                    self._files.unlink(path)
-                finally:
-                    if not self._files.exists(path):
-                        del self._starts[0]
-                        self._mappings.pop(start, None)
-                        self._dirty.discard(start)
-            deleted.append(path)
+            deleted.append(self._delete_first())
         return deleted
-
-    def drop_mappings(self) -> None:
-        """Let go of the maps; each lives as long as somebody reads it."""
-        self._mappings.clear()
 
     # -- reading
 
@@ -223,7 +173,7 @@ class BatchConsumeQueue:
                 first = middle + 1
             else:
                 last = middle
-        mapping = self._map(starts[first - 1]) if starts else None
+        mapping = self._mapping(starts[first - 1]) if starts else None
         if mapping is None:
             return None
         count = min(end - starts[first - 1], self.file_size) // BATCH_UNIT_SIZE
@@ -234,21 +184,14 @@ class BatchConsumeQueue:
         """First queue offset of the file that begins at a byte of the queue; None where it is gone."""
         base = self._base_offsets.get(start)
         if base is None:
-            mapping = self._map(start)
+            mapping = self._mapping(start)
             if mapping is None:
                 return None
             base = self._base_offsets[start] = int.from_bytes(mapping.view[BASE_OFFSET : BASE_OFFSET + 8], "big")
         return base
 
-    def _map(self, start: int) -> Mapping | None:
-        mapping = self._mappings.get(start)
-        if mapping is None:
-            with self._lock:
-                if start not in self._starts:
-                    return None
-                with open_listed(self._files, self._path(start)) as file:
-                    mapping = self._mappings[start] = file.map(random=True)
-        return mapping
+    def _mapping(self, start: int) -> Mapping | None:
+        return self._mappings.get(start) or self._map(start)
 
     def unit(self, offset: int) -> Unit | None:
         """What a consume queue's unit would say of the record that has a queue offset; None where there is none."""
@@ -257,8 +200,3 @@ class BatchConsumeQueue:
             return None
         address, _, mapping = found
         return Unit._make(decode_batch_unit(mapping.view, address - mapping.address)[:3])
-
-    @property
-    def file_starts(self) -> list[int]:
-        """The first byte of each file, as its name says it."""
-        return self._starts

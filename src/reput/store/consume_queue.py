@@ -6,16 +6,13 @@ What is done for many queues in one call (find the written part, write, sync) is
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable
-from threading import Lock
 from typing import TYPE_CHECKING
 
 from reput.files import FileLayer, Mapping
 from reput.formats.consume_queue import FILLER, UNIT, UNIT_SIZE, Unit, encode_unit
-from reput.formats.paths import offset_to_file_name
 from reput.kernels.consume_queue_ext import last_ext_address
-from reput.log.directory import open_listed
+from reput.store.queue_folder import QueueFolder
 from reput.store.statistics import TopicCounts
 
 if TYPE_CHECKING:
@@ -25,44 +22,19 @@ if TYPE_CHECKING:
 _PAGE_SIZE = 4096
 
 
-class ConsumeQueue:
+class ConsumeQueue(QueueFolder):
     """RocketMQ's `ConsumeQueue`. Offsets count messages; positions are bytes in one file.
 
     Args:
         on_new_name: Called with each folder that has a new name in it, which is not synced yet.
         on_map: Called after a file was mapped.
-        counts: What happened to its topic since the store was opened.
 
     Attributes:
-        max_offset: The queue offset of the next unit.
-        min_offset: The first queue offset whose record the log still has, as far as it was looked up.
-        max_physical_offset: End of the record of the last unit; -1 when there is none.
-        dirty: Files that have units which are not known to be on the disk.
         synced_offset: What `max_offset` was when the last sync began.
         ext: The ext units that its units point to; None where there are none.
     """
 
-    __slots__ = (
-        "_files",
-        "_lock",
-        "_mappings",
-        "_on_map",
-        "_on_new_name",
-        "_starts",
-        "_writing_path",
-        "_writing_start",
-        "counts",
-        "dirty",
-        "ext",
-        "file_size",
-        "max_offset",
-        "max_physical_offset",
-        "min_offset",
-        "path",
-        "queue_id",
-        "synced_offset",
-        "topic",
-    )
+    __slots__ = ("_on_map", "_on_new_name", "_writing_path", "_writing_start", "ext", "synced_offset")
 
     def __init__(
         self,
@@ -76,24 +48,12 @@ class ConsumeQueue:
         on_map: Callable[[], None],
         counts: TopicCounts,
     ) -> None:
-        self._files = files
-        self._starts: list[int] = []
-        self._mappings: dict[int, Mapping] = {}
+        super().__init__(files, path, topic, queue_id, file_size, counts)
         self._on_new_name = on_new_name
         self._on_map = on_map
-        self._lock = Lock()
         self._writing_start = -1
         self._writing_path = ""
-        self.path = path
-        self.topic = topic
-        self.queue_id = queue_id
-        self.file_size = file_size
-        self.max_offset = 0
-        self.min_offset = 0
-        self.max_physical_offset = -1
         self.synced_offset = 0
-        self.dirty: set[int] = set()
-        self.counts = counts
         self.ext: ConsumeQueueExt | None = None
 
     # -- loading
@@ -105,26 +65,13 @@ class ConsumeQueue:
         self.max_physical_offset = max_physical_offset
         self.min_offset = min(starts[0] // UNIT_SIZE, max_offset)
 
-    def file_path(self, start: int) -> str:
-        """The file that begins at a byte of the queue."""
-        return f"{self.path}/{offset_to_file_name(start)}"
-
     def cut(self) -> None:
         """Wipe out what lies behind the last unit, so that a later start does not take it for units.
 
         The file that takes the next unit stays: making ten thousand files right after their removal takes seconds.
         """
         position = self.max_offset * UNIT_SIZE
-        # The last first: should this be killed, what stays begins where the queue did.
-        for start in [start for start in reversed(self._starts) if start > position]:
-            self._starts.remove(start)
-            self._mappings.pop(start, None)
-            self._files.unlink(self.file_path(start))
-        if self._starts:
-            last = self._starts[-1]
-            with self._files.open(self.file_path(last), writable=True) as file:
-                if file.zero_from(position - last):
-                    self.dirty.add(last)
+        self._wipe_from(position, [start for start in self._starts if start > position])
 
     # -- writing
 
@@ -180,22 +127,12 @@ class ConsumeQueue:
         """
         deleted = {}
         while len(self._starts) > 1 and self._starts[0] + self.file_size <= self.begin_position:
-            start = self._starts[0]
-            path = self.file_path(start)
-            with self._lock:  # nobody maps it in between
-                try:
-                    self._files.unlink(path)
-                finally:
-                    if not self._files.exists(path):
-                        del self._starts[0]
-                        self._mappings.pop(start, None)
-                        self.dirty.discard(start)
-            deleted[path] = self.file_size
+            deleted[self._delete_first()] = self.file_size
         return deleted
 
     def drop_mappings(self) -> None:
         """Let go of the maps; each lives as long as somebody reads it."""
-        self._mappings.clear()
+        super().drop_mappings()
         if self.ext is not None:
             self.ext.drop_mappings()
 
@@ -220,15 +157,9 @@ class ConsumeQueue:
         return mapping.address + inside, min(available, (self.file_size - inside) // UNIT_SIZE), mapping
 
     def _map(self, start: int) -> Mapping | None:
-        with self._lock:
-            index = bisect_right(self._starts, start) - 1
-            if index < 0 or self._starts[index] != start:
-                return None
-            with open_listed(self._files, self.file_path(start)) as file:
-                # Without random access the first store into a hole reads ahead up to 8 MiB: a whole queue file.
-                mapping = file.map(random=True)
-            self._mappings[start] = mapping
-        self._on_map()
+        mapping = super()._map(start)
+        if mapping is not None:
+            self._on_map()
         return mapping
 
     def unit(self, offset: int) -> Unit | None:
@@ -257,8 +188,3 @@ class ConsumeQueue:
             if address:
                 return address
         return 0
-
-    @property
-    def file_starts(self) -> list[int]:
-        """The first byte of each file, as its name says it."""
-        return self._starts

@@ -232,6 +232,7 @@ def _recover(
     if not found.was_killed:
         shut_down_at = found.shutdown.commit_log_end if found.shutdown else -1
         check_against_queues(log, end, max(queues.max_physical_offset, shut_down_at))
+        queues.raise_min_offsets(log.min_offset)  # before anything changes: it reads all queues, and one may refuse
     # From here on the directory changes.
     abort = AbortFile(files, path)
     abort.create()
@@ -246,7 +247,8 @@ def _recover(
         log.start_at(end.offset)
         log.last_store_timestamp = end.last_timestamp or found.checkpoint.physic_msg_timestamp
     report = _bring_in_step(log, queues, index, found, end, config, progress)
-    queues.raise_min_offsets(log.min_offset)
+    if found.was_killed or report.dispatched_records:
+        queues.raise_min_offsets(log.min_offset)
     for queue in queues.queues():
         log.queue_offsets[queue.topic, queue.queue_id] = queue.max_offset
     if not found.was_killed:  # else the checkpoint has not moved: what was dispatched again may be dispatched once more

@@ -116,7 +116,8 @@ def test_a_topic_that_is_not_there_is_told_with_the_nearest_or_those_that_are(
 ) -> None:
     arguments = (store, "--topic", topic)
     get, query = run_reput("get", *arguments, "--queue-id", 7), run_reput("query", *arguments, "--key", "none")
-    for answer in (get, query):
+    dumps = [run_reput("dump", *arguments, "--what", what, "--queue-id", 7) for what in ("log", "queue")]
+    for answer in (get, query, *dumps):
         assert answer.status == 0
         assert answer.err.startswith(f"reput: {hint}") if hint else not answer.err
     told = json.loads(run_reput("get", *arguments, "--queue-id", 7, "--json").err)

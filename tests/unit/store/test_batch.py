@@ -22,8 +22,10 @@ from reput.formats.metadata import TopicConfig
 from reput.formats.properties import DELAY
 from reput.formats.property_crc import PROPERTY_CRC_SIZE, encode_property_crc
 from reput.formats.record import SysFlag
+from reput.store.batch_consume_queue import BatchConsumeQueue
 from reput.store.put_batch import encode_items
-from tests.crash.faulty_files import FaultyFiles, Operation, abandon, no_objection
+from reput.store.statistics import TopicCounts
+from tests.crash.faulty_files import Crash, FaultyFiles, Operation, abandon, no_objection
 from tests.crash.invariants import check_store, contents
 from tests.unit.store.conftest import OpenStore
 
@@ -405,6 +407,22 @@ def test_prepared_messages_of_a_batch_topic_have_no_unit(store: reput.MessageSto
         store.put_message(reput.Message("orders", b"", sys_flag=sys_flag))
     store.wait_dispatched()
     assert [unit.base_offset for unit in units(path)] == [0, 1]
+
+
+def test_of_files_behind_the_last_unit_the_last_one_goes_first(tmp_path: Path) -> None:
+    names = [f"{number * BATCH_UNIT_SIZE:020d}" for number in range(3)]
+    for name in names:
+        (tmp_path / name).write_bytes(bytes(BATCH_UNIT_SIZE))
+
+    def die_at_the_second(operation: Operation) -> None:
+        if operation.kind == "unlink" and len(list(tmp_path.iterdir())) == 2:
+            raise Crash
+
+    queue = BatchConsumeQueue(FaultyFiles(die_at_the_second), str(tmp_path), "t", 0, BATCH_UNIT_SIZE, TopicCounts())
+    queue.load([int(name) for name in names], end_offset=0)
+    with pytest.raises(Crash):
+        queue.cut()
+    assert sorted(path.name for path in tmp_path.iterdir()) == names[:2]
 
 
 # -- ordinary batches

@@ -14,6 +14,7 @@ import org.apache.rocketmq.store.DefaultMessageStore;
 import org.apache.rocketmq.store.config.BrokerRole;
 import org.apache.rocketmq.store.config.FlushDiskType;
 import org.apache.rocketmq.store.config.MessageStoreConfig;
+import org.apache.rocketmq.store.dledger.DLedgerCommitLog;
 import org.apache.rocketmq.store.stats.BrokerStatsManager;
 
 /** The one DefaultMessageStore that is open. */
@@ -51,7 +52,8 @@ final class OpenStore {
         if (arguments.has("batch_topics")) {
             for (JsonElement name : arguments.getAsJsonArray("batch_topics")) topics.put(name.getAsString(), batchTopic(name.getAsString()));
         }
-        DefaultMessageStore opened = construct(config, topics);
+        JsonElement storeType = arguments.getAsJsonObject("config").get("storeType");
+        DefaultMessageStore opened = construct(config, topics, storeType != null && storeType.getAsString().equals("defaultRocksDB"));
         if (arguments.has("bit_maps") && arguments.get("bit_maps").getAsBoolean()) {
             opened.getDispatcherList().addFirst(request -> request.setBitMap(bitMap(request.getCommitLogOffset())));
         }
@@ -59,7 +61,8 @@ final class OpenStore {
         if (!opened.load()) throw new IllegalStateException("DefaultMessageStore.load() says no to " + path);
         loadSeconds = (System.nanoTime() - begin) / 1e9;
         opened.start();
-        stopDelivery(opened);
+        if (opened.getCommitLog() instanceof DLedgerCommitLog) awaitLeadership((DLedgerCommitLog) opened.getCommitLog());
+        else stopDelivery(opened);   // where DLedger does not begin it
         store = opened;
         awaitDispatch();
         return ends();
@@ -102,14 +105,15 @@ final class OpenStore {
         return topic;
     }
 
-    /** 4.x takes four arguments, 5.x five. */
-    private static DefaultMessageStore construct(MessageStoreConfig config, ConcurrentHashMap<String, TopicConfig> topics) throws ReflectiveOperationException {
+    /** 4.x takes four arguments, 5.x five, and has a second class, for storeType=defaultRocksDB. */
+    private static DefaultMessageStore construct(MessageStoreConfig config, ConcurrentHashMap<String, TopicConfig> topics, boolean rocksDb) throws ReflectiveOperationException {
         BrokerStatsManager statistics = new BrokerStatsManager("interop", false);
-        for (Constructor<?> constructor : DefaultMessageStore.class.getConstructors()) {
+        Class<?> type = rocksDb ? Class.forName("org.apache.rocketmq.store.RocksDBMessageStore") : DefaultMessageStore.class;
+        for (Constructor<?> constructor : type.getConstructors()) {
             if (constructor.getParameterCount() == 4) return (DefaultMessageStore) constructor.newInstance(config, statistics, null, new BrokerConfig());
             if (constructor.getParameterCount() == 5) return (DefaultMessageStore) constructor.newInstance(config, statistics, null, new BrokerConfig(), topics);
         }
-        throw new IllegalStateException("DefaultMessageStore has no constructor of four or five arguments");
+        throw new IllegalStateException(type + " has no constructor of four or five arguments");
     }
 
     /** None for every third offset, else 14 bytes made from it: what bit_map in tests/golden/bit_maps.py gives. */
@@ -131,6 +135,11 @@ final class OpenStore {
             method.invoke(store, BrokerRole.SLAVE);
             if (Thread.interrupted()) throw new IllegalStateException("a change to SLAVE no longer waits: the interrupt hit something else");
         }
+    }
+
+    /** Of a group of one a DLedger makes its only member the leader after a moment; until then it takes no message. */
+    private static void awaitLeadership(DLedgerCommitLog log) throws InterruptedException {
+        while (!log.getdLedgerServer().getMemberState().isLeader()) Thread.sleep(1);
     }
 
     /** Returns once queues and index have all of the log. */

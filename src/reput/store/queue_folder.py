@@ -1,0 +1,114 @@
+"""The files of one queue, of either type: named by their first byte, mapped for readers, deleted from the front."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from threading import Lock
+
+from reput.files import FileLayer, Mapping
+from reput.formats.paths import offset_to_file_name
+from reput.log.directory import open_listed
+from reput.store.statistics import TopicCounts
+
+
+class QueueFolder:
+    """What a `ConsumeQueue` and a `BatchConsumeQueue` have in common.
+
+    Args:
+        files: The file layer.
+        path: The queue's folder.
+        topic: The topic.
+        queue_id: The queue.
+        file_size: Bytes of a file.
+        counts: What happened to its topic since the store was opened.
+
+    Attributes:
+        max_offset: The queue offset of the next message.
+        min_offset: The first queue offset whose record the log still has, as far as it was looked up.
+        max_physical_offset: End of the record of the last unit; -1 when there is none.
+        dirty: Files that have units which are not known to be on the disk, by their first byte.
+    """
+
+    __slots__ = (
+        "_files",
+        "_lock",
+        "_mappings",
+        "_starts",
+        "counts",
+        "dirty",
+        "file_size",
+        "max_offset",
+        "max_physical_offset",
+        "min_offset",
+        "path",
+        "queue_id",
+        "topic",
+    )
+
+    def __init__(
+        self, files: FileLayer, path: str, topic: str, queue_id: int, file_size: int, counts: TopicCounts
+    ) -> None:
+        self._files = files
+        self._starts: list[int] = []
+        self._mappings: dict[int, Mapping] = {}
+        self._lock = Lock()
+        self.path = path
+        self.topic = topic
+        self.queue_id = queue_id
+        self.file_size = file_size
+        self.counts = counts
+        self.max_offset = 0
+        self.min_offset = 0
+        self.max_physical_offset = -1
+        self.dirty: set[int] = set()
+
+    @property
+    def file_starts(self) -> list[int]:
+        """The first byte of each file, as its name says it."""
+        return self._starts
+
+    def file_path(self, start: int) -> str:
+        """The file that begins at a byte of the queue."""
+        return f"{self.path}/{offset_to_file_name(start)}"
+
+    def _map(self, start: int) -> Mapping | None:
+        """Map the file that begins at a byte of the queue; None where there is none any more."""
+        with self._lock:
+            index = bisect_right(self._starts, start) - 1
+            if index < 0 or self._starts[index] != start:
+                return None
+            with open_listed(self._files, self.file_path(start)) as file:
+                # Without random access the first store into a hole reads ahead up to 8 MiB: a whole queue file.
+                mapping = self._mappings[start] = file.map(random=True)
+        return mapping
+
+    def drop_mappings(self) -> None:
+        """Let go of the maps; each lives as long as somebody reads it."""
+        self._mappings.clear()
+
+    def _wipe_from(self, position: int, removed: Sequence[int]) -> None:
+        """Remove the files that begin at these bytes of the queue, and zero the last other one from `position` on."""
+        for start in reversed(removed):  # the last first: should this be killed, what stays has no gap
+            self._starts.remove(start)
+            self._mappings.pop(start, None)
+            self._files.unlink(self.file_path(start))
+        if self._starts:
+            last = self._starts[-1]
+            with self._files.open(self.file_path(last), writable=True) as file:
+                if file.zero_from(position - last):
+                    self.dirty.add(last)
+
+    def _delete_first(self) -> str:
+        """Delete the oldest file and return its path; called while no flush runs."""
+        start = self._starts[0]
+        path = self.file_path(start)
+        with self._lock:  # nobody maps it in between
+            try:
+                self._files.unlink(path)
+            finally:
+                if not self._files.exists(path):
+                    del self._starts[0]
+                    self._mappings.pop(start, None)
+                    self.dirty.discard(start)
+        return path
