@@ -45,6 +45,7 @@ def scan_split(
     window_bytes: int = WINDOW_BYTES,
     delays_ms: Sequence[int] = DEFAULT_DELAYS_MS,
     index_tags: bool = False,
+    tell_damage: bool = True,
     files: FileLayer = DISK,
 ) -> SplitScan:
     """Scan the records that start in a split; nothing is read before the result is iterated over.
@@ -55,9 +56,11 @@ def scan_split(
         max_rows: records a piece, at the most.
         window_bytes: bytes read at once; a longer record is read whole all the same.
         delays_ms, index_tags: as `RecordScanner` takes them.
+        tell_damage: whether a record that does not prove itself is judged, by looking for a later one; else it ends the
+            log in any case.
     """
     scanner = RecordScanner(max_rows, level=level, delays_ms=delays_ms, index_tags=index_tags)
-    return SplitScan(split, scanner, check_crc, window_bytes, files)
+    return SplitScan(split, scanner, check_crc, window_bytes, tell_damage, files)
 
 
 def find_end(file: LogFile, files: FileLayer) -> int:
@@ -89,7 +92,13 @@ class SplitScan:
     """
 
     def __init__(
-        self, split: Split, scanner: RecordScanner, check_crc: bool, window_bytes: int, files: FileLayer
+        self,
+        split: Split,
+        scanner: RecordScanner,
+        check_crc: bool,
+        window_bytes: int,
+        tell_damage: bool,
+        files: FileLayer,
     ) -> None:
         self.split = split
         self.begin_offset: int | None = None
@@ -98,6 +107,7 @@ class SplitScan:
         self._scanner = scanner
         self._check_crc = check_crc
         self._window_bytes = window_bytes
+        self._tell_damage = tell_damage
         self._files = files
 
     @property
@@ -128,8 +138,10 @@ class SplitScan:
                 data = data[columns.consumed :] if columns.stop is ScanStop.FULL else window.read(offset)
             elif _is_blank(data, file_end - offset):
                 self.end_offset, self.stop, data = file_end, SplitStop.BLANK, None
-            else:
+            elif self._tell_damage:
                 data = self._judge(window, offset)
+            else:
+                self.stop, data = SplitStop.LOG_END, None
 
     def _judge(self, window: _Window, offset: int) -> npt.NDArray[np.uint8] | None:
         """Read the record at `offset`, which failed, anew: its bytes where it proves itself now, None at the log's end.

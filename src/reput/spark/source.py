@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
 from reput.log.directory import named_folders
@@ -48,6 +48,13 @@ class ReputDataSource(DataSource):
         from reput.spark.reader import LogReader
 
         return LogReader(parse_options(self.options, READ_OPTIONS, ReadOptions), column_names(schema))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """The stream of the columns in `schema`; ConfigError as `reader`. See `reput.spark.stream_options`."""
+        from reput.spark.stream_options import parse_stream_options
+        from reput.spark.stream_reader import LogStreamReader
+
+        return LogStreamReader(parse_stream_options(self.options), column_names(schema))
 
 
 def register(spark: SparkSession) -> None:
