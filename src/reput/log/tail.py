@@ -196,14 +196,12 @@ class LogTail:
         return splits
 
     def _walk(self, begin: LogPosition, limit: TailLimit, *, tell_damage: bool) -> LogPosition:
-        files = [file for file in self._files if file.end_offset > begin.offset]
+        file = self._file_of(begin.offset)
         if limit == NO_LIMIT and not tell_damage:
-            while len(files) > 1 and self._first_store_timestamp(files[-1]) is None:
-                files.pop()
-            del files[:-1]
+            file = self._last_begun_file(begin.offset)
         last: _Row | None = None
         rows = end_offset = 0
-        for file in files:
+        while file is not None:
             split = Split(file, max(begin.offset, file.start_offset), file.end_offset, is_record_start=True)
             scan = self._scan(split, tell_damage=tell_damage)
             for columns in scan:
@@ -219,7 +217,15 @@ class LogTail:
             if scan.stop is not SplitStop.BLANK:
                 break
             end_offset = file.end_offset
+            file = self._file_of(end_offset)
         return self._position(begin, last, end_offset)
+
+    def _last_begun_file(self, offset: int) -> LogFile | None:
+        """The last known file that has a record, from the one on that an offset lies in."""
+        for file in reversed(self._files):
+            if file.start_offset <= offset or self._first_store_timestamp(file) is not None:
+                return file
+        return None
 
     def _position(self, begin: LogPosition, last: _Row | None, end_offset: int) -> LogPosition:
         """The position at `end_offset` behind a row; `begin` where there was none."""

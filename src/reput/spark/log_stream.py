@@ -85,5 +85,8 @@ def _stream_offset(text: str | None) -> dict[str, Any]:
         offset = json.loads(text or "{}")
     except json.JSONDecodeError:
         return {}
-    entries = offset.values() if isinstance(offset, dict) else ()
-    return offset if all(isinstance(entry, dict) and "offset" in entry for entry in entries) else {}
+    if not isinstance(offset, dict) or not all(
+        isinstance(entry, dict) and "offset" in entry for entry in offset.values()
+    ):
+        return {}
+    return offset
