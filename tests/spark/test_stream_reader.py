@@ -37,7 +37,7 @@ class Query:
     """What Spark does with a reader: it keeps the ends of planned and of finished batches, and makes readers anew."""
 
     def __init__(self, *paths: Path, **options: str) -> None:
-        self.options = {"path": json.dumps([str(path) for path in paths]), **options}
+        self.options = {"paths": json.dumps([str(path) for path in paths]), **options}
         self.columns: list[str] | None = ["body"]
         self.committed: dict[str, Any] | None = None
         self.planned: dict[str, Any] | None = None
@@ -274,18 +274,30 @@ class TestStores:
         other.append(4)
         query = Query(one.path, startingOffsets="latest")
         query.drain()
-        query.restart(path=f"{one.path},{other.path}")
+        query.restart(paths=f"{one.path},{other.path}")
         query.drain()
         assert query.rows == []
         new = one.append(2) + other.append(2)
         query.drain()
         assert sorted(query.rows) == sorted(new)
 
+    def test_their_names_are_in_the_column_store(self, tmp_path: Path) -> None:
+        logs = [HandLog(tmp_path / name / "store") for name in "ab"]
+        for log in logs:
+            log.append(1)
+        query = Query(tmp_path / "*" / "store")
+        query.columns = ["store"]
+        query.restart()
+        assert query.plan()
+        assert pa.Table.from_batches(query.batches())["store"].to_pylist() == ["a/store", "b/store"]
+        with pytest.raises(ConfigError, match="option store: 's' cannot name all of 2 stores"):
+            query.restart(store="s")
+
     def test_one_that_is_missing_is_told(self, tmp_path: Path) -> None:
         one, other = HandLog(tmp_path / "a"), HandLog(tmp_path / "b")
         query = Query(one.path, other.path)
         query.drain()
-        query.restart(path=str(one.path))
+        query.restart(paths=str(one.path))
         with pytest.raises(ConfigError, match=f"the checkpoint has the store {other.path}, and option path names"):
             query.plan()
 
@@ -408,14 +420,14 @@ class TestOptions:
     def test_names_are_read_in_any_case_and_values_by_their_kind(self) -> None:
         assert parse_stream_options(
             {
-                "path": "/a,/b",
+                "paths": "/a,/b",
                 "STARTINGOFFSETS": '{"/a": "Latest", "/b": 5}',
                 "maxbytespertrigger": "100",
                 "failOnDataLoss": "False",
                 "until": "flushed",
             }
         ) == StreamOptions(
-            path="/a,/b",
+            path=("/a", "/b"),
             starting_offsets={"/a": "latest", "/b": 5},
             max_bytes_per_trigger=100,
             fail_on_data_loss=False,

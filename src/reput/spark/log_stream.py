@@ -36,8 +36,12 @@ def read_log_stream(
 ) -> DataFrame:
     """The messages of one or more stores as a streaming DataFrame: what is there, and what comes.
 
-    The first arguments are those of `reput.spark.read_log`, the others the options of
-    `reput.spark.stream_options.StreamOptions`.
+    Args:
+        path: a store directory, a pattern such as `/brokers/*/store`, or a list of both; the column `store` tells them
+            apart.
+
+    The other arguments are those of `reput.spark.read_log`, and the options of `StreamOptions` in
+    `reput.spark.stream_options`.
 
     Raises ConfigError for an unknown column; what else is wrong is told by Spark when the query starts.
     """
@@ -58,9 +62,9 @@ def read_log_stream(
         "store": store,
         "splitBytes": split_bytes,
     }
-    paths = [path] if isinstance(path, str | os.PathLike) else list(path)
-    stream = spark.readStream.format("reput").schema(schema).options(**option_texts(options))
-    return stream.load(json.dumps([os.path.abspath(one) for one in paths]))
+    paths = [path] if isinstance(path, str | os.PathLike) else path
+    options["paths"] = [os.path.abspath(one) for one in paths]
+    return spark.readStream.format("reput").schema(schema).options(**option_texts(options)).load()
 
 
 def bytes_behind_latest(progress: Any) -> dict[str, int]:

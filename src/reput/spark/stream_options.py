@@ -29,6 +29,7 @@ class StreamOptions:
     """What a user asked of `spark.readStream.format("reput")`; the first eight are those of `ReadOptions`.
 
     Attributes:
+        path: `path`, a store directory, or a pattern of several; or `paths`, a JSON list of both.
         starting_offsets: `startingOffsets`, where a store begins of which the checkpoint knows nothing: earliest (the
             default), latest, a commit log offset at which a record starts, or a JSON object with one of these for each
             store's path.
@@ -40,7 +41,7 @@ class StreamOptions:
             the log is not the one that was read.
     """
 
-    path: str
+    path: str | tuple[str, ...]
     commit_log_path: str | None = None
     topics: tuple[str, ...] | None = None
     keys: tuple[str, ...] | None = None
@@ -53,11 +54,6 @@ class StreamOptions:
     max_bytes_per_trigger: int | None = None
     max_rows_per_trigger: int | None = None
     fail_on_data_loss: bool = True
-
-    @property
-    def paths(self) -> tuple[str, ...]:
-        """The stores."""
-        return list_of_text(self.path)
 
     def starting_offset(self, path: str) -> StartingOffset:
         """Where the store at a path begins. Raises ConfigError where `startingOffsets` names others only."""
@@ -105,6 +101,7 @@ def _count_of_text(text: str) -> int:
 _AS_A_READER = ("path", "commitLogPath", "topics", "keys", "rawBody", "splitBytes", "store", "until")
 
 STREAM_OPTIONS: OptionTable = {name: READ_OPTIONS[name] for name in _AS_A_READER} | {
+    "paths": ("path", list_of_text),
     "startingOffsets": ("starting_offsets", _starting_offsets_of_text),
     "startingTimestamp": ("starting_timestamp", time_of_text),
     "maxBytesPerTrigger": ("max_bytes_per_trigger", size_of_text),

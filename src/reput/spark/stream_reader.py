@@ -26,12 +26,12 @@ from pyspark.sql.streaming.datasource import (
 
 from reput.errors import ConfigError, DataLossError, StoreError
 from reput.files import DISK
-from reput.log.directory import StoreDirectory
 from reput.log.positions import LogPosition, TailLimit
 from reput.log.reader import record_batches
 from reput.log.scan import scan_split
 from reput.log.selection import Selection, make_selection, milliseconds
 from reput.log.splits import Split
+from reput.log.stores import find_stores, store_names
 from reput.log.tail import LogTail
 from reput.spark.daemon import freeze_worker
 from reput.spark.stream_offset import StreamOffset, begin_of, from_json, to_json
@@ -67,8 +67,13 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: StreamOptions, columns: tuple[str, ...]) -> None:
         self._options = options
         self._columns = columns
-        stores = [StoreDirectory(path, commit_log_path=options.commit_log_path) for path in options.paths]
-        self._logs = {store.path: LogTail(store) for store in sorted(stores, key=lambda store: store.path)}
+        stores = sorted(
+            find_stores(options.path, commit_log_path=options.commit_log_path), key=lambda store: store.path
+        )
+        if options.store is not None and len(stores) > 1:
+            raise ConfigError(f"option store: {options.store!r} cannot name all of {len(stores)} stores")
+        self._logs = {store.path: LogTail(store) for store in stores}
+        self._names = dict(zip(self._logs, store_names(stores), strict=True))
         self._ends: dict[str, LogPosition] = {}
         self._latest: dict[str, LogPosition] = {}
         self._targets: dict[str, int] = {}
@@ -115,7 +120,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: StreamOffset, end: StreamOffset) -> Sequence[InputPartition]:
         """The splits of a batch, by store and in log order; after a restart, the same rows again."""
         return [
-            StreamPartition(split, self._store_name(self._logs[path]))
+            StreamPartition(split, self._options.store or self._names[path])
             for path, entry in end.items()
             if entry != start.get(path)
             for split in self._splits(self._logs[path], begin_of(entry, start.get(path)), from_json(entry))
@@ -205,9 +210,6 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return make_selection(
             columns=self._columns, topics=options.topics, keys=options.keys, raw_body=options.raw_body, store=store
         )
-
-    def _store_name(self, log: LogTail) -> str:
-        return log.directory.name if self._options.store is None else self._options.store
 
     def _newest_ms(self, log: LogTail) -> int | None:
         """Under `until` flushed, the store time up to which the log is on the disk."""
