@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows
+from pyspark.sql.types import StructType
 
 import reput
 from reput.errors import ConfigError, DataLossError, StoreFormatError
@@ -290,8 +291,9 @@ class TestStores:
         query.restart()
         assert query.plan()
         assert pa.Table.from_batches(query.batches())["store"].to_pylist() == ["a/store", "b/store"]
+        query.restart(store="s")
         with pytest.raises(ConfigError, match="option store: 's' cannot name all of 2 stores"):
-            query.restart(store="s")
+            query.batches()
 
     def test_one_that_is_missing_is_told(self, tmp_path: Path) -> None:
         one, other = HandLog(tmp_path / "a"), HandLog(tmp_path / "b")
@@ -468,4 +470,9 @@ class TestOptions:
 
     def test_a_path_that_is_no_store_is_told(self, tmp_path: Path) -> None:
         with pytest.raises(StoreFormatError, match="no store"):
-            Query(tmp_path)
+            Query(tmp_path).plan()
+
+    def test_a_column_that_is_none_is_told(self, log: HandLog) -> None:
+        reader = ReputDataSource({"path": str(log.path)}).streamReader(StructType().add("topc", "string"))
+        with pytest.raises(ConfigError, match="no column 'topc'; did you mean 'topic'"):
+            reader.initialOffset()

@@ -50,11 +50,10 @@ class ReputDataSource(DataSource):
         return LogReader(parse_options(self.options, READ_OPTIONS, ReadOptions), column_names(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """The stream of the columns in `schema`; ConfigError as `reader`. See `reput.spark.stream_options`."""
-        from reput.spark.stream_options import parse_stream_options
+        """The stream of the columns in `schema`. See `reput.spark.stream_options` for its options."""
         from reput.spark.stream_reader import LogStreamReader
 
-        return LogStreamReader(parse_stream_options(self.options), column_names(schema))
+        return LogStreamReader(self.options, schema)
 
 
 def register(spark: SparkSession) -> None:

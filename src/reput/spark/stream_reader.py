@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -23,6 +24,7 @@ from pyspark.sql.streaming.datasource import (
     ReadMaxRows,
     SupportsTriggerAvailableNow,
 )
+from pyspark.sql.types import StructType
 
 from reput.errors import ConfigError, DataLossError, StoreError
 from reput.files import DISK
@@ -34,8 +36,9 @@ from reput.log.splits import Split
 from reput.log.stores import find_stores, store_names
 from reput.log.tail import LogTail
 from reput.spark.daemon import freeze_worker
+from reput.spark.schema import column_names
 from reput.spark.stream_offset import StreamOffset, begin_of, from_json, to_json
-from reput.spark.stream_options import EARLIEST, LATEST, StreamOptions
+from reput.spark.stream_options import EARLIEST, LATEST, StreamOptions, parse_stream_options
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -58,29 +61,35 @@ class StreamPartition(InputPartition):
 
 
 class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads some columns of commit logs as they grow.
+    """Reads some columns of commit logs as they grow; made of the options as Spark has them, and the user's schema.
 
-    Raises ConfigError for an option that contradicts the stores or the checkpoint, DataLossError where records are gone
-    and `failOnDataLoss` is true, and what `LogTail` raises.
+    Its methods raise ConfigError for a wrong option or column, or where they contradict the stores or the checkpoint,
+    DataLossError where records are gone and `failOnDataLoss` is true, and what `LogTail` raises. Its constructor raises
+    nothing: Spark would hide that behind an error of its own.
     """
 
-    def __init__(self, options: StreamOptions, columns: tuple[str, ...]) -> None:
-        self._options = options
-        self._columns = columns
-        stores = sorted(
-            find_stores(options.path, commit_log_path=options.commit_log_path), key=lambda store: store.path
-        )
-        if options.store is not None and len(stores) > 1:
-            raise ConfigError(f"option store: {options.store!r} cannot name all of {len(stores)} stores")
-        self._logs = {store.path: LogTail(store) for store in stores}
-        self._names = dict(zip(self._logs, store_names(stores), strict=True))
+    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        self._given = dict(options), schema
         self._ends: dict[str, LogPosition] = {}
         self._latest: dict[str, LogPosition] = {}
         self._targets: dict[str, int] = {}
-        self._selection("")  # tells what is wrong with the options
+
+    @cached_property
+    def _options(self) -> StreamOptions:
+        return parse_stream_options(self._given[0])
+
+    @cached_property
+    def _logs(self) -> dict[str, LogTail]:
+        """The stores' logs, by path and in its order."""
+        options = self._options
+        stores = find_stores(options.path, commit_log_path=options.commit_log_path)
+        if options.store is not None and len(stores) > 1:
+            raise ConfigError(f"option store: {options.store!r} cannot name all of {len(stores)} stores")
+        return {store.path: LogTail(store) for store in sorted(stores, key=lambda store: store.path)}
 
     def initialOffset(self) -> StreamOffset:
         """Nothing about any store: where each begins is in the first batch's end, and so the same after a restart."""
+        self._selection("")  # tells wrong columns before anything is read
         return {}
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -119,8 +128,9 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: StreamOffset, end: StreamOffset) -> Sequence[InputPartition]:
         """The splits of a batch, by store and in log order; after a restart, the same rows again."""
+        names = dict(zip(self._logs, store_names(log.directory for log in self._logs.values()), strict=True))
         return [
-            StreamPartition(split, self._options.store or self._names[path])
+            StreamPartition(split, self._options.store or names[path])
             for path, entry in end.items()
             if entry != start.get(path)
             for split in self._splits(self._logs[path], begin_of(entry, start.get(path)), from_json(entry))
@@ -208,7 +218,11 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _selection(self, store: str) -> Selection:
         options = self._options
         return make_selection(
-            columns=self._columns, topics=options.topics, keys=options.keys, raw_body=options.raw_body, store=store
+            columns=column_names(self._given[1]),
+            topics=options.topics,
+            keys=options.keys,
+            raw_body=options.raw_body,
+            store=store,
         )
 
     def _newest_ms(self, log: LogTail) -> int | None:
