@@ -303,6 +303,14 @@ class TestStores:
         with pytest.raises(ConfigError, match=f"the checkpoint has the store {other.path}, and option path names"):
             query.plan()
 
+    def test_one_that_is_missing_in_a_batch_that_is_planned_again_is_told(self, tmp_path: Path) -> None:
+        one, other = HandLog(tmp_path / "a"), HandLog(tmp_path / "b")
+        query = Query(one.path, other.path)
+        assert query.plan()
+        query.restart(paths=str(one.path))
+        with pytest.raises(ConfigError, match=f"the checkpoint has the store {other.path}"):
+            query.batches()
+
     def test_they_share_the_limit(self, tmp_path: Path) -> None:
         logs = [HandLog(tmp_path / name) for name in "abc"]
         for log in logs:

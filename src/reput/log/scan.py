@@ -41,11 +41,11 @@ def scan_split(
     *,
     level: ScanLevel,
     check_crc: bool = True,
+    tell_damage: bool = True,
     max_rows: int = MAX_ROWS,
     window_bytes: int = WINDOW_BYTES,
     delays_ms: Sequence[int] = DEFAULT_DELAYS_MS,
     index_tags: bool = False,
-    tell_damage: bool = True,
     files: FileLayer = DISK,
 ) -> SplitScan:
     """Scan the records that start in a split; nothing is read before the result is iterated over.
@@ -53,14 +53,14 @@ def scan_split(
     Args:
         level: what is extracted beside the header.
         check_crc: whether a body must agree with BODYCRC for its record to count.
+        tell_damage: whether a record that does not prove itself is judged, by looking for a later one; else it ends the
+            log in any case.
         max_rows: records a piece, at the most.
         window_bytes: bytes read at once; a longer record is read whole all the same.
         delays_ms, index_tags: as `RecordScanner` takes them.
-        tell_damage: whether a record that does not prove itself is judged, by looking for a later one; else it ends the
-            log in any case.
     """
     scanner = RecordScanner(max_rows, level=level, delays_ms=delays_ms, index_tags=index_tags)
-    return SplitScan(split, scanner, check_crc, window_bytes, tell_damage, files)
+    return SplitScan(split, scanner, check_crc, tell_damage, window_bytes, files)
 
 
 def find_end(file: LogFile, files: FileLayer) -> int:
@@ -96,8 +96,8 @@ class SplitScan:
         split: Split,
         scanner: RecordScanner,
         check_crc: bool,
-        window_bytes: int,
         tell_damage: bool,
+        window_bytes: int,
         files: FileLayer,
     ) -> None:
         self.split = split
@@ -106,8 +106,8 @@ class SplitScan:
         self.stop = SplitStop.SPLIT_END
         self._scanner = scanner
         self._check_crc = check_crc
-        self._window_bytes = window_bytes
         self._tell_damage = tell_damage
+        self._window_bytes = window_bytes
         self._files = files
 
     @property
@@ -138,10 +138,10 @@ class SplitScan:
                 data = data[columns.consumed :] if columns.stop is ScanStop.FULL else window.read(offset)
             elif _is_blank(data, file_end - offset):
                 self.end_offset, self.stop, data = file_end, SplitStop.BLANK, None
-            elif self._tell_damage:
-                data = self._judge(window, offset)
-            else:
+            elif not self._tell_damage:
                 self.stop, data = SplitStop.LOG_END, None
+            else:
+                data = self._judge(window, offset)
 
     def _judge(self, window: _Window, offset: int) -> npt.NDArray[np.uint8] | None:
         """Read the record at `offset`, which failed, anew: its bytes where it proves itself now, None at the log's end.

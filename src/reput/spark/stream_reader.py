@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property, wraps
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -26,7 +26,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from reput.errors import ConfigError, DataLossError, StoreError
+from reput.errors import ConfigError, DataLossError, ReputError, StoreError
 from reput.files import DISK
 from reput.log.positions import LogPosition, TailLimit
 from reput.log.reader import record_batches
@@ -49,6 +49,22 @@ _MIN_SPLIT_BYTES = 8 << 20
 _LIMITS = ("max_bytes", "max_rows")
 
 logger = logging.getLogger("reput.spark")
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _told_shortly(method: Callable[P, R]) -> Callable[P, R]:
+    """Raise errors of ours without the lines they came through: Spark shows users the whole trace."""
+
+    @wraps(method)
+    def told(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return method(*args, **kwargs)
+        except ReputError as error:
+            raise error.with_traceback(None) from None
+
+    return told
 
 
 class StreamPartition(InputPartition):
@@ -87,11 +103,13 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise ConfigError(f"option store: {options.store!r} cannot name all of {len(stores)} stores")
         return {store.path: LogTail(store) for store in sorted(stores, key=lambda store: store.path)}
 
+    @_told_shortly
     def initialOffset(self) -> StreamOffset:
         """Nothing about any store: where each begins is in the first batch's end, and so the same after a restart."""
         self._selection("")  # tells wrong columns before anything is read
         return {}
 
+    @_told_shortly
     def getDefaultReadLimit(self) -> ReadLimit:
         """As the options say."""
         if self._options.max_bytes_per_trigger is not None:
@@ -100,19 +118,17 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMaxRows(self._options.max_rows_per_trigger)
         return ReadAllAvailable()
 
+    @_told_shortly
     def prepareForTriggerAvailableNow(self) -> None:
         """Remember where each log ends: the batches end there, too."""
         for path, log in self._logs.items():
             self._targets[path] = log.latest(self._newest_ms(log)).offset
 
+    @_told_shortly
     def latestOffset(self, start: StreamOffset, limit: ReadLimit) -> StreamOffset:
         """Where the next batch ends: `start` where nothing is new. Stores share the limit equally."""
         for path in start:
-            if path not in self._logs:
-                raise ConfigError(
-                    f"the checkpoint has the store {path}, and option path names {', '.join(self._logs)}: name that "
-                    "one too, or begin with a new checkpoint"
-                )
+            self._log(path)
         return {path: self._next_entry(path, start.get(path), limit) for path in self._logs}
 
     def reportLatestOffset(self) -> StreamOffset:
@@ -126,6 +142,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._latest[path] = end
         return {path: to_json(latest) for path, latest in self._latest.items()}
 
+    @_told_shortly
     def partitions(self, start: StreamOffset, end: StreamOffset) -> Sequence[InputPartition]:
         """The splits of a batch, by store and in log order; after a restart, the same rows again."""
         names = dict(zip(self._logs, store_names(log.directory for log in self._logs.values()), strict=True))
@@ -133,7 +150,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             StreamPartition(split, self._options.store or names[path])
             for path, entry in end.items()
             if entry != start.get(path)
-            for split in self._splits(self._logs[path], begin_of(entry, start.get(path)), from_json(entry))
+            for split in self._splits(self._log(path), begin_of(entry, start.get(path)), from_json(entry))
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -141,6 +158,15 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if isinstance(partition, StreamPartition):  # Spark makes one of another kind where there are no splits
             yield from self._read(partition.split, self._selection(partition.store))
         freeze_worker()
+
+    def _log(self, path: str) -> LogTail:
+        """The log of a store that the checkpoint has."""
+        if path not in self._logs:
+            raise ConfigError(
+                f"the checkpoint has the store {path}, and option path names {', '.join(self._logs)}: name that one "
+                "too, or begin with a new checkpoint"
+            )
+        return self._logs[path]
 
     def _next_entry(self, path: str, entry: Mapping[str, Any] | None, limit: ReadLimit) -> dict[str, Any]:
         """Where the next batch ends for one store; `entry`, where the one before ended, if nothing is new."""
