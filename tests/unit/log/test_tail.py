@@ -249,6 +249,12 @@ class TestBegin:
         assert log.since(-5).offset == 0
         assert log.since(1 << 60) == log.latest()
 
+    def test_the_end_of_what_was_stored_up_to_a_time_is_found(self, store: Path, write_log: LogWriter) -> None:
+        offsets = write_log(MESSAGES, FILE_SIZE)
+        for i in range(len(offsets) - 1):
+            assert offsets[i] < tail(store).latest(offsets[i]).offset <= offsets[i + 1]
+        assert tail(store).latest(-1) == START
+
     def test_an_offset_must_be_the_start_of_a_record_or_the_end(self, store: Path, write_log: LogWriter) -> None:
         offsets = write_log(MESSAGES, FILE_SIZE)
         log = tail(store)
