@@ -26,10 +26,12 @@ class Sink:
     def __init__(self) -> None:
         self.batches: dict[int, list[str]] = {}
         self.dies = False
+        self.repeats = 0
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
         rows = [body.decode() for body in frame.toArrow()["body"].to_pylist()]
         if batch in self.batches:
+            self.repeats += 1
             assert rows == self.batches[batch], "a batch that runs again has the same rows"
         self.batches[batch] = rows
         if self.dies:
@@ -83,7 +85,7 @@ def test_a_live_store_is_read_as_it_grows(
 
 
 def test_it_is_exactly_once_over_a_sink_that_dies_and_a_log_that_rolls_and_is_cleaned(
-    spark: SparkSession, start: Callable[..., StreamingQuery], log: HandLog
+    spark: SparkSession, start: Callable[..., StreamingQuery], log: HandLog, tmp_path: Path
 ) -> None:
     from pyspark.errors import StreamingQueryException
 
@@ -103,6 +105,12 @@ def test_it_is_exactly_once_over_a_sink_that_dies_and_a_log_that_rolls_and_is_cl
     expected += log.append(20)
     start(frame, sink)
     assert sink.rows == expected
+    commits = tmp_path / "checkpoint" / "commits"
+    (commits / str(max(sink.batches))).unlink()  # as if killed when the sink was done, and Spark had not written it
+    expected += log.append(5)
+    start(frame, sink)
+    assert sink.rows == expected
+    assert sink.repeats == 2
 
 
 def test_a_query_that_is_stopped_in_the_middle_goes_on_from_its_checkpoint(

@@ -90,7 +90,7 @@ def log(tmp_path: Path) -> HandLog:
 class TestRows:
     @pytest.mark.parametrize(
         "options",
-        [{}, {"maxBytesPerTrigger": "5000"}, {"maxRowsPerTrigger": "7"}, {"splitBytes": "3000"}],
+        [{"splitBytes": "3000"}, {"maxRowsPerTrigger": "17"}],
         ids=str,
     )
     @pytest.mark.parametrize("store", STORES, ids=lambda path: "-".join(path.parts[-3:-1]))
