@@ -414,6 +414,7 @@ class TestProgress:
         others = {"endOffset": "5", "latestOffset": None}, {"endOffset": '{"t": {"0": 5}}', "latestOffset": "x"}
         lag = bytes_behind_latest({"sources": [source, *others]})
         assert lag == {str(log.path): log.end - sorted(log.bodies)[10]}
+        assert bytes_behind_latest({"sources": [{"endOffset": query.planned, "latestOffset": latest}]}) == lag
         query.drain()
         assert query.reader.reportLatestOffset() == query.committed
 

@@ -83,10 +83,10 @@ def bytes_behind_latest(progress: Any) -> dict[str, int]:
     return lags
 
 
-def _stream_offset(text: str | None) -> dict[str, Any]:
-    """The offset of a source of ours; nothing for one of others."""
+def _stream_offset(given: Any) -> dict[str, Any]:
+    """The offset of a source of ours, a text or JSON already (Spark Connect); nothing for one of others."""
     try:
-        offset = json.loads(text or "{}")
+        offset = json.loads(given) if isinstance(given, str) else given
     except json.JSONDecodeError:
         return {}
     if not isinstance(offset, dict) or not all(

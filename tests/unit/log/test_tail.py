@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from reput.errors import ConfigError, CorruptRecordError, DataLossError
+from reput.files import Entry, File, FileLayer
 from reput.formats.message import Message
 from reput.formats.paths import offset_to_file_name
 from reput.formats.record import BLANK_SIZE, encode_host, encode_record
@@ -25,6 +26,21 @@ START = LogPosition(0)
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
     return tmp_path / "store"
+
+
+class WatchedFiles(FileLayer):
+    """The disk, and what was opened and listed of it."""
+
+    def __init__(self) -> None:
+        self.deeds: list[str] = []
+
+    def open(self, path: str, *, writable: bool = False, create: bool = False, size: int | None = None) -> File:
+        self.deeds.append(f"open {path}")
+        return super().open(path, writable=writable, create=create, size=size)
+
+    def list_directory(self, path: str) -> list[Entry]:
+        self.deeds.append(f"list {path}")
+        return super().list_directory(path)
 
 
 def tail(store: Path) -> LogTail:
@@ -159,14 +175,15 @@ class TestAdvance:
         with pytest.raises(CorruptRecordError, match=f"damaged at offset {offsets[-3]}"):
             log.advance(log.advance(LogPosition(offsets[-4])))
 
-    def test_an_idle_look_opens_one_file_once(self, store: Path, write_log: LogWriter) -> None:
+    def test_an_idle_look_opens_one_file(self, store: Path, write_log: LogWriter) -> None:
         write_log(MESSAGES, FILE_SIZE, spare_files=1)
-        log = tail(store)
+        files = WatchedFiles()
+        log = LogTail(StoreDirectory(store, files=files))
         end = log.advance(START)
         log.advance(end)
-        for path in sorted((store / "commitlog").iterdir())[:-2]:
-            path.unlink()
+        files.deeds.clear()
         assert log.advance(end) is end
+        assert files.deeds == [f"open {log_path(store, end.offset)}"]
 
 
 class TestCheck:
