@@ -155,8 +155,11 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The wanted rows of one split."""
-        if isinstance(partition, StreamPartition):  # Spark makes one of another kind where there are no splits
-            yield from self._read(partition.split, self._selection(partition.store))
+        try:
+            if isinstance(partition, StreamPartition):  # Spark makes one of another kind where there are no splits
+                yield from self._read(partition.split, self._selection(partition.store))
+        except ReputError as error:
+            raise error.with_traceback(None) from None  # as `_told_shortly`
         freeze_worker()
 
     def _log(self, path: str) -> LogTail:
