@@ -49,6 +49,23 @@ def killed(path: str, count: str) -> float:
     raise AssertionError("killed processes do not come here")
 
 
+def put_at_rate(path: str, rate: str, seconds: str) -> float:
+    """Put so many messages a second for some seconds, in tables of a 50th of a second; how many it were."""
+    import reput
+    from bench import messages
+
+    table, put = messages.table(int(rate) // 50), 0
+    with reput.MessageStore.open(path, flush_disk_type="ASYNC_FLUSH") as store:
+        start = time.perf_counter()
+        while (elapsed := time.perf_counter() - start) < float(seconds):
+            if put <= elapsed * int(rate):
+                store.put_arrow(table)
+                put += table.num_rows
+            else:
+                time.sleep(0.002)
+    return put
+
+
 def resident_after_import() -> float:
     """MB of memory of a process that has imported reput."""
     import_reput()

@@ -16,6 +16,11 @@ def run_child(what: str, *arguments: str) -> float:
     return float(run.stdout)
 
 
+def start_child(what: str, *arguments: str) -> subprocess.Popen[bytes]:
+    """Start a function of `bench.child` in a process of its own; it prints its number when it is done."""
+    return subprocess.Popen(_child(what, arguments), cwd=_ROOT, stdout=subprocess.PIPE)
+
+
 def run_killed_child(what: str, *arguments: str) -> None:
     """Run a function of `bench.child` that must end by SIGKILL."""
     run = subprocess.run(_child(what, arguments), cwd=_ROOT, check=False)

@@ -14,6 +14,7 @@ __all__ = [
     "CorruptMetadataError",
     "CorruptRecordError",
     "CorruptStoreError",
+    "DataLossError",
     "MessageIllegalError",
     "ReputError",
     "StoreBusyError",
@@ -72,6 +73,10 @@ class StoreBusyError(StoreError):
 
 class StorePoisonedError(StoreError):
     """Raised when a sync has failed earlier: nothing more is accepted until a new start of the store recovers it."""
+
+
+class DataLossError(StoreError):
+    """Raised when a stream cannot go on where it was: what it has not read is deleted, or what it has read is gone."""
 
 
 class StoreFormatError(StoreError):

@@ -42,6 +42,8 @@ GOALS = {
     "resident memory with a filled store open and idle": ("most", 200),
     "anonymous memory while a reader of 1 GB is put, over the memory before": ("most", 200),
     "most resident memory of a rebuild, one worker": ("most", 500),
+    "stream, append to visible row, idle, p50": ("most", 100),
+    "stream, append to visible row, 200 k msg/s, p50": ("most", 1000),
 }
 #: How many times as fast as somebody else it should be, who did the same in the same run.
 TIMES = {

@@ -29,6 +29,9 @@ class TestSession:
             "spark.python.daemon.module": "reput.spark.daemon",
             "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
             "spark.sql.python.filterPushdown.enabled": "true",
+            "spark.sql.streaming.checkpointFileManagerClass": (
+                "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+            ),
             "spark.ui.enabled": "false",
         }
         assert {key: spark.conf.get(key) for key in defaults} == defaults

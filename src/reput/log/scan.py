@@ -41,6 +41,7 @@ def scan_split(
     *,
     level: ScanLevel,
     check_crc: bool = True,
+    tell_damage: bool = True,
     max_rows: int = MAX_ROWS,
     window_bytes: int = WINDOW_BYTES,
     delays_ms: Sequence[int] = DEFAULT_DELAYS_MS,
@@ -52,12 +53,14 @@ def scan_split(
     Args:
         level: what is extracted beside the header.
         check_crc: whether a body must agree with BODYCRC for its record to count.
+        tell_damage: whether a record that does not prove itself is judged, by looking for a later one; else it ends the
+            log in any case.
         max_rows: records a piece, at the most.
         window_bytes: bytes read at once; a longer record is read whole all the same.
         delays_ms, index_tags: as `RecordScanner` takes them.
     """
     scanner = RecordScanner(max_rows, level=level, delays_ms=delays_ms, index_tags=index_tags)
-    return SplitScan(split, scanner, check_crc, window_bytes, files)
+    return SplitScan(split, scanner, check_crc, tell_damage, window_bytes, files)
 
 
 def find_end(file: LogFile, files: FileLayer) -> int:
@@ -89,7 +92,13 @@ class SplitScan:
     """
 
     def __init__(
-        self, split: Split, scanner: RecordScanner, check_crc: bool, window_bytes: int, files: FileLayer
+        self,
+        split: Split,
+        scanner: RecordScanner,
+        check_crc: bool,
+        tell_damage: bool,
+        window_bytes: int,
+        files: FileLayer,
     ) -> None:
         self.split = split
         self.begin_offset: int | None = None
@@ -97,6 +106,7 @@ class SplitScan:
         self.stop = SplitStop.SPLIT_END
         self._scanner = scanner
         self._check_crc = check_crc
+        self._tell_damage = tell_damage
         self._window_bytes = window_bytes
         self._files = files
 
@@ -128,6 +138,8 @@ class SplitScan:
                 data = data[columns.consumed :] if columns.stop is ScanStop.FULL else window.read(offset)
             elif _is_blank(data, file_end - offset):
                 self.end_offset, self.stop, data = file_end, SplitStop.BLANK, None
+            elif not self._tell_damage:
+                self.stop, data = SplitStop.LOG_END, None
             else:
                 data = self._judge(window, offset)
 

@@ -114,11 +114,16 @@ def make_selection(
         columns=names,
         topics=None if topics is None else frozenset(_texts("topics", topics)),
         keys=None if keys is None else frozenset(_texts("keys", keys)),
-        begin_ms=None if begin is None else -(-_microseconds("begin", begin) // 1000),
+        begin_ms=None if begin is None else milliseconds("begin", begin),
         end_ms=None if end is None else _microseconds("end", end) // 1000,
         raw_body=raw_body,
         store=store,
     )
+
+
+def milliseconds(option: str, time: object) -> int:
+    """A time that a caller gave, in ms since 1970 and rounded up. Raises ConfigError where it is no time."""
+    return -(-_microseconds(option, time) // 1000)
 
 
 def _rows_where(columns: RecordColumns, wanted: npt.NDArray[np.bool_]) -> RecordColumns:

@@ -11,16 +11,24 @@ from typing import TYPE_CHECKING, Any
 from reput.spark.session import session
 
 if TYPE_CHECKING:
+    from reput.spark.log_stream import bytes_behind_latest, read_log_stream
     from reput.spark.source import read_log, register
 
-__all__ = ["read_log", "register", "session"]
+__all__ = ["bytes_behind_latest", "read_log", "read_log_stream", "register", "session"]
+
+_MODULES = {
+    "bytes_behind_latest": "log_stream",
+    "read_log": "source",
+    "read_log_stream": "log_stream",
+    "register": "source",
+}
 
 
 def __getattr__(name: str) -> Any:
-    """Import `read_log` and `register` on their first use (PEP 562)."""
-    if name not in ("read_log", "register"):
+    """Import what pyspark is needed for on its first use (PEP 562)."""
+    if name not in _MODULES:
         raise AttributeError(f"module 'reput.spark' has no attribute {name!r}")
-    from reput.spark import source
+    from importlib import import_module
 
-    value = globals()[name] = getattr(source, name)
+    value = globals()[name] = getattr(import_module(f"reput.spark.{_MODULES[name]}"), name)
     return value

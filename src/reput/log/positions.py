@@ -1,0 +1,75 @@
+"""Positions in a commit log that are kept: where to go on, and what was read before it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from reput.kernels.columns import RecordColumns
+
+
+@dataclass(frozen=True, slots=True)
+class LastRecord:
+    """The record before a position, as it was when it was read.
+
+    Its header says where it lies and when it was stored, its queue offset, its sizes and the CRC of its body: a CRC of
+    the header tells it from any other record, and is 112 bytes to read at the most, however large the body.
+
+    Attributes:
+        offset: its commit log offset.
+        store_timestamp: ms since 1970.
+        header_size: bytes before the body.
+        header_crc: CRC-32 of these.
+    """
+
+    offset: int
+    store_timestamp: int
+    header_size: int
+    header_crc: int
+
+    def __str__(self) -> str:
+        return f"a record stored at {self.store_timestamp} with header CRC {self.header_crc:#010x}"
+
+
+@dataclass(frozen=True, slots=True)
+class LogPosition:
+    """Where a record starts or will start: `offset`, a commit log offset; `last` is None where none was read before."""
+
+    offset: int
+    last: LastRecord | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TailLimit:
+    """What ends a walk before the log's end.
+
+    Attributes:
+        max_bytes: log bytes; but one record always goes.
+        max_rows: records.
+        end_offset: a commit log offset, at or behind which no record starts.
+        newest_ms: a record with a later store timestamp ends the log.
+    """
+
+    max_bytes: int | None = None
+    max_rows: int | None = None
+    end_offset: int | None = None
+    newest_ms: int | None = None
+
+    def rows_within(self, columns: RecordColumns, begin: int, rows_before: int) -> int:
+        """How many rows of a piece may go, of a walk that began at the offset `begin` and has taken `rows_before`."""
+        rows: int = columns.rows
+        offsets = columns["commit_log_offset"]
+        if self.end_offset is not None:
+            rows = min(rows, int(np.searchsorted(offsets, self.end_offset)))
+        if self.newest_ms is not None and (columns["store_timestamp"] > self.newest_ms).any():
+            rows = min(rows, int(np.argmax(columns["store_timestamp"] > self.newest_ms)))
+        if self.max_rows is not None:
+            rows = min(rows, self.max_rows - rows_before)
+        if self.max_bytes is not None:
+            fitting = int(np.searchsorted(offsets + columns["store_size"], begin + self.max_bytes, "right"))
+            rows = min(rows, max(fitting, 0 if rows_before else 1))
+        return rows
+
+
+NO_LIMIT = TailLimit()

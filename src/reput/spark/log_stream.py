@@ -1,0 +1,96 @@
+"""`read_log_stream`: the stream source with its options as arguments; and how far a query is behind."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from reput.log.directory import named_folders
+from reput.spark.options import option_texts
+from reput.spark.schema import spark_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def read_log_stream(
+    spark: SparkSession,
+    path: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    columns: Iterable[str] | None = None,
+    topics: Iterable[str] | None = None,
+    keys: Iterable[str] | None = None,
+    until: str = "proven",
+    *,
+    starting_offsets: str | int | Mapping[str, str | int] | None = None,
+    starting_timestamp: datetime | int | None = None,
+    max_bytes_per_trigger: int | None = None,
+    max_rows_per_trigger: int | None = None,
+    fail_on_data_loss: bool = True,
+    raw_body: bool = False,
+    commit_log_path: str | os.PathLike[str] | None = None,
+    store: str | None = None,
+    split_bytes: int | None = None,
+) -> DataFrame:
+    """The messages of one or more stores as a streaming DataFrame: what is there, and what comes.
+
+    Args:
+        path: a store directory, a pattern such as `/brokers/*/store`, or a list of both; the column `store` tells them
+            apart.
+
+    The other arguments are those of `reput.spark.read_log`, and the options of `StreamOptions` in
+    `reput.spark.stream_options`.
+
+    Raises ConfigError for an unknown column; what else is wrong is told by Spark when the query starts.
+    """
+    schema = spark_schema(columns)
+    if isinstance(starting_offsets, Mapping):
+        starting_offsets = json.dumps({os.path.abspath(name): value for name, value in starting_offsets.items()})
+    options = {
+        "commitLogPath": None if commit_log_path is None else ",".join(named_folders(os.fspath(commit_log_path))),
+        "topics": topics,
+        "keys": keys,
+        "until": until,
+        "startingOffsets": starting_offsets,
+        "startingTimestamp": starting_timestamp,
+        "maxBytesPerTrigger": max_bytes_per_trigger,
+        "maxRowsPerTrigger": max_rows_per_trigger,
+        "failOnDataLoss": fail_on_data_loss,
+        "rawBody": raw_body,
+        "store": store,
+        "splitBytes": split_bytes,
+    }
+    paths = [path] if isinstance(path, str | os.PathLike) else path
+    options["paths"] = [os.path.abspath(one) for one in paths]
+    return spark.readStream.format("reput").schema(schema).options(**option_texts(options)).load()
+
+
+def bytes_behind_latest(progress: Any) -> dict[str, int]:
+    """The lag that a progress of a query shows: log bytes behind each store's batch when it was planned, by path.
+
+    Args:
+        progress: `query.lastProgress`, or the `progress` of a listener's event.
+
+    What a progress says of other sources is passed over.
+    """
+    lags: dict[str, int] = {}
+    for source in progress["sources"]:
+        end, latest = (_stream_offset(source[name]) for name in ("endOffset", "latestOffset"))
+        for path in end.keys() & latest.keys():
+            lags[path] = max(latest[path]["offset"] - end[path]["offset"], 0)
+    return lags
+
+
+def _stream_offset(given: Any) -> dict[str, Any]:
+    """The offset of a source of ours, a text or JSON already (Spark Connect); nothing for one of others."""
+    try:
+        offset = json.loads(given) if isinstance(given, str) else given
+    except json.JSONDecodeError:
+        return {}
+    if not isinstance(offset, dict) or not all(
+        isinstance(entry, dict) and "offset" in entry for entry in offset.values()
+    ):
+        return {}
+    return offset

@@ -1,0 +1,52 @@
+"""The offset of a stream, as Spark keeps it in a checkpoint: JSON, with an entry for each store's path.
+
+    {"/data/store": {"offset": 8192, "last": {"offset": 7900, "storeTimestamp": 1700000000000,
+                                              "headerSize": 88, "headerCrc": 305419896}}}
+
+`offset` is where the next record starts, and `last` tells the record before it from any other, see
+`reput.log.positions`. `begin` is there where the batch that ends here does not begin where the one before it ended:
+with the first batch of a store, and where records were lost. So a batch that is planned again after a restart is the
+same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from reput.errors import ConfigError
+from reput.log.positions import LastRecord, LogPosition
+
+StreamOffset = dict[str, dict[str, Any]]
+
+
+def to_json(position: LogPosition, begin: int | None = None) -> dict[str, Any]:
+    """The entry of one store."""
+    entry: dict[str, Any] = {"offset": position.offset}
+    if (last := position.last) is not None:
+        entry["last"] = {
+            "offset": last.offset,
+            "storeTimestamp": last.store_timestamp,
+            "headerSize": last.header_size,
+            "headerCrc": last.header_crc,
+        }
+    return entry if begin is None else entry | {"begin": begin}
+
+
+def from_json(entry: Mapping[str, Any]) -> LogPosition:
+    """The position of an entry. Raises ConfigError where it is none of ours."""
+    try:
+        last = entry.get("last")
+        if last is not None:
+            last = LastRecord(last["offset"], last["storeTimestamp"], last["headerSize"], last["headerCrc"])
+        return LogPosition(entry["offset"], last)
+    except (AttributeError, KeyError, TypeError):
+        raise ConfigError(f"the checkpoint is of another source than the format reput: it holds {entry!r}") from None
+
+
+def begin_of(end: Mapping[str, Any], start: Mapping[str, Any] | None) -> LogPosition:
+    """Where the batch begins that ends with the entry `end`, and follows one that ended with `start`."""
+    if "begin" in end:
+        return LogPosition(end["begin"])
+    assert start is not None, "the first entry of a store says where it begins"
+    return from_json(start)

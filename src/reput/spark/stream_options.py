@@ -1,0 +1,110 @@
+"""The options of the format `reput` as a stream source; names as Spark's own sources have them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from reput.errors import ConfigError
+from reput.spark.options import (
+    READ_OPTIONS,
+    OptionTable,
+    boolean_of_text,
+    list_of_text,
+    parse_options,
+    size_of_text,
+    time_of_text,
+)
+
+EARLIEST, LATEST = "earliest", "latest"
+
+#: Where a store's stream begins: a word, or a commit log offset.
+StartingOffset = str | int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamOptions:
+    """What a user asked of `spark.readStream.format("reput")`; the first eight are those of `ReadOptions`.
+
+    Attributes:
+        path: `path`, a store directory, or a pattern of several; or `paths`, a JSON list of both.
+        starting_offsets: `startingOffsets`, where a store begins of which the checkpoint knows nothing: earliest (the
+            default), latest, a commit log offset at which a record starts, or a JSON object with one of these for each
+            store's path.
+        starting_timestamp: `startingTimestamp`, ms since 1970 or an ISO 8601 time with its zone: begin at the first
+            record that was stored then or later.
+        max_bytes_per_trigger: `maxBytesPerTrigger`, log bytes that a batch has at the most; but one record always goes.
+        max_rows_per_trigger: `maxRowsPerTrigger`, records that a batch has at the most, before topics and keys choose.
+        fail_on_data_loss: `failOnDataLoss`, false: go on, with a warning, where records are gone that were not read, or
+            the log is not the one that was read.
+    """
+
+    path: str | tuple[str, ...]
+    commit_log_path: str | None = None
+    topics: tuple[str, ...] | None = None
+    keys: tuple[str, ...] | None = None
+    raw_body: bool = False
+    split_bytes: int | None = None
+    store: str | None = None
+    until: str = "proven"
+    starting_offsets: StartingOffset | Mapping[str, StartingOffset] = EARLIEST
+    starting_timestamp: datetime | int | None = None
+    max_bytes_per_trigger: int | None = None
+    max_rows_per_trigger: int | None = None
+    fail_on_data_loss: bool = True
+
+    def starting_offset(self, path: str) -> StartingOffset:
+        """Where the store at a path begins. Raises ConfigError where `startingOffsets` names others only."""
+        if not isinstance(self.starting_offsets, Mapping):
+            return self.starting_offsets
+        if path not in self.starting_offsets:
+            named = ", ".join(self.starting_offsets)
+            raise ConfigError(f"option startingOffsets: nothing about the store {path}; it names {named}")
+        return self.starting_offsets[path]
+
+
+def parse_stream_options(options: Mapping[str, str]) -> StreamOptions:
+    """Raises ConfigError as `parse_options`, and where two options contradict each other."""
+    parsed = parse_options(options, STREAM_OPTIONS, StreamOptions)
+    given = {name.lower() for name in options}
+    for one, other in (("startingOffsets", "startingTimestamp"), ("maxBytesPerTrigger", "maxRowsPerTrigger")):
+        if {one.lower(), other.lower()} <= given:
+            raise ConfigError(f"options {one} and {other}: give one of the two")
+    return parsed
+
+
+def _starting_offsets_of_text(text: str) -> StartingOffset | Mapping[str, StartingOffset]:
+    if not text.startswith("{"):
+        return _starting_offset(text)
+    try:
+        return {path: _starting_offset(str(value)) for path, value in json.loads(text).items()}
+    except json.JSONDecodeError as error:
+        raise ValueError(f"no JSON object: {error}") from None
+
+
+def _starting_offset(text: str) -> StartingOffset:
+    if text.lower() in (EARLIEST, LATEST):
+        return text.lower()
+    if text.isascii() and text.isdigit():
+        return int(text)
+    raise ValueError("neither earliest, latest, a commit log offset, nor a JSON object of these by store")
+
+
+def _count_of_text(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text)):
+        raise ValueError("no number above 0")
+    return int(text)
+
+
+_AS_A_READER = ("path", "commitLogPath", "topics", "keys", "rawBody", "splitBytes", "store", "until")
+
+STREAM_OPTIONS: OptionTable = {name: READ_OPTIONS[name] for name in _AS_A_READER} | {
+    "paths": ("path", list_of_text),
+    "startingOffsets": ("starting_offsets", _starting_offsets_of_text),
+    "startingTimestamp": ("starting_timestamp", time_of_text),
+    "maxBytesPerTrigger": ("max_bytes_per_trigger", size_of_text),
+    "maxRowsPerTrigger": ("max_rows_per_trigger", _count_of_text),
+    "failOnDataLoss": ("fail_on_data_loss", boolean_of_text),
+}
