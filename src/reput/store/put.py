@@ -121,17 +121,13 @@ class PutMessage:
         values = status, offset, queue_offset, timestamp, end - offset, self._store_host
         return _new_tuple(PutMessageResult, values)  # a put that takes 2 us is not to wait for the names of six values
 
-    def _append_one(self, message: Message, queue_id: int, clock_s: float) -> tuple[int, int, int, int]:
-        append = self._plain.append(message, queue_id, clock_s) if self._plain is not None else None
-        if append is not None:
-            return append
-        return self._append(self.check(message, queue_id), clock_s)
-
     def one(self, message: Message, queue_id: int) -> PutMessageResult:
         """See `MessageStore.put_message`."""
         begin = time.time()  # as RocketMQ does: a clock that is set while a put runs spoils its duration
         try:
-            append = self._append_one(message, queue_id, begin)
+            append = self._plain.append(message, queue_id, begin) if self._plain is not None else None
+            if append is None:
+                append = self._append(self.check(message, queue_id), begin)
             status = _PUT_OK
             if message.wait_store_msg_ok:
                 status = self._flush.wait(append[1])
