@@ -480,4 +480,5 @@ class CommitLog:
 
     def close(self) -> None:
         """Close the files."""
+        self._last_map = None
         self.queue.close()

@@ -121,13 +121,15 @@ class PutMessage:
         values = status, offset, queue_offset, timestamp, end - offset, self._store_host
         return _new_tuple(PutMessageResult, values)  # a put that takes 2 us is not to wait for the names of six values
 
+    def _append_message(self, message: Message, queue_id: int, clock_s: float) -> tuple[int, int, int, int]:
+        append = self._plain.append(message, queue_id, clock_s) if self._plain is not None else None
+        return append if append is not None else self._append(self.check(message, queue_id), clock_s)
+
     def one(self, message: Message, queue_id: int) -> PutMessageResult:
         """See `MessageStore.put_message`."""
         begin = time.time()  # as RocketMQ does: a clock that is set while a put runs spoils its duration
         try:
-            append = self._plain.append(message, queue_id, begin) if self._plain is not None else None
-            if append is None:
-                append = self._append(self.check(message, queue_id), begin)
+            append = self._append_message(message, queue_id, begin)
             status = _PUT_OK
             if message.wait_store_msg_ok:
                 status = self._flush.wait(append[1])
@@ -149,7 +151,7 @@ class PutMessage:
         future: Future[PutMessageResult] = Future()
         future.set_running_or_notify_cancel()  # an append cannot be taken back
         begin = monotonic()
-        append = self._append(self.check(message, queue_id))
+        append = self._append_message(message, queue_id, time.time())
 
         def done(status: PutMessageStatus | StorePoisonedError) -> None:
             self._on_append()
@@ -161,7 +163,7 @@ class PutMessage:
                 future.set_result(self._result(append, status))
 
         if message.wait_store_msg_ok:
-            self._flush.submit(append.end_offset, done)
+            self._flush.submit(append[1], done)
         else:
             self._flush.nudge()
             done(_PUT_OK)

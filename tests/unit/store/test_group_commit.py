@@ -13,7 +13,7 @@ import reput
 from reput.errors import StoreError, StorePoisonedError
 from reput.store.group_commit import GroupCommitService, _Waiter
 from reput.store.results import PutMessageStatus
-from tests.crash.faulty_files import FaultyFiles, no_objection
+from tests.crash.faulty_files import FaultyFiles, Operation, no_objection
 from tests.crash.invariants import SMALL, check_store
 
 OPTIONS = SMALL | {"mapped_file_size_commit_log": 1 << 20}
@@ -164,14 +164,29 @@ def test_the_lead_and_the_first_turn_are_given_away_at_once(scene: Callable[...,
     assert not now.service._is_led
 
 
+def test_who_came_out_of_the_logs_order_is_not_left_behind_the_others(scene: Callable[..., Scene]) -> None:
+    now = scene()
+    now.finish()
+    assert now.leader.wait() is PutMessageStatus.PUT_OK
+    late, served = _Waiter(), _Waiter()
+    late.end_offset = now.store.flushed_offset + 1
+    now.service._is_led = True
+    now.queue.extend([late, served])
+    now.service._hand_on(led=True)
+    assert (late.turn.acquire(False), late.leads, list(now.queue)) == (True, True, [served])
+    now.service._hand_on(led=True)
+    assert (served.turn.acquire(False), served.leads, now.service._is_led) == (True, False, False)
+
+
 def test_a_failed_sync_reaches_all_who_wait_for_it_and_nobody_before_it(tmp_path: Path) -> None:
     now = Scene(tmp_path / "store")
     puts = now.queue_up(8)
     now.disk.may_end.release()
     assert now.disk.begun.acquire(timeout=60)
 
-    def fail(operation: object) -> None:
-        raise OSError(5, "failed")
+    def fail(operation: Operation) -> None:
+        if operation.kind == "sync" and "commitlog" in operation.path:
+            raise OSError(5, "failed")
 
     now.disk.judge = fail
     now.finish()
