@@ -171,7 +171,8 @@ class PutMessage:
 
     def several(self, messages: Sequence[Message], queue_id: int) -> list[PutMessageResult]:
         """See `MessageStore.put_messages`."""
-        chunks = self._plain.encode(tuple(messages), queue_id) if self._plain is not None else None
+        messages = tuple(messages)
+        chunks = self._plain.encode(messages, queue_id) if self._plain is not None else None
         if chunks is None:
             return self._several_checked(messages, queue_id)
         appends = []

@@ -296,11 +296,23 @@ def test_an_illegal_message_among_plain_ones_stores_none_of_them(store: reput.Me
     assert store.put_messages([]) == []
 
 
+def test_messages_that_can_be_gone_through_only_once_are_stored_whether_plain_or_not(store: reput.MessageStore) -> None:
+    for born_host in (None, "10.0.0.1:1"):
+        messages = (reput.Message("t", b"x", born_host=born_host) for _ in range(3))
+        assert len(store.put_messages(messages)) == 3  # type: ignore[arg-type]
+
+
 def test_put_messages_gives_one_result_a_message_in_log_order(store: reput.MessageStore) -> None:
     results = store.put_messages([reput.Message("t", bytes(n)) for n in range(5)], 3)
     assert [result.queue_offset for result in results] == [0, 1, 2, 3, 4]
     assert [result.size for result in results] == [HEAD + n for n in range(5)]
     assert store.put_messages([]) == []
+
+
+def test_messages_that_can_be_gone_through_only_once_are_stored_whether_plain_or_not(store: reput.MessageStore) -> None:
+    for born_host in (None, "10.0.0.1:1"):
+        messages = (reput.Message("t", b"x", born_host=born_host) for _ in range(3))
+        assert len(store.put_messages(messages)) == 3  # type: ignore[arg-type]
 
 
 def test_async_put_gives_a_future_that_cannot_be_taken_back(store: reput.MessageStore) -> None:
