@@ -309,12 +309,6 @@ def test_put_messages_gives_one_result_a_message_in_log_order(store: reput.Messa
     assert store.put_messages([]) == []
 
 
-def test_messages_that_can_be_gone_through_only_once_are_stored_whether_plain_or_not(store: reput.MessageStore) -> None:
-    for born_host in (None, "10.0.0.1:1"):
-        messages = (reput.Message("t", b"x", born_host=born_host) for _ in range(3))
-        assert len(store.put_messages(messages)) == 3  # type: ignore[arg-type]
-
-
 def test_async_put_gives_a_future_that_cannot_be_taken_back(store: reput.MessageStore) -> None:
     futures = [store.async_put_message(reput.Message("t", b"x")) for _ in range(20)]
     assert not any(future.cancel() for future in futures)
