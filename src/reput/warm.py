@@ -17,6 +17,7 @@ KERNEL_MODULES = (
     "reput.kernels.java_hash",
     "reput.kernels.record_scan",
     "reput.kernels.record_encode",
+    "reput.kernels.message_objects",
     "reput.kernels.consume_queue",
     "reput.kernels.consume_queue_ext",
     "reput.kernels.multi_dispatch",

@@ -2,89 +2,38 @@
 
 A store can have ten thousand queues, and beside a busy thread each system call of Python waits up to 5 ms for the
 interpreter lock. So the kernels open, do their work and close, 4 to 5 us a file, and no descriptor stays open.
-
-They call C's functions by their names, which LLVM finds in the process. So the compiled kernels can be cached on disk;
-with function pointers from ctypes they could not.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
-from typing import Any
 
-from llvmlite import ir
-from numba import njit, types
-from numba.core import cgutils
-from numba.extending import intrinsic
+import numpy as np
+from numba import njit
 
 from reput.kernels._jit import kernel
-from reput.kernels.memory import load_u8
+from reput.kernels.c_functions import INT32, INT64, POINTER, c_function
+from reput.kernels.memory import load_i32_native, load_u8
 
-_I32, _I64 = ir.IntType(32), ir.IntType(64)
-_POINTER = ir.IntType(8).as_pointer()
 _EINTR, _EIO = errno.EINTR, errno.EIO
 _SYNC_FILE_RANGE_WRITE = 2
 _READ_FLAGS, _WRITE_FLAGS = os.O_RDONLY | os.O_CLOEXEC, os.O_WRONLY | os.O_CLOEXEC
 
-
-def _c_function(name: str, result: Any, arguments: list[Any], *, variadic: bool = False) -> Callable[..., Any]:
-    """C's function of a name as an intrinsic over int64; addresses become pointers, results int64 again."""
-
-    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        function = cgutils.get_or_insert_function(
-            builder.module, ir.FunctionType(result, arguments, var_arg=variadic), name
-        )
-        passed = []
-        for value, kind in zip(values, arguments, strict=True):
-            if kind is _POINTER:
-                value = builder.inttoptr(value, _POINTER)
-            elif kind is _I32:
-                value = builder.trunc(value, _I32)
-            passed.append(value)
-        answer = builder.call(function, passed)
-        return builder.sext(answer, _I64) if result is _I32 else answer
-
-    if len(arguments) == 1:
-
-        def one(typing_context, a):  # type: ignore[no-untyped-def]
-            return types.int64(types.int64), generate
-
-        return intrinsic(one)  # type: ignore[no-any-return]
-    if len(arguments) == 2:
-
-        def two(typing_context, a, b):  # type: ignore[no-untyped-def]
-            return types.int64(types.int64, types.int64), generate
-
-        return intrinsic(two)  # type: ignore[no-any-return]
-
-    def four(typing_context, a, b, c, d):  # type: ignore[no-untyped-def]
-        return types.int64(types.int64, types.int64, types.int64, types.int64), generate
-
-    return intrinsic(four)  # type: ignore[no-any-return]
+_open = c_function("open", INT32, [POINTER, INT32], variadic=True)
+_close = c_function("close", INT32, [INT32])
+_pwrite = c_function("pwrite", INT64, [INT32, POINTER, INT64, INT64])
+_pread = c_function("pread", INT64, [INT32, POINTER, INT64, INT64])
+_sync_file_range = c_function("sync_file_range", INT32, [INT32, INT64, INT64, INT32])
+_fsync = c_function("fsync", INT32, [INT32])
+_fdatasync = c_function("fdatasync", INT32, [INT32])
+_errno_location = c_function("__errno_location", POINTER, [])
 
 
-_open = _c_function("open", _I32, [_POINTER, _I32], variadic=True)
-_close = _c_function("close", _I32, [_I32])
-_pwrite = _c_function("pwrite", _I64, [_I32, _POINTER, _I64, _I64])
-_pread = _c_function("pread", _I64, [_I32, _POINTER, _I64, _I64])
-_sync_file_range = _c_function("sync_file_range", _I32, [_I32, _I64, _I64, _I32])
-_fsync = _c_function("fsync", _I32, [_I32])
-_fdatasync = _c_function("fdatasync", _I32, [_I32])
-
-
-@intrinsic
-def _errno(typing_context):  # type: ignore[no-untyped-def]
+@njit
+def _errno():  # type: ignore[no-untyped-def]
     """C's `errno` of this thread."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        location = cgutils.get_or_insert_function(
-            builder.module, ir.FunctionType(_I32.as_pointer(), []), "__errno_location"
-        )
-        return builder.sext(builder.load(builder.call(location, [])), _I64)
-
-    return types.int64(), generate
+    return np.int64(load_i32_native(_errno_location()))
 
 
 @njit

@@ -48,7 +48,9 @@ def cache_folder() -> str:
     return os.path.join(cache_root(), f"kernels-{digest.hexdigest()[:16]}")
 
 
-def kernel(signature: str, *, allocates: bool = False) -> Callable[[Callable[..., Any]], Any]:
+def kernel(
+    signature: str, *, allocates: bool = False, reads_objects: bool = False
+) -> Callable[[Callable[..., Any]], Any]:
     """Compile a function for exactly one signature, without the interpreter lock, cached on disk.
 
     Kernels raise nothing: they return counts, stop reasons and status columns. Functions that only kernels call are
@@ -60,13 +62,16 @@ def kernel(signature: str, *, allocates: bool = False) -> Callable[[Callable[...
     Args:
         signature: Numba's text, such as `"int64(int64, int64[::1])"`.
         allocates: It makes arrays of its own, and so needs the counts.
+        reads_objects: It looks into objects of Python, and so keeps the interpreter lock.
     """
 
     def compiled(function: Callable[..., Any]) -> Any:
         before = numba.config.CACHE_DIR
         numba.config.CACHE_DIR = cache_folder()  # read once, when the decorator sets the cache up
         try:
-            return numba.njit(signature, cache=True, nogil=True, boundscheck=False, _nrt=allocates)(function)
+            return numba.njit(signature, cache=True, nogil=not reads_objects, boundscheck=False, _nrt=allocates)(
+                function
+            )
         finally:
             numba.config.CACHE_DIR = before
 

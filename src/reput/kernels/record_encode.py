@@ -112,7 +112,7 @@ _HOST_GROWTH = HOST_V6_SIZE - HOST_V4_SIZE
 _BORN_V6, _STORE_V6, _TRANSACTION = SysFlag.BORN_HOST_V6, SysFlag.STORE_HOST_V6, SysFlag.TRANSACTION_MASK
 _PREPARED, _ROLLBACK = SysFlag.TRANSACTION_PREPARED, SysFlag.TRANSACTION_ROLLBACK
 _TAGS, _KEYS = int.from_bytes(b"TAGS", "big"), int.from_bytes(b"KEYS", "big")
-_UNIQ, __KEY = int.from_bytes(b"UNIQ", "big"), int.from_bytes(b"_KEY", "big")
+_UNIQ, _KEY_OF_UNIQ = int.from_bytes(b"UNIQ", "big"), int.from_bytes(b"_KEY", "big")
 _INNER_NU, _INNER_BA = int.from_bytes(b"INNER_NU", "big"), int.from_bytes(b"INNER_BA", "big")
 _MAX_PROPERTIES = MAX_PROPERTIES_SIZE
 _BODY_TOO_LARGE, _PROPERTIES_TOO_LARGE, _IN_TAGS, _IN_KEYS, _BAD_KEY, _IN_UNIQUE, _IN_PROPERTIES, _EMPTY, _RESERVED = (
@@ -150,7 +150,7 @@ def _int64(plan, column, row):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _has_separator(text, size, other):  # type: ignore[no-untyped-def]
+def has_separator(text, size, other):  # type: ignore[no-untyped-def]
     """Whether 1, 2 or the byte `other` is among the bytes."""
     found = False
     for i in range(size):
@@ -166,7 +166,7 @@ def _any_separator(plan, offsets, data, first, last, other):  # type: ignore[no-
         return False
     begin, _ = _slice(plan, offsets, data, first)
     end, size = _slice(plan, offsets, data, last - 1)
-    return _has_separator(begin, end + size - begin, other)
+    return has_separator(begin, end + size - begin, other)
 
 
 @inlined
@@ -186,7 +186,8 @@ def _any_suspicious(plan, rows):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _is_reserved(name, size):  # type: ignore[no-untyped-def]
+def is_reserved(name, size):  # type: ignore[no-untyped-def]
+    """Whether a property's name is one that `Message` has a field for, or that only the store writes."""
     if size == 4:
         word = load_i32(name)
         return word in (_TAGS, _KEYS)
@@ -194,7 +195,7 @@ def _is_reserved(name, size):  # type: ignore[no-untyped-def]
         return load_i64(name) == _INNER_NU and load_u8(name + 8) == 0x4D
     if size == 10:
         return load_i64(name) == _INNER_BA and load_u8(name + 8) == 0x53 and load_u8(name + 9) == 0x45
-    return size == 8 and load_i32(name) == _UNIQ and load_i32(name + 4) == __KEY
+    return size == 8 and load_i32(name) == _UNIQ and load_i32(name + 4) == _KEY_OF_UNIQ
 
 
 @inlined
@@ -204,9 +205,9 @@ def _keys_size(plan, row, look):  # type: ignore[no-untyped-def]
     size = max(last - first - 1, 0)
     for i in range(first, last):
         key, key_size = _slice(plan, P_KEYS_OFFSETS, P_KEYS, i)
-        if look and _has_separator(key, key_size, 1):
+        if look and has_separator(key, key_size, 1):
             return 0, _IN_KEYS
-        if key_size == 0 or (look and _has_separator(key, key_size, 0x20)):
+        if key_size == 0 or (look and has_separator(key, key_size, 0x20)):
             return 0, _BAD_KEY
         size += key_size
     return size, 0
@@ -222,9 +223,9 @@ def _map_size(plan, row, look):  # type: ignore[no-untyped-def]
         value, value_size = _slice(plan, P_VALUE_OFFSETS, P_VALUES, i)
         if name_size == 0 or value_size == 0:
             return 0, _EMPTY
-        if look and (_has_separator(name, name_size, 1) or _has_separator(value, value_size, 1)):
+        if look and (has_separator(name, name_size, 1) or has_separator(value, value_size, 1)):
             return 0, _IN_PROPERTIES
-        if _is_reserved(name, name_size):
+        if is_reserved(name, name_size):
             return 0, _RESERVED
         if is_property_crc(name, name_size):  # of the record that these properties were read from
             continue
@@ -241,12 +242,12 @@ def _properties_size(plan, row, reserved, look):  # type: ignore[no-untyped-def]
     size += reserved
     unique, unique_size = _slice(plan, P_UNIQUE_OFFSETS, P_UNIQUE, row)
     if unique_size:
-        if look and _has_separator(unique, unique_size, 1):
+        if look and has_separator(unique, unique_size, 1):
             return 0, _IN_UNIQUE
         size += unique_size + 10
     tags, tags_size = _slice(plan, P_TAGS_OFFSETS, P_TAGS, row)
     if tags_size:
-        if look and _has_separator(tags, tags_size, 1):
+        if look and has_separator(tags, tags_size, 1):
             return 0, _IN_TAGS
         size += tags_size + 6
     keys_size, fault = _keys_size(plan, row, look)
@@ -303,7 +304,7 @@ def _put_properties(plan, row, target):  # type: ignore[no-untyped-def]
     unique, unique_size = _slice(plan, P_UNIQUE_OFFSETS, P_UNIQUE, row)
     if unique_size:
         store_i32(target, _UNIQ)
-        target = _put_text(_put_name(target + 4, __KEY), unique, unique_size)
+        target = _put_text(_put_name(target + 4, _KEY_OF_UNIQ), unique, unique_size)
     tags, tags_size = _slice(plan, P_TAGS_OFFSETS, P_TAGS, row)
     if tags_size:
         target = _put_text(_put_name(target, _TAGS), tags, tags_size)
@@ -328,6 +329,46 @@ def _put_properties(plan, row, target):  # type: ignore[no-untyped-def]
     return target
 
 
+@njit
+def put_record(  # type: ignore[no-untyped-def]
+    p, size, queue_id, flag, queue_offset, commit_log_offset, sys_flag, born_timestamp, born_host, born_host_size,
+    store_timestamp, store_host, store_host_size, reconsume_times, prepared_transaction_offset, body, body_size,
+    topic, topic_size, is_v2,
+):  # fmt: skip
+    """All of a record of `size` bytes but its properties and their length; returns where these go."""
+    growth = born_host_size - HOST_V4_SIZE
+    flags = np.int64(sys_flag) & ~(_BORN_V6 | _STORE_V6)
+    flags |= _BORN_V6 if growth else 0
+    flags |= _STORE_V6 if store_host_size > HOST_V4_SIZE else 0
+    store_i32(p, size)
+    store_i32(p + MAGIC_CODE, _V2 if is_v2 else _V1)
+    store_i32(p + BODY_CRC, body_crc(body, body_size))
+    store_i32(p + QUEUE_ID, queue_id)
+    store_i32(p + FLAG, flag)
+    store_i64(p + QUEUE_OFFSET, queue_offset)
+    store_i64(p + PHYSICAL_OFFSET, commit_log_offset)
+    store_i32(p + SYS_FLAG, flags)
+    store_i64(p + BORN_TIMESTAMP, born_timestamp)
+    copy_short(p + BORN_HOST, born_host, born_host_size)
+    store_i64(p + STORE_TIMESTAMP + growth, store_timestamp)
+    copy_short(p + STORE_HOST + growth, store_host, store_host_size)
+    growth += store_host_size - HOST_V4_SIZE
+    store_i32(p + RECONSUME_TIMES + growth, reconsume_times)
+    store_i64(p + PREPARED_TRANSACTION_OFFSET + growth, prepared_transaction_offset)
+    target = p + BODY_LENGTH + growth
+    store_i32(target, body_size)
+    copy(target + 4, body, body_size)
+    target += 4 + body_size
+    if is_v2:
+        store_i16(target, topic_size)
+        target += 2
+    else:
+        store_u8(target, topic_size)
+        target += 1
+    copy_short(target, topic, topic_size)
+    return target + topic_size
+
+
 @kernel("int64(int64[::1], int64, int64, int32[::1], int32[::1], int64, int64, int64, int64, int32[::1])")
 def encode(  # type: ignore[no-untyped-def]
     plan, begin, end, sizes, properties_sizes, store_host, store_host_size, out, capacity, positions
@@ -344,40 +385,14 @@ def encode(  # type: ignore[no-untyped-def]
         is_v2 = load_u8(plan[P_TOPIC_IS_V2] + topic) != 0
         body, body_size = _slice(plan, P_BODY_OFFSETS, P_BODIES, row)
         host, host_size = _slice(plan, P_HOST_OFFSETS, P_HOSTS, row)
-        sys_flag = _int32(plan, P_SYS_FLAG, row) & ~(_BORN_V6 | _STORE_V6)
-        sys_flag |= _BORN_V6 if host_size > HOST_V4_SIZE else 0
-        sys_flag |= _STORE_V6 if store_host_size > HOST_V4_SIZE else 0
         positions[row - begin] = p - out
-        store_i32(p, sizes[row])
-        store_i32(p + MAGIC_CODE, _V2 if is_v2 else _V1)
-        store_i32(p + BODY_CRC, body_crc(body, body_size))
-        store_i32(p + QUEUE_ID, load_i32_native(plan[P_QUEUE_ID] + 4 * queue))
-        store_i32(p + FLAG, _int32(plan, P_FLAG, row))
-        store_i64(p + QUEUE_OFFSET, 0)
-        store_i64(p + PHYSICAL_OFFSET, 0)
-        store_i32(p + SYS_FLAG, sys_flag)
-        store_i64(p + BORN_TIMESTAMP, _int64(plan, P_BORN_TIMESTAMP, row))
-        copy_short(p + BORN_HOST, host, host_size)
-        growth = host_size - HOST_V4_SIZE
-        store_i64(p + STORE_TIMESTAMP + growth, 0)
-        copy_short(p + STORE_HOST + growth, store_host, store_host_size)
-        growth += store_host_size - HOST_V4_SIZE
-        store_i32(p + RECONSUME_TIMES + growth, _int32(plan, P_RECONSUME_TIMES, row))
-        store_i64(p + PREPARED_TRANSACTION_OFFSET + growth, _int64(plan, P_PREPARED, row))
-        target = p + BODY_LENGTH + growth
-        store_i32(target, body_size)
-        target += 4
-        copy(target, body, body_size)
-        target += body_size
         name, name_size = _slice(plan, P_TOPIC_OFFSETS, P_TOPICS, topic)
-        if is_v2:
-            store_i16(target, name_size)
-            target += 2
-        else:
-            store_u8(target, name_size)
-            target += 1
-        copy_short(target, name, name_size)
-        target += name_size
+        target = put_record(
+            p, np.int64(sizes[row]), load_i32_native(plan[P_QUEUE_ID] + 4 * queue), _int32(plan, P_FLAG, row), 0, 0,
+            _int32(plan, P_SYS_FLAG, row), _int64(plan, P_BORN_TIMESTAMP, row), host, host_size, 0, store_host,
+            store_host_size, _int32(plan, P_RECONSUME_TIMES, row), _int64(plan, P_PREPARED, row), body, body_size,
+            name, name_size, is_v2,
+        )  # fmt: skip
         store_i16(target, properties_sizes[row])
         _put_properties(plan, row, target + 2)
         p += np.int64(sizes[row])

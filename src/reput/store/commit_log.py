@@ -16,11 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 from reput.errors import MessageIllegalError, ReputError, StoreBusyError, StoreFullError
-from reput.files import FileLayer
+from reput.files import FileLayer, Mapping
+from reput.formats.message import Message
 from reput.formats.properties import INNER_BASE, encode_properties
 from reput.formats.property_crc import PROPERTY_CRC_SIZE, encode_property_crc, pack_record_with_crc
 from reput.formats.record import BLANK_SIZE, PHYSICAL_OFFSET, SysFlag, encode_blank
 from reput.formats.record_layout import Buffer, pack_record
+from reput.kernels.message_objects import encode_message
 from reput.kernels.record_encode import patch
 from reput.log.directory import LogFile
 from reput.store.mapped_file import RESERVE_STEP, MappedFile
@@ -99,6 +101,8 @@ class CommitLog:
         self._pack_record: Callable[..., bytes] = pack_record_with_crc if property_crc else pack_record
         self._lock = Lock()
         self._last: MappedFile | None = None
+        #: Of the last file, once a put needs its address.
+        self._last_map: Mapping | None = None
 
     def load(self, found: list[LogFile]) -> None:
         """Take over existing files; where their written part ends is for recovery to say, with `start_at`."""
@@ -111,7 +115,7 @@ class CommitLog:
             last = files[-1]
             last.wrote_position = last.flushed_position = offset - last.start_offset
             last.reserved_position = last.wrote_position
-            self._last = last
+            self._go_on_in(last)
         self.flushed_offset = offset
 
     @property
@@ -181,7 +185,7 @@ class CommitLog:
         if file is None:
             file = self.queue.next_file()
             self.queue.append_file(file)
-            self._last = file
+            self._go_on_in(file)
         position = file.wrote_position
         if position + size + BLANK_SIZE > file.size:
             following = self.queue.next_file()
@@ -191,11 +195,14 @@ class CommitLog:
                 file.view[position : position + BLANK_SIZE] = encode_blank(left)
             file.wrote_position = file.size
             self.queue.append_file(following)
-            self._last = following
+            self._go_on_in(following)
             file, position = following, 0
         if position + size + BLANK_SIZE > file.reserved_position:
             file.reserve(position + size + BLANK_SIZE)
         return file
+
+    def _go_on_in(self, file: MappedFile) -> None:
+        self._last, self._last_map = file, None
 
     def refuse(self, error: ReputError) -> None:
         """Let no append begin any more, unless something else has stopped them already; those under way end first."""
@@ -272,6 +279,53 @@ class CommitLog:
                 offsets.values[number] = queue_offset + 1
             self.last_store_timestamp = now
             return Append(offset, file.start_offset + end, queue_offset, now)
+        finally:
+            self._lock.release()
+
+    def append_plain(
+        self, message: Message, queue_id: int, number: int, encoder: int, clock_s: float
+    ) -> tuple[int, int, int, int] | None:
+        """`append` of a message that nobody has checked or encoded yet, if it is plain (`kernels.message_objects`).
+
+        Args:
+            message: The message.
+            queue_id: Its queue.
+            number: That of the topic and the queue in `queue_offsets`.
+            encoder: `MessageEncoder.block`.
+            clock_s: `time.time()`.
+
+        Returns:
+            The values of `Append`; None: it is not plain, or the last file has no room for it, and nothing has changed.
+
+        Raises:
+            StoreBusyError, StorePoisonedError: As `append`.
+        """
+        if not self._lock.acquire(False):
+            self._wait()
+        try:
+            if self._refusal is not None:
+                raise self._refusal.with_traceback(None)  # one object for many puts: traces would pile up in it
+            file, mapping = self._last, self._last_map
+            if file is None:
+                return None
+            if mapping is None:
+                mapping = self._last_map = file.mapping
+            now = int(clock_s * 1000)
+            if now < self.last_store_timestamp:
+                now = self.last_store_timestamp
+            position = file.wrote_position
+            offset = file.start_offset + position
+            queue_offset = self.queue_offsets.values[number]
+            size = encode_message(
+                encoder, id(message), mapping.address + position, file.reserved_position - position - BLANK_SIZE,
+                queue_id, queue_offset, offset, now,
+            )  # fmt: skip
+            if size <= 0:
+                return None
+            file.wrote_position = position + size
+            self.queue_offsets.values[number] = queue_offset + 1
+            self.last_store_timestamp = now
+            return offset, offset + size, queue_offset, now
         finally:
             self._lock.release()
 
@@ -439,4 +493,5 @@ class CommitLog:
 
     def close(self) -> None:
         """Close the files."""
+        self._last_map = None
         self.queue.close()

@@ -1,4 +1,4 @@
-"""When a put is as safe as its store promises: group commit (SYNC_FLUSH), or syncs by interval (ASYNC_FLUSH).
+"""When a put is as safe as its store promises: syncs, and by interval (ASYNC_FLUSH); SYNC_FLUSH is `group_commit`.
 
 A failed sync is final. Nobody knows which pages the disk has, and a second try may succeed without them: every waiter
 gets the error, and nothing more is accepted until a start of the store has recovered what is really there.
@@ -42,7 +42,7 @@ class LogSync:
             StorePoisonedError: The sync failed, now or before.
         """
         if self.failure is not None:
-            raise self.failure
+            raise self.failure.with_traceback(None)  # one object for many puts: traces would pile up in it
         log = self._commit_log
         timestamp = log.last_store_timestamp
         target = log.max_offset
@@ -85,109 +85,6 @@ class FlushPolicy(Protocol):
 
     def shutdown(self) -> None:
         """Sync everything and stop the thread."""
-
-
-class GroupCommitService:
-    """SYNC_FLUSH: one sync serves all who wait for it.
-
-    A caller that finds no sync running syncs by itself, which spares two thread switches; the others queue up, each
-    with a lock of its own, and the thread serves them together with the next sync.
-    """
-
-    def __init__(self, commit_log: CommitLog, config: MessageStoreConfig) -> None:
-        self.sync = LogSync(commit_log)
-        self._commit_log = commit_log
-        self._timeout_s = config.sync_flush_timeout / 1000
-        self._waiters: list[tuple[int, Done]] = []
-        self._guard = Lock()
-        self._wake = Lock()
-        self._wake.acquire()
-        self._stopping = False
-        self._ended = False
-        self._thread = Thread(target=self._run, name="reput-flush", daemon=True)
-
-    def wait(self, end_offset: int) -> PutMessageStatus:
-        """Return once the log is on the disk up to `end_offset`, or after `syncFlushTimeout`."""
-        log, sync = self._commit_log, self.sync
-        if not self._waiters and sync.lock.acquire(False):
-            try:
-                if log.flushed_offset < end_offset:
-                    sync.run()
-            finally:
-                sync.lock.release()
-            if self._waiters:
-                self._answer(None)
-            return PutMessageStatus.PUT_OK
-        waiter = Lock()
-        waiter.acquire()
-        outcome: list[PutMessageStatus | StorePoisonedError] = []
-
-        def done(result: PutMessageStatus | StorePoisonedError) -> None:
-            outcome.append(result)
-            waiter.release()
-
-        self.submit(end_offset, done)
-        if not waiter.acquire(timeout=self._timeout_s):
-            return PutMessageStatus.FLUSH_DISK_TIMEOUT
-        if isinstance(outcome[0], StorePoisonedError):
-            raise outcome[0]
-        return outcome[0]
-
-    def submit(self, end_offset: int, done: Done) -> None:
-        """Call `done` from the flush thread once the log is on the disk up to `end_offset`."""
-        with self._guard:
-            self._waiters.append((end_offset, done))
-            ended = self._ended
-        if ended:
-            self._commit()
-        else:
-            self.nudge()
-
-    def nudge(self) -> None:
-        """Let the thread sync what is there."""
-        try:
-            self._wake.release()
-        except RuntimeError:  # it is awake already
-            return
-
-    def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
-
-    def shutdown(self) -> None:
-        """Sync everything and stop the thread."""
-        self._stopping = True
-        self.nudge()
-        self._thread.join()
-
-    def _run(self) -> None:
-        while not self._stopping:
-            self._wake.acquire()
-            self._commit()
-        with self._guard:
-            self._ended = True  # who comes later commits by himself
-        self._commit()
-
-    def _commit(self) -> None:
-        failure: StorePoisonedError | None = None
-        try:
-            with self.sync.lock:
-                self._answer(None)  # whom the sync before has covered need not wait for the next one
-                self.sync.run()
-        except StorePoisonedError as error:
-            failure = error
-        self._answer(failure)
-
-    def _answer(self, failure: StorePoisonedError | None) -> None:
-        """Answer those whose bytes are on the disk, and with a failure everybody."""
-        flushed = self._commit_log.flushed_offset
-        with self._guard:
-            answered = [waiter for waiter in self._waiters if failure is not None or waiter[0] <= flushed]
-            if answered:
-                self._waiters = [waiter for waiter in self._waiters if failure is None and waiter[0] > flushed]
-        for end_offset, done in answered:
-            # What was synced before a later sync failed is safe.
-            done(PutMessageStatus.PUT_OK if end_offset <= flushed or failure is None else failure)
 
 
 class FlushRealTimeService:

@@ -57,7 +57,8 @@ class MessageStore(MessageReader):
         *,
         retention: bool,
     ) -> None:
-        from reput.store.flush import FlushPolicy, FlushRealTimeService, GroupCommitService
+        from reput.store.flush import FlushPolicy, FlushRealTimeService
+        from reput.store.group_commit import GroupCommitService
         from reput.store.housekeeping import FlushConsumeQueueService
         from reput.store.put import PutMessage
         from reput.store.put_batch import PutBatch

@@ -297,6 +297,47 @@ def test_prepared_and_rolled_back_messages_take_no_queue_offset_and_have_no_unit
     assert open_store().put_message(reput.Message("t", b"")).queue_offset == 3
 
 
+def _lists_of_messages() -> dict[str, list[reput.Message]]:
+    many = [reput.Message("t", bytes([n % 256]) * (n % 900), tags="a", keys=[f"k{n}"]) for n in range(4_000)]
+    topics = [reput.Message("abc"[n // 3 % 3], b"x" * n, unique_key=f"u{n}") for n in range(40)]
+    odd = [reput.Message("t", b"x", born_host="10.0.0.1:1"), reput.Message("t", bytearray(b"y"), properties={"a": "b"})]
+    large = [reput.Message("t", b"z" * size) for size in (1, 700_000, 700_000, 2, 1_200_000, 3)]
+    return {"more than a buffer": many, "several topics": topics, "not all plain": topics + odd, "large": large}
+
+
+@pytest.mark.parametrize("name", list(_lists_of_messages()))
+def test_put_messages_stores_what_one_put_after_the_other_would(name: str, open_store: OpenStore) -> None:
+    store, messages = open_store(mapped_file_size_commit_log=1 << 21), _lists_of_messages()[name]
+    store.put_message(messages[0], 3)
+    next_offsets = defaultdict(int, {messages[0].topic: 1})
+    for result, message in zip(store.put_messages(messages, 3), messages, strict=True):
+        found = store.look_message_by_offset(result.commit_log_offset)
+        assert found is not None
+        assert (found.topic, found.body, found.tags) == (message.topic, bytes(message.body), message.tags)
+        assert (found.keys, found.unique_key) == (tuple(message.keys), message.unique_key)
+        assert (found.queue_id, found.queue_offset) == (3, next_offsets[message.topic])
+        assert (result.queue_offset, result.size) == (found.queue_offset, found.store_size)
+        assert (result.store_timestamp, result.message_id) == (found.store_timestamp, found.message_id)
+        next_offsets[message.topic] += 1
+
+
+def test_an_illegal_message_among_plain_ones_stores_none_of_them(store: reput.MessageStore) -> None:
+    store.put_message(reput.Message("t", b"first"))
+    end = store.max_commit_log_offset
+    messages = [reput.Message("t", b"x") for _ in range(3)]
+    for bad in (reput.Message("no blanks", b""), reput.Message("t", b"", tags="\x01"), reput.Message("t", b"x" * 4090)):
+        with pytest.raises(MessageIllegalError, match="message 3"):
+            store.put_messages([*messages, bad])
+    assert store.max_commit_log_offset == end
+    assert store.put_messages([]) == []
+
+
+def test_messages_that_can_be_gone_through_only_once_are_stored_whether_plain_or_not(store: reput.MessageStore) -> None:
+    for born_host in (None, "10.0.0.1:1"):
+        messages = (reput.Message("t", b"x", born_host=born_host) for _ in range(3))
+        assert len(store.put_messages(messages)) == 3  # type: ignore[arg-type]
+
+
 def test_put_messages_gives_one_result_a_message_in_log_order(store: reput.MessageStore) -> None:
     results = store.put_messages([reput.Message("t", bytes(n)) for n in range(5)], 3)
     assert [result.queue_offset for result in results] == [0, 1, 2, 3, 4]
