@@ -7,11 +7,9 @@ import subprocess
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F
@@ -21,17 +19,12 @@ from pyspark.sql.types import StructType
 import pyspark_reput
 import reput
 import reput.spark
-from reput.errors import ConfigError, CorruptRecordError
+from reput.errors import ConfigError
 from reput.formats.message import Message
 from reput.formats.paths import offset_to_file_name
 from reput.formats.record import BLANK_SIZE, encode_blank, encode_host, encode_record
 from reput.kernels.record_batch import SCHEMA
-from reput.kernels.record_scan import find_record
-from reput.log.directory import StoreDirectory
-from reput.log.reader import read_split
-from reput.log.selection import make_selection
 from reput.spark.options import READ_OPTIONS, ReadOptions, option_texts, parse_options
-from reput.spark.reader import plan_proven_splits
 from reput.spark.schema import column_names, spark_schema
 from reput.spark.source import ReputDataSource
 
@@ -105,15 +98,6 @@ def forged_log(path: Path, file_size: int = 16_384) -> int:
 
 def rows_of(frame: DataFrame) -> pa.Table:
     return frame.toArrow().select(frame.columns).cast(pa.schema([SCHEMA.field(name) for name in frame.columns]))
-
-
-def planned_rows(path: Path, **plan: Any) -> pa.Table:
-    """What the tasks of a plan read, one after the other."""
-    selection = make_selection(store=path.name)
-    splits = plan_proven_splits(
-        StoreDirectory(path).log_files(), **{"split_bytes": None, "processors": 2, "flushed_ms": None, **plan}
-    )
-    return pa.Table.from_batches([batch for split in splits for batch in read_split(split, selection)], SCHEMA)
 
 
 def damaged_copy(path: Path, file_number: int) -> tuple[Path, str, int]:
@@ -212,59 +196,6 @@ class TestOptions:
             parse_options({**path, **options}, READ_OPTIONS, ReadOptions)
 
 
-class TestPlan:
-    @pytest.mark.parametrize("case", CASES)
-    @pytest.mark.parametrize(
-        "plan",
-        [{"split_bytes": 300}, {"split_bytes": 9000}, {"processors": 1}, {"processors": 64}],
-        ids=str,
-    )
-    def test_its_rows_are_those_of_the_log(self, case: str, plan: dict[str, int]) -> None:
-        store = CORPORA / case / "store"
-        assert planned_rows(store, **plan) == reput.read_log(store).read_all()
-
-    @pytest.mark.parametrize("case", ["clean", "killed"])
-    def test_a_log_flushed_up_to_a_time_has_the_rows_before_the_first_later_one(self, case: str) -> None:
-        store = CORPORA / case / "store"
-        log = reput.read_log(store).read_all()
-        times = log["store_timestamp"].cast(pa.int64()).to_pylist()
-        flushed_ms = times[len(times) // 2] // 1000
-        flushed = next(row for row, time in enumerate(times) if time > flushed_ms * 1000)
-        assert planned_rows(store, flushed_ms=flushed_ms, split_bytes=2000) == log[:flushed]
-        assert planned_rows(store, flushed_ms=0).num_rows == 0
-
-    def test_bodies_full_of_true_looking_records_give_no_rows(self, tmp_path: Path) -> None:
-        count = forged_log(tmp_path / "store")
-        log = reput.read_log(tmp_path / "store").read_all()
-        assert log.num_rows == count
-        data = np.frombuffer((tmp_path / "store" / "commitlog" / offset_to_file_name(0)).read_bytes(), np.uint8)
-        assert find_record(data, 0, 300) not in log["commit_log_offset"].to_pylist()  # the bytes do mislead
-        for split_bytes in range(500, 4000, 171):
-            assert planned_rows(tmp_path / "store", split_bytes=split_bytes) == log
-
-    def test_splits_join_without_gap_and_begin_at_records(self) -> None:
-        offsets = set(reput.read_log(CLEAN, ["commit_log_offset"]).read_all()["commit_log_offset"].to_pylist())
-        files = StoreDirectory(CLEAN).log_files()
-        splits = plan_proven_splits(files, split_bytes=10_000, processors=2, flushed_ms=None)
-        assert len(splits) > 20
-        assert {split.begin for split in splits} <= offsets
-        assert all(a.end == b.begin for a, b in pairwise(splits) if a.file == b.file)
-
-    def test_files_with_a_successor_are_whole_splits_where_there_are_enough(self) -> None:
-        files = StoreDirectory(CLEAN).log_files()
-        splits = plan_proven_splits(files, split_bytes=None, processors=2, flushed_ms=None)
-        assert [(split.begin, split.end) for split in splits[:-1]] == [
-            (file.start_offset, file.end_offset) for file in files[: len(splits) - 1]
-        ]
-        assert splits[-1].end < splits[-1].file.end_offset
-
-    def test_damage_in_a_walked_file_is_told_by_the_planner(self, tmp_path: Path) -> None:
-        path, file, offset = damaged_copy(tmp_path / "store", 0)
-        with pytest.raises(CorruptRecordError, match="body CRC") as caught:
-            plan_proven_splits(StoreDirectory(path).log_files(), split_bytes=5000, processors=2, flushed_ms=None)
-        assert (caught.value.path, caught.value.offset) == (file, offset)
-
-
 class TestSource:
     @pytest.mark.parametrize("case", CASES)
     def test_rows_equal_those_of_read_log_on_what_apache_wrote(self, spark: SparkSession, case: str) -> None:
@@ -342,7 +273,7 @@ class TestSource:
         self, spark: SparkSession, tmp_path: Path, split_bytes: int | None
     ) -> None:
         path, file, offset = damaged_copy(tmp_path / "store", 0)
-        frame = reput.spark.read_log(spark, path, ["topic"], split_bytes=split_bytes)
+        frame = reput.spark.read_log(spark, path, ["topic"], split_bytes=split_bytes, mode="FAILFAST")
         with pytest.raises(Exception, match="CorruptRecordError") as caught:
             frame.count()
         assert f"{file}: damaged at offset {offset}: body CRC" in str(caught.value)

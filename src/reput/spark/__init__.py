@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 from reput.spark.session import session
 
 if TYPE_CHECKING:
-    from reput.spark.source import read_log, register
+    from reput.spark.source import explain, read_log, register
 
-__all__ = ["read_log", "register", "session"]
+__all__ = ["explain", "read_log", "register", "session"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import `read_log` and `register` on their first use (PEP 562)."""
-    if name not in ("read_log", "register"):
+    """Import the others on their first use (PEP 562)."""
+    if name not in ("explain", "read_log", "register"):
         raise AttributeError(f"module 'reput.spark' has no attribute {name!r}")
     from reput.spark import source
 

@@ -1,0 +1,55 @@
+"""Several stores at once: the directories that paths and patterns mean, and a name for each that no other one has."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections import Counter
+from collections.abc import Iterable
+
+from reput.errors import ConfigError, StoreFormatError
+from reput.files import DISK, FileLayer
+from reput.log.directory import StoreDirectory
+
+
+def find_stores(
+    paths: str | Iterable[str], *, commit_log_path: str | None = None, files: FileLayer = DISK
+) -> list[StoreDirectory]:
+    """The stores of one path or of several, each once, in the order given; those of a pattern sorted.
+
+    Args:
+        paths: directories, or patterns with `*`, `?` and `[...]`, of which only what is a directory counts. A path that
+            is there is taken as it is.
+        commit_log_path: the commit log's folders, for a single store.
+
+    Raises StoreFormatError for a directory that is no store and a pattern that nothing fits, and ConfigError for a
+    commit log path with several stores.
+    """
+    given = [paths] if isinstance(paths, str) else list(paths)
+    found = list(dict.fromkeys(os.path.abspath(path) for text in given for path in _matches(text, files)))
+    if not found:
+        raise ConfigError("path: an empty list; name the directory of a store")
+    if commit_log_path is not None and len(found) > 1:
+        raise ConfigError(f"commitLogPath is that of one store, and path names {len(found)}; read them one by one")
+    return [StoreDirectory(path, commit_log_path=commit_log_path, files=files) for path in found]
+
+
+def store_names(stores: Iterable[StoreDirectory]) -> list[str]:
+    """The directories' own names; where they are equal, with as many folders above as tell them apart."""
+    parts = [store.path.strip(os.sep).split(os.sep) for store in stores]
+    lengths = [1] * len(parts)
+    while True:
+        names = ["/".join(part[-length:]) for part, length in zip(parts, lengths, strict=True)]
+        counts = Counter(names)
+        if len(counts) == len(names):
+            return names
+        lengths = [length + (counts[name] > 1) for length, name in zip(lengths, names, strict=True)]
+
+
+def _matches(text: str, files: FileLayer) -> list[str]:
+    if files.exists(text) or not glob.has_magic(text):
+        return [text]
+    found = sorted(path for path in glob.glob(text) if files.is_directory(path))
+    if not found:
+        raise StoreFormatError(f"{text}: no directory fits this pattern; check it for a slip")
+    return found
