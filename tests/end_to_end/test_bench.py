@@ -42,6 +42,15 @@ GOALS = {
     "resident memory with a filled store open and idle": ("most", 200),
     "anonymous memory while a reader of 1 GB is put, over the memory before": ("most", 200),
     "most resident memory of a rebuild, one worker": ("most", 500),
+    "spark source, all columns": ("least", 600_000),
+    "spark source, part of mapInArrow, all columns": ("least", 0.8),
+    "spark source, without maps and lists": ("least", 900_000),
+    "spark source, part of mapInArrow, without maps and lists": ("least", 0.8),
+    "spark source, five small columns": ("least", 3_000_000),
+    "spark source, part of mapInArrow, five small columns": ("least", 0.8),
+    "spark source, an hour of a year: part of the log's bytes": ("most", 0.02),
+    "spark source, a key by the index: records read": ("most", 8),
+    "spark source, most resident memory of a Python worker": ("most", 1000),
 }
 #: How many times as fast as somebody else it should be, who did the same in the same run.
 TIMES = {
