@@ -33,7 +33,7 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 STORES = sorted(str(path.relative_to(GOLDEN)) for path in GOLDEN.glob("*.*.*/*/store"))
 UNIT_SIZE = 20
 #: Each of many cases is tried so often.
-few = settings(max_examples=12)
+few = settings(max_examples=6)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -231,7 +231,7 @@ def test_with_derived_files_that_lie(store: str, kind: str, data: st.DataObject)
     with copy_of(store) as path:
         DAMAGES[kind](path, data)
         expected = reput.read_log(path, mode="DROPMALFORMED").read_all()
-        for _ in range(3):
+        for _ in range(2):
             wanted = data.draw(wants(expected))
             rows, plan = pruned(path, wanted)
             assert wanted_rows(rows, wanted) == wanted_rows(expected, wanted), plan.reasons

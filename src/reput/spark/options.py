@@ -37,6 +37,7 @@ class ReadOptions:
         prune: `prune`, true or false: whether parts of the log are left out that hold no wanted row.
         statistics: `statistics`, a folder outside of the stores where the times of the log's parts are kept.
         clock_margin_ms: `clockMargin`, ms: no store timestamp lies further behind one before it; the user's word.
+        push_filters: `pushFilters`, true or false: whether filters prune; the user's word that one query reads this.
     """
 
     path: str | tuple[str, ...]
@@ -53,6 +54,7 @@ class ReadOptions:
     prune: bool = True
     statistics: str | None = None
     clock_margin_ms: int | None = None
+    push_filters: bool = False
 
 
 def parse_options(options: Mapping[str, str], table: OptionTable, into: type[T]) -> T:
@@ -176,4 +178,5 @@ READ_OPTIONS: OptionTable = {
     "prune": ("prune", boolean_of_text),
     "statistics": ("statistics", str),
     "clockMargin": ("clock_margin_ms", milliseconds_of_text),
+    "pushFilters": ("push_filters", boolean_of_text),
 }

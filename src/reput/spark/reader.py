@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import os
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -33,8 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     import pyarrow as pa
-
-_PUSHDOWN_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,19 +133,16 @@ class LogReader(DataSourceReader):
 
 
 class FilteringLogReader(LogReader):
-    """A LogReader that is told the query's filters. Spark refuses it where it does not push any."""
+    """A LogReader that prunes by the query's filters, too.
+
+    Spark 4.3 plans all queries on what one `load` returned by the filters of one of them: rows that another one wants
+    are lost. So it is taken only where the user says that there is one (option `pushFilters`).
+    """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         """Take what places can be found by; all are Spark's to check."""
         self._filters = tuple(filters)
         return filters
-
-
-def reader_class() -> type[LogReader]:
-    """The reader for this process: Spark runs another worker where `spark.sql.python.filterPushdown.enabled` is on."""
-    main = getattr(sys.modules["__main__"], "__spec__", None)
-    pushes = _PUSHDOWN_WORKER in sys.modules or (main is not None and main.name == _PUSHDOWN_WORKER)
-    return FilteringLogReader if pushes else LogReader
 
 
 def _tasks(parts: Sequence[tuple[int, Part]], size: int) -> list[list[tuple[int, Part]]]:

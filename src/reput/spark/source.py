@@ -46,10 +46,12 @@ class ReputDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """The reader of the columns in `schema`; ConfigError if they are not ours, or an option is not a reader's."""
-        from reput.spark.reader import reader_class
+        from reput.spark.reader import FilteringLogReader, LogReader
 
         try:
-            return reader_class()(parse_options(self.options, READ_OPTIONS, ReadOptions), column_names(schema))
+            options = parse_options(self.options, READ_OPTIONS, ReadOptions)
+            reader = FilteringLogReader if options.push_filters else LogReader
+            return reader(options, column_names(schema))
         except ReputError as error:
             raise error.with_traceback(None) from None  # the message is what the user needs, not our lines
 
@@ -77,6 +79,7 @@ def read_log(
     prune: bool = True,
     statistics: str | os.PathLike[str] | None = None,
     clock_margin_ms: int | None = None,
+    push_filters: bool = False,
 ) -> DataFrame:
     """The messages of stores as a DataFrame; arguments as those of `reput.read_log`, which returns the same rows.
 
@@ -90,6 +93,8 @@ def read_log(
         prune: whether parts of the log are left out that hold no wanted row; see `explain`.
         statistics: a folder outside of the stores where the times of the log's parts are kept, for later reads.
         clock_margin_ms: your word that no store timestamp lies further behind one before it.
+        push_filters: your word that the DataFrame is read by one query, so that its filters may prune, too: Spark 4.3
+            plans all queries on one DataFrame by the filters of one of them.
 
     Raises ConfigError for an unknown column; what else is wrong is told by Spark when it plans the query.
     """
@@ -108,6 +113,7 @@ def read_log(
         "prune": prune,
         "statistics": None if statistics is None else os.path.abspath(statistics),
         "clockMargin": clock_margin_ms,
+        "pushFilters": push_filters,
     }
     reader = spark.read.format("reput").schema(schema).options(**option_texts(options))
     paths = [path] if isinstance(path, str | os.PathLike) else path
@@ -117,7 +123,7 @@ def read_log(
 def explain(frame: DataFrame) -> str:
     """What a DataFrame reads of the stores below it, what was left out, and why: a line a store and a reason.
 
-    Spark plans the query for it, filters included, and runs nothing. Each read of the query has lines of its own.
+    Spark plans the query for it and runs nothing. Each read of the query has lines of its own.
 
     Raises ReputError for a DataFrame of Spark Connect, which does not show its plan, and one that reads no store.
     """
