@@ -30,7 +30,7 @@ from reput.formats.index_file import (
 )
 from reput.log.directory import IndexFilePath
 from reput.log.index_geometry import index_geometry
-from reput.log.queue_records import Int64s, NotProven, QueueRecords
+from reput.log.queue_records import MOST_UNITS, Int64s, NotProven, QueueRecords
 
 _ENTRY = np.dtype([("key_hash", ">i4"), ("offset", ">i8"), ("time_diff", ">i4"), ("previous", ">i4")])
 
@@ -71,9 +71,13 @@ def _entries(index_files: Sequence[IndexFilePath], files: FileLayer) -> Iterable
         slots, _ = index_geometry(written, DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM, files)
     except StoreError as error:
         raise NotProven(str(error)) from None
+    total = 0
     for path, size in ((file.path, file.size) for file in written):
         with files.open(path) as file:
             count = decode_header(file.read(0, HEADER_SIZE)).index_count
+            total += max(count, 0)
+            if total > MOST_UNITS * 2:
+                raise NotProven(f"the index has more than {MOST_UNITS * 2} entries")
             first = entry_position(slots, 1)
             data = file.read(first, max(min(entry_position(slots, count), size) - first, 0))
         entries = np.frombuffer(data[: len(data) // _ENTRY.itemsize * _ENTRY.itemsize], _ENTRY)

@@ -36,6 +36,8 @@ from reput.log.scan import is_blank
 
 Int64s = npt.NDArray[np.int64]
 
+#: More units than these, or index entries, are not asked: the proof holds them all, in about 100 bytes each.
+MOST_UNITS = 16_000_000
 _FIRST_READ_BYTES = 64 << 10
 
 
@@ -165,7 +167,8 @@ def _without_strangers(records: QueueRecords, log_files: Sequence[LogFile], file
 
 
 def read_queues(queues: Sequence[QueueFiles], log_files: Sequence[LogFile], files: FileLayer) -> QueueRecords:
-    """The records that units in use claim, and nothing proves."""
+    """The records that units in use claim, and nothing proves. Raises NotProven where there are too many."""
+    count = 0
     parts: list[tuple[Int64s, Int64s, Int64s, Int64s]] = []
     log_begin, log_end = log_files[0].start_offset, log_files[-1].end_offset
     for number, queue in enumerate(queues):
@@ -173,6 +176,9 @@ def read_queues(queues: Sequence[QueueFiles], log_files: Sequence[LogFile], file
             used = (sizes > 0) & (offsets >= log_begin) & (offsets < log_end)
             used &= ~((offsets == FILLER.commit_log_offset) & (sizes == FILLER.size))
             found = int(np.count_nonzero(used))
+            count += found
+            if count > MOST_UNITS:
+                raise NotProven(f"the consume queues have more than {MOST_UNITS} units of this log")
             if found:
                 parts.append((offsets[used], sizes[used], np.full(found, number, np.int64), queue_offsets[used]))
     names = tuple((queue.topic, queue.queue_id) for queue in queues)
