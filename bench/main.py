@@ -35,6 +35,7 @@ from bench import (
     rebuild,
     recovery,
     scan,
+    spark_source,
     spark_stream,
     sync_flush,
 )
@@ -60,6 +61,7 @@ _QUESTIONS: dict[str, Callable[[Setting], list[Figure]]] = {
     "many_queues": many_queues.measure,
     "memory": memory.measure,
     "commands": commands.measure,
+    "spark_source": spark_source.measure,
     "spark_stream": spark_stream.measure,
 }
 

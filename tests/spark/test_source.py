@@ -7,11 +7,9 @@ import subprocess
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F
@@ -21,17 +19,12 @@ from pyspark.sql.types import StructType
 import pyspark_reput
 import reput
 import reput.spark
-from reput.errors import ConfigError, CorruptRecordError
+from reput.errors import ConfigError, ReputError
 from reput.formats.message import Message
 from reput.formats.paths import offset_to_file_name
 from reput.formats.record import BLANK_SIZE, encode_blank, encode_host, encode_record
 from reput.kernels.record_batch import SCHEMA
-from reput.kernels.record_scan import find_record
-from reput.log.directory import StoreDirectory
-from reput.log.reader import read_split
-from reput.log.selection import make_selection
 from reput.spark.options import READ_OPTIONS, ReadOptions, option_texts, parse_options
-from reput.spark.reader import plan_proven_splits
 from reput.spark.schema import column_names, spark_schema
 from reput.spark.source import ReputDataSource
 
@@ -105,15 +98,6 @@ def forged_log(path: Path, file_size: int = 16_384) -> int:
 
 def rows_of(frame: DataFrame) -> pa.Table:
     return frame.toArrow().select(frame.columns).cast(pa.schema([SCHEMA.field(name) for name in frame.columns]))
-
-
-def planned_rows(path: Path, **plan: Any) -> pa.Table:
-    """What the tasks of a plan read, one after the other."""
-    selection = make_selection(store=path.name)
-    splits = plan_proven_splits(
-        StoreDirectory(path).log_files(), **{"split_bytes": None, "processors": 2, "flushed_ms": None, **plan}
-    )
-    return pa.Table.from_batches([batch for split in splits for batch in read_split(split, selection)], SCHEMA)
 
 
 def damaged_copy(path: Path, file_number: int) -> tuple[Path, str, int]:
@@ -212,59 +196,6 @@ class TestOptions:
             parse_options({**path, **options}, READ_OPTIONS, ReadOptions)
 
 
-class TestPlan:
-    @pytest.mark.parametrize("case", CASES)
-    @pytest.mark.parametrize(
-        "plan",
-        [{"split_bytes": 300}, {"split_bytes": 9000}, {"processors": 1}, {"processors": 64}],
-        ids=str,
-    )
-    def test_its_rows_are_those_of_the_log(self, case: str, plan: dict[str, int]) -> None:
-        store = CORPORA / case / "store"
-        assert planned_rows(store, **plan) == reput.read_log(store).read_all()
-
-    @pytest.mark.parametrize("case", ["clean", "killed"])
-    def test_a_log_flushed_up_to_a_time_has_the_rows_before_the_first_later_one(self, case: str) -> None:
-        store = CORPORA / case / "store"
-        log = reput.read_log(store).read_all()
-        times = log["store_timestamp"].cast(pa.int64()).to_pylist()
-        flushed_ms = times[len(times) // 2] // 1000
-        flushed = next(row for row, time in enumerate(times) if time > flushed_ms * 1000)
-        assert planned_rows(store, flushed_ms=flushed_ms, split_bytes=2000) == log[:flushed]
-        assert planned_rows(store, flushed_ms=0).num_rows == 0
-
-    def test_bodies_full_of_true_looking_records_give_no_rows(self, tmp_path: Path) -> None:
-        count = forged_log(tmp_path / "store")
-        log = reput.read_log(tmp_path / "store").read_all()
-        assert log.num_rows == count
-        data = np.frombuffer((tmp_path / "store" / "commitlog" / offset_to_file_name(0)).read_bytes(), np.uint8)
-        assert find_record(data, 0, 300) not in log["commit_log_offset"].to_pylist()  # the bytes do mislead
-        for split_bytes in range(500, 4000, 171):
-            assert planned_rows(tmp_path / "store", split_bytes=split_bytes) == log
-
-    def test_splits_join_without_gap_and_begin_at_records(self) -> None:
-        offsets = set(reput.read_log(CLEAN, ["commit_log_offset"]).read_all()["commit_log_offset"].to_pylist())
-        files = StoreDirectory(CLEAN).log_files()
-        splits = plan_proven_splits(files, split_bytes=10_000, processors=2, flushed_ms=None)
-        assert len(splits) > 20
-        assert {split.begin for split in splits} <= offsets
-        assert all(a.end == b.begin for a, b in pairwise(splits) if a.file == b.file)
-
-    def test_files_with_a_successor_are_whole_splits_where_there_are_enough(self) -> None:
-        files = StoreDirectory(CLEAN).log_files()
-        splits = plan_proven_splits(files, split_bytes=None, processors=2, flushed_ms=None)
-        assert [(split.begin, split.end) for split in splits[:-1]] == [
-            (file.start_offset, file.end_offset) for file in files[: len(splits) - 1]
-        ]
-        assert splits[-1].end < splits[-1].file.end_offset
-
-    def test_damage_in_a_walked_file_is_told_by_the_planner(self, tmp_path: Path) -> None:
-        path, file, offset = damaged_copy(tmp_path / "store", 0)
-        with pytest.raises(CorruptRecordError, match="body CRC") as caught:
-            plan_proven_splits(StoreDirectory(path).log_files(), split_bytes=5000, processors=2, flushed_ms=None)
-        assert (caught.value.path, caught.value.offset) == (file, offset)
-
-
 class TestSource:
     @pytest.mark.parametrize("case", CASES)
     def test_rows_equal_those_of_read_log_on_what_apache_wrote(self, spark: SparkSession, case: str) -> None:
@@ -342,7 +273,7 @@ class TestSource:
         self, spark: SparkSession, tmp_path: Path, split_bytes: int | None
     ) -> None:
         path, file, offset = damaged_copy(tmp_path / "store", 0)
-        frame = reput.spark.read_log(spark, path, ["topic"], split_bytes=split_bytes)
+        frame = reput.spark.read_log(spark, path, ["topic"], split_bytes=split_bytes, mode="FAILFAST")
         with pytest.raises(Exception, match="CorruptRecordError") as caught:
             frame.count()
         assert f"{file}: damaged at offset {offset}: body CRC" in str(caught.value)
@@ -363,6 +294,150 @@ class TestSource:
     def test_a_wrong_column_in_the_schema_is_refused(self, spark: SparkSession) -> None:
         with pytest.raises(Exception, match="no column 'topc'; did you mean 'topic'"):
             spark.read.format("reput").schema("topc string").load(str(CLEAN)).count()
+
+
+class TestStores:
+    def test_several_stores_are_one_table_and_the_column_store_tells_them_apart(
+        self, spark: SparkSession, small_store: Path
+    ) -> None:
+        torn = CORPORA / "torn" / "store"
+        expected = {"clean/store": 1000, "torn/store": 399, "shop": 2000}
+        for paths in ([CLEAN, torn, small_store], [CORPORA / "clean" / "st*", CORPORA / "t*n" / "store", small_store]):
+            frame = reput.spark.read_log(spark, paths, ["store"])
+            assert {row["store"]: row["count"] for row in frame.groupBy("store").count().collect()} == expected
+        frame = spark.read.format("reput").schema("topic string").load([str(CLEAN), str(torn)])
+        assert frame.count() == 1399
+
+    @pytest.mark.parametrize(
+        "options", [{"store": "shop"}, {"commit_log_path": CLEAN / "commitlog"}], ids=["store", "commitLogPath"]
+    )
+    def test_what_is_said_of_one_store_is_refused_for_two(self, spark: SparkSession, options: dict[str, Any]) -> None:
+        with pytest.raises(Exception, match=r"ConfigError: .*2"):
+            reput.spark.read_log(spark, [CLEAN, CORPORA / "torn" / "store"], **options).count()
+
+
+class TestModes:
+    @pytest.mark.parametrize("split_bytes", [None, 20_000])
+    def test_damage_is_a_row_or_none_or_an_error(
+        self, spark: SparkSession, tmp_path: Path, split_bytes: int | None
+    ) -> None:
+        path, _, offset = damaged_copy(tmp_path / "store", 0)
+        columns = ["commit_log_offset", "status"]
+        for mode, count in (("PERMISSIVE", 1000), ("dropmalformed", 999)):
+            frame = spark.read.format("reput").schema(spark_schema(columns)).option("mode", mode)
+            frame = frame if split_bytes is None else frame.option("splitBytes", split_bytes)
+            rows = rows_of(frame.load(str(path)))
+            assert rows == reput.read_log(path, columns, mode=mode.upper()).read_all()
+            assert rows.num_rows == count
+        (row,) = reput.spark.read_log(spark, path).where("status like 'DAMAGED%'").collect()
+        assert (row.commit_log_offset, row.topic, row.body) == (offset, None, None)
+
+
+class TestPruning:
+    def test_a_rare_topic_is_read_by_its_queue_and_other_queries_read_all(
+        self, spark: SparkSession, tmp_path: Path
+    ) -> None:
+        with reput.MessageStore.open(tmp_path / "store") as store:
+            store.put_messages([Message("rare" if n % 300 == 7 else "orders", bytes(1000)) for n in range(900)])
+        columns = ["topic", "queue_offset"]
+        rare = reput.spark.read_log(spark, tmp_path / "store", columns, topics=["rare"])
+        assert [row.queue_offset for row in rare.orderBy("queue_offset").collect()] == [0, 1, 2]
+        told = reput.spark.explain(rare)
+        assert told.startswith(f"{tmp_path}/store: reads ")
+        assert "consume queues: 3 records" in told
+        whole = reput.spark.read_log(spark, tmp_path / "store", columns, topics=["rare"], prune=False)
+        assert whole.count() == 3
+        assert "nothing to leave out" in reput.spark.explain(whole)
+
+        frame = reput.spark.read_log(spark, tmp_path / "store", columns)
+        assert frame.where("topic = 'rare'").count() == 3
+        assert frame.count() == 900
+        assert frame.where("topic = 'rare'").union(frame.where("topic = 'orders'")).count() == 900
+
+    @pytest.mark.parametrize(
+        "condition",
+        [
+            "commit_log_offset >= 100000",
+            "commit_log_offset < 100000 and queue_id in (1, 3)",
+            "topic in ('refunds', null) and queue_offset between 3 and 9",
+            "store_timestamp < '2020-01-01'",
+            "topic = 'refunds' or queue_id = 1",
+            "not (topic = 'refunds') and born_timestamp > '2023-11-14T22:13:21Z'",
+            "topic <=> null",
+        ],
+    )
+    def test_filters_of_the_only_query_prune_and_lose_nothing(
+        self, spark: SparkSession, small_store: Path, condition: str
+    ) -> None:
+        all_rows = reput.spark.read_log(spark, small_store, prune=False).where(condition)
+        pruned = reput.spark.read_log(spark, small_store, split_bytes=20_000, push_filters=True).where(condition)
+        assert rows_of(pruned) == rows_of(all_rows)
+
+    def test_times_and_born_times_prune_by_statistics(self, spark: SparkSession, tmp_path: Path) -> None:
+        with reput.MessageStore.open(tmp_path / "store") as store:
+            for hour in range(4):
+                message = Message("t", bytes(2000), born_timestamp=BORN_MS + 3_600_000 * hour)
+                store.put_messages([message] * 700)
+        path, statistics = tmp_path / "store", tmp_path / "kept"
+        for _ in range(2):
+            columns = ["queue_offset", "born_timestamp"]
+            frame = reput.spark.read_log(spark, path, columns, statistics=statistics, push_filters=True)
+            late = frame.where(F.unix_millis("born_timestamp") > 0).where("born_timestamp > '2023-11-15T00:20:00Z'")
+            assert late.count() == 700
+            assert "left out by the times and offsets of their blocks" in reput.spark.explain(late)
+        assert list(statistics.iterdir())
+        with pytest.raises(Exception, match="lies inside the store"):
+            reput.spark.read_log(spark, path, statistics=path / "kept").count()
+
+    def test_only_a_data_frame_that_reads_a_store_is_explained(self, spark: SparkSession) -> None:
+        with pytest.raises(ReputError, match="reads no store"):
+            reput.spark.explain(spark.range(3))
+
+
+class TestErrors:
+    """One short text each, ours first: not a hundred lines of Java."""
+
+    @pytest.mark.parametrize(
+        ("read", "message"),
+        [
+            (lambda spark, path: reput.spark.read_log(spark, path / "nothing"), "nothing: no such directory"),
+            (lambda spark, path: reput.spark.read_log(spark, path / "*"), "no directory fits"),
+            (lambda spark, path: reput.spark.read_log(spark, path), "no store"),
+            (lambda spark, path: spark.read.format("reput").option("tpics", "a").load(str(CLEAN)), "'topics'"),
+            (lambda spark, path: spark.read.format("reput").option("mode", "a").load(str(CLEAN)), "option mode: 'a'"),
+            (lambda spark, path: spark.read.format("reput").schema("tpic string").load(str(CLEAN)), "'topic'"),
+            (lambda spark, path: other_sizes(spark, path), "bytes long, but the files beside it"),
+        ],
+    )
+    def test_what_is_wrong_is_told_in_few_lines(
+        self, spark: SparkSession, tmp_path: Path, read: Callable[[SparkSession, Path], DataFrame], message: str
+    ) -> None:
+        with pytest.raises(Exception, match=r"reput\.errors\.") as caught:
+            read(spark, tmp_path).count()
+        assert message in str(caught.value)
+        assert len(str(caught.value).splitlines()) < 10
+
+    def test_a_file_that_retention_takes_before_its_task_reads_it_is_named(
+        self, spark: SparkSession, tmp_path: Path
+    ) -> None:
+        path = Path(shutil.copytree(CLEAN, tmp_path / "store"))
+        frame = reput.spark.read_log(spark, path)
+        reput.spark.explain(frame)  # plans
+        taken = path / "commitlog" / offset_to_file_name(0)
+        taken.unlink()
+        with pytest.raises(Exception, match="retention has deleted it") as caught:
+            frame.count()
+        assert str(taken) in str(caught.value)
+        assert "option begin" in str(caught.value)
+        assert len(str(caught.value).splitlines()) < 10
+
+
+def other_sizes(spark: SparkSession, path: Path) -> DataFrame:
+    """A store with a log file of another size."""
+    shutil.copytree(CLEAN, path / "store")
+    with (path / "store" / "commitlog" / offset_to_file_name(131_072)).open("ab") as file:
+        file.write(b"more")
+    return reput.spark.read_log(spark, path / "store")
 
 
 class TestDiscovery:

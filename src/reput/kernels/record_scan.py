@@ -175,6 +175,20 @@ def _tags_code(base, narrow, wide, row, is_schedule, delays):  # type: ignore[no
     return np.int64(np.int32(java_hash(np.uint32(0), tags, size)))
 
 
+@inlined
+def _check_crcs(base, p, narrow, row, require_property_crc):  # type: ignore[no-untyped-def]
+    """Set the status of a record whose body or whose bytes give another CRC than it carries."""
+    body, body_size = base + narrow[N_BODY_POSITION, row], np.int64(narrow[N_BODY_SIZE, row])
+    if body_size and body_crc(body, body_size) != narrow[N_BODY_CRC, row]:  # RocketMQ looks at no empty body
+        narrow[N_STATUS, row] = _BAD_BODY_CRC
+    store_size = np.int64(narrow[N_SIZE, row])
+    if carries_property_crc(p, store_size, narrow[N_PROPERTIES_SIZE, row]):
+        if not property_crc_fits(p, store_size):
+            narrow[N_STATUS, row] |= _BAD_PROPERTY_CRC
+    elif require_property_crc:
+        narrow[N_STATUS, row] |= _BAD_PROPERTY_CRC
+
+
 _MATRICES = "int64[:, ::1], int32[:, ::1]"
 
 
@@ -196,15 +210,7 @@ def _scan(  # type: ignore[no-untyped-def]
         if level >= 1 and queues >= most_queues:
             break
         if check_crc:
-            body, body_size = base + narrow[N_BODY_POSITION, row], np.int64(narrow[N_BODY_SIZE, row])
-            if body_size and body_crc(body, body_size) != narrow[N_BODY_CRC, row]:  # RocketMQ looks at no empty body
-                narrow[N_STATUS, row] = _BAD_BODY_CRC
-            store_size = np.int64(narrow[N_SIZE, row])
-            if carries_property_crc(p, store_size, narrow[N_PROPERTIES_SIZE, row]):
-                if not property_crc_fits(p, store_size):
-                    narrow[N_STATUS, row] |= _BAD_PROPERTY_CRC
-            elif require_property_crc:
-                narrow[N_STATUS, row] |= _BAD_PROPERTY_CRC
+            _check_crcs(base, p, narrow, row, require_property_crc)
         if level >= 1:
             queue = np.int64(_queue_number(base, narrow, row, table_hash, table_queue, queue_rows, queues))
             narrow[N_QUEUE, row] = queue
@@ -242,8 +248,8 @@ def _scan(  # type: ignore[no-untyped-def]
     result[0], result[1], result[2], result[3], result[4] = row, p - base, stop, queues, keys
 
 
-@kernel(f"int64(int64, int64, int64[::1], int64[::1], {_MATRICES})")
-def _read_at(base, size, positions, offsets, wide, narrow):  # type: ignore[no-untyped-def]
+@kernel(f"int64(int64, int64, int64[::1], int64[::1], boolean, {_MATRICES})")
+def _read_at(base, size, positions, offsets, check_crc, wide, narrow):  # type: ignore[no-untyped-def]
     count = positions.size
     for i in range(min(_HEADS_AHEAD, count)):
         prefetch(base + positions[i])
@@ -260,6 +266,8 @@ def _read_at(base, size, positions, offsets, wide, narrow):  # type: ignore[no-u
         p = positions[i]
         if p < 0 or p > size or read_record(base, base + p, base + size, offsets[i], wide, narrow, i) != READ:
             return i
+        if check_crc:
+            _check_crcs(base, base + p, narrow, i, False)
         text, text_size = base + narrow[N_PROPERTIES_POSITION, i], np.int64(narrow[N_PROPERTIES_SIZE, i])
         find_tags_and_keys(base, text, text_size, base + size, narrow, i)
         tags, tags_size = base + narrow[N_TAGS_POSITION, i], np.int64(narrow[N_TAGS_SIZE, i])
@@ -364,7 +372,11 @@ class RecordScanner:
 
 
 def read_records_at(
-    buffer: npt.NDArray[np.uint8], positions: npt.NDArray[np.int64], offsets: npt.NDArray[np.int64]
+    buffer: npt.NDArray[np.uint8],
+    positions: npt.NDArray[np.int64],
+    offsets: npt.NDArray[np.int64],
+    *,
+    check_crc: bool = False,
 ) -> RecordColumns:
     """The records at given positions of a buffer, up to the first that does not prove itself.
 
@@ -374,10 +386,11 @@ def read_records_at(
         buffer: uint8[size].
         positions: int64[n], where each record starts.
         offsets: int64[n], the commit log offset that each must have.
+        check_crc: as `RecordScanner.scan` takes it.
     """
     wide = np.empty((len(WIDE), positions.size), np.int64)
     narrow = np.empty((len(NARROW), positions.size), np.int32)
-    rows = _read_at(buffer.ctypes.data, buffer.size, positions, offsets, wide, narrow)
+    rows = _read_at(buffer.ctypes.data, buffer.size, positions, offsets, check_crc, wide, narrow)
     none = np.empty(0, np.int32)
     return RecordColumns(buffer, 0, 0, ScanStop.END_OF_BUFFER, wide[:, :rows], narrow[:, :rows], none, none, none)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 import numpy as np
@@ -15,11 +17,14 @@ from reput.kernels.columns import RecordColumns
 from reput.kernels.record_batch import record_batch
 from reput.log.bodies import shown_rows
 from reput.log.directory import LogFile, StoreDirectory
-from reput.log.scan import MAX_ROWS, SplitScan, find_end, first_rows, scan_split, with_rows
+from reput.log.points import Points, read_records
+from reput.log.scan import MAX_ROWS, Damage, SplitScan, find_end, first_rows, scan_split, with_rows
 from reput.log.selection import Selection, make_selection
 from reput.log.splits import Split, SplitStop
 
 MAX_BATCH_BYTES = 32 << 20
+
+logger = logging.getLogger("reput.log")
 
 
 def read_log(
@@ -34,6 +39,7 @@ def read_log(
     raw_body: bool = False,
     commit_log_path: str | os.PathLike[str] | None = None,
     store: str | None = None,
+    mode: str = "FAILFAST",
     files: FileLayer = DISK,
 ) -> pa.RecordBatchReader:
     """The messages of a store as Arrow, without opening the store: nothing is locked, and nothing on the disk changes.
@@ -53,18 +59,22 @@ def read_log(
         raw_body: bodies as stored, inner batches as one row; else decompressed and unfolded.
         commit_log_path: the commit log's folder where it is not below `path`; a comma separates several.
         store: the value of the column `store`; None: the directory's name.
+        mode: what becomes of a record that does not prove itself although a later one does. "FAILFAST": an error;
+            "PERMISSIVE": reading goes on at the next record that proves itself, and one row says what is lost: its
+            status is `DAMAGED: <reason>`, commit_log_offset and store_size are those of the bytes passed over, the rest
+            is null, so no bound of topics, keys or times finds it; "DROPMALFORMED": the same without that row.
         files: the file layer.
 
     Raises ConfigError for a wrong argument and StoreFormatError for a directory that is no store; while reading,
-    CorruptRecordError for damage before the log's end, and StoreError for a file that cannot be read, or that retention
-    has deleted since the call.
+    CorruptRecordError under FAILFAST for damage before the log's end, and StoreError for a file that cannot be read, or
+    that retention has deleted since the call.
     """
     if until not in ("proven", "flushed"):
         raise ConfigError(f'until: {until!r} is neither "proven" nor "flushed"')
     directory = StoreDirectory(path, commit_log_path=commit_log_path, files=files)
     selection = make_selection(
         columns=columns, topics=topics, keys=keys, begin=begin, end=end, raw_body=raw_body,
-        store=directory.name if store is None else store,
+        store=directory.name if store is None else store, mode=mode,
     )  # fmt: skip
     batches = _read_files(directory, directory.log_files(), selection, until == "flushed")
     return pa.RecordBatchReader.from_batches(selection.schema, batches)
@@ -80,7 +90,18 @@ def read_split(
 
     A split that begins inside a file finds its first record by the bytes: see `check_stitches`.
     """
-    return _read_scan(scan_split(split, level=selection.level, files=files), selection, flushed_ms)
+    scan = scan_split(split, level=selection.level, skip_damage=selection.skips_damage, files=files)
+    return _read_scan(scan, selection, flushed_ms)
+
+
+def read_points(points: Points, selection: Selection, *, files: FileLayer = DISK) -> Iterator[pa.RecordBatch]:
+    """The wanted rows of records whose places are known; all of them have one of the selection's topics.
+
+    Raises CorruptRecordError where one of them does not prove itself.
+    """
+    selection = replace(selection, topics=None)
+    for columns in read_records(points, files=files):
+        yield from _batches(selection.select(columns), selection)
 
 
 def record_batches(columns: RecordColumns, selection: Selection) -> list[pa.RecordBatch]:
@@ -100,7 +121,7 @@ def _read_files(
         log_end = _find_log_end(directory, log_files)
     for file in log_files:
         split = Split(file, file.start_offset, min(file.end_offset, log_end), is_record_start=True)
-        scan = scan_split(split, level=selection.level, files=directory.files)
+        scan = scan_split(split, level=selection.level, skip_damage=selection.skips_damage, files=directory.files)
         yield from _read_scan(scan, selection, flushed_ms)
         if scan.stop is not SplitStop.BLANK:
             break
@@ -116,13 +137,24 @@ def _find_log_end(directory: StoreDirectory, log_files: Sequence[LogFile]) -> in
 
 
 def _read_scan(scan: SplitScan, selection: Selection, flushed_ms: int | None) -> Iterator[pa.RecordBatch]:
+    told = 0
     for columns in scan:
+        yield from _damage_rows(scan.damages[told:], selection)
+        told = len(scan.damages)
         flushed = columns.rows
         if flushed_ms is not None and (columns["store_timestamp"] > flushed_ms).any():
             flushed = int(np.argmax(columns["store_timestamp"] > flushed_ms))
         yield from _batches(selection.select(first_rows(columns, flushed)), selection)
         if flushed < columns.rows:
-            break
+            return
+    yield from _damage_rows(scan.damages[told:], selection)
+
+
+def _damage_rows(damages: Sequence[Damage], selection: Selection) -> Iterator[pa.RecordBatch]:
+    for damage in damages:
+        logger.warning("%s; passed over %d bytes", damage.error(), damage.end - damage.begin)
+        if selection.shows_damage:
+            yield selection.damage_row(damage)
 
 
 def _batches(columns: RecordColumns, selection: Selection) -> Iterator[pa.RecordBatch]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +34,8 @@ _SEARCH_BYTES = 16 << 20
 #: A record that fails although a later one is whole is read again, in case its writer copies bytes out of order.
 _REREADS = 4
 _REREAD_PAUSE_S = 0.005
+#: A log with more damage than this is not one that is being written.
+_PATIENT_DAMAGES = 8
 _BLANK_MAGIC = int(MagicCode.BLANK)
 
 
@@ -46,6 +49,7 @@ def scan_split(
     window_bytes: int = WINDOW_BYTES,
     delays_ms: Sequence[int] = DEFAULT_DELAYS_MS,
     index_tags: bool = False,
+    skip_damage: bool = False,
     files: FileLayer = DISK,
 ) -> SplitScan:
     """Scan the records that start in a split; nothing is read before the result is iterated over.
@@ -58,9 +62,23 @@ def scan_split(
         max_rows: records a piece, at the most.
         window_bytes: bytes read at once; a longer record is read whole all the same.
         delays_ms, index_tags: as `RecordScanner` takes them.
+        skip_damage: where a record does not prove itself, go on at the next one that does, instead of an error.
     """
     scanner = RecordScanner(max_rows, level=level, delays_ms=delays_ms, index_tags=index_tags)
-    return SplitScan(split, scanner, check_crc, tell_damage, window_bytes, files)
+    return SplitScan(split, scanner, check_crc, tell_damage, window_bytes, skip_damage, files)
+
+
+class Damage(NamedTuple):
+    """Bytes of one file, as commit log offsets, that no record of them proves: up to the next one that does."""
+
+    path: str
+    begin: int
+    end: int
+    reason: str
+
+    def error(self) -> CorruptRecordError:
+        """The same as an error."""
+        return CorruptRecordError(self.path, self.begin, self.reason)
 
 
 def find_end(file: LogFile, files: FileLayer) -> int:
@@ -83,12 +101,14 @@ class SplitScan:
     """The records of one split, as `scan_split` gives it: an iterable of `RecordColumns`, to be gone through once.
 
     Each piece is valid until the next one is asked for. Iterating raises CorruptRecordError where a record does not
-    prove itself and a later one does, and StoreError where a file cannot be read, or retention has deleted it.
+    prove itself and a later one does (unless damage is skipped), and StoreError where a file cannot be read, or
+    retention has deleted it.
 
     Attributes, as `SplitResult` has them, final when the iteration has ended:
         begin_offset: where the first record starts.
         end_offset: where the next record must start; while iterating, the end of the last piece.
-        stop: why the reading ended.
+        stop: why the reading ended. BLANK also where damage takes the rest of the file, and was skipped.
+        damages: what was skipped, up to the last piece.
     """
 
     def __init__(
@@ -98,12 +118,15 @@ class SplitScan:
         check_crc: bool,
         tell_damage: bool,
         window_bytes: int,
+        skip_damage: bool,
         files: FileLayer,
     ) -> None:
         self.split = split
         self.begin_offset: int | None = None
         self.end_offset: int | None = None
         self.stop = SplitStop.SPLIT_END
+        self.damages: list[Damage] = []
+        self._skip_damage = skip_damage
         self._scanner = scanner
         self._check_crc = check_crc
         self._tell_damage = tell_damage
@@ -136,55 +159,72 @@ class SplitScan:
                 offset = self.end_offset = columns.next_offset
                 yield columns
                 data = data[columns.consumed :] if columns.stop is ScanStop.FULL else window.read(offset)
-            elif _is_blank(data, file_end - offset):
+            elif is_blank(data, file_end - offset):
                 self.end_offset, self.stop, data = file_end, SplitStop.BLANK, None
             elif not self._tell_damage:
                 self.stop, data = SplitStop.LOG_END, None
             else:
                 data = self._judge(window, offset)
+                if data is None and self.damages and self.damages[-1].begin == offset:
+                    offset = self.end_offset = self.damages[-1].end
+                    data = self._after_damage(window, offset)
 
     def _judge(self, window: _Window, offset: int) -> npt.NDArray[np.uint8] | None:
-        """Read the record at `offset`, which failed, anew: its bytes where it proves itself now, None at the log's end.
+        """Read the record at `offset`, which failed, anew: its bytes where it proves itself now, else None.
 
-        The order matters: a writer finishes a record before it begins the next. So if a later one was seen and then the
-        failed one fails again, it is no record in the making.
+        Then either the log ends here, or it is damage: an error, or the last one of `damages`. The order matters: a
+        writer finishes a record before it begins the next. So if a later one was seen and then the failed one fails
+        again, it is no record in the making.
         """
-        later: tuple[str, int] | None = None
+        later: tuple[LogFile, int] | None = None
         for attempt in range(_REREADS):
             data = window.read(offset)
             columns = self._scanner.scan(data, offset, check_crc=self._check_crc)
-            if columns.first_fault() or _is_blank(data, window.log_file.end_offset - offset):
+            if columns.first_fault() or is_blank(data, window.log_file.end_offset - offset):
                 return data
             later = later or self._later_record(window, offset)
             if later is None:
                 self.stop = SplitStop.LOG_END
                 return None
-            time.sleep(_REREAD_PAUSE_S * attempt)
+            if len(self.damages) < _PATIENT_DAMAGES:
+                time.sleep(_REREAD_PAUSE_S * attempt)
         assert later is not None, "the loop ends here only after a later record was found"
-        path, later_offset = later
-        raise CorruptRecordError(
+        file, later_offset = later
+        damage = Damage(
             window.log_file.path,
             offset,
-            f"{_reason(data, offset)}; a whole record follows at offset {later_offset} of {os.path.basename(path)}, so "
-            "this is not the log's end: restore the file from a copy",
+            min(later_offset, window.log_file.end_offset),
+            f"{_reason(data, offset)}; a whole record follows at offset {later_offset} of "
+            f"{os.path.basename(file.path)}, so this is not the log's end: restore the file from a copy",
         )
+        if not self._skip_damage:
+            raise damage.error()
+        self.damages.append(damage)
+        return None
 
-    def _later_record(self, window: _Window, offset: int) -> tuple[str, int] | None:
-        """Path and offset of a record behind `offset` that proves itself, body CRC included."""
+    def _after_damage(self, window: _Window, offset: int) -> npt.NDArray[np.uint8] | None:
+        """The bytes behind damage; None where it takes the rest of the file."""
+        if offset < window.log_file.end_offset:
+            return window.read(offset)
+        self.stop = SplitStop.BLANK
+        return None
+
+    def _later_record(self, window: _Window, offset: int) -> tuple[LogFile, int] | None:
+        """File and offset of a record behind `offset` that proves itself, body CRC included."""
         scanner = RecordScanner(MAX_ROWS, level=ScanLevel.HEADER)
         found = window.find(offset + 1)
         while found is not None:
             columns = scanner.scan(window.read(found), found, check_crc=True)
             proven = np.flatnonzero(columns["status"] & RecordStatus.BAD_BODY_CRC == 0)
             if proven.size:
-                return window.log_file.path, int(columns["commit_log_offset"][proven[0]])
+                return window.log_file, int(columns["commit_log_offset"][proven[0]])
             found = window.find(found + max(columns.consumed, 1))
         for log_file in numbered_files(self._files, *window.log_file.folders):
             if log_file.start_offset > window.log_file.start_offset:
                 with open_listed(self._files, log_file.path) as file:
                     data = _Window(file, log_file, self._window_bytes).read(log_file.start_offset)
                     if scanner.scan(data, log_file.start_offset, check_crc=True).first_fault():
-                        return log_file.path, log_file.start_offset
+                        return log_file, log_file.start_offset
         return None
 
 
@@ -203,7 +243,7 @@ class _Window:
         """
         left = self.log_file.end_offset - offset
         data = self._read(offset, self._buffer[:BLANK_SIZE])
-        if _is_blank(data, left):
+        if is_blank(data, left):
             return data
         data = self._read(offset, self._buffer)
         size = int.from_bytes(data[:4].tobytes(), "big", signed=True)
@@ -266,13 +306,18 @@ def with_rows(
     return RecordColumns(buffer, columns.base_offset, columns.consumed, columns.stop, wide, narrow, none, none, none)
 
 
-def _is_blank(data: npt.NDArray[np.uint8], left: int) -> bool:
+def is_blank(data: npt.NDArray[np.uint8], left: int) -> bool:
     """Whether the blank record lies here: it must fill the file's end."""
     head = data[:BLANK_SIZE].tobytes()
     return len(head) == BLANK_SIZE and (
         int.from_bytes(head[:4], "big", signed=True) == left
         and int.from_bytes(head[4:], "big", signed=True) == _BLANK_MAGIC
     )
+
+
+def record_damage(file: LogFile, offset: int, data: npt.NDArray[np.uint8]) -> CorruptRecordError:
+    """The error of a record that does not prove itself; `data` are its bytes."""
+    return CorruptRecordError(file.path, offset, f"{_reason(data, offset)}; restore the file from a copy")
 
 
 def _reason(data: npt.NDArray[np.uint8], offset: int) -> str:

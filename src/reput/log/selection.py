@@ -17,10 +17,14 @@ from reput.formats.record import SysFlag
 from reput.kernels.columns import RecordColumns
 from reput.kernels.record_batch import PROPERTY_COLUMNS, SCHEMA, record_batch, schema_of
 from reput.kernels.record_scan import ScanLevel
-from reput.log.scan import with_rows
+from reput.log.scan import Damage, with_rows
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NAMES = tuple(SCHEMA.names)
+#: An error; a row of status DAMAGED; nothing but a warning.
+MODES = ("FAILFAST", "PERMISSIVE", "DROPMALFORMED")
+#: How the status of a row begins that stands for damage.
+DAMAGED = "DAMAGED"
 _BODY_COLUMNS = frozenset({"body", "sys_flag", "status"})
 
 
@@ -34,6 +38,7 @@ class Selection:
         begin_ms, end_ms: bounds of the store timestamp, both included.
         raw_body: give bodies, and records of inner batches, as stored.
         store: the value of the column `store`.
+        mode: what becomes of damage, as in Spark's readers; one of `MODES`.
     """
 
     columns: tuple[str, ...]
@@ -43,6 +48,29 @@ class Selection:
     end_ms: int | None
     raw_body: bool
     store: str
+    mode: str = "FAILFAST"
+
+    @property
+    def skips_damage(self) -> bool:
+        """Whether reading goes on at the next record that proves itself."""
+        return self.mode != "FAILFAST"
+
+    @property
+    def shows_damage(self) -> bool:
+        """Whether damage is a row: it has no topic, no time and no key, so not where a row must have one of some."""
+        bounds = (self.topics, self.keys, self.begin_ms, self.end_ms)
+        return self.mode == "PERMISSIVE" and all(bound is None for bound in bounds)
+
+    def damage_row(self, damage: Damage) -> pa.RecordBatch:
+        """The row that stands for damage: nulls, but for store, commit_log_offset, store_size and status."""
+        values = {
+            "store": self.store,
+            "commit_log_offset": damage.begin,
+            "store_size": damage.end - damage.begin,
+            "status": f"{DAMAGED}: {damage.reason}",
+        }
+        arrays = [pa.array([values.get(field.name)], field.type) for field in self.schema]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     @property
     def schema(self) -> pa.Schema:
@@ -101,6 +129,7 @@ def make_selection(
     end: datetime | int | None = None,
     raw_body: bool = False,
     store: str,
+    mode: str = "FAILFAST",
 ) -> Selection:
     """A Selection from what a caller gave; see `reput.read_log`. Raises ConfigError with what is wrong."""
     names = _NAMES if columns is None else tuple(_texts("columns", columns))
@@ -110,6 +139,8 @@ def make_selection(
         if name not in _NAMES:
             nearest = difflib.get_close_matches(name, _NAMES, 1, 0)
             raise ConfigError(f"columns: a log has no column {name!r}; did you mean {nearest[0]!r}?")
+    if mode not in MODES:
+        raise ConfigError(f"mode: {mode!r} is none of {', '.join(MODES)}")
     return Selection(
         columns=names,
         topics=None if topics is None else frozenset(_texts("topics", topics)),
@@ -118,6 +149,7 @@ def make_selection(
         end_ms=None if end is None else _microseconds("end", end) // 1000,
         raw_body=raw_body,
         store=store,
+        mode=mode,
     )
 
 

@@ -36,7 +36,7 @@ def find_stores(
 
 def store_names(stores: Iterable[StoreDirectory]) -> list[str]:
     """The directories' own names; where they are equal, with as many folders above as tell them apart."""
-    parts = [store.path.strip(os.path.sep).split(os.path.sep) for store in stores]
+    parts = [store.path.strip("/").split("/") for store in stores]
     lengths = [1] * len(parts)
     while True:
         names = ["/".join(part[-length:]) for part, length in zip(parts, lengths, strict=True)]

@@ -12,12 +12,13 @@ from reput.spark.session import session
 
 if TYPE_CHECKING:
     from reput.spark.log_stream import bytes_behind_latest, read_log_stream
-    from reput.spark.source import read_log, register
+    from reput.spark.source import explain, read_log, register
 
-__all__ = ["bytes_behind_latest", "read_log", "read_log_stream", "register", "session"]
+__all__ = ["bytes_behind_latest", "explain", "read_log", "read_log_stream", "register", "session"]
 
 _MODULES = {
     "bytes_behind_latest": "log_stream",
+    "explain": "source",
     "read_log": "source",
     "read_log_stream": "log_stream",
     "register": "source",

@@ -23,7 +23,7 @@ class ReadOptions:
     """What a user asked of `spark.read.format("reput")`; as `reput.read_log` has it, where it has it.
 
     Attributes:
-        path: `path`, the store directory.
+        path: `path`, the store directory, or a pattern of several; `paths`, a JSON list of both (of load([...])).
         commit_log_path: `commitLogPath`, the commit log's folder where it is not below `path`, or its folders,
             comma separated.
         topics: `topics`, comma separated, or a JSON list of texts.
@@ -33,9 +33,14 @@ class ReadOptions:
         split_bytes: `splitBytes`, the log bytes of a task; None: what makes a task for each processor.
         store: `store`, the value of the column `store`; None: the directory's name.
         until: `until`, proven or flushed.
+        mode: `mode`, PERMISSIVE, DROPMALFORMED or FAILFAST.
+        prune: `prune`, true or false: whether parts of the log are left out that hold no wanted row.
+        statistics: `statistics`, a folder outside of the stores where the times of the log's parts are kept.
+        clock_margin_ms: `clockMargin`, ms: no store timestamp lies further behind one before it; the user's word.
+        push_filters: `pushFilters`, true or false: whether filters prune; the user's word that one query reads this.
     """
 
-    path: str
+    path: str | tuple[str, ...]
     commit_log_path: str | None = None
     topics: tuple[str, ...] | None = None
     keys: tuple[str, ...] | None = None
@@ -45,6 +50,11 @@ class ReadOptions:
     split_bytes: int | None = None
     store: str | None = None
     until: str = "proven"
+    mode: str = "PERMISSIVE"
+    prune: bool = True
+    statistics: str | None = None
+    clock_margin_ms: int | None = None
+    push_filters: bool = False
 
 
 def parse_options(options: Mapping[str, str], table: OptionTable, into: type[T]) -> T:
@@ -138,8 +148,23 @@ def until_of_text(text: str) -> str:
     return text
 
 
+def mode_of_text(text: str) -> str:
+    """One of Spark's three modes, in any case."""
+    if text.upper() not in ("PERMISSIVE", "DROPMALFORMED", "FAILFAST"):
+        raise ValueError("neither PERMISSIVE, DROPMALFORMED nor FAILFAST")
+    return text.upper()
+
+
+def milliseconds_of_text(text: str) -> int:
+    """A number of milliseconds, 0 or more."""
+    if not (text.isascii() and text.isdigit()):
+        raise ValueError("no number of milliseconds")
+    return int(text)
+
+
 READ_OPTIONS: OptionTable = {
     "path": ("path", str),
+    "paths": ("path", list_of_text),
     "commitLogPath": ("commit_log_path", str),
     "topics": ("topics", list_of_text),
     "keys": ("keys", list_of_text),
@@ -149,4 +174,9 @@ READ_OPTIONS: OptionTable = {
     "splitBytes": ("split_bytes", size_of_text),
     "store": ("store", str),
     "until": ("until", until_of_text),
+    "mode": ("mode", mode_of_text),
+    "prune": ("prune", boolean_of_text),
+    "statistics": ("statistics", str),
+    "clockMargin": ("clock_margin_ms", milliseconds_of_text),
+    "pushFilters": ("push_filters", boolean_of_text),
 }

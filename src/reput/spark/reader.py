@@ -1,173 +1,168 @@
-"""Reading the commit log in Spark's tasks: a plan of proven splits, and record batches of each.
+"""Reading commit logs in Spark's tasks: the planner plans each store, a task reads its parts of the plans.
 
-The results of tasks cannot be compared before their rows are used, so a split may not look for its first record by the
-bytes: content can forge those. Instead the planner walks the headers and checks the bodies' CRC, from a file's start to
-the log's end. That takes 0.1 s for a million records, and no border is anything but the start of a record. Files that
-have a successor end with the blank record and are tasks of their own, not walked, where there are enough of them.
-
-The plan also fixes the log's end. So the rows of a DataFrame are a prefix of the log, and the same in each of its
-queries, even while the store is written.
+The results of tasks cannot be compared before their rows are used, so no part may look for its first record by the
+bytes: `reput.log.plan` cuts at true records only. It also fixes the log's end: the rows of a DataFrame are the same in
+each of its queries, even while the store is written.
 """
 
 from __future__ import annotations
 
+import functools
 import os
-from collections.abc import Iterator, Sequence
-from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import numpy as np
-from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
-from reput.errors import CorruptRecordError
+from reput.errors import ConfigError, ReputError, StoreError
 from reput.files import DISK
-from reput.formats.record import MIN_RECORD_SIZE, decode_record
 from reput.jobs.runner import LocalRunner
-from reput.kernels.record_scan import ScanLevel
+from reput.log.blocks import Walk
 from reput.log.directory import LogFile, StoreDirectory
-from reput.log.reader import read_split
-from reput.log.scan import scan_split
-from reput.log.selection import make_selection
-from reput.log.splits import Split, SplitStop
+from reput.log.plan import MIN_TASK_BYTES, Part, Plan, PlanOptions, cut_part, part_bytes, plan_read, read_part
+from reput.log.pruning import wanted_by
+from reput.log.selection import Selection, make_selection
+from reput.log.stores import find_stores, store_names
 from reput.spark.daemon import freeze_worker
+from reput.spark.filters import narrowed
 from reput.spark.options import ReadOptions
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import pyarrow as pa
 
-#: Less is not worth a task.
-_MIN_SPLIT_BYTES = 8 << 20
+
+@dataclass(frozen=True, slots=True)
+class StoreReport:
+    """What `reput.spark.explain` tells of one store: how many of its bytes are read, in how many tasks, and why."""
+
+    path: str
+    log_bytes: int
+    read_bytes: int
+    reasons: tuple[str, ...]
 
 
-class SplitPartition(InputPartition):
-    """One task's part: a split that begins at a record's start."""
+class LogPartition(InputPartition):
+    """One task's parts, each with the number of its store; the first task's has the report."""
 
-    def __init__(self, split: Split) -> None:
-        super().__init__(split)
-        self.split = split
+    def __init__(self, parts: Sequence[tuple[int, Part]], report: tuple[StoreReport, ...] = ()) -> None:
+        super().__init__(None)
+        self.parts = tuple(parts)
+        self.report = report
 
 
 class LogReader(DataSourceReader):
-    """Reads some columns of a commit log. Made and asked for a plan once a query, then pickled for the tasks."""
+    """Reads some columns of commit logs. Made and asked for a plan once a query, then pickled for the tasks."""
 
     def __init__(self, options: ReadOptions, columns: tuple[str, ...]) -> None:
         self._options = options
-        self._directory = StoreDirectory(options.path, commit_log_path=options.commit_log_path)
-        self._selection = make_selection(
-            columns=columns,
-            topics=options.topics,
-            keys=options.keys,
-            begin=options.begin,
-            end=options.end,
-            raw_body=options.raw_body,
-            store=self._directory.name if options.store is None else options.store,
-        )
+        self._filters: tuple[Filter, ...] = ()
+        self._stores = find_stores(options.path, commit_log_path=options.commit_log_path)
+        if options.store is not None and len(self._stores) > 1:
+            raise ConfigError(f"option store: {options.store!r} cannot name all of {len(self._stores)} stores")
+        self._selections = [
+            make_selection(
+                columns=columns,
+                topics=options.topics,
+                keys=options.keys,
+                begin=options.begin,
+                end=options.end,
+                raw_body=options.raw_body,
+                store=name if options.store is None else options.store,
+                mode=options.mode,
+            )
+            for name in store_names(self._stores)
+        ]
+        for store in self._stores:
+            if options.statistics is not None:
+                store.check_output(options.statistics)
 
-    def partitions(self) -> Sequence[InputPartition]:
-        """The splits, in log order. Raises CorruptRecordError for damage in what the planner walks."""
-        flushed_ms = None
-        if self._options.until == "flushed":
-            checkpoint = self._directory.checkpoint()
-            flushed_ms = checkpoint.physic_msg_timestamp if checkpoint else 0
-        splits = plan_proven_splits(
-            self._directory.log_files(),
-            split_bytes=self._options.split_bytes,
-            processors=os.cpu_count() or 1,
-            flushed_ms=flushed_ms,
+    def partitions(self) -> list[InputPartition]:
+        """The tasks, in log order, store by store. Raises CorruptRecordError for damage in what the planner walks."""
+        try:
+            plans = [self._plan(*pair) for pair in zip(self._stores, self._selections, strict=True)]
+        except ReputError as error:
+            raise error.with_traceback(None) from None  # the message is what the user needs, not our lines
+        report = tuple(
+            StoreReport(store.path, plan.log_bytes, plan.read_bytes, plan.reasons)
+            for store, plan in zip(self._stores, plans, strict=True)
         )
+        total = sum(plan.read_bytes for plan in plans)
+        size = self._options.split_bytes or max(-(-total // _processors()), MIN_TASK_BYTES)
+        parts = [(number, part) for number, plan in enumerate(plans) for part in plan.parts]
+        first, *others = _tasks(parts, size) or [[]]
         freeze_worker()
-        return [SplitPartition(split) for split in splits]
+        return [LogPartition(first, report), *map(LogPartition, others)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The wanted rows of one split. Raises CorruptRecordError for damage, StoreError for a file that is gone."""
-        if isinstance(partition, SplitPartition):  # Spark makes one of another kind where there are no splits
-            yield from read_split(partition.split, self._selection)
+        """The wanted rows of one task. Raises CorruptRecordError for damage, StoreError for a file that is gone."""
+        assert isinstance(partition, LogPartition), "made by partitions()"
+        try:
+            for number, part in partition.parts:
+                yield from self._read(part, self._selections[number])
+        except ReputError as error:
+            raise error.with_traceback(None) from None
         freeze_worker()
 
-
-def plan_proven_splits(
-    log_files: Sequence[LogFile], *, split_bytes: int | None, processors: int, flushed_ms: int | None
-) -> list[Split]:
-    """Splits whose borders are record starts, up to the log's end as it is now: together the rows of `read_log`.
-
-    Args:
-        log_files: of the store, in order.
-        split_bytes: walk all files and cut them at the first record behind so many bytes; None: splits of whole files
-            where there are more than processors, else equal ones of what the files hold.
-        processors: how many tasks are wanted at least.
-        flushed_ms: a record with a later store timestamp ends the log; then all files are walked.
-
-    Raises CorruptRecordError where a record does not prove itself and a later one does.
-    """
-    started = _started_files(log_files)
-    whole = started - 1 if split_bytes is None and flushed_ms is None and started > processors else 0
-    step = split_bytes or _MIN_SPLIT_BYTES
-
-    def walk(file: LogFile) -> _Walk:
-        return _walk(file, step, flushed_ms)
-
-    walks = LocalRunner().run(walk, log_files[whole:started], description="plan")
-    for file in log_files[started:]:
-        if walks and not walks[-1].goes_on:
-            break
-        walks.append(walk(file))
-    walked = sum(borders[-1] - borders[0] for _, borders, _ in walks)
-    size = split_bytes or max(-(-walked // processors), step)
-    splits = [Split(file, file.start_offset, file.end_offset, True) for file in log_files[:whole]]
-    for file, borders, goes_on in walks:
-        splits += [Split(file, begin, end, True) for begin, end in pairwise(_thinned(borders, size))]
-        if not goes_on:
-            break
-    return splits
-
-
-class _Walk(NamedTuple):
-    """Offsets of records from a file's start to the end of its records, and whether the log goes on in the next one."""
-
-    file: LogFile
-    borders: list[int]
-    goes_on: bool
-
-
-def _started_files(log_files: Sequence[LogFile]) -> int:
-    """How many files the log's records have reached: behind them are only files made ahead."""
-    for count in range(len(log_files), 0, -1):
-        if _starts_with_record(log_files[count - 1]):
-            return count
-    return 0
-
-
-def _starts_with_record(file: LogFile) -> bool:
-    with DISK.open(file.path) as opened:
-        size = int.from_bytes(opened.read(0, 4), "big", signed=True)
-        if not MIN_RECORD_SIZE <= size <= file.size:
-            return False
+    def _read(self, part: Part, selection: Selection) -> Iterator[pa.RecordBatch]:
         try:
-            return decode_record(opened.read(0, size)).commit_log_offset == file.start_offset
-        except CorruptRecordError:
-            return False
+            yield from read_part(part, selection, DISK)
+        except StoreError as error:
+            if DISK.exists(part.file.path):
+                raise
+            raise StoreError(
+                f"{error}: load it again, with option begin behind what retention is about to take"
+            ) from None
+
+    def _plan(self, store: StoreDirectory, selection: Selection) -> Plan:
+        options, flushed_ms = self._options, None
+        if options.until == "flushed":
+            checkpoint = store.checkpoint()
+            flushed_ms = checkpoint.physic_msg_timestamp if checkpoint else 0
+        plan_options = PlanOptions(
+            processors=_processors(),
+            split_bytes=options.split_bytes,
+            flushed_ms=flushed_ms,
+            statistics=options.statistics,
+            clock_margin_ms=options.clock_margin_ms,
+            prune=options.prune,
+        )
+        return plan_read(store, selection, plan_options, narrowed(wanted_by(selection), self._filters), _walk_all)
 
 
-def _walk(file: LogFile, step: int, flushed_ms: int | None) -> _Walk:
-    """Walk one file; the borders are the first records behind `step` bytes each."""
-    scan = scan_split(Split(file, file.start_offset, file.end_offset, is_record_start=True), level=ScanLevel.HEADER)
-    borders, end = [file.start_offset], file.start_offset
-    for columns in scan:
-        offsets, rows, end = columns["commit_log_offset"], columns.rows, columns.next_offset
-        if flushed_ms is not None and (columns["store_timestamp"] > flushed_ms).any():
-            rows = int(np.argmax(columns["store_timestamp"] > flushed_ms))
-            end = int(offsets[rows])
-        while (row := int(np.searchsorted(offsets[:rows], borders[-1] + step))) < rows:
-            borders.append(int(offsets[row]))
-        if rows < columns.rows:
-            break
-    return _Walk(file, [*borders, end], goes_on=scan.stop is SplitStop.BLANK)
+class FilteringLogReader(LogReader):
+    """A LogReader that prunes by the query's filters, too.
+
+    Spark 4.3 plans all queries on what one `load` returned by the filters of one of them: rows that another one wants
+    are lost. So it is taken only where the user says that there is one (option `pushFilters`).
+    """
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Take what places can be found by; all are Spark's to check."""
+        self._filters = tuple(filters)
+        return filters
 
 
-def _thinned(borders: Sequence[int], size: int) -> list[int]:
-    """Those of the borders that are at least `size` apart, the first and the last among them."""
-    kept = [borders[0]]
-    for border in borders[1:-1]:
-        if border - kept[-1] >= size:
-            kept.append(border)
-    return kept if borders[-1] == kept[-1] else [*kept, borders[-1]]
+def _tasks(parts: Sequence[tuple[int, Part]], size: int) -> list[list[tuple[int, Part]]]:
+    """Neighbours together, up to `size` bytes a task."""
+    tasks: list[list[tuple[int, Part]]] = []
+    left = 0
+    for number, part in parts:
+        for piece in cut_part(part, size):
+            if part_bytes(piece) > left:
+                tasks.append([])
+                left = size
+            tasks[-1].append((number, piece))
+            left -= part_bytes(piece)
+    return tasks
+
+
+def _walk_all(walk: Callable[[LogFile], Walk], log_files: Sequence[LogFile]) -> list[Walk]:
+    return LocalRunner().run(walk, log_files, description="plan")
+
+
+@functools.cache
+def _processors() -> int:
+    return len(os.sched_getaffinity(0))

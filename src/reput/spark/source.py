@@ -7,13 +7,14 @@ them goes as options and pickles, and what a process does not need, this module 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
+from reput.errors import ReputError
 from reput.log.directory import named_folders
 from reput.spark.options import READ_OPTIONS, ReadOptions, option_texts, parse_options
 from reput.spark.schema import column_names, spark_schema
@@ -45,9 +46,14 @@ class ReputDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """The reader of the columns in `schema`; ConfigError if they are not ours, or an option is not a reader's."""
-        from reput.spark.reader import LogReader
+        from reput.spark.reader import FilteringLogReader, LogReader
 
-        return LogReader(parse_options(self.options, READ_OPTIONS, ReadOptions), column_names(schema))
+        try:
+            options = parse_options(self.options, READ_OPTIONS, ReadOptions)
+            reader = FilteringLogReader if options.push_filters else LogReader
+            return reader(options, column_names(schema))
+        except ReputError as error:
+            raise error.with_traceback(None) from None  # the message is what the user needs, not our lines
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """The stream of the columns in `schema`. See `reput.spark.stream_options` for its options."""
@@ -63,7 +69,7 @@ def register(spark: SparkSession) -> None:
 
 def read_log(
     spark: SparkSession,
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     columns: Iterable[str] | None = None,
     topics: Iterable[str] | None = None,
     keys: Iterable[str] | None = None,
@@ -74,14 +80,27 @@ def read_log(
     raw_body: bool = False,
     commit_log_path: str | os.PathLike[str] | None = None,
     store: str | None = None,
+    mode: str = "PERMISSIVE",
     split_bytes: int | None = None,
+    prune: bool = True,
+    statistics: str | os.PathLike[str] | None = None,
+    clock_margin_ms: int | None = None,
+    push_filters: bool = False,
 ) -> DataFrame:
-    """The messages of a store as a DataFrame; arguments as those of `reput.read_log`, which returns the same rows.
+    """The messages of stores as a DataFrame; arguments as those of `reput.read_log`, which returns the same rows.
 
     Five small columns are read twice as fast as all.
 
     Args:
+        path: a store directory, a pattern such as `/brokers/*/store`, or a list of both; the column `store` tells them
+            apart.
+        mode: as in Spark's own readers, and so another default than that of `reput.read_log`.
         split_bytes: the log bytes that one task reads; None: what makes a task for each processor.
+        prune: whether parts of the log are left out that hold no wanted row; see `explain`.
+        statistics: a folder outside of the stores where the times of the log's parts are kept, for later reads.
+        clock_margin_ms: your word that no store timestamp lies further behind one before it.
+        push_filters: your word that the DataFrame is read by one query, so that its filters may prune, too: Spark 4.3
+            plans all queries on one DataFrame by the filters of one of them.
 
     Raises ConfigError for an unknown column; what else is wrong is told by Spark when it plans the query.
     """
@@ -95,7 +114,30 @@ def read_log(
         "until": until,
         "rawBody": raw_body,
         "store": store,
+        "mode": mode,
         "splitBytes": split_bytes,
+        "prune": prune,
+        "statistics": None if statistics is None else os.path.abspath(statistics),
+        "clockMargin": clock_margin_ms,
+        "pushFilters": push_filters,
     }
     reader = spark.read.format("reput").schema(schema).options(**option_texts(options))
-    return reader.load(os.path.abspath(path))
+    paths = [path] if isinstance(path, str | os.PathLike) else path
+    return reader.load([os.path.abspath(one) for one in paths])
+
+
+def explain(frame: DataFrame) -> str:
+    """What a DataFrame reads of the stores below it, what was left out, and why: a line a store and a reason.
+
+    Spark plans the query for it and runs nothing. Each read of the query has lines of its own.
+
+    Raises ReputError for a DataFrame of Spark Connect, which does not show its plan, and one that reads no store.
+    """
+    from reput.spark.plan_report import reports
+
+    lines = []
+    for report in reports(frame):
+        share = 100 * report.read_bytes / max(report.log_bytes, 1)
+        lines.append(f"{report.path}: reads {report.read_bytes} of {report.log_bytes} bytes ({share:.1f} %)")
+        lines += [f"  {reason}" for reason in report.reasons or ("nothing to leave out",)]
+    return "\n".join(lines)

@@ -267,6 +267,18 @@ def test_records_are_read_where_they_lie_and_only_there():
     assert read_records_at(as_array(TWO), np.array([0]), np.array([-1])).rows == 1
 
 
+def test_records_read_where_they_lie_are_checked_like_scanned_ones():
+    data = bytearray(TWO)
+    data[-1] ^= 1  # not the body
+    data[int(read_records_at(as_array(TWO), np.array([0]), np.array([BASE]))["body_position"][0])] ^= 1
+    starts = np.array([0, twin.scan(TWO, BASE).rows[1]["position"]], np.int64)
+    for checked in (False, True):
+        columns = read_records_at(as_array(bytes(data)), starts, starts + BASE, check_crc=checked)
+        scanned = RecordScanner(level=ScanLevel.HEADER).scan(as_array(bytes(data)), BASE, check_crc=checked)
+        assert columns["status"].tolist() == scanned["status"].tolist()
+    assert columns["status"].any()
+
+
 def test_a_read_record_of_the_schedule_topic_has_the_hash_of_its_tags():
     data = pack_log([Record(topic=SCHEDULE_TOPIC, properties=b"DELAY\x013\x02TAGS\x01a\x02")], BASE)
     assert read_records_at(as_array(data), np.array([0]), np.array([BASE]))["tags_code"].tolist() == [97]

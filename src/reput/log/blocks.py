@@ -1,0 +1,118 @@
+"""Blocks: stretches of the log that begin at records, with the bounds of their times; found by walking the headers.
+
+Where a log ends, and where its records begin, only a walk from a true start tells: content can forge the rest. A walk
+takes 0.1 s for a million records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from reput.files import DISK, FileLayer
+from reput.kernels.columns import RecordColumns
+from reput.kernels.record_scan import ScanLevel
+from reput.log.directory import LogFile
+from reput.log.scan import Damage, scan_split
+from reput.log.splits import Split, SplitStop
+
+#: Columns of `Walk.blocks`. A block without records has the largest least time and the least largest one.
+BEGIN, END, MIN_STORE_MS, MAX_STORE_MS, MIN_BORN_MS, MAX_BORN_MS = range(6)
+_NO_TIMES = (np.iinfo(np.int64).max, np.iinfo(np.int64).min) * 2
+
+
+class Walk(NamedTuple):
+    """What a walk through one file found.
+
+    Attributes:
+        file: the file.
+        blocks: int64[n, 6], one behind the other; times in ms.
+        last_record: offset of the last record; -1 where there is none.
+        goes_on: whether the log goes on in the next file.
+        damages: what proves no record.
+    """
+
+    file: LogFile
+    blocks: npt.NDArray[np.int64]
+    last_record: int
+    goes_on: bool
+    damages: tuple[Damage, ...] = ()
+
+    @property
+    def end(self) -> int:
+        """Behind the last record, or the file's end where the log goes on."""
+        return int(self.blocks[-1, END]) if self.blocks.size else self.file.start_offset
+
+
+def walk(
+    file: LogFile,
+    block_bytes: int,
+    *,
+    begin: int | None = None,
+    flushed_ms: int | None = None,
+    skip_damage: bool = False,
+    files: FileLayer = DISK,
+) -> Walk:
+    """Walk a file; a block ends at the first record behind `block_bytes`.
+
+    Args:
+        begin: a record's start; None: the file's.
+        flushed_ms: a record with a later store timestamp ends the log.
+
+    Raises CorruptRecordError where a record does not prove itself and a later one does, unless damage is skipped.
+    """
+    start = file.start_offset if begin is None else begin
+    split = Split(file, start, file.end_offset, is_record_start=True)
+    scan = scan_split(split, level=ScanLevel.HEADER, skip_damage=skip_damage, files=files)
+    blocks: list[list[int]] = []
+    end, last_record, was_cut = start, -1, False
+    for columns in scan:
+        rows = columns.rows
+        if flushed_ms is not None and (columns["store_timestamp"] > flushed_ms).any():
+            rows, was_cut = int(np.argmax(columns["store_timestamp"] > flushed_ms)), True
+        if rows:
+            _add_rows(blocks, columns, rows, block_bytes, start)
+            last_record = int(columns["commit_log_offset"][rows - 1])
+        end = int(columns["commit_log_offset"][rows]) if was_cut else columns.next_offset
+        if was_cut:
+            break
+    if not was_cut and scan.end_offset is not None:
+        end = scan.end_offset
+    if blocks:
+        blocks[-1][END] = end
+    elif end > start:
+        blocks.append([start, end, *_NO_TIMES])
+    array = np.array(blocks, np.int64).reshape(-1, 6)
+    return Walk(file, array, last_record, scan.stop is SplitStop.BLANK and not was_cut, tuple(scan.damages))
+
+
+def _add_rows(blocks: list[list[int]], columns: RecordColumns, rows: int, block_bytes: int, start: int) -> None:
+    """Add records to the last block, and begin new ones where they are due."""
+    offsets = columns["commit_log_offset"][:rows]
+    if not blocks:
+        blocks.append([start, start, *_NO_TIMES])
+    row = 0
+    while row < rows:
+        block = blocks[-1]
+        cut = int(np.searchsorted(offsets, block[BEGIN] + block_bytes))
+        if cut > row:
+            for name, least in (("store_timestamp", MIN_STORE_MS), ("born_timestamp", MIN_BORN_MS)):
+                times = columns[name][row : min(cut, rows)]
+                block[least] = min(block[least], int(times.min()))
+                block[least + 1] = max(block[least + 1], int(times.max()))
+        if cut >= rows:
+            break
+        row = max(cut, row)
+        block[END] = int(offsets[row])
+        blocks.append([int(offsets[row]), int(offsets[row]), *_NO_TIMES])
+
+
+def joined(parts: Sequence[Walk]) -> Walk:
+    """One walk of two that follow each other in a file."""
+    first, second = parts
+    last = second.last_record if second.last_record >= 0 else first.last_record
+    blocks = np.concatenate([first.blocks, second.blocks])
+    return Walk(first.file, blocks, last, second.goes_on, first.damages + second.damages)

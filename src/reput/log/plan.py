@@ -1,0 +1,307 @@
+"""The plan of a read: which parts of a log are read, cut so that tasks can share them, and why the rest is not.
+
+A plan fixes the log's end: its rows are a prefix of the log, less what is pruned, even while the store is written. No
+border is found by the bytes, which content can forge: it is a file's start, or the start of a record that a walk from
+there has met or that the consume queues prove.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from reput.errors import CorruptRecordError
+from reput.files import FileLayer
+from reput.formats.record import MIN_RECORD_SIZE, decode_record
+from reput.log.blocks import BEGIN, END, Walk, joined, walk
+from reput.log.directory import LogFile, StoreDirectory, open_listed
+from reput.log.points import Points
+from reput.log.pruning import Places, Wanted, points_of, wanted_blocks, wanted_by, wanted_files, wanted_places
+from reput.log.queue_records import NotProven
+from reput.log.reader import read_points, read_split
+from reput.log.selection import Selection
+from reput.log.splits import Split
+from reput.log.statistics import BLOCK_BYTES, read_statistics, write_statistics
+
+T = TypeVar("T")
+R = TypeVar("R")
+#: A part of a plan: a stretch of one file that begins at a record, or records of one file.
+Part = Split | Points
+
+#: Less is not worth a task.
+MIN_TASK_BYTES = 8 << 20
+
+logger = logging.getLogger("reput.log")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanOptions:
+    """How a read is planned.
+
+    Attributes:
+        processors: how many tasks are wanted at least.
+        split_bytes: the log bytes of a task; None: what makes a task for each processor.
+        flushed_ms: a record with a later store timestamp ends the log; None: none does.
+        statistics: the folder for what walks find; None: nothing is kept.
+        clock_margin_ms: how far store timestamps ever go back, by the user's word; None: unknown.
+        prune: whether anything is pruned.
+    """
+
+    processors: int
+    split_bytes: int | None = None
+    flushed_ms: int | None = None
+    statistics: str | None = None
+    clock_margin_ms: int | None = None
+    prune: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is read of one store.
+
+    Attributes:
+        parts: in log order.
+        log_bytes: of the log as it is now, as far as it was looked at.
+        reasons: what was pruned by what, and what was not, and why.
+    """
+
+    parts: tuple[Part, ...]
+    log_bytes: int
+    reasons: tuple[str, ...]
+
+    @property
+    def read_bytes(self) -> int:
+        """Log bytes that are read."""
+        return sum(part_bytes(part) for part in self.parts)
+
+
+def one_by_one(task: Callable[[T], R], items: Sequence[T]) -> list[R]:
+    """The runner of a plan's walks where nothing runs side by side."""
+    return [task(item) for item in items]
+
+
+def plan_read(
+    directory: StoreDirectory,
+    selection: Selection,
+    options: PlanOptions,
+    wanted: Wanted | None = None,
+    run: Callable[[Callable[[LogFile], Walk], Sequence[LogFile]], list[Walk]] = one_by_one,
+) -> Plan:
+    """The parts of a store whose wanted rows are those of a full scan.
+
+    Args:
+        wanted: what rows are wanted; at least as narrow as the selection. None: what the selection wants.
+        run: runs the walks, side by side.
+
+    Raises CorruptRecordError for damage in what is walked, unless the selection skips damage.
+    """
+    return _Planner(directory, selection, options, wanted or wanted_by(selection), run).plan()
+
+
+def read_part(part: Part, selection: Selection, files: FileLayer) -> Iterator[pa.RecordBatch]:
+    """The wanted rows of a part. Raises as `read_log`."""
+    if isinstance(part, Points):
+        return read_points(part, selection, files=files)
+    return read_split(part, selection, files=files)
+
+
+def part_bytes(part: Part) -> int:
+    """Log bytes of a part."""
+    return int(part.sizes.sum()) if isinstance(part, Points) else part.end - part.begin
+
+
+def cut_part(part: Part, size: int) -> list[Part]:
+    """A part cut to about `size` bytes where its records are known; a stretch stays whole."""
+    if isinstance(part, Split) or part_bytes(part) <= size:
+        return [part]
+    rows = np.searchsorted(np.cumsum(part.sizes), np.arange(size, part_bytes(part), size), "right")
+    cuts = np.unique([0, *rows.tolist(), part.offsets.size]).tolist()
+    return [Points(part.file, part.offsets[begin:end], part.sizes[begin:end]) for begin, end in pairwise(cuts)]
+
+
+class _Planner:
+    def __init__(
+        self,
+        directory: StoreDirectory,
+        selection: Selection,
+        options: PlanOptions,
+        wanted: Wanted,
+        run: Callable[[Callable[[LogFile], Walk], Sequence[LogFile]], list[Walk]],
+    ) -> None:
+        self.directory, self.options, self.wanted, self.run = directory, options, wanted, run
+        self.skip_damage = selection.skips_damage
+        self.reasons: list[str] = []
+        self.log_files = directory.log_files()
+        self.started = _started_files(self.log_files, directory.files)
+
+    def plan(self) -> Plan:
+        begun = self.log_files[: self.started]
+        keep = np.ones(len(begun), np.bool_)
+        if self.options.prune and begun:
+            keep = wanted_files(begun, self.wanted, self.options.clock_margin_ms, self.directory.files)
+            if not keep.all():
+                self.reasons.append(f"{np.count_nonzero(~keep)} of {keep.size} files left out by offset or by time")
+            keep[-1] = True  # where the log ends is found in it
+        splits = None
+        if self.options.statistics is not None or not self._asks_queues():
+            splits = self._walked(keep)
+        places = self._places(begun, splits)
+        if places is None:
+            parts = list[Part](self._walked(keep) if splits is None else splits)
+        else:
+            parts = self._placed(places, splits, begun)
+        plan = Plan(tuple(parts), sum(file.size for file in begun), tuple(self.reasons))
+        logger.info("%s: %d of %d bytes: %s", self.directory.path, plan.read_bytes, plan.log_bytes, plan.reasons)
+        return plan
+
+    def _asks_queues(self) -> bool:
+        return self.options.prune and self.wanted.is_queued and self.options.flushed_ms is None and self.started > 0
+
+    # -- walks --------------------------------------------------------------------------------------------------------
+
+    def _walked(self, keep: npt.NDArray[np.bool_]) -> list[Split]:
+        """Splits of what the walks leave, up to the log's end."""
+        options = self.options
+        unwalked = self._whole_files(keep)
+        step = options.split_bytes or MIN_TASK_BYTES
+        if options.statistics is not None:
+            step = min(step, BLOCK_BYTES)
+        one = partial(self._walk, block_bytes=step)
+        begun = [file for file, kept in zip(self.log_files[: self.started], keep, strict=True) if kept]
+        walks = self.run(one, begun[unwalked:])
+        for file in self.log_files[self.started :]:
+            if walks and not walks[-1].goes_on:
+                break
+            walks.append(one(file))
+        splits = [Split(file, file.start_offset, file.end_offset, True) for file in begun[:unwalked]]
+        if unwalked and options.prune and self.wanted.is_timed:
+            self.reasons.append(f"{unwalked} files read whole: clocks jump, and no statistics bound their times")
+        walked = sum(found.end - found.file.start_offset for found in walks)
+        size = options.split_bytes or max(-(-walked // options.processors), MIN_TASK_BYTES)
+        pruned = 0
+        for found in walks:
+            blocks = found.blocks
+            if options.prune and blocks.size:
+                wanted = wanted_blocks(blocks, self.wanted)
+                pruned += int((blocks[~wanted, END] - blocks[~wanted, BEGIN]).sum())
+                blocks = blocks[wanted]
+            splits += _merged(found.file, blocks, size)
+            if not found.goes_on:
+                break
+        if pruned:
+            self.reasons.append(f"{pruned} bytes left out by the times and offsets of their blocks")
+        return splits
+
+    def _whole_files(self, keep: npt.NDArray[np.bool_]) -> int:
+        """How many of the kept files, from the first on, need no walk: they end with the blank record."""
+        options, wanted = self.options, self.wanted
+        count = int(np.count_nonzero(keep))
+        if options.split_bytes is not None or options.flushed_ms is not None or options.statistics is not None:
+            return 0
+        if options.prune and wanted.commit_log_offset.is_bounded:
+            return 0
+        return count - 1 if count > options.processors else 0
+
+    def _walk(self, file: LogFile, *, block_bytes: int, begin: int | None = None) -> Walk:
+        files, folder = self.directory.files, self.options.statistics
+        if folder is None or self.options.flushed_ms is not None:
+            return walk(
+                file, block_bytes, begin=begin, flushed_ms=self.options.flushed_ms, skip_damage=self.skip_damage,
+                files=files,
+            )  # fmt: skip
+        known = read_statistics(folder, file, files)
+        if known is None:
+            known = walk(file, block_bytes, skip_damage=self.skip_damage, files=files)
+        elif known.goes_on:
+            return known
+        else:
+            more = walk(file, block_bytes, begin=known.end, skip_damage=self.skip_damage, files=files)
+            if not more.blocks.size and not more.goes_on:
+                return known
+            known = joined((known, more))
+        write_statistics(folder, known, files)
+        return known
+
+    # -- queues and index ---------------------------------------------------------------------------------------------
+
+    def _places(self, begun: Sequence[LogFile], splits: Sequence[Split] | None) -> Places | None:
+        """What queues and index tell; None where the log is read as it is."""
+        if not self._asks_queues() or (splits is not None and not splits):
+            return None
+        log_bytes = sum(file.size for file in begun)
+        scan_bytes = log_bytes if splits is None else sum(split.end - split.begin for split in splits)
+        try:
+            places = wanted_places(self.directory, begun, self.wanted, scan_bytes)
+        except NotProven as reason:
+            self.reasons.append(f"no use of consume queues and index: {reason}")
+            return None
+        self.reasons.append(places.reason)
+        return places
+
+    def _placed(self, places: Places, splits: Sequence[Split] | None, begun: Sequence[LogFile]) -> list[Part]:
+        """The places in log order: cut to what walks left, or else up to the log's end, which a walk then finds."""
+        records = places.records
+        parts: list[Part] = []
+        if splits is None:
+            parts += self._gap_splits(places)
+        else:
+            begins = np.array([split.begin for split in splits], np.int64)
+            ends = np.array([split.end for split in splits], np.int64)
+            at = np.searchsorted(begins, records.offsets, "right") - 1
+            records = records.rows((at >= 0) & (records.offsets < ends[at]))
+            for gap in places.gaps:
+                inside = [(max(gap.begin, split.begin), min(gap.end, split.end)) for split in splits]
+                parts += [Split(gap.file, begin, end, True) for begin, end in inside if begin < end]
+        parts += points_of(records, begun, [part.begin for part in parts if isinstance(part, Split)])
+        return sorted(parts, key=lambda part: int(part.offsets[0]) if isinstance(part, Points) else part.begin)
+
+    def _gap_splits(self, places: Places) -> list[Split]:
+        """The gaps; behind the last record of the queues only what is written."""
+        splits = [Split(gap.file, gap.begin, gap.end, True) for gap in places.gaps if gap.begin < places.end]
+        tail = [(gap.file, gap.begin) for gap in places.gaps if gap.begin >= places.end]
+        tail += [(file, file.start_offset) for file in self.log_files[self.started :]]
+        for file, begin in tail:
+            found = walk(file, MIN_TASK_BYTES, begin=begin, skip_damage=self.skip_damage, files=self.directory.files)
+            splits += _merged(file, found.blocks, MIN_TASK_BYTES)
+            if not found.goes_on:
+                break
+        return splits
+
+
+def _merged(file: LogFile, blocks: npt.NDArray[np.int64], size: int) -> list[Split]:
+    """Splits of blocks that join, each at least `size` long where as much joins."""
+    splits: list[Split] = []
+    for begin, end in blocks[:, [BEGIN, END]].tolist():
+        last = splits[-1] if splits else None
+        if last is not None and last.end == begin and last.end - last.begin < size:
+            splits[-1] = Split(file, last.begin, end, True)
+        else:
+            splits.append(Split(file, begin, end, True))
+    return splits
+
+
+def _started_files(log_files: Sequence[LogFile], files: FileLayer) -> int:
+    """How many files the log's records have reached: behind them are only files made ahead."""
+    for count in range(len(log_files), 0, -1):
+        if _starts_with_record(log_files[count - 1], files):
+            return count
+    return 0
+
+
+def _starts_with_record(file: LogFile, files: FileLayer) -> bool:
+    with open_listed(files, file.path) as opened:
+        size = int.from_bytes(opened.read(0, 4), "big", signed=True)
+        if not MIN_RECORD_SIZE <= size <= file.size:
+            return False
+        try:
+            return decode_record(opened.read(0, size)).commit_log_offset == file.start_offset
+        except CorruptRecordError:
+            return False

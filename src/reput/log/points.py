@@ -1,0 +1,74 @@
+"""Records whose places are known, by a queue or an index: they alone are read, in log order, neighbours together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from reput.files import DISK, FileLayer
+from reput.kernels.columns import RecordColumns
+from reput.kernels.record_scan import read_records_at
+from reput.log.directory import LogFile, open_listed
+from reput.log.scan import MAX_ROWS, record_damage
+
+#: Bytes between two records that are read with them: a second system call would cost as much.
+GAP_BYTES = 8 << 10
+_PIECE_BYTES = 8 << 20
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Points:
+    """Records of one file: commit log offsets, ascending, and sizes; int64[n] each."""
+
+    file: LogFile
+    offsets: npt.NDArray[np.int64]
+    sizes: npt.NDArray[np.int64]
+
+
+def read_records(points: Points, *, files: FileLayer = DISK) -> Iterator[RecordColumns]:
+    """The records at known places, without `queue`; each piece is valid on its own.
+
+    Raises CorruptRecordError where one does not prove itself by its place, its size, its lengths and its CRC.
+    """
+    with open_listed(files, points.file.path) as file:
+        for begin, end in _pieces(points):
+            offsets, sizes = points.offsets[begin:end], points.sizes[begin:end]
+            firsts = run_starts(offsets, sizes)
+            lasts = np.append(firsts[1:], offsets.size) - 1
+            lengths = offsets[lasts] + sizes[lasts] - offsets[firsts]
+            starts = np.cumsum(lengths) - lengths
+            buffer = np.zeros(int(lengths.sum()), np.uint8)
+            for first, length, start in zip(firsts.tolist(), lengths.tolist(), starts.tolist(), strict=True):
+                file.read_into(int(offsets[first]) - points.file.start_offset, buffer[start : start + length].data)
+            run = np.repeat(np.arange(firsts.size), np.diff(np.append(firsts, offsets.size)))
+            positions = starts[run] + offsets - offsets[firsts[run]]
+            columns = read_records_at(buffer, positions, np.ascontiguousarray(offsets), check_crc=True)
+            rows = min(columns.first_fault(), columns.rows)
+            wrong = np.flatnonzero(columns["store_size"][:rows] != sizes[:rows])
+            rows = int(wrong[0]) if wrong.size else rows
+            if rows < offsets.size:
+                at = int(positions[rows])
+                size = int(sizes[rows])
+                raise record_damage(points.file, int(offsets[rows]), buffer[at : at + size])
+            yield columns
+
+
+def run_starts(offsets: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """The first record of each run of neighbours: records with less than GAP_BYTES between them."""
+    gaps = offsets[1:] - offsets[:-1] - sizes[:-1]
+    return np.append(0, np.flatnonzero(gaps > GAP_BYTES) + 1)
+
+
+def _pieces(points: Points) -> Iterator[tuple[int, int]]:
+    """Ranges of at most MAX_ROWS records and _PIECE_BYTES, what is read between them included; but of one record."""
+    gaps = points.offsets[1:] - points.offsets[:-1] - points.sizes[:-1]
+    ends = np.cumsum(points.sizes + np.append(0, np.where(gaps > GAP_BYTES, 0, gaps)))
+    begin = 0
+    while begin < ends.size:
+        limit = _PIECE_BYTES + (int(ends[begin - 1]) if begin else 0)
+        end = min(max(int(np.searchsorted(ends, limit, "right")), begin + 1), begin + MAX_ROWS)
+        yield begin, end
+        begin = end

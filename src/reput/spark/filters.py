@@ -1,0 +1,67 @@
+"""Filters that Spark offers -> what of the log can hold wanted rows. Spark checks all of them itself, too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from pyspark.sql.datasource import (
+    EqualNullSafe,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    LessThan,
+    LessThanOrEqual,
+)
+
+from reput.log.pruning import Range, Wanted
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+#: Column -> field of Wanted that holds some values of it, or a range.
+_VALUES = {"topic": "topics", "queue_id": "queue_ids"}
+_RANGES = {
+    "queue_offset": "queue_offset",
+    "commit_log_offset": "commit_log_offset",
+    "store_timestamp": "store_ms",
+    "born_timestamp": "born_ms",
+}
+
+
+def narrowed(wanted: Wanted, filters: Iterable[Filter]) -> Wanted:
+    """What is wanted by a query whose rows must pass all of the filters, too; other kinds of filters narrow nothing."""
+    for found in filters:
+        if not isinstance(
+            found, EqualTo | EqualNullSafe | In | GreaterThan | GreaterThanOrEqual | LessThan | LessThanOrEqual
+        ):
+            continue
+        column = ".".join(found.attribute)
+        values = [value for value in (found.value if isinstance(found, In) else [found.value]) if value is not None]
+        if not values:
+            continue
+        changes: dict[str, Any] = {}
+        if column in _VALUES and isinstance(found, EqualTo | EqualNullSafe | In):
+            before = getattr(wanted, _VALUES[column])
+            some = frozenset(values) if before is None else before & frozenset(values)
+            changes = {_VALUES[column]: some}
+        elif column in _RANGES:
+            low, high = min(map(_floor, values)), max(map(_ceiling, values))
+            within: Range = getattr(wanted, _RANGES[column]).within(
+                None if isinstance(found, LessThan | LessThanOrEqual) else low,
+                None if isinstance(found, GreaterThan | GreaterThanOrEqual) else high,
+            )
+            changes = {_RANGES[column]: within}
+        wanted = replace(wanted, **changes)
+    return wanted
+
+
+def _floor(value: int | datetime) -> int:
+    """A number as it is, a time in ms, rounded down."""
+    return value if isinstance(value, int) else (value - _EPOCH) // timedelta(milliseconds=1)
+
+
+def _ceiling(value: int | datetime) -> int:
+    return value if isinstance(value, int) else -((_EPOCH - value) // timedelta(milliseconds=1))
