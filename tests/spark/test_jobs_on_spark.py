@@ -95,7 +95,9 @@ class TestRebuild:
         assert (caught.value.path, caught.value.offset) == (str(path), offsets[100])
         assert not (tmp_path / "out").exists()
 
-    def test_a_rebuild_whose_tasks_die_leaves_nothing_that_looks_whole(self, spark: SparkSession, tmp_path: Path) -> None:
+    def test_a_rebuild_whose_tasks_die_leaves_nothing_that_looks_whole(
+        self, spark: SparkSession, tmp_path: Path
+    ) -> None:
         with pytest.raises(ReputError, match="read the log: Spark gave the job up"):
             rebuild(CORPORA / "clean" / "store", tmp_path / "out", runner=DyingRunner(spark), **GEOMETRY)
         assert not (tmp_path / "out").exists()
