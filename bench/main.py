@@ -35,6 +35,7 @@ from bench import (
     rebuild,
     recovery,
     scan,
+    spark_cores,
     sync_flush,
 )
 from bench.figures import Figure
@@ -59,6 +60,7 @@ _QUESTIONS: dict[str, Callable[[Setting], list[Figure]]] = {
     "many_queues": many_queues.measure,
     "memory": memory.measure,
     "commands": commands.measure,
+    "spark_cores": spark_cores.measure,
 }
 
 
