@@ -33,9 +33,9 @@ def connect() -> SparkSession:
 
 
 @pytest.fixture(scope="module")
-def program() -> Iterator[Driver]:
-    """A client and its server; the home of links spares the server to import from a zip."""
-    with driver({"SPARK_HOME": spark_home()}, connect) as program:
+def program(executor_python: Path) -> Iterator[Driver]:
+    """A client and its server, whose workers have the wheel; the home of links spares them to import from a zip."""
+    with driver({"SPARK_HOME": spark_home(), "PYSPARK_PYTHON": str(executor_python)}, connect) as program:
         yield program
 
 

@@ -78,7 +78,7 @@ def test_executors_have_reput_through_the_wheel_alone(program: Driver, executor_
     assert len(daemons) == 2
 
 
-@pytest.mark.parametrize("victim", [WORKER, SIBLINGS, EXECUTOR])
+@pytest.mark.parametrize("victim", [SIBLINGS, EXECUTOR])
 def test_a_read_is_whole_although_a_process_dies(program: Driver, store: Path, tmp_path: Path, victim: str) -> None:
     table = program.run(read_with_a_death, str(store), str(tmp_path / "dead"), victim)
     assert (tmp_path / "dead").exists()
@@ -88,10 +88,8 @@ def test_a_read_is_whole_although_a_process_dies(program: Driver, store: Path, t
 @pytest.mark.parametrize(
     ("phase", "point", "victim"),
     [
-        (SCAN, "reput.jobs.unit_writer._write_pieces", WORKER),
         (SCAN, "reput.jobs.unit_writer._write_pieces", EXECUTOR),
         (FINISH, "reput.jobs.index_builder.put_keys", WORKER),
-        (FINISH, "reput.jobs.index_builder.put_keys", EXECUTOR),
     ],
 )
 def test_a_rebuild_is_exact_although_a_process_dies(
