@@ -159,17 +159,21 @@ def rebuild(
     directory.check_output(output)
     log_files = directory.log_files()
     unfinished = output + _UNFINISHED
-    if DISK.exists(unfinished):
-        DISK.remove_tree(unfinished)
-    folder = os.path.join(unfinished, uuid.uuid4().hex)  # tasks of an interrupted rebuild may still write into theirs
+    _remove(unfinished)
+    folder = os.path.join(unfinished, uuid.uuid4().hex)
     try:
         build = _Build(folder, sizes, find_queue_types(directory), runner, index, rules, further, progress)
         result = build.run(log_files, split_bytes, started)
         DISK.rename(folder, output)
     finally:
-        with contextlib.suppress(StoreError):  # not there, or in use by such a task: the next rebuild removes it
-            DISK.remove_tree(unfinished)
+        _remove(unfinished)
     return replace(result, seconds=time.perf_counter() - started)
+
+
+def _remove(unfinished: str) -> None:
+    """Remove what a rebuild has left, as far as none of its tasks still writes there, below a name of its own."""
+    with contextlib.suppress(StoreError):
+        DISK.remove_tree(unfinished)
 
 
 class _Build:
