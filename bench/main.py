@@ -35,6 +35,7 @@ from bench import (
     rebuild,
     recovery,
     scan,
+    spark_cores,
     spark_source,
     spark_stream,
     sync_flush,
@@ -63,6 +64,7 @@ _QUESTIONS: dict[str, Callable[[Setting], list[Figure]]] = {
     "commands": commands.measure,
     "spark_source": spark_source.measure,
     "spark_stream": spark_stream.measure,
+    "spark_cores": spark_cores.measure,
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 _ROOT = Path(__file__).parents[1]
@@ -19,6 +20,17 @@ def run_child(what: str, *arguments: str) -> float:
 def start_child(what: str, *arguments: str) -> subprocess.Popen[bytes]:
     """Start a function of `bench.child` in a process of its own; it prints its number when it is done."""
     return subprocess.Popen(_child(what, arguments), cwd=_ROOT, stdout=subprocess.PIPE)
+
+
+def run_children(module: str, calls: Sequence[Sequence[str]]) -> list[list[float]]:
+    """The numbers that functions of a module print last, each in a process of its own, all at the same time."""
+    commands = [[sys.executable, "-m", module, *call] for call in calls]
+    children = [subprocess.Popen(command, cwd=_ROOT, stdout=subprocess.PIPE, text=True) for command in commands]
+    answers = [child.communicate()[0].splitlines() for child in children]
+    for child in children:
+        if child.returncode:
+            raise subprocess.CalledProcessError(child.returncode, child.args)
+    return [[float(number) for number in answer[-1].split()] for answer in answers]
 
 
 def run_killed_child(what: str, *arguments: str) -> None:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 
 import reput
-from reput.errors import CorruptRecordError, StoreLockedError
+from reput.errors import CorruptRecordError, ReputError, StoreLockedError
 from reput.formats.paths import LOCK
 from reput.jobs.rebuild import rebuild
-from reput.jobs.runner import LocalRunner
+from reput.jobs.runner import LocalRunner, Progress
 from reput.jobs.statistics import statistics
 from reput.kernels.record_batch import SCHEMA
 from reput.spark.runner import SparkRunner
@@ -93,6 +94,34 @@ class TestRebuild:
             rebuild(tmp_path / "store", tmp_path / "out", runner=SparkRunner(spark))
         assert (caught.value.path, caught.value.offset) == (str(path), offsets[100])
         assert not (tmp_path / "out").exists()
+
+    def test_a_rebuild_whose_tasks_die_leaves_nothing_that_looks_whole(
+        self, spark: SparkSession, tmp_path: Path
+    ) -> None:
+        with pytest.raises(ReputError, match="read the log: Spark gave the job up"):
+            rebuild(CORPORA / "clean" / "store", tmp_path / "out", runner=DyingRunner(spark), **GEOMETRY)
+        assert not (tmp_path / "out").exists()
+
+
+class DyingRunner(SparkRunner):
+    """Runs a job whose tasks write what they have to, and die."""
+
+    def run(
+        self,
+        task: Callable[[Any], Any],
+        items: Sequence[Any],
+        *,
+        description: str,
+        progress: Progress | None = None,
+    ) -> list[Any]:
+        def dying(item: Any) -> None:
+            import os
+            import signal
+
+            task(item)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        return super().run(dying, items, description=description, progress=progress)
 
 
 class TestStatistics:

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
@@ -119,6 +120,23 @@ class TestSparkRunner:
 
         with pytest.raises(ReputError, match="TwoArguments: this and that"):
             SparkRunner(spark).run(task, [0], description="fails")
+
+    def test_a_task_that_dies_ends_the_job_with_one_line(self, spark: SparkSession) -> None:
+        def task(item: int) -> int:
+            import signal
+
+            os.kill(os.getpid(), signal.SIGKILL)
+            return item
+
+        with pytest.raises(ReputError, match=r"fails: Spark gave the job up: .*Python worker exited unexpe") as caught:
+            SparkRunner(spark).run(task, [0], description="fails")
+        assert "\n" not in str(caught.value)
+        assert caught.value.__cause__ is None
+
+    def test_two_attempts_of_a_task_at_once_are_refused(self) -> None:
+        speculative: Any = SimpleNamespace(conf={"spark.speculation": "true"})
+        with pytest.raises(ConfigError, match=r"spark\.speculation is on"):
+            SparkRunner(speculative)
 
 
 class TestChooseRunner:

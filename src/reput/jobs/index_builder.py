@@ -7,6 +7,7 @@ which file is known beforehand: a file takes `max_index_num - 1` of them (docs/f
 from __future__ import annotations
 
 import os
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -94,12 +95,17 @@ class IndexFilePlan:
     key_count: int
 
     def run(self) -> int:
-        """Build and sync the file; returns the bytes in use."""
+        """Build and sync the file; returns the bytes in use.
+
+        It gets its name when it is whole, and is built beside the spilled keys, which go away with the job: a second
+        attempt must not begin in what the first one left, nor meet it still writing.
+        """
+        unfinished = f"{self.chunks[0].path}-{uuid.uuid4().hex}"
         slots = self.max_hash_slot_num
         used = entry_position(slots, self.key_count + 1)
         timestamp, offset = self.previous_timestamp, self.previous_offset
         header = np.array([timestamp, timestamp, offset, offset, 0, 0], np.int64)
-        with DISK.open(self.path, writable=True, create=True, size=file_size(slots, self.max_index_num)) as file:
+        with DISK.open(unfinished, writable=True, create=True, size=file_size(slots, self.max_index_num)) as file:
             file.allocate(0, used)
             mapping = file.map(writable=True)
             begin = self.skip
@@ -111,6 +117,7 @@ class IndexFilePlan:
                 mapping.release(entry_position(slots, 1))  # slots are written here and there, entries once, in order
             file.write(0, encode_header(IndexHeader(*header.tolist())))
             file.sync()
+        DISK.rename(unfinished, self.path)
         return used
 
 

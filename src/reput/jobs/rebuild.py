@@ -8,8 +8,10 @@ The units of batch consume queues have no slots: they are spilled, and written b
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
+import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from reput.config.dispatch_rules import DispatchRules
 from reput.config.message_store import MessageStoreConfig
-from reput.errors import CorruptRecordError, StoreFormatError
+from reput.errors import CorruptRecordError, StoreError, StoreFormatError
 from reput.files import DISK
 from reput.formats.batch_consume_queue import BATCH_UNIT_SIZE
 from reput.formats.consume_queue_ext import DEFAULT_FILE_SIZE
@@ -161,18 +163,22 @@ def rebuild(
         raise StoreFormatError(f"{output}: exists already and is not an empty folder; give the name of a new one")
     directory.check_output(output)
     log_files = directory.log_files()
-    folder = output + _UNFINISHED
-    if DISK.exists(folder):
-        DISK.remove_tree(folder)
+    unfinished = output + _UNFINISHED
+    _remove(unfinished)
+    folder = os.path.join(unfinished, uuid.uuid4().hex)
     try:
         build = _Build(folder, sizes, find_queue_types(directory), runner, index, rules, further, progress)
         result = build.run(log_files, split_bytes, started)
         DISK.rename(folder, output)
-    except BaseException:
-        if DISK.exists(folder):
-            DISK.remove_tree(folder)
-        raise
+    finally:
+        _remove(unfinished)
     return replace(result, seconds=time.perf_counter() - started)
+
+
+def _remove(unfinished: str) -> None:
+    """Remove what a rebuild has left, as far as none of its tasks still writes there, below a name of its own."""
+    with contextlib.suppress(StoreError):
+        DISK.remove_tree(unfinished)
 
 
 class _Build:
@@ -293,12 +299,13 @@ def _scan_split(target: _Target, split: Split) -> _ScanOutcome:
 
 def _scan_splits(target: _Target, splits: Sequence[Split]) -> _ScanOutcome:
     """Read splits up to the log's end, write their units, and spill their keys."""
-    ext_path = os.path.join(target.folder, _EXT, str(splits[0].begin))
+    spill_name = f"{splits[0].begin}-{uuid.uuid4().hex}"  # an attempt of this task that counts as lost may live on
+    ext_path = os.path.join(target.folder, _EXT, spill_name)
     units = UnitWriter(
         os.path.join(target.folder, CONSUME_QUEUE), target.queue_file_size, target.types.batch, target.further, ext_path
     )
-    batch_units = BatchUnitSpill(os.path.join(target.folder, _BATCH_UNITS, str(splits[0].begin)), target.types)
-    spill = KeySpill(os.path.join(target.folder, _KEYS, str(splits[0].begin)))
+    batch_units = BatchUnitSpill(os.path.join(target.folder, _BATCH_UNITS, spill_name), target.types)
+    spill = KeySpill(os.path.join(target.folder, _KEYS, spill_name))
     level = ScanLevel.KEYS if target.index else ScanLevel.PROPERTIES
     messages = log_bytes = 0
     fault: CorruptRecordError | None = None

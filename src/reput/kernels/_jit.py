@@ -3,7 +3,8 @@
 Numba's on-disk cache does not notice a change in *another* file and freezes globals as constants, and our kernels take
 their byte positions from `reput.formats`. The cache folder is therefore named by a hash of every source that a kernel
 can see, together with the versions that decide the machine code. A stale kernel cannot be loaded, and two versions of
-the package can share one cache.
+the package can share one cache. So can two installations of one version: `spark-submit --py-files` makes a new one for
+each application.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any
 import llvmlite
 import numba
 from llvmlite import binding
+from numba.core.caching import UserProvidedCacheLocator
 
 #: Packages whose sources end up in compiled kernels.
 _SOURCE_PACKAGES = ("reput.formats", "reput.kernels", "reput.files")
@@ -48,6 +50,26 @@ def cache_folder() -> str:
     return os.path.join(cache_root(), f"kernels-{digest.hexdigest()[:16]}")
 
 
+class KernelCacheLocator(UserProvidedCacheLocator):  # type: ignore[misc]
+    """Where Numba finds the compiled form of a kernel: by the sources alone, not by where they are installed."""
+
+    def __init__(self, function: Callable[..., Any], source_path: str) -> None:
+        self._py_file = source_path
+        self._lineno = function.__code__.co_firstlineno
+        self._cache_path = os.path.join(cache_folder(), os.path.basename(os.path.dirname(source_path)))
+
+    def get_source_stamp(self) -> str:
+        """What tells a stale entry: nothing, as the folder is named by the content of the sources."""
+        return ""
+
+    @classmethod
+    def from_function(cls, function: Callable[..., Any], source_path: str) -> KernelCacheLocator:
+        """The locator of one kernel, whose source may lie in a zip."""
+        locator = cls(function, source_path)
+        locator.ensure_cache_path()
+        return locator
+
+
 def kernel(
     signature: str, *, allocates: bool = False, reads_objects: bool = False
 ) -> Callable[[Callable[..., Any]], Any]:
@@ -66,14 +88,14 @@ def kernel(
     """
 
     def compiled(function: Callable[..., Any]) -> Any:
-        before = numba.config.CACHE_DIR
-        numba.config.CACHE_DIR = cache_folder()  # read once, when the decorator sets the cache up
+        before = numba.config.CACHE_LOCATOR_CLASSES  # read once, when the decorator sets the cache up
+        numba.config.CACHE_LOCATOR_CLASSES = f"{__name__}.{KernelCacheLocator.__name__}"
         try:
             return numba.njit(signature, cache=True, nogil=not reads_objects, boundscheck=False, _nrt=allocates)(
                 function
             )
         finally:
-            numba.config.CACHE_DIR = before
+            numba.config.CACHE_LOCATOR_CLASSES = before
 
     return compiled
 

@@ -80,7 +80,10 @@ def parse_options(options: Mapping[str, str], table: OptionTable, into: type[T])
         except ValueError as error:
             raise ConfigError(f"option {name}: {text!r} is {error}") from None
     if "path" not in values:
-        raise ConfigError("the format reput needs the directory of a store: load(path), save(path) or start(path)")
+        raise ConfigError(
+            "the format reput needs the directory of a store: load(path), save(path) or start(path); in SQL, CREATE "
+            "TEMPORARY VIEW ... USING reput OPTIONS (path '...'), for Spark hides a table's options from Python sources"
+        )
     return into(**values)
 
 

@@ -8,7 +8,9 @@ none of that.
 from __future__ import annotations
 
 import importlib.util
+import logging
 import pickle
+import re
 import traceback
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -35,15 +37,23 @@ _ROW = "index long, outcome binary"
 
 _PROGRESS_INTERVAL_S = 0.1
 
+logger = logging.getLogger("reput.spark")
+
 
 class SparkRunner:
     """Runs each item of a job as one Spark task.
 
     Args:
         session: classic or Connect. reput must be installed where its executors run.
+
+    Raises:
+        ConfigError: the session lets two attempts of a task run at once (`spark.speculation`). Tasks write files, and
+            the one that loses may still write when the job goes on.
     """
 
     def __init__(self, session: SparkSession) -> None:
+        if session.conf.get("spark.speculation", "false") == "true":
+            raise ConfigError("spark.speculation is on: reput's jobs write files in tasks, so start Spark without it")
         self.session = session
 
     def run(
@@ -56,6 +66,8 @@ class SparkRunner:
 
         Raises:
             Exception: the error of the first item that failed, of its own type if that can be pickled, else ReputError.
+            ReputError: Spark gave the job up, as where each attempt of a task died. What Java says of it is logged as
+                debug information.
         """
         report = progress or (lambda done, total, description: None)
         report(0, len(items), description)
@@ -78,6 +90,8 @@ class SparkRunner:
 
     def _outcomes(self, task: Callable[[T], R], items: Sequence[T], group: str, description: str) -> dict[int, bytes]:
         """Run one Spark job and collect the pickled outcome of each item, by the item's index."""
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
 
         def run_items(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
@@ -88,7 +102,11 @@ class SparkRunner:
         context = getattr(self.session, "sparkContext", None)  # Spark Connect has none
         if context is not None:
             context.setJobGroup(group, description)
-        rows = self.session.range(0, len(items), 1, len(items)).mapInArrow(run_items, _ROW).toArrow()
+        try:
+            rows = self.session.range(0, len(items), 1, len(items)).mapInArrow(run_items, _ROW).toArrow()
+        except (Py4JError, PySparkException) as error:
+            logger.debug("the job %r failed: %s", description, error)
+            raise ReputError(f"{description}: Spark gave the job up: {_reason(str(error))}") from None
         return dict(zip(rows["index"].to_pylist(), rows["outcome"].to_pylist(), strict=True))
 
     def _finished_tasks(self, group: str) -> int:
@@ -122,6 +140,12 @@ def choose_runner(name: Literal["auto", "local", "spark"], *, total_bytes: int, 
     if not installed:
         raise ConfigError("the runner spark needs pyspark: pip install 'reput[spark]'")
     return SparkRunner(session(master or "local[*]"))
+
+
+def _reason(text: str) -> str:
+    """The line of an error of Spark's that says why the job ended."""
+    aborted = re.search(r"Job aborted due to stage failure: *(.*\S)", text)
+    return aborted[1].rstrip(":") if aborted else text.strip().partition("\n")[0]
 
 
 def _outcome(task: Callable[[Any], Any], item: Any) -> bytes:

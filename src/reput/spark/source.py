@@ -63,7 +63,12 @@ class ReputDataSource(DataSource):
 
 
 def register(spark: SparkSession) -> None:
-    """Make the format `reput` known to a session. Ours know it, and any other one finds it where reput is installed."""
+    """Make the format `reput` known to a session.
+
+    Spark finds it by itself where reput is installed and every module `pyspark_*` there can be imported. Where one of
+    them fails, Spark logs "Skipping the lookup of Python Data Sources due to the failure" and finds none; and it does
+    not look into `--py-files`. Then, call this first.
+    """
     spark.dataSource.register(ReputDataSource)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 from collections.abc import Callable, Sequence
@@ -21,6 +22,7 @@ from reput.formats.message import Message
 from reput.formats.paths import offset_to_file_name
 from reput.formats.properties import tags_code
 from reput.formats.record import SysFlag, encode_blank, encode_host, encode_record
+from reput.jobs import index_builder
 from reput.jobs.rebuild import RebuildResult, rebuild
 from reput.jobs.runner import LocalRunner, Progress
 
@@ -339,6 +341,47 @@ def test_what_a_killed_rebuild_left_does_not_get_into_the_next_one(tmp_path: Pat
     rebuild_small(tmp_path / "store", tmp_path / "out")
     assert files_of(tmp_path / "out") == dispatched_queues(stored) | dispatched_index(stored)
     assert sorted(os.listdir(tmp_path)) == ["out", "store"]
+
+
+class AttemptDied(Exception):
+    """Stands for the SIGKILL of a process in the middle of a task."""
+
+
+class SecondAttemptRunner(LocalRunner):
+    """Runs a task whose process died once more, as Spark does."""
+
+    def run(
+        self,
+        task: Callable[[Any], Any],
+        items: Sequence[Any],
+        *,
+        description: str,
+        progress: Progress | None = None,
+    ) -> list[Any]:
+        def attempts(item: Any) -> Any:
+            with contextlib.suppress(AttemptDied):
+                return task(item)
+            return task(item)
+
+        return super().run(attempts, items, description=description, progress=progress)
+
+
+def test_an_index_file_begun_by_an_attempt_that_died_is_begun_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored = write_log(tmp_path / "store", [Put(keys=("k",)), Put(keys=("k", "l"))])
+    put_keys = index_builder.put_keys
+    deaths = [AttemptDied()]
+
+    def dying(*arguments: Any) -> None:
+        put_keys(*arguments)
+        if deaths:
+            raise deaths.pop()
+
+    monkeypatch.setattr(index_builder, "put_keys", dying)
+    rebuild_small(tmp_path / "store", tmp_path / "out", runner=SecondAttemptRunner(threads=1))
+    assert not deaths
+    assert files_of(tmp_path / "out") == dispatched_queues(stored) | dispatched_index(stored)
 
 
 def test_without_the_index_no_index_folder_is_made(tmp_path: Path) -> None:

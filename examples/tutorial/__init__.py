@@ -1,0 +1,1 @@
+"""A tutorial as a script and as a notebook, which are the same cells."""

@@ -1,0 +1,85 @@
+"""Spark Connect: the same source and jobs through a client that has neither a JVM nor RDDs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+import reput
+import reput.spark
+from reput.jobs.rebuild import RebuildResult, rebuild
+from reput.jobs.runner import LocalRunner
+from reput.jobs.statistics import Statistics, statistics
+from reput.kernels.record_batch import SCHEMA
+from reput.spark.runner import SparkRunner
+from reput.spark.session import spark_home
+from tests.cluster.driver import Driver, driver
+from tests.cluster.trees import tree
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SPLIT_BYTES = 1 << 20
+
+
+def connect() -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    return SparkSession.builder.remote("local[2]").getOrCreate()
+
+
+@pytest.fixture(scope="module")
+def program(executor_python: Path) -> Iterator[Driver]:
+    """A client and its server, whose workers have the wheel; the home of links spares them to import from a zip."""
+    with driver({"SPARK_HOME": spark_home(), "PYSPARK_PYTHON": str(executor_python)}, connect) as program:
+        yield program
+
+
+def module_of_session(spark: SparkSession) -> str:
+    return type(spark).__module__
+
+
+def read(spark: SparkSession, store: str) -> pa.Table:
+    return reput.spark.read_log(spark, store, split_bytes=SPLIT_BYTES).toArrow()
+
+
+def registered_and_asked(spark: SparkSession, *statements: str) -> list[tuple[Any, ...]]:
+    reput.spark.register(spark)
+    return [tuple(row) for row in [spark.sql(statement).collect() for statement in statements][-1]]
+
+
+def rebuilt(spark: SparkSession, store: str, output: str) -> RebuildResult:
+    return rebuild(store, output, runner=SparkRunner(spark), split_bytes=SPLIT_BYTES)
+
+
+def counted(spark: SparkSession, store: str) -> Statistics:
+    return statistics(store, runner=SparkRunner(spark), split_bytes=SPLIT_BYTES)
+
+
+def test_the_session_is_one_of_spark_connect(program: Driver) -> None:
+    assert program.run(module_of_session) == "pyspark.sql.connect.session"
+
+
+def test_the_source_is_found_and_gives_the_rows_of_read_log(program: Driver, store: Path) -> None:
+    assert program.run(read, str(store)).cast(SCHEMA) == reput.read_log(store).read_all()
+
+
+def test_sql_reads_a_store_through_a_registered_source(program: Driver, store: Path) -> None:
+    view = f"CREATE TEMPORARY VIEW messages (topic STRING) USING reput OPTIONS (path '{store}')"
+    query = "SELECT topic, count(*) FROM messages GROUP BY topic ORDER BY topic"
+    rows = program.run(registered_and_asked, view, query)
+    assert rows == [("topic-0", 20_000), ("topic-1", 20_000), ("topic-2", 20_000)]
+
+
+def test_a_rebuild_writes_the_same_files(program: Driver, store: Path, tmp_path: Path) -> None:
+    rebuild(store, tmp_path / "local", runner=LocalRunner(2))
+    program.run(rebuilt, str(store), str(tmp_path / "rebuilt"))
+    assert tree(tmp_path / "rebuilt") == tree(tmp_path / "local") != {}
+
+
+def test_statistics_are_the_same(program: Driver, store: Path) -> None:
+    assert program.run(counted, str(store)).table == statistics(store, runner=LocalRunner(2)).table

@@ -1,0 +1,134 @@
+"""Two workers of a standalone cluster, which have reput through the wheel alone, and die in the middle of jobs."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import reput
+import reput.spark
+from reput.jobs.rebuild import rebuild
+from reput.jobs.runner import LocalRunner
+from reput.jobs.statistics import statistics
+from reput.kernels.record_batch import SCHEMA
+from reput.spark.runner import SparkRunner
+from tests.cluster.conftest import MESSAGES
+from tests.cluster.deaths import EXECUTOR, SIBLINGS, WORKER
+from tests.cluster.driver import Driver, driver
+from tests.cluster.dying_jobs import FINISH, SCAN, read_with_a_death, rebuild_with_a_death, statistics_with_a_death
+from tests.cluster.standalone import SPARK_HOME, standalone_cluster
+from tests.cluster.trees import tree
+from tests.cluster.wheel import ROOT, make_environment, site_packages, without_source_tree
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SETTINGS = {
+    "spark.cores.max": "2",
+    "spark.executor.cores": "1",
+    "spark.executor.memory": "512m",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+    "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+}
+
+
+@pytest.fixture(scope="module")
+def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of the cluster."""
+    with standalone_cluster(tmp_path_factory.mktemp("cluster")) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def program(master: str, executor_python: Path) -> Iterator[Driver]:
+    """A driver program on the cluster, with a core of each worker."""
+    start = partial(reput.spark.session, master, "cluster tests", **SETTINGS)
+    with driver({"PYSPARK_PYTHON": str(executor_python)}, start) as program:
+        yield program
+
+
+def places(spark: SparkSession) -> list[tuple[str, str, str, int]]:
+    """Where tasks find reput, the discovery module and themselves, and the daemons that they come from."""
+
+    def look(_: int) -> tuple[str, str, str, int]:
+        import os
+        import sys
+
+        import pyspark_reput
+        import reput
+
+        return sys.executable, reput.__file__, pyspark_reput.__file__, os.getppid()
+
+    return SparkRunner(spark).run(look, range(8), description="look")
+
+
+def test_executors_have_reput_through_the_wheel_alone(program: Driver, executor_python: Path) -> None:
+    pythons, *modules, daemons = (set(found) for found in zip(*program.run(places), strict=True))
+    site = site_packages(executor_python)
+    assert pythons == {str(executor_python)}
+    assert modules == [{str(site / "reput" / "__init__.py")}, {str(site / "pyspark_reput" / "__init__.py")}]
+    assert len(daemons) == 2
+
+
+@pytest.mark.parametrize("victim", [SIBLINGS, EXECUTOR])
+def test_a_read_is_whole_although_a_process_dies(program: Driver, store: Path, tmp_path: Path, victim: str) -> None:
+    table = program.run(read_with_a_death, str(store), str(tmp_path / "dead"), victim)
+    assert (tmp_path / "dead").exists()
+    assert table.cast(SCHEMA) == reput.read_log(store).read_all()
+
+
+@pytest.mark.parametrize(
+    ("phase", "point", "victim"),
+    [
+        (SCAN, "reput.jobs.unit_writer._write_pieces", EXECUTOR),
+        (FINISH, "reput.jobs.index_builder.put_keys", WORKER),
+    ],
+)
+def test_a_rebuild_is_exact_although_a_process_dies(
+    program: Driver, store: Path, tmp_path: Path, phase: str, point: str, victim: str
+) -> None:
+    rebuild(store, tmp_path / "local", runner=LocalRunner(2))
+    death = phase, point, str(tmp_path / "dead"), victim
+    result = program.run(rebuild_with_a_death, str(store), str(tmp_path / "rebuilt"), death)
+    assert (tmp_path / "dead").exists()
+    assert result.messages == MESSAGES
+    assert tree(tmp_path / "rebuilt") == tree(tmp_path / "local")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["dead", "local", "rebuilt"]
+
+
+def test_statistics_are_exact_although_an_executor_dies(program: Driver, store: Path, tmp_path: Path) -> None:
+    death = SCAN, "reput.jobs.statistics._count", str(tmp_path / "dead"), EXECUTOR
+    counted = program.run(statistics_with_a_death, str(store), death)
+    assert (tmp_path / "dead").exists()
+    assert counted.table == statistics(store, runner=LocalRunner(2)).table
+
+
+def test_spark_submit_brings_the_wheel_to_a_cluster_that_has_none(
+    master: str, wheel: Path, store: Path, tmp_path: Path
+) -> None:
+    python = make_environment(tmp_path / "env")
+    package = shutil.copy(wheel, tmp_path / "reput.zip")  # Spark takes no .whl
+    settings = [f"{key}={value}" for key, value in SETTINGS.items()]
+    command = [SPARK_HOME / "bin" / "spark-submit", "--master", master, "--py-files", package]
+    for setting in settings:
+        command += ["--conf", setting]
+    done = subprocess.run(
+        [*command, ROOT / "examples" / "spark_submit.py", store, tmp_path / "rebuilt"],
+        env=without_source_tree() | {"PYSPARK_PYTHON": str(python), "SPARK_LOCAL_IP": "127.0.0.1"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["topic-0: 20000", "topic-1: 20000", "topic-2: 20000", "60000 messages rebuilt"]
+    rebuild(store, tmp_path / "local", runner=LocalRunner(2))
+    assert tree(tmp_path / "rebuilt") == tree(tmp_path / "local")
