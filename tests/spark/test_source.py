@@ -30,7 +30,7 @@ from reput.kernels.record_scan import find_record
 from reput.log.directory import StoreDirectory
 from reput.log.reader import read_split
 from reput.log.selection import make_selection
-from reput.spark.options import ReadOptions, option_texts, parse_options
+from reput.spark.options import READ_OPTIONS, ReadOptions, option_texts, parse_options
 from reput.spark.reader import plan_proven_splits
 from reput.spark.schema import column_names, spark_schema
 from reput.spark.source import ReputDataSource
@@ -167,7 +167,9 @@ class TestOptions:
                 "splitBytes": "1000",
                 "store": "s",
                 "until": "flushed",
-            }
+            },
+            READ_OPTIONS,
+            ReadOptions,
         ) == ReadOptions(
             path="/s",
             commit_log_path="/log",
@@ -184,7 +186,7 @@ class TestOptions:
     def test_texts_of_values_read_as_the_values(self) -> None:
         end = datetime(2026, 1, 31, 12, 0, 0, 5, tzinfo=UTC)
         given = {"path": "/s", "topics": ["[a,", "b"], "keys": None, "begin": 5, "end": end, "rawBody": True}
-        assert parse_options(option_texts(given)) == ReadOptions(
+        assert parse_options(option_texts(given), READ_OPTIONS, ReadOptions) == ReadOptions(
             path="/s", topics=("[a,", "b"), begin=5, end=end, raw_body=True
         )
 
@@ -207,7 +209,7 @@ class TestOptions:
     def test_what_is_wrong_is_named(self, options: dict[str, str], message: str) -> None:
         path = {"path": "/s"} if options else {}
         with pytest.raises(ConfigError, match=message):
-            parse_options({**path, **options})
+            parse_options({**path, **options}, READ_OPTIONS, ReadOptions)
 
 
 class TestPlan:
@@ -352,9 +354,11 @@ class TestSource:
             ({"path": str(CLEAN), "topic": "a"}, "did you mean 'topics'"),
         ],
     )
-    def test_wrong_options_fail_at_load(self, spark: SparkSession, options: dict[str, str], message: str) -> None:
+    def test_wrong_options_fail_when_the_query_is_planned(
+        self, spark: SparkSession, options: dict[str, str], message: str
+    ) -> None:
         with pytest.raises(Exception, match=message):
-            spark.read.format("reput").options(**options).load()
+            spark.read.format("reput").options(**options).load().count()
 
     def test_a_wrong_column_in_the_schema_is_refused(self, spark: SparkSession) -> None:
         with pytest.raises(Exception, match="no column 'topc'; did you mean 'topic'"):

@@ -7,9 +7,15 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from reput.errors import ConfigError
+
+T = TypeVar("T")
+
+#: Option -> a field of the face's dataclass, and what makes its value of a text, or raises ValueError with what the
+#: text is instead.
+OptionTable = Mapping[str, tuple[str, Callable[[str], object]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,23 +47,31 @@ class ReadOptions:
     until: str = "proven"
 
 
-def parse_options(options: Mapping[str, str]) -> ReadOptions:
-    """Options as Spark passes them. Raises ConfigError for an unknown one, with the nearest name, and a wrong value."""
-    by_lower_name = {name.lower(): name for name in _OPTIONS}
+def parse_options(options: Mapping[str, str], table: OptionTable, into: type[T]) -> T:
+    """Options as Spark passes them, as one face of the format knows them.
+
+    Args:
+        options: text by option name.
+        table: the options that the face has.
+        into: the dataclass to make, whose field names the table holds; one of them is `path`.
+
+    Raises ConfigError for an unknown option, with the nearest name, for a wrong value, and where `path` is missing.
+    """
+    by_lower_name = {name.lower(): name for name in table}
     values: dict[str, Any] = {}
     for given, text in options.items():
         name = by_lower_name.get(given.lower())
         if name is None:
             nearest = difflib.get_close_matches(given.lower(), by_lower_name, 1, 0)[0]
             raise ConfigError(f"the format reput has no option {given!r}; did you mean {by_lower_name[nearest]!r}?")
-        attribute, parse = _OPTIONS[name]
+        attribute, parse = table[name]
         try:
             values[attribute] = parse(text)
         except ValueError as error:
             raise ConfigError(f"option {name}: {text!r} is {error}") from None
     if "path" not in values:
-        raise ConfigError('the format reput needs the directory of a store: spark.read.format("reput").load(path)')
-    return ReadOptions(**values)
+        raise ConfigError("the format reput needs the directory of a store: load(path), save(path) or start(path)")
+    return into(**values)
 
 
 def option_texts(options: Mapping[str, object]) -> dict[str, str]:
@@ -75,7 +89,8 @@ def option_texts(options: Mapping[str, object]) -> dict[str, str]:
     return texts
 
 
-def _list(text: str) -> tuple[str, ...]:
+def list_of_text(text: str) -> tuple[str, ...]:
+    """Comma separated texts, or a JSON list of texts for those that have a comma."""
     if not text.startswith("["):
         return tuple(item.strip() for item in text.split(","))
     try:
@@ -87,7 +102,8 @@ def _list(text: str) -> tuple[str, ...]:
     return tuple(items)
 
 
-def _time(text: str) -> datetime | int:
+def time_of_text(text: str) -> datetime | int:
+    """Milliseconds since 1970, or an ISO 8601 time with its zone."""
     try:
         return int(text)
     except ValueError:
@@ -101,34 +117,36 @@ def _time(text: str) -> datetime | int:
     return time
 
 
-def _boolean(text: str) -> bool:
+def boolean_of_text(text: str) -> bool:
+    """True or false, in any case."""
     if text.lower() not in ("true", "false"):
         raise ValueError("neither true nor false")
     return text.lower() == "true"
 
 
-def _size(text: str) -> int:
+def size_of_text(text: str) -> int:
+    """A number of bytes above 0."""
     if not (text.isascii() and text.isdigit() and int(text)):
         raise ValueError("no number of bytes above 0")
     return int(text)
 
 
-def _until(text: str) -> str:
+def until_of_text(text: str) -> str:
+    """`proven` or `flushed`."""
     if text not in ("proven", "flushed"):
         raise ValueError("neither proven nor flushed")
     return text
 
 
-#: Option -> attribute of ReadOptions, and what makes its value of a text or raises ValueError with what the text is.
-_OPTIONS: dict[str, tuple[str, Callable[[str], object]]] = {
+READ_OPTIONS: OptionTable = {
     "path": ("path", str),
     "commitLogPath": ("commit_log_path", str),
-    "topics": ("topics", _list),
-    "keys": ("keys", _list),
-    "begin": ("begin", _time),
-    "end": ("end", _time),
-    "rawBody": ("raw_body", _boolean),
-    "splitBytes": ("split_bytes", _size),
+    "topics": ("topics", list_of_text),
+    "keys": ("keys", list_of_text),
+    "begin": ("begin", time_of_text),
+    "end": ("end", time_of_text),
+    "rawBody": ("raw_body", boolean_of_text),
+    "splitBytes": ("split_bytes", size_of_text),
     "store": ("store", str),
-    "until": ("until", _until),
+    "until": ("until", until_of_text),
 }

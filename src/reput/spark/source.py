@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import StructType
 
-from reput.log import StoreDirectory
 from reput.log.directory import named_folders
-from reput.spark.options import option_texts, parse_options
+from reput.spark.options import READ_OPTIONS, ReadOptions, option_texts, parse_options
 from reput.spark.schema import column_names, spark_schema
 
 if TYPE_CHECKING:
@@ -34,8 +33,6 @@ class ReputDataSource(DataSource):
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self.options = dict(options)
-        self._read_options = parse_options(options)
-        StoreDirectory(self._read_options.path, commit_log_path=self._read_options.commit_log_path)
 
     @classmethod
     def name(cls) -> str:
@@ -47,10 +44,10 @@ class ReputDataSource(DataSource):
         return spark_schema()
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """The reader of the columns in `schema`; ConfigError if they are not ours."""
+        """The reader of the columns in `schema`; ConfigError if they are not ours, or an option is not a reader's."""
         from reput.spark.reader import LogReader
 
-        return LogReader(self._read_options, column_names(schema))
+        return LogReader(parse_options(self.options, READ_OPTIONS, ReadOptions), column_names(schema))
 
 
 def register(spark: SparkSession) -> None:
