@@ -32,6 +32,7 @@ from reput.store.recovery import (
     queues_are_complete,
     start_file,
 )
+from reput.store.sink_commits import find_unfinished, write_sinks
 
 if TYPE_CHECKING:
     from reput.kernels.consume_queue_ext import BitMaps
@@ -229,6 +230,9 @@ def _recover(
         known = found.shutdown.max_offsets if found.shutdown else {}
         queues.load(found.queues, found.batch_queues, _EVERYTHING, known)
     end = _find_end(log, queues.last_record_offset, found, config, progress)
+    unfinished = find_unfinished(files, path, log, end, was_killed=found.was_killed)
+    if unfinished is not None:
+        end = unfinished.log_end
     if not found.was_killed:
         shut_down_at = found.shutdown.commit_log_end if found.shutdown else -1
         check_against_queues(log, end, max(queues.max_physical_offset, shut_down_at))
@@ -245,6 +249,9 @@ def _recover(
             log.queue.sync_from(start_file(log, found.checkpoint))
         log.start_at(end.offset)
         log.last_store_timestamp = end.last_timestamp or found.checkpoint.physic_msg_timestamp
+    if unfinished is not None:
+        log.queue.sync_from(unfinished.begin_offset)
+        write_sinks(files, path, unfinished.sinks)
     report = _bring_in_step(log, queues, index, found, end, config, progress)
     queues.raise_min_offsets(log.min_offset)
     for queue in queues.queues():
