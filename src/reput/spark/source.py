@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamWriter, DataSourceWriter
 from pyspark.sql.types import StructType
 
 from reput.log.directory import named_folders
@@ -48,6 +48,20 @@ class ReputDataSource(DataSource):
         from reput.spark.reader import LogReader
 
         return LogReader(parse_options(self.options, READ_OPTIONS, ReadOptions), column_names(schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """The writer of a DataFrame; see `reput.spark.write_options.WriteOptions`, and `LogWriter` for errors."""
+        from reput.spark.write_options import write_options
+        from reput.spark.writer import LogWriter
+
+        return LogWriter(write_options(self.options), schema, overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        """The writer of a stream's batches; as `writer`."""
+        from reput.spark.stream_writer import LogStreamWriter
+        from reput.spark.write_options import stream_write_options
+
+        return LogStreamWriter(stream_write_options(self.options), schema, overwrite=overwrite)
 
 
 def register(spark: SparkSession) -> None:

@@ -186,6 +186,7 @@ class _PutStaged:
     def _take_back(self, intent: SinkIntent) -> None:
         """Cut the log where it was; while that fails the intent stands, and the next start cuts it."""
         try:
+            self._log.queue.remove_ahead()
             self._log.queue.truncate(intent.begin_offset)
             self._log.last_store_timestamp = intent.last_store_timestamp
             write_sinks(self._files, self._path, self._sinks)
