@@ -17,7 +17,7 @@ import reput
 from reput.files import DISK
 from reput.files.owner import owner_text
 from reput.formats.sink_commit import STAGING
-from reput.spark.source import register
+from reput.spark.source import read_log, register
 from reput.store.sink_commits import read_sinks
 from tests.crash.invariants import SMALL, check_store, log_records
 
@@ -81,7 +81,7 @@ def test_what_the_source_reads_is_what_the_sink_was_given(spark: SparkSession, t
     path = tmp_path / "store"
     save(messages(spark), path)
     given = messages(spark).orderBy("unique_key")
-    read = spark.read.format("reput").schema(given.schema).load(str(path)).orderBy("unique_key")
+    read = read_log(spark, path, given.columns).orderBy("unique_key")
     absent = given.withColumn("keys", F.coalesce("keys", F.array().cast("array<string>"))).withColumn(
         "properties", F.coalesce("properties", F.create_map().cast("map<string,string>"))
     )
