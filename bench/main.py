@@ -35,6 +35,7 @@ from bench import (
     rebuild,
     recovery,
     scan,
+    spark_sink,
     sync_flush,
 )
 from bench.figures import Figure
@@ -55,6 +56,7 @@ _QUESTIONS: dict[str, Callable[[Setting], list[Figure]]] = {
     "rebuild": rebuild.measure,
     "recovery": recovery.measure,
     "scan": scan.measure,
+    "spark_sink": spark_sink.measure,
     "open_store": open_store.measure,
     "many_queues": many_queues.measure,
     "memory": memory.measure,

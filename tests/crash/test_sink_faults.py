@@ -6,6 +6,7 @@ from __future__ import annotations
 import errno
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,10 +19,10 @@ from reput.files import DISK, FileLayer
 from reput.formats.sink_commit import STAGING, SinkBatch, SinkCommit, StagedPart
 from reput.store.put_staged import check_store as check_opens
 from reput.store.put_staged import put_staged
-from reput.store.sink_commits import read_sinks
+from reput.store.sink_commits import read_sinks, write_sinks
 from reput.store.staging import StagingFile
-from tests.crash.faulty_files import Crash, FaultyFiles, Judge, crash_at, fail_at, no_objection
-from tests.crash.invariants import SMALL, Record, check_rebuild, check_store
+from tests.crash.faulty_files import Crash, FaultyFiles, Judge, Operation, crash_at, fail_at, no_objection
+from tests.crash.invariants import SMALL, Record, check_rebuild, check_store, log_records
 
 CONFIG = MessageStoreConfig.from_mapping(SMALL, MessageStoreConfig(flush_disk_type=FlushDiskType.SYNC_FLUSH))
 #: Rows of each part of each batch: one spans files, one has no row, one is small.
@@ -158,6 +159,71 @@ def test_a_start_that_is_killed_too_settles_the_batch_all_the_same(tmp_path: Pat
             shutil.rmtree(path)
             second += 6
         shutil.rmtree(first)
+
+
+def killed_in_the_middle(path: Path) -> None:
+    """Two batches, and the first records of a third: its writer was killed at its second part."""
+    write_some(path, (0, 1))
+    parts = stage(path, 1)
+    writes = []
+
+    def judge(operation: Operation) -> None:
+        if operation.kind == "write" and "commitlog" in operation.path:
+            writes.append(operation)
+            if len(writes) > 2:
+                raise Crash
+
+    files = FaultyFiles(judge)
+    with pytest.raises(Crash):
+        put_staged(str(path), CONFIG, files, parts, SinkBatch("shop", 2, "query"))
+    files.abandon()
+    assert keys_in(log_records(path))[len(keys_of((0, 1))) :], "no record of the third batch is in the log"
+
+
+def write_some(path: Path, batches: Sequence[int]) -> None:
+    check_opens(str(path), CONFIG, DISK, lock_timeout_ms=0)
+    for batch in batches:
+        put_staged(str(path), CONFIG, DISK, stage(path, batch), SinkBatch("shop", batch, "query"))
+
+
+def test_readers_see_nothing_of_a_batch_that_is_being_appended_or_was_when_its_writer_was_killed(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "store"
+    killed_in_the_middle(path)
+    whole = keys_of((0, 1))
+    assert [keys[0] for keys in reput.read_log(path, ["keys"]).read_all()["keys"].to_pylist()] == whole
+    with reput.MessageStore.open(path, read_only=True, **SMALL) as store:
+        assert sum(queue.max_offset for queue in store.queues()) == len(whole)
+    with reput.MessageStore.open(path, **SMALL):
+        pass
+    assert keys_in(check_store(path)) == whole
+
+
+def test_a_batch_that_cannot_be_taken_back_is_completed_when_it_is_written_again(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    killed_in_the_middle(path)
+    sinks = read_sinks(DISK, str(path))
+    assert sinks.intent is not None
+    # Another store program opens it, which knows nothing of intents, and appends a message.
+    write_sinks(DISK, str(path), replace(sinks, intent=None))
+    with reput.MessageStore.open(path, **SMALL) as store:
+        store.put_message(reput.Message("orders", b"a broker's", keys=["broker"]))
+    write_sinks(DISK, str(path), replace(sinks))
+    (path / "lock").touch()
+    assert len(reput.read_log(path).read_all()) > len(keys_of((0, 1)))
+    before = keys_in(check_store(path))
+    begun = len(before) - len(keys_of((0, 1))) - 1
+    assert before[-1] == "broker"
+    with reput.MessageStore.open(path, **SMALL):
+        pass
+    assert keys_in(check_store(path)) == before
+    assert read_sinks(DISK, str(path)).broken["shop"].rows == begun
+    for _ in range(2):
+        done = put_staged(str(path), CONFIG, DISK, [], SinkBatch("shop", 2, "query"))
+    assert keys_in(check_store(path)) == before + keys_of((1,))[begun:]
+    assert done.rows == len(keys_of((1,))) - begun
+    assert not read_sinks(DISK, str(path)).broken
 
 
 @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])

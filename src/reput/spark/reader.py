@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -28,6 +29,7 @@ from reput.log.directory import LogFile, StoreDirectory
 from reput.log.reader import read_split
 from reput.log.scan import scan_split
 from reput.log.selection import make_selection
+from reput.log.sink_commits import committed_end
 from reput.log.splits import Split, SplitStop
 from reput.spark.daemon import freeze_worker
 from reput.spark.options import ReadOptions
@@ -75,6 +77,8 @@ class LogReader(DataSourceReader):
             processors=os.cpu_count() or 1,
             flushed_ms=flushed_ms,
         )
+        if self._directory.was_killed and splits:  # or is alive
+            splits = cut_splits(splits, committed_end(DISK, self._directory.path, splits[-1].end))
         freeze_worker()
         return [SplitPartition(split) for split in splits]
 
@@ -83,6 +87,11 @@ class LogReader(DataSourceReader):
         if isinstance(partition, SplitPartition):  # Spark makes one of another kind where there are no splits
             yield from read_split(partition.split, self._selection)
         freeze_worker()
+
+
+def cut_splits(splits: Sequence[Split], end: int) -> list[Split]:
+    """The splits up to a record's start."""
+    return [replace(split, end=min(split.end, end)) for split in splits if split.begin < end]
 
 
 def plan_proven_splits(

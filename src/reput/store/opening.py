@@ -17,6 +17,7 @@ from reput.formats.shutdown import SHUTDOWN_FILE, Shutdown, decode_shutdown, enc
 from reput.log.directory import IndexFilePath, LogFile, QueueFiles, StoreDirectory, named_folders
 from reput.log.index_geometry import index_geometry
 from reput.log.queue_types import QueueTypes, check_queue_folders, find_queue_types
+from reput.log.sink_commits import committed_end
 from reput.store.checkpoint import AbortFile, StoreCheckpoint
 from reput.store.commit_log import CommitLog
 from reput.store.config_files import TopicConfigManager
@@ -355,6 +356,8 @@ def open_for_reading(
     queues = QueueTables(files, path, unit_file_size, batch_file_size, config, writable=False, types=QueueTypes())
     queues.check(found.queues, batch)
     end, damage = _find_end_or_damage(log, queues, found, config, progress, seen_record)
+    if found.was_killed:  # or is alive
+        end = end._replace(offset=committed_end(files, path, end.offset))
     log.start_at(end.offset)
     log.last_store_timestamp = end.last_timestamp or found.checkpoint.physic_msg_timestamp
     queues.load(found.queues, found.batch_queues, end.offset)
