@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -94,3 +96,14 @@ def test_a_changed_frame_is_refused() -> None:
             continue
         with pytest.raises(StoreFormatError, match="file: "):
             decode_tables(decode_frame_head(bytes(changed[:HEAD_SIZE]), "file"), bytes(changed[HEAD_SIZE:]), "file")
+
+
+def test_the_worked_examples_are_what_the_code_writes() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "formats" / "sink-commit.md").read_text()
+    shown = re.findall(r"```json\n(.*?)```", text, re.DOTALL)[0].encode()
+    sinks = decode_sinks(shown, "page")
+    assert json.loads(encode_sinks(sinks)) == json.loads(shown)
+    lines = re.findall(r"```hex\n(.*?)```", text, re.DOTALL)[0].splitlines()
+    positions, queues = np.array([0, 91, 191], np.int32), np.zeros(2, np.int32)
+    data = encode_frame_head([("orders", 0)], positions.tobytes(), queues.tobytes(), 191)
+    assert b"".join(bytes.fromhex(line[10:57]) for line in lines) == data[:HEAD_SIZE]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,7 +19,8 @@ from reput.spark.bad_rows import checked_tables
 from reput.store.put_staged import check_store, put_staged
 from reput.store.sink_commits import read_sinks
 from reput.store.staging import StagingFile, read_frames
-from tests.crash.invariants import SMALL, log_records
+from tests.crash.invariants import SMALL
+from tests.crash.invariants import check_store as check_whole
 
 CONFIG = MessageStoreConfig.from_mapping(SMALL, MessageStoreConfig(flush_disk_type=FlushDiskType.SYNC_FLUSH))
 
@@ -42,7 +44,7 @@ def store(tmp_path: Path) -> Path:
 
 
 def bodies(store: Path) -> list[bytes]:
-    return [record.row["body"] for record in log_records(store)]
+    return [record.row["body"] for record in check_whole(store)]
 
 
 def test_a_staged_file_that_was_changed_is_refused_and_nothing_of_the_batch_stays(store: Path) -> None:
@@ -109,7 +111,7 @@ def test_staged_records_are_read_as_they_were_written_without_their_places(store
     frames = [(frame.data.tobytes(), frame.positions.tolist()) for frame in read_frames(DISK, part)]
     assert sum(len(positions) - 1 for _, positions in frames) == part.rows == 3
     for data, positions in frames:
-        for begin, end in zip(positions, positions[1:], strict=False):
+        for begin, end in pairwise(positions):
             assert data[begin + 20 : begin + 36] == bytes(16)
             assert data[end - PROPERTY_CRC_SIZE : end] == bytes(PROPERTY_CRC_SIZE)
 
