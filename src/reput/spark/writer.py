@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from reput.errors import ConfigError, MessageIllegalError
+from reput.errors import ConfigError, MessageIllegalError, StoreError
 from reput.files import DISK
 from reput.formats.sink_commit import SinkBatch, SinkCommit, StagedPart
 from reput.kernels.message_table import check_schema
@@ -78,7 +78,10 @@ class LogWriter(DataSourceArrowWriter):
         if options.sink_id is not None and options.batch_id is not None:
             batch = SinkBatch(options.sink_id, options.batch_id)
         commit(options, messages, batch, name=self._job)
-        DISK.remove_tree(self._folder)
+        try:
+            DISK.remove_tree(self._folder)
+        except StoreError as error:  # the next job sweeps it
+            logger.warning("%s", error)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Remove what the tasks have left, also those that failed."""
@@ -133,8 +136,13 @@ def commit(
     staged = sorted((m for m in messages if isinstance(m, StagedRecords)), key=lambda m: m.partition)
     parts = [message.part for message in staged if message.part is not None]
     done = put_staged(options.path, options.config, DISK, parts, batch, lock_timeout_ms=options.lock_timeout_ms)
-    for message in staged:
-        publish(DISK, message.aside, f"{name}-{message.partition}")
+    try:
+        for message in staged:
+            publish(DISK, message.aside, f"{name}-{message.partition}")
+    except StoreError as error:
+        raise StoreError(
+            f"{error}; the messages are committed all the same, but rows put aside are still in files that begin with _"
+        ) from error
     logger.info("%s: %d messages from commit log offset %d on", options.path, done.rows, done.begin_offset)
     aside = sum(file.rows for message in staged for file in message.aside)
     if aside:

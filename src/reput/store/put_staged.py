@@ -65,6 +65,7 @@ def put_staged(
             what was written; or as of `MessageStore.open`. Nothing of the batch is in the store.
     """
     opened = _open(path, config, files, lock_timeout_ms)
+    begin = opened.log.max_offset
     try:
         putting = _PutStaged(path, config, files, opened.log)
         try:
@@ -74,7 +75,7 @@ def put_staged(
                 close_cleanly(path, opened, files)
             raise
         try:
-            _dispatch(opened, config, commit.begin_offset)
+            _dispatch(opened, config, begin)
             close_cleanly(path, opened, files)
         except ReputError as error:
             logger.warning("%s: committed; the next start brings queues and index in step: %s", path, error)

@@ -35,7 +35,7 @@ def sweep(files: FileLayer, staging: str, sinks: Sinks) -> list[str]:
     needed = _needed(sinks)
     for entry in files.list_directory(staging) if files.is_directory(staging) else ():
         folder = os.path.join(staging, entry.name)
-        is_needed = any(path.startswith(folder + os.sep) for path in needed)
+        is_needed = any(path.startswith(f"{folder}/") for path in needed)
         if entry.is_directory and not is_needed and _is_dead(files, folder):
             files.remove_tree(folder)
             swept.append(entry.name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 
@@ -147,3 +148,18 @@ def test_every_bad_row_is_found_and_the_others_keep_their_order(store: Path) -> 
     assert sorted(int(body) for body, _ in aside) == sorted(bad)
     for body, reason in aside:
         assert reason.startswith(f"row {1000 + int(body)}: ")
+
+
+def test_sinks_of_one_store_take_turns(store: Path) -> None:
+    parts = {sink: staged(store, sink, rows(5)) for sink in ("a", "b")}
+
+    def write(sink: str) -> None:
+        for batch in range(4):
+            put_staged(str(store), CONFIG, DISK, [parts[sink]], SinkBatch(sink, batch), lock_timeout_ms=60_000)
+
+    with ThreadPoolExecutor() as pool:
+        for done in [pool.submit(write, sink) for sink in parts]:
+            done.result()
+    assert bodies(store) == [b"%d" % n for n in range(5)] * 8
+    commits = read_sinks(DISK, str(store)).commits
+    assert {sink: commit.batch.batch_id for sink, commit in commits.items() if commit.batch} == {"a": 3, "b": 3}
