@@ -10,7 +10,12 @@ from typing import Any, NamedTuple
 import pytest
 
 import reput
+from reput.config.message_store import MessageStoreConfig
+from reput.files import DISK
 from reput.formats.record import SysFlag
+from reput.formats.sink_commit import SinkBatch
+from reput.store.put_staged import check_store, put_staged
+from reput.store.staging import StagingFile
 from tests.crash.faulty_files import FaultyFiles
 from tests.crash.retained import RoomyFiles, age
 from tests.crash.writer import write_and_kill
@@ -64,6 +69,21 @@ def tables(path: Path, options: Options) -> None:
     with reput.MessageStore.open(path, **options) as store:
         for seed in range(3):
             store.put_arrow(workload.as_table(workload.messages(80, seed)))
+
+
+def sink(path: Path, options: Options) -> None:
+    """Batches of Spark's sink, each of two tasks' staged records."""
+    config = MessageStoreConfig.from_mapping(options)
+    check_store(str(path), config, DISK, lock_timeout_ms=0)
+    for batch in range(2):
+        parts = []
+        for task in range(2):
+            with StagingFile(DISK, str(path / f"staged-{batch}-{task}"), config) as staging:
+                rows = workload.as_table(workload.messages(60, 2 * batch + task)).to_batches()[0]
+                staging.write(staging.check(rows, 0))
+                assert staging.part is not None
+                parts.append(staging.part)
+        put_staged(str(path), config, DISK, parts, SinkBatch("copy", batch))
 
 
 def transactions(path: Path, options: Options) -> None:
@@ -171,6 +191,8 @@ CASES = {
     "SYNC_FLUSH": Case(puts(30), SMALL | {"flush_disk_type": "SYNC_FLUSH"}),
     "put_messages": Case(put_messages),
     "put_arrow": Case(tables),
+    "sink": Case(sink),
+    "sink, property CRC": Case(sink, SMALL | CHECKED, SINCE_5),
     "put_batch": Case(puts(120, workload.batches)),
     "inner batches": Case(puts(200, workload.inner_batches), versions=SINCE_5, added=workload.inner_batches),
     "transactions": Case(transactions),

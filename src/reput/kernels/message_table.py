@@ -165,6 +165,12 @@ class CheckedTable:
                 number += 1
 
 
+def check_schema(schema: pa.Schema) -> None:
+    """Refuse columns of which no row could be written: MessageIllegalError names the column, and the nearest name."""
+    _check_columns(schema)
+    _typed(pa.RecordBatch.from_pylist([], schema), 0)
+
+
 def _refuse_property(batch: pa.RecordBatch, name: str | None, first_row: int) -> None:
     if name is not None and "properties" in batch.schema.names:
         row = pc.index(pc.is_valid(pc.map_lookup(batch.column("properties"), name, "first")), True).as_py()

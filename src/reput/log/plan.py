@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from typing import TypeVar
@@ -28,6 +28,7 @@ from reput.log.pruning import Places, Wanted, points_of, wanted_blocks, wanted_b
 from reput.log.queue_records import NotProven
 from reput.log.reader import read_points, read_split
 from reput.log.selection import Selection
+from reput.log.sink_commits import committed_end
 from reput.log.splits import Split
 from reput.log.statistics import BLOCK_BYTES, read_statistics, write_statistics
 
@@ -127,6 +128,14 @@ def cut_part(part: Part, size: int) -> list[Part]:
     return [Points(part.file, part.offsets[begin:end], part.sizes[begin:end]) for begin, end in pairwise(cuts)]
 
 
+def _before(part: Part, end: int) -> list[Part]:
+    """What of a part lies before a record's start."""
+    if isinstance(part, Split):
+        return [replace(part, end=min(part.end, end))] if part.begin < end else []
+    count = int(np.searchsorted(part.offsets, end))
+    return [Points(part.file, part.offsets[:count], part.sizes[:count])] if count else []
+
+
 class _Planner:
     def __init__(
         self,
@@ -141,6 +150,7 @@ class _Planner:
         self.reasons: list[str] = []
         self.log_files = directory.log_files()
         self.started = _started_files(self.log_files, directory.files)
+        self.log_end = 0
 
     def plan(self) -> Plan:
         begun = self.log_files[: self.started]
@@ -158,9 +168,17 @@ class _Planner:
             parts = list[Part](self._walked(keep) if splits is None else splits)
         else:
             parts = self._placed(places, splits, begun)
+        parts = self._committed(parts)
         plan = Plan(tuple(parts), sum(file.size for file in begun), tuple(self.reasons))
         logger.info("%s: %d of %d bytes: %s", self.directory.path, plan.read_bytes, plan.log_bytes, plan.reasons)
         return plan
+
+    def _committed(self, parts: list[Part]) -> list[Part]:
+        """The parts before a batch of a sink that is not committed."""
+        if not self.directory.was_killed:  # nor is alive
+            return parts
+        end = committed_end(self.directory.files, self.directory.path, self.log_end)
+        return parts if end == self.log_end else [cut for part in parts for cut in _before(part, end)]
 
     def _asks_queues(self) -> bool:
         return self.options.prune and self.wanted.is_queued and self.options.flushed_ms is None and self.started > 0
@@ -194,6 +212,7 @@ class _Planner:
                 pruned += int((blocks[~wanted, END] - blocks[~wanted, BEGIN]).sum())
                 blocks = blocks[wanted]
             splits += _merged(found.file, blocks, size)
+            self.log_end = found.end
             if not found.goes_on:
                 break
         if pruned:
@@ -266,11 +285,13 @@ class _Planner:
     def _gap_splits(self, places: Places) -> list[Split]:
         """The gaps; behind the last record of the queues only what is written."""
         splits = [Split(gap.file, gap.begin, gap.end, True) for gap in places.gaps if gap.begin < places.end]
+        self.log_end = places.end
         tail = [(gap.file, gap.begin) for gap in places.gaps if gap.begin >= places.end]
         tail += [(file, file.start_offset) for file in self.log_files[self.started :]]
         for file, begin in tail:
             found = walk(file, MIN_TASK_BYTES, begin=begin, skip_damage=self.skip_damage, files=self.directory.files)
             splits += _merged(file, found.blocks, MIN_TASK_BYTES)
+            self.log_end = max(self.log_end, found.end)
             if not found.goes_on:
                 break
         return splits

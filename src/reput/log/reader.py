@@ -20,6 +20,7 @@ from reput.log.directory import LogFile, StoreDirectory
 from reput.log.points import Points, read_records
 from reput.log.scan import MAX_ROWS, Damage, SplitScan, find_end, first_rows, scan_split, with_rows
 from reput.log.selection import Selection, make_selection
+from reput.log.sink_commits import committed_end
 from reput.log.splits import Split, SplitStop
 
 MAX_BATCH_BYTES = 32 << 20
@@ -118,7 +119,7 @@ def _read_files(
         flushed_ms = checkpoint.physic_msg_timestamp if checkpoint else 0
     log_end = log_files[-1].end_offset if log_files else 0
     if directory.was_killed:  # or is alive: files are made at their full length, and fill while they are read
-        log_end = _find_log_end(directory, log_files)
+        log_end = committed_end(directory.files, directory.path, _find_log_end(directory, log_files))
     for file in log_files:
         split = Split(file, file.start_offset, min(file.end_offset, log_end), is_record_start=True)
         scan = scan_split(split, level=selection.level, skip_damage=selection.skips_damage, files=directory.files)

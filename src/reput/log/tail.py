@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import zlib
 from bisect import bisect_right
+from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -23,6 +24,7 @@ from reput.kernels.record_scan import ScanLevel
 from reput.log.directory import LogFile, StoreDirectory, open_listed
 from reput.log.positions import NO_LIMIT, LastRecord, LogPosition, TailLimit
 from reput.log.scan import MAX_ROWS, SplitScan, scan_split
+from reput.log.sink_commits import begun_end
 from reput.log.splits import Split, SplitStop
 
 #: What a reader finds who keeps up is small.
@@ -53,7 +55,7 @@ class LogTail:
             newest_ms: a record with a later store timestamp ends the log.
         """
         begin = self.earliest()
-        for file in reversed(self._files):
+        for file in self._begun_files()[::-1]:
             time = self._first_store_timestamp(file)
             if time is not None and (newest_ms is None or time <= newest_ms):
                 begin = LogPosition(file.start_offset)
@@ -67,7 +69,7 @@ class LogTail:
         wanted time is passed over where the next file begins before it.
         """
         begin = self.earliest()
-        for file in self._files:
+        for file in self._begun_files():
             time = self._first_store_timestamp(file)
             if time is None or time >= timestamp_ms:
                 break
@@ -148,8 +150,8 @@ class LogTail:
     def advance(self, begin: LogPosition, limit: TailLimit = NO_LIMIT) -> LogPosition:
         """Where the records end that prove themselves, one behind the other from `begin` on; `begin` where none does.
 
-        Without a limit, files whose successor has records are not read: they end as files do, or whoever reads them
-        finds the damage. Where nothing is new, 8 bytes are read.
+        A batch of a sink that is not committed ends the log. Without a limit, files whose successor has records are not
+        read: they end as files do, or whoever reads them finds the damage. Where nothing is new, 8 bytes are read.
 
         A record at the log's end whose properties end in a zero byte counts only when another one follows: a live
         store may not have written the rest, which the CRC of the body does not cover.
@@ -168,7 +170,7 @@ class LogTail:
             # Damage, or the log's end? Told once: zeros end most logs, and other bytes a record in the making.
             end = self._walk(begin, limit, tell_damage=True)
             self._judged_path, self._judged_offset = file.path, begin.offset
-        return end
+        return self._committed(begin, end, limit)
 
     def splits(self, begin: int, end: int, split_bytes: int) -> list[Split]:
         """The log from one record's start to another one's as splits, each of which begins at a record's start.
@@ -194,6 +196,20 @@ class LogTail:
                             borders.append(int(offsets[row]))
                 splits += [Split(file, a, b, is_record_start=True) for a, b in pairwise([*borders, high])]
         return splits
+
+    def _committed(self, begin: LogPosition, end: LogPosition, limit: TailLimit) -> LogPosition:
+        """What was found, as far as it is no batch of a sink that may still be taken back."""
+        if end is begin or not self.directory.was_killed:  # nor is alive
+            return end
+        committed = begun_end(self.directory.files, self.directory.path, end.offset)
+        if committed == end.offset:
+            return end
+        return self._walk(begin, replace(limit, end_offset=committed), tell_damage=False)
+
+    def _begun_files(self) -> list[LogFile]:
+        """The known files but those that begin within a batch of a sink that is not committed."""
+        committed = begun_end(self.directory.files, self.directory.path, self._end_offset)
+        return [file for file in self._files if file.start_offset <= committed]
 
     def _walk(self, begin: LogPosition, limit: TailLimit, *, tell_damage: bool) -> LogPosition:
         file = self._file_of(begin.offset)

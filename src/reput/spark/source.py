@@ -11,7 +11,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 from pyspark.sql.types import StructType
 
 from reput.errors import ReputError
@@ -60,6 +66,20 @@ class ReputDataSource(DataSource):
         from reput.spark.stream_reader import LogStreamReader
 
         return LogStreamReader(self.options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """The writer of a DataFrame; see `reput.spark.write_options.WriteOptions`, and `LogWriter` for errors."""
+        from reput.spark.write_options import write_options
+        from reput.spark.writer import LogWriter
+
+        return LogWriter(write_options(self.options), schema, overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        """The writer of a stream's batches; as `writer`."""
+        from reput.spark.stream_writer import LogStreamWriter
+        from reput.spark.write_options import stream_write_options
+
+        return LogStreamWriter(stream_write_options(self.options), schema, overwrite=overwrite)
 
 
 def register(spark: SparkSession) -> None:

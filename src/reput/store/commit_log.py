@@ -337,8 +337,12 @@ class CommitLog:
         finally:
             self._lock.release()
 
-    def append_rows(self, rows: EncodedRows) -> Append:
+    def append_rows(self, rows: EncodedRows, store_timestamp: int = 0) -> Append:
         """Append encoded rows, each as a put of its own, over as many files as it takes.
+
+        Args:
+            rows: The records.
+            store_timestamp: Their store time (ms), not before the last record's; 0 for now.
 
         Returns:
             The first row's offset, the end of the last, and the store timestamp of the first.
@@ -352,7 +356,7 @@ class CommitLog:
                 raise self._refusal.with_traceback(None)  # one object for many puts: traces would pile up in it
             count = rows.positions.size - 1
             first = last = -1
-            now = max(int(time.time() * 1000), self.last_store_timestamp)
+            now = store_timestamp or max(int(time.time() * 1000), self.last_store_timestamp)
             row = 0
             while row < count:
                 row, begin, last = self._append_some(rows, row, now)

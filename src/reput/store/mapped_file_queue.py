@@ -202,6 +202,15 @@ class MappedFileQueue:
             if self._files.exists(path) and self._files.file_size(path) == 0:
                 self._files.unlink(path)
 
+    def remove_ahead(self) -> None:
+        """Remove the file that was made ahead, or that could not be made to the end."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            ahead.close()
+        for path in self._paths_of(self._end):
+            if self._files.exists(path):
+                self._files.unlink(path)
+
     def append_file(self, file: MappedFile) -> None:
         """Make `next_file` the last one of the queue."""
         assert file is self._ahead

@@ -17,6 +17,7 @@ from reput.formats.shutdown import SHUTDOWN_FILE, Shutdown, decode_shutdown, enc
 from reput.log.directory import IndexFilePath, LogFile, QueueFiles, StoreDirectory, named_folders
 from reput.log.index_geometry import index_geometry
 from reput.log.queue_types import QueueTypes, check_queue_folders, find_queue_types
+from reput.log.sink_commits import committed_end
 from reput.store.checkpoint import AbortFile, StoreCheckpoint
 from reput.store.commit_log import CommitLog
 from reput.store.config_files import TopicConfigManager
@@ -32,6 +33,7 @@ from reput.store.recovery import (
     queues_are_complete,
     start_file,
 )
+from reput.store.sink_commits import find_unfinished, write_sinks
 
 if TYPE_CHECKING:
     from reput.kernels.consume_queue_ext import BitMaps
@@ -229,6 +231,9 @@ def _recover(
         known = found.shutdown.max_offsets if found.shutdown else {}
         queues.load(found.queues, found.batch_queues, _EVERYTHING, known)
     end = _find_end(log, queues.last_record_offset, found, config, progress)
+    unfinished = find_unfinished(files, path, log, end, was_killed=found.was_killed)
+    if unfinished is not None:
+        end = unfinished.log_end
     if not found.was_killed:
         shut_down_at = found.shutdown.commit_log_end if found.shutdown else -1
         check_against_queues(log, end, max(queues.max_physical_offset, shut_down_at))
@@ -246,6 +251,9 @@ def _recover(
             log.queue.sync_from(start_file(log, found.checkpoint))
         log.start_at(end.offset)
         log.last_store_timestamp = end.last_timestamp or found.checkpoint.physic_msg_timestamp
+    if unfinished is not None:
+        log.queue.sync_from(unfinished.begin_offset)
+        write_sinks(files, path, unfinished.sinks)
     report = _bring_in_step(log, queues, index, found, end, config, progress)
     if found.was_killed or report.dispatched_records:
         queues.raise_min_offsets(log.min_offset)
@@ -350,6 +358,8 @@ def open_for_reading(
     queues = QueueTables(files, path, unit_file_size, batch_file_size, config, writable=False, types=QueueTypes())
     queues.check(found.queues, batch)
     end, damage = _find_end_or_damage(log, queues, found, config, progress, seen_record)
+    if found.was_killed:  # or is alive
+        end = end._replace(offset=committed_end(files, path, end.offset))
     log.start_at(end.offset)
     log.last_store_timestamp = end.last_timestamp or found.checkpoint.physic_msg_timestamp
     queues.load(found.queues, found.batch_queues, end.offset)

@@ -1,0 +1,110 @@
+"""The options of the sink: its own, and RocketMQ's keys of the store that it writes."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+
+from reput.config.message_store import FlushDiskType, MessageStoreConfig
+from reput.config.properties import camel_case
+from reput.errors import ConfigError
+from reput.formats.sink_commit import STAGING
+from reput.spark.options import OptionTable, parse_options
+
+_DEFAULT_LOCK_TIMEOUT_MS = 30_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteOptions:
+    """What a user asked of `df.write.format("reput")` or `df.writeStream.format("reput")`.
+
+    Attributes:
+        path: `path`, the store directory, the same on every machine; made where nothing is.
+        config: Of the store: every key of RocketMQ that `MessageStore.open` knows is an option too.
+        staging_path: `stagingPath`, a folder that every machine sees, for what the tasks write; below `path` if left
+            out.
+        sink_id: `sinkId`, the name under which the store remembers the last batch; a stream needs one.
+        batch_id: `batchId`, of a batch write with a `sinkId`: the same number again writes nothing.
+        on_bad_row: `onBadRow`, what becomes of a row that RocketMQ would refuse: fail (the job), or aside.
+        bad_rows_path: `badRowsPath`, the folder of Parquet files for rows put aside.
+        lock_timeout_ms: `lockTimeoutMs`, how long to wait while another process has the store open; 30 s if left out.
+    """
+
+    path: str
+    config: MessageStoreConfig
+    staging_path: str
+    sink_id: str | None = None
+    batch_id: int | None = None
+    on_bad_row: str = "fail"
+    bad_rows_path: str | None = None
+    lock_timeout_ms: int = _DEFAULT_LOCK_TIMEOUT_MS
+
+
+def write_options(options: Mapping[str, str]) -> WriteOptions:
+    """Those of a batch write; raises ConfigError for an unknown one, a wrong value, and one that another one needs."""
+    parsed = _parse(options, {**_SINK_OPTIONS, "batchId": ("batch_id", _count_of_text)})
+    if (parsed.sink_id is None) != (parsed.batch_id is None):
+        raise ConfigError(
+            "options sinkId and batchId: a batch write needs both, to be written once however often it is repeated, or "
+            "none of them"
+        )
+    return parsed
+
+
+def stream_write_options(options: Mapping[str, str]) -> WriteOptions:
+    """Those of a stream; raises ConfigError as `write_options`."""
+    own = {name: text for name, text in options.items() if name.lower() != "checkpointlocation"}  # Spark's
+    parsed = _parse(own, _SINK_OPTIONS)
+    if parsed.sink_id is None:
+        raise ConfigError(
+            'option sinkId: a stream needs one, .option("sinkId", "orders-by-hour"): under it the store remembers the '
+            "last batch, which must not come twice after a kill"
+        )
+    return parsed
+
+
+def _parse(options: Mapping[str, str], own: OptionTable) -> WriteOptions:
+    values = parse_options(options, {**_STORE_KEYS, **own}, dict)
+    store = {name: values.pop(name) for name, _ in _STORE_KEYS.values() if name in values}
+    base = MessageStoreConfig(flush_disk_type=FlushDiskType.SYNC_FLUSH)
+    values["config"] = MessageStoreConfig.from_mapping(store, base)
+    values["path"] = os.path.abspath(os.path.expanduser(values["path"]))
+    values["staging_path"] = os.path.abspath(values.get("staging_path", os.path.join(values["path"], STAGING)))
+    if ("bad_rows_path" in values) != (values.get("on_bad_row") == "aside"):
+        raise ConfigError("options onBadRow and badRowsPath: onBadRow=aside needs a badRowsPath, and only it has one")
+    if "bad_rows_path" in values:
+        path = values["bad_rows_path"] = os.path.abspath(values["bad_rows_path"])
+        if os.path.commonpath([path, values["path"]]) == values["path"]:
+            raise ConfigError(f"option badRowsPath: {path} lies inside the store; name a place outside of it")
+    return WriteOptions(**values)
+
+
+def _sink_id_of_text(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", text):
+        raise ValueError("no name of up to 100 letters, digits, dots, dashes and underscores")
+    return text
+
+
+def _on_bad_row_of_text(text: str) -> str:
+    if text not in ("fail", "aside"):
+        raise ValueError("neither fail nor aside")
+    return text
+
+
+def _count_of_text(text: str) -> int:
+    if not (text.isascii() and text.isdigit()):
+        raise ValueError("no whole number from 0 on")
+    return int(text)
+
+
+_SINK_OPTIONS: OptionTable = {
+    "path": ("path", str),
+    "sinkId": ("sink_id", _sink_id_of_text),
+    "onBadRow": ("on_bad_row", _on_bad_row_of_text),
+    "badRowsPath": ("bad_rows_path", str),
+    "stagingPath": ("staging_path", str),
+    "lockTimeoutMs": ("lock_timeout_ms", _count_of_text),
+}
+_STORE_KEYS: OptionTable = {camel_case(key.name): (key.name, str) for key in fields(MessageStoreConfig) if key.metadata}

@@ -1,0 +1,159 @@
+"""Writing to a store in Spark's tasks: they encode into staged files, and one commit appends these under the lock.
+
+Spark makes the writer in one process, writes in its workers, and commits in a third process: a writer is pickled
+between them. Whether the store can be opened is proved before any task runs.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+
+from reput.errors import ConfigError, MessageIllegalError, StoreError
+from reput.files import DISK
+from reput.formats.sink_commit import SinkBatch, SinkCommit, StagedPart
+from reput.kernels.message_table import check_schema
+from reput.spark.bad_rows import AsideFile, BadRows, checked_tables, discard, publish
+from reput.spark.daemon import freeze_worker
+from reput.spark.write_options import WriteOptions
+from reput.store.put_staged import check_store, put_staged
+from reput.store.sink_commits import read_sinks
+from reput.store.staging import StagingFile
+from reput.store.staging_folder import clear, make_folder, sweep
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+logger = logging.getLogger("reput.spark")
+
+
+@dataclass(frozen=True, slots=True)
+class StagedRecords(WriterCommitMessage):
+    """What one task has written.
+
+    Attributes:
+        partition: Its number, in whose order the parts are appended.
+        part: The staged records; None for none.
+        aside: Rows put aside.
+        query_id: Of the stream that it belongs to; None in a batch write.
+    """
+
+    partition: int
+    part: StagedPart | None
+    aside: tuple[AsideFile, ...]
+    query_id: str | None
+
+
+class LogWriter(DataSourceArrowWriter):
+    """Writes a DataFrame to a store, all of it or nothing.
+
+    Raises, when it is made and before any task runs: ConfigError for a wrong option, MessageIllegalError for a wrong
+    column, and what `MessageStore.open` raises, StoreLockedError above all.
+    """
+
+    def __init__(self, options: WriteOptions, schema: StructType, *, overwrite: bool) -> None:
+        if overwrite:
+            raise ConfigError('a log is only appended to: write with .mode("append")')
+        prepare(options, schema)
+        self._options = options
+        self._job = uuid.uuid4().hex
+        self._folder = make_folder(DISK, options.staging_path, self._job)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Check and encode one partition into a staged file."""
+        return stage(iterator, self._options, self._folder, self._job)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Append what all tasks have staged; when this returns it is on the disk, and in queues and index."""
+        options = self._options
+        batch = None
+        if options.sink_id is not None and options.batch_id is not None:
+            batch = SinkBatch(options.sink_id, options.batch_id)
+        commit(options, messages, batch, name=self._job)
+        try:
+            DISK.remove_tree(self._folder)
+        except StoreError as error:  # the next job sweeps it
+            logger.warning("%s", error)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Remove what the tasks have left, also those that failed."""
+        if DISK.exists(self._folder):
+            DISK.remove_tree(self._folder)
+        if self._options.bad_rows_path is not None:
+            discard(DISK, self._options.bad_rows_path, f"_{self._job}-")
+
+
+def prepare(options: WriteOptions, schema: StructType) -> None:
+    """Prove that columns and store will do, and sweep what dead jobs have left."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    check_schema(to_arrow_schema(schema, timezone="UTC"))
+    check_store(options.path, options.config, DISK, lock_timeout_ms=options.lock_timeout_ms)
+    for name in sweep(DISK, options.staging_path, read_sinks(DISK, options.path)):
+        logger.info("%s: removed what a dead job left in %s", options.path, name)
+    if options.bad_rows_path is not None:
+        DISK.make_directories(options.bad_rows_path)
+
+
+def stage(batches: Iterator[pa.RecordBatch], options: WriteOptions, folder: str, job: str) -> StagedRecords:
+    """Run one task: its rows into a file of the folder, and those that RocketMQ would refuse aside or into an error."""
+    context = TaskContext.get()
+    assert context is not None, "Spark writes in tasks only"
+    partition = context.partitionId()
+    name = f"{partition}-{context.taskAttemptId()}"
+    bad = BadRows(DISK, os.path.join(options.bad_rows_path or "", f"_{job}-{name}"))
+
+    def refuse(row: pa.RecordBatch, reason: str) -> None:
+        if options.bad_rows_path is None:
+            raise MessageIllegalError(
+                f"partition {partition}, {reason}; nothing was written. onBadRow=aside puts such rows into badRowsPath"
+            )
+        bad.put_aside(row, reason)
+
+    with StagingFile(DISK, os.path.join(folder, name), options.config) as staging:
+        row = 0
+        for batch in batches:
+            for checked in checked_tables(batch, row, staging.check, refuse):
+                staging.write(checked)
+            row += batch.num_rows
+        staged = StagedRecords(partition, staging.part, tuple(bad.close()), context.getLocalProperty(_QUERY_ID))
+    freeze_worker()
+    return staged
+
+
+def commit(
+    options: WriteOptions, messages: Sequence[WriterCommitMessage | None], batch: SinkBatch | None, *, name: str
+) -> SinkCommit:
+    """Append what was staged, in the order of the partitions, and publish what was put aside under `name`."""
+    staged = sorted((m for m in messages if isinstance(m, StagedRecords)), key=lambda m: m.partition)
+    parts = [message.part for message in staged if message.part is not None]
+    done = put_staged(options.path, options.config, DISK, parts, batch, lock_timeout_ms=options.lock_timeout_ms)
+    try:
+        for message in staged:
+            publish(DISK, message.aside, f"{name}-{message.partition}")
+    except StoreError as error:
+        raise StoreError(
+            f"{error}; the messages are committed all the same, but rows put aside are still in files that begin with _"
+        ) from error
+    logger.info("%s: %d messages from commit log offset %d on", options.path, done.rows, done.begin_offset)
+    aside = sum(file.rows for message in staged for file in message.aside)
+    if aside:
+        logger.warning("%s: %d rows put aside into %s", options.path, aside, options.bad_rows_path)
+    return done
+
+
+def clear_sink(options: WriteOptions, folder: str) -> None:
+    """Remove what the tasks of a stream's batch have left."""
+    clear(DISK, folder, read_sinks(DISK, options.path))
+
+
+#: Spark's local property of the tasks of a stream (`StreamExecution.QUERY_ID_KEY`).
+_QUERY_ID = "sql.streaming.queryId"

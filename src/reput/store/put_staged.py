@@ -1,0 +1,215 @@
+"""Staged batches into the log: all of a batch or nothing, once, whatever is killed in between.
+
+Nothing runs beside it: the store is opened without its threads, so that no queue and no checkpoint knows of a record
+before the whole batch is on the disk. The steps, each on the disk before the next: the intent; the records; the
+commit (one file replaced, which takes the intent away and names the batch); queues and index; a clean exit. What a kill
+between two of them leaves is settled by the next start of the store, whoever makes it: `reput.store.sink_commits`.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+from reput.config.message_store import MessageStoreConfig
+from reput.errors import ReputError, StoreError, StoreLockedError
+from reput.files import FileLayer
+from reput.formats.sink_commit import BrokenBatch, SinkBatch, SinkCommit, SinkIntent, Sinks, StagedPart
+from reput.store.commit_log import CommitLog, EncodedRows
+from reput.store.flush import LogSync
+from reput.store.opening import Parts, close_cleanly, open_for_writing
+from reput.store.reput import Dispatcher, ReputMessageService
+from reput.store.sink_commits import read_sinks, with_commit, write_sinks
+from reput.store.staging import StagingFile, read_frames
+
+_LOCK_PAUSE_S = 0.05
+
+logger = logging.getLogger("reput.store")
+
+
+def check_store(path: str, config: MessageStoreConfig, files: FileLayer, *, lock_timeout_ms: int) -> None:
+    """Prove that a commit will be able to open the store: recover it where it was killed, make it where nothing is.
+
+    Errors as of `MessageStore.open`; StoreLockedError when another process has it for all of `lock_timeout_ms`.
+    """
+    opened = _open(path, config, files, lock_timeout_ms)
+    try:
+        close_cleanly(path, opened, files)
+    finally:
+        opened.close()
+
+
+def put_staged(
+    path: str,
+    config: MessageStoreConfig,
+    files: FileLayer,
+    parts: Sequence[StagedPart],
+    batch: SinkBatch | None = None,
+    *,
+    lock_timeout_ms: int = 0,
+) -> SinkCommit:
+    """Append staged records to the store at `path`, part by part, and return what is committed then.
+
+    A batch that the sink has committed already is not appended again: the answer is that commit.
+
+    Args:
+        parts: What tasks have staged for a store with this `config`; their files are left where they are.
+        batch: Which batch of which sink; None: of none, and written as often as it is put.
+        lock_timeout_ms: How long to wait while another process has the store open.
+
+    Raises:
+        StoreLockedError: Another process has the store open; nothing was changed.
+        StoreError: The batch is older than what the sink has committed, or of another stream; or a staged file is not
+            what was written; or as of `MessageStore.open`. Nothing of the batch is in the store.
+    """
+    opened = _open(path, config, files, lock_timeout_ms)
+    begin = opened.log.max_offset
+    try:
+        putting = _PutStaged(path, config, files, opened.log)
+        try:
+            commit = putting.put(parts, batch)
+        except ReputError:
+            if opened.log.failure is None:  # all is as it was
+                close_cleanly(path, opened, files)
+            raise
+        try:
+            _dispatch(opened, config, begin)
+            close_cleanly(path, opened, files)
+        except ReputError as error:
+            logger.warning("%s: committed; the next start brings queues and index in step: %s", path, error)
+    finally:
+        opened.close()
+    return commit
+
+
+def _open(path: str, config: MessageStoreConfig, files: FileLayer, lock_timeout_ms: int) -> Parts:
+    """The parts of a store without its threads."""
+    deadline = time.monotonic() + lock_timeout_ms / 1000
+    while True:
+        try:
+            return open_for_writing(path, config, files, lambda *_: None)
+        except StoreLockedError as error:
+            if time.monotonic() >= deadline:
+                raise StoreLockedError(f"{error} (waited {lock_timeout_ms} ms)") from error
+            time.sleep(_LOCK_PAUSE_S)
+
+
+def _committed(path: str, sinks: Sinks, batch: SinkBatch) -> SinkCommit | None:
+    """The commit, if it is that of this batch; raises StoreError where the batch cannot follow on it."""
+    last = sinks.commits.get(batch.sink_id)
+    if last is None or last.batch is None:
+        return None
+    same_query = None in (last.batch.query_id, batch.query_id) or last.batch.query_id == batch.query_id
+    if same_query and last.batch.batch_id == batch.batch_id:
+        logger.info("%s: sink %s has committed batch %d before", path, batch.sink_id, batch.batch_id)
+        return last
+    if same_query and last.batch.batch_id < batch.batch_id:
+        return None
+    raise StoreError(
+        f"{path}: sink {batch.sink_id!r} has committed batch {last.batch.batch_id} of query {last.batch.query_id}, and "
+        f"now batch {batch.batch_id} of query {batch.query_id} comes: its checkpoint was deleted or is another "
+        "query's, so nobody knows which of its messages are in the store already. Give the stream its checkpoint back, "
+        "or another sinkId with which it begins anew; nothing was written"
+    )
+
+
+class _PutStaged:
+    """One batch on its way into an open store."""
+
+    def __init__(self, path: str, config: MessageStoreConfig, files: FileLayer, log: CommitLog) -> None:
+        self._path = path
+        self._config = config
+        self._files = files
+        self._log = log
+        self._sinks = read_sinks(files, path)
+
+    def put(self, parts: Sequence[StagedPart], batch: SinkBatch | None) -> SinkCommit:
+        """Append all parts as one, and commit them; unless that was done before."""
+        if batch is not None:
+            done = _committed(self._path, self._sinks, batch)
+            if done is not None:
+                return done
+            broken = self._sinks.broken.get(batch.sink_id)
+            if broken is not None and broken.intent.batch == batch:
+                parts = self._rest(broken)
+        begin = self._log.max_offset
+        if not parts:
+            return self._commit(SinkCommit(batch, begin, begin, 0, 0))
+        self._check_files(parts)
+        last = self._log.last_store_timestamp
+        now = max(int(time.time() * 1000), last + 1)  # a time of its own, by which a start tells its records
+        intent = SinkIntent(batch, begin, now, last, self._config.enabled_append_prop_crc, tuple(parts))
+        write_sinks(self._files, self._path, replace(self._sinks, intent=intent))
+        try:
+            end = self._append(intent.parts, now)
+        except ReputError:
+            self._take_back(intent)
+            raise
+        return self._commit(SinkCommit(batch, begin, end, intent.rows, now))
+
+    def _rest(self, broken: BrokenBatch) -> list[StagedPart]:
+        """What a broken batch lacks, staged anew from what was staged when it broke."""
+        self._check_files(broken.intent.parts)
+        path, skip = f"{broken.intent.parts[0].path}.rest", broken.rows
+        if self._files.exists(path):
+            self._files.unlink(path)
+        with StagingFile(self._files, path, self._config) as rest:
+            for part in broken.intent.parts:
+                for frame in read_frames(self._files, part):
+                    skipped = min(skip, frame.queues.size)
+                    skip -= skipped
+                    if skipped < frame.queues.size:
+                        rest.write_frame(frame.behind(skipped))
+            return [rest.part] if rest.part is not None else []
+
+    def _check_files(self, parts: Sequence[StagedPart]) -> None:
+        missing = [part.path for part in parts if not self._files.exists(part.path)]
+        if missing:
+            raise StoreError(
+                f"{self._path}: {len(missing)} of {len(parts)} files of staged records are gone, {missing[0]} for one: "
+                "another job of the same sink has removed them, or the machine that commits does not see the folder "
+                "(stagingPath) that the tasks write to; nothing was written"
+            )
+
+    def _append(self, parts: Sequence[StagedPart], now: int) -> int:
+        """Append and sync all records; returns where the last one ends."""
+        log = self._log
+        for part in parts:
+            for frame in read_frames(self._files, part):
+                queues = log.number_queues(list(frame.queue_keys))[frame.queues]
+                log.append_rows(EncodedRows(frame.data, frame.positions, queues), now)
+        sync = LogSync(log)
+        with sync.lock:
+            return sync.run()
+
+    def _take_back(self, intent: SinkIntent) -> None:
+        """Cut the log where it was; while that fails the intent stands, and the next start cuts it."""
+        try:
+            self._log.queue.remove_ahead()
+            self._log.queue.truncate(intent.begin_offset)
+            self._log.last_store_timestamp = intent.last_store_timestamp
+            write_sinks(self._files, self._path, self._sinks)
+        except ReputError as error:
+            self._log.failure = error
+            logger.warning("%s: a batch that failed is taken back by the next start: %s", self._path, error)
+
+    def _commit(self, commit: SinkCommit) -> SinkCommit:
+        try:
+            write_sinks(self._files, self._path, with_commit(self._sinks, commit))
+        except ReputError as error:
+            self._log.failure = error
+            raise StoreError(
+                f"{error}; the batch is in the log, whole, and the next start of the store commits it"
+            ) from error
+        return commit
+
+
+def _dispatch(parts: Parts, config: MessageStoreConfig, begin: int) -> None:
+    """Bring queues and index in step with the records from an offset on."""
+    dispatchers: list[Dispatcher] = [parts.queues, *([parts.index] if parts.index is not None else [])]
+    reput = ReputMessageService(parts.log, dispatchers, config)
+    reput.reput_from_offset = begin
+    while reput.run_once():
+        pass

@@ -1,0 +1,259 @@
+"""A process or a machine that ends, and a disk that fails, at every operation of a sink's commits: each batch is in the
+log once and whole, or not at all."""
+
+from __future__ import annotations
+
+import errno
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import reput
+from reput.config.message_store import FlushDiskType, MessageStoreConfig
+from reput.errors import ReputError, StoreError
+from reput.files import DISK, FileLayer
+from reput.formats.sink_commit import STAGING, SinkBatch, SinkCommit, StagedPart
+from reput.log import StoreDirectory
+from reput.log.plan import PlanOptions, plan_read, read_part
+from reput.log.positions import LogPosition, TailLimit
+from reput.log.selection import make_selection
+from reput.log.tail import LogTail
+from reput.store.put_staged import check_store as check_opens
+from reput.store.put_staged import put_staged
+from reput.store.sink_commits import read_sinks, write_sinks
+from reput.store.staging import StagingFile
+from tests.crash.faulty_files import Crash, FaultyFiles, Judge, Operation, crash_at, fail_at, no_objection
+from tests.crash.invariants import SMALL, Record, check_rebuild, check_store, log_records
+
+CONFIG = MessageStoreConfig.from_mapping(SMALL, MessageStoreConfig(flush_disk_type=FlushDiskType.SYNC_FLUSH))
+#: Rows of each part of each batch: one spans files, one has no row, one is small.
+BATCHES: Sequence[Sequence[int]] = ((3, 2), (40, 25, 1), (), (2,))
+
+
+def rows_of(batch: int, part: int, rows: int) -> pa.RecordBatch:
+    numbers = range(rows)
+    return pa.record_batch(
+        {
+            "topic": [("orders", "refunds")[n % 2] for n in numbers],
+            "queue_id": pa.array([n % 3 for n in numbers], pa.int32()),
+            "keys": [[f"{batch}-{part}-{n}"] for n in numbers],
+            "body": [b"%d" % n * (n % 90) for n in numbers],
+        }
+    )
+
+
+def stage(path: Path, batch: int) -> list[StagedPart]:
+    """What the tasks of a batch leave; a second try has other files."""
+    files = FaultyFiles()
+    folder = path / STAGING / str(batch)
+    shutil.rmtree(folder, ignore_errors=True)
+    files.make_directories(str(folder))
+    parts = []
+    for part, rows in enumerate(BATCHES[batch]):
+        with StagingFile(files, str(folder / str(part)), CONFIG) as staging:
+            staging.write(staging.check(rows_of(batch, part, rows), 0))
+            assert staging.part is not None
+            parts.append(staging.part)
+    return parts
+
+
+def keys_of(batches: Sequence[int]) -> list[str]:
+    return [f"{batch}-{part}-{n}" for batch in batches for part, rows in enumerate(BATCHES[batch]) for n in range(rows)]
+
+
+def keys_in(records: Sequence[Record]) -> list[str]:
+    return [record.row["keys"].decode() for record in records]
+
+
+def write_batches(path: Path, files: FileLayer, begin: int = 0) -> list[SinkCommit]:
+    """What a stream does: every batch in turn, from one on."""
+    check_opens(str(path), CONFIG, files, lock_timeout_ms=0)
+    return [
+        put_staged(str(path), CONFIG, files, stage(path, batch), SinkBatch("shop", batch, "query"))
+        for batch in range(begin, len(BATCHES))
+    ]
+
+
+def live(path: Path, judge: Judge) -> tuple[FaultyFiles, list[ReputError]]:
+    """Write all batches under a judge, up to the first error."""
+    files, errors = FaultyFiles(judge), []
+    try:
+        write_batches(path, files)
+    except Crash:
+        pass
+    except ReputError as error:
+        errors.append(error)
+    files.abandon()
+    return files, errors
+
+
+def check_next_life(path: Path) -> None:
+    """Whatever happened: after a start whole batches are there, and when the last one is written again, all once."""
+    with reput.MessageStore.open(path, files=FaultyFiles(), **SMALL):
+        pass
+    found = keys_in(check_store(path))
+    whole = [keys_of(range(count)) for count in range(len(BATCHES) + 1)]
+    assert found in whole, "a batch is there in part"
+    sinks = read_sinks(DISK, str(path))
+    assert sinks.intent is None
+    commit = sinks.commits.get("shop")
+    last = commit.batch.batch_id if commit is not None and commit.batch is not None else -1
+    assert found == whole[last + 1], "the log and the commits say different things"
+    write_batches(path, FaultyFiles(), max(last, 0))  # Spark's own commit may be missing: the last batch comes again
+    assert keys_in(check_store(path)) == whole[-1]
+
+
+def count_operations(path: Path) -> int:
+    files, errors = live(path, no_objection)
+    assert not errors
+    records = check_store(path)
+    assert keys_in(records) == keys_of(range(len(BATCHES)))
+    assert len(list((path / "commitlog").iterdir())) >= 3
+    return len(files.operations)
+
+
+def test_batches_are_the_log_that_put_arrow_writes(tmp_path: Path) -> None:
+    commits = write_batches(tmp_path / "sink", DISK)
+    with reput.MessageStore.open(tmp_path / "put", **SMALL) as store:
+        for batch, parts in enumerate(BATCHES):
+            for part, rows in enumerate(parts):
+                store.put_arrow(rows_of(batch, part, rows))
+    records, others = check_store(tmp_path / "sink"), check_store(tmp_path / "put")
+    assigned = {"store_timestamp", "born_timestamp"}
+    assert [(r.offset, {k: v for k, v in r.row.items() if k not in assigned}) for r in records] == [
+        (r.offset, {k: v for k, v in r.row.items() if k not in assigned}) for r in others
+    ]
+    check_rebuild(tmp_path / "sink", tmp_path / "rebuilt")
+    for batch, commit in enumerate(commits):
+        inside = [r for r in records if commit.begin_offset <= r.offset < commit.end_offset]
+        assert keys_in(inside) == keys_of([batch])
+        assert {r.row["store_timestamp"] for r in inside} == ({commit.store_timestamp} if inside else set())
+        assert commit.rows == len(inside)
+
+
+def test_a_crash_or_a_power_cut_at_any_operation_leaves_whole_batches_and_each_comes_once(tmp_path: Path) -> None:
+    for number in range(0, count_operations(tmp_path / "healthy"), 3):
+        path, without_power = tmp_path / f"crash-{number}", tmp_path / f"cut-{number}"
+        files, _ = live(path, crash_at(number))
+        files.cut_power(path, without_power)
+        for left in (without_power, path):
+            check_next_life(left)
+            shutil.rmtree(left)
+
+
+def test_a_start_that_is_killed_too_settles_the_batch_all_the_same(tmp_path: Path) -> None:
+    last = count_operations(tmp_path / "healthy")
+    for number in range(3, last, 29):
+        first = tmp_path / f"crash-{number}"
+        live(first, crash_at(number))
+        second, ended = 0, False
+        while not ended:
+            path = tmp_path / f"{number}-{second}"
+            shutil.copytree(first, path)
+            files = FaultyFiles(crash_at(second))
+            try:
+                check_opens(str(path), CONFIG, files, lock_timeout_ms=0)
+                ended = True
+            except Crash:
+                pass
+            files.abandon()
+            check_next_life(path)
+            shutil.rmtree(path)
+            second += 7
+        shutil.rmtree(first)
+
+
+def killed_in_the_middle(path: Path) -> None:
+    """Two batches, and the first records of a third: its writer was killed at its second part."""
+    write_some(path, (0, 1))
+    parts = stage(path, 1)
+    writes = []
+
+    def judge(operation: Operation) -> None:
+        if operation.kind == "write" and "commitlog" in operation.path:
+            writes.append(operation)
+            if len(writes) > 2:
+                raise Crash
+
+    files = FaultyFiles(judge)
+    with pytest.raises(Crash):
+        put_staged(str(path), CONFIG, files, parts, SinkBatch("shop", 2, "query"))
+    files.abandon()
+    assert keys_in(log_records(path))[len(keys_of((0, 1))) :], "no record of the third batch is in the log"
+
+
+def write_some(path: Path, batches: Sequence[int]) -> None:
+    check_opens(str(path), CONFIG, DISK, lock_timeout_ms=0)
+    for batch in batches:
+        put_staged(str(path), CONFIG, DISK, stage(path, batch), SinkBatch("shop", batch, "query"))
+
+
+def planned_keys(path: Path, topics: tuple[str, ...] | None, **options: Any) -> list[str]:
+    """The first keys of the messages that a planned read gives."""
+    selection = make_selection(columns=["keys"], topics=topics, store="")
+    plan = plan_read(StoreDirectory(path), selection, PlanOptions(**{"processors": 2, **options}))
+    return [keys[0] for part in plan.parts for rows in read_part(part, selection, DISK) for keys in rows[0].to_pylist()]
+
+
+def test_readers_see_nothing_of_a_batch_that_is_being_appended_or_was_when_its_writer_was_killed(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "store"
+    killed_in_the_middle(path)
+    whole = keys_of((0, 1))
+    assert [keys[0] for keys in reput.read_log(path, ["keys"]).read_all()["keys"].to_pylist()] == whole
+    assert planned_keys(path, None, prune=False) == planned_keys(path, None, split_bytes=600) == whole
+    of_topic = reput.read_log(path, ["keys"], topics=["orders"]).read_all()["keys"].to_pylist()
+    assert planned_keys(path, ("orders",)) == [keys[0] for keys in of_topic], "with what the queues tell"
+    end = log_records(path)[len(whole)].offset
+    tail = LogTail(StoreDirectory(path))
+    assert tail.latest().offset == tail.since(2**60).offset == tail.advance(LogPosition(0)).offset == end
+    assert tail.advance(LogPosition(end)).offset == end
+    assert tail.advance(LogPosition(0), TailLimit(max_rows=5)).offset == log_records(path)[5].offset
+    with reput.MessageStore.open(path, read_only=True, **SMALL) as store:
+        assert sum(queue.max_offset for queue in store.queues()) == len(whole)
+    with reput.MessageStore.open(path, **SMALL):
+        pass
+    assert keys_in(check_store(path)) == whole
+
+
+def test_a_batch_that_cannot_be_taken_back_is_completed_when_it_is_written_again(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    killed_in_the_middle(path)
+    sinks = read_sinks(DISK, str(path))
+    assert sinks.intent is not None
+    # Another store program opens it, which knows nothing of intents, and appends a message.
+    write_sinks(DISK, str(path), replace(sinks, intent=None))
+    with reput.MessageStore.open(path, **SMALL) as store:
+        store.put_message(reput.Message("orders", b"a broker's", keys=["broker"]))
+    write_sinks(DISK, str(path), replace(sinks))
+    (path / "lock").touch()
+    assert len(reput.read_log(path).read_all()) > len(keys_of((0, 1)))
+    before = keys_in(check_store(path))
+    begun = len(before) - len(keys_of((0, 1))) - 1
+    assert before[-1] == "broker"
+    with reput.MessageStore.open(path, **SMALL):
+        pass
+    assert keys_in(check_store(path)) == before
+    assert read_sinks(DISK, str(path)).broken["shop"].rows == begun
+    for _ in range(2):
+        done = put_staged(str(path), CONFIG, DISK, [], SinkBatch("shop", 2, "query"))
+    assert keys_in(check_store(path)) == before + keys_of((1,))[begun:]
+    assert done.rows == len(keys_of((1,))) - begun
+    assert not read_sinks(DISK, str(path)).broken
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
+def test_an_operation_that_fails_once_leaves_whole_batches_and_each_comes_once(tmp_path: Path, code: int) -> None:
+    for number in range(code % 6, count_operations(tmp_path / "healthy"), 6):
+        path = tmp_path / f"fault-{number}"
+        files, errors = live(path, fail_at(number, code))
+        for error in errors:
+            assert isinstance(error, StoreError), (files.operations[number], error)
+        check_next_life(path)
+        shutil.rmtree(path)
