@@ -20,7 +20,8 @@ FOREVER = (-(2**62), 2**62)
 
 def put(data, header, hashes, offsets, timestamps, begin=0, *, slots=SLOTS, capacity=CAPACITY):
     columns = np.array(hashes, np.int32), np.array(offsets, np.int64), np.array(timestamps, np.int64)
-    taken = put_keys(data.ctypes.data, slots, capacity, header, *columns, begin)
+    address = data.ctypes.data
+    taken = put_keys(address + 40, address + entry_position(slots, 0), slots, capacity, header, *columns, begin)
     data[:40] = np.frombuffer(encode_header(IndexHeader._make(header.tolist())), np.uint8)
     return taken
 
