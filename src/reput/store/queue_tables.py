@@ -103,6 +103,10 @@ class QueueTables:
         # First, so that what `ConsumeQueueStore.flush` says holds of both.
         return self.batch.dispatch(columns, fill_gaps=fill_gaps) and self.simple.dispatch(columns, fill_gaps=fill_gaps)
 
+    def confirm(self, columns: RecordColumns) -> bool:
+        """See `ConsumeQueueStore.confirm`; False where any topic has batch consume queues."""
+        return not (self.types.batch or self.types.undeclared(columns)) and self.simple.confirm(columns)
+
     def check_type(self, config: TopicConfig) -> None:
         """Raises ConfigError where the topic's queues would change their type, and there are some."""
         topic = config.topic_name
