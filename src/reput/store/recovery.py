@@ -125,8 +125,9 @@ def find_log_end(
         columns = (scanner or header_scanner).scan(_bytes(file, position), offset, **checks)
         fault = columns.first_fault(faults)
         if scanner is not None and confirmation is not None:
-            confirmation.take(first_rows(columns, fault))
-        file.mapping.release(position, position + columns.consumed)  # a start over gigabytes keeps little of them
+            confirmation.take(first_rows(columns, fault), file.mapping, position)
+        else:
+            file.mapping.release(position, position + columns.consumed)  # a start over gigabytes keeps little of them
         if fault:
             timestamp = int(columns["store_timestamp"][fault - 1])
         if fault < columns.rows:
