@@ -14,6 +14,7 @@ import reput
 from reput.errors import CorruptRecordError, StoreFormatError
 from reput.formats.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
 from reput.formats.record import BODY, SysFlag
+from reput.store import redispatch
 from tests.crash.faulty_files import FaultyFiles, abandon
 from tests.crash.invariants import SMALL, check_queues, check_rebuild, check_store, contents, log_records
 
@@ -471,7 +472,7 @@ def index_entry_ahead_of_the_log(path: Path) -> None:
 
 def index_entry_lost(path: Path) -> None:
     file = last_index_file(path)
-    file.write_bytes(file.read_bytes()[:88] + bytes(20) + file.read_bytes()[108:])
+    file.write_bytes(file.read_bytes()[:128] + bytes(20) + file.read_bytes()[148:])
 
 
 def unit_lost_in_the_middle(path: Path) -> None:
@@ -485,6 +486,7 @@ def unit_of_another_record(path: Path) -> None:
     file.write_bytes(file.read_bytes()[:79] + b"?" + file.read_bytes()[80:])
 
 
+@pytest.mark.parametrize("rows_at_once", [2, 65_536])
 @pytest.mark.parametrize(
     "deed",
     [
@@ -492,7 +494,10 @@ def unit_of_another_record(path: Path) -> None:
         *(index_entry_ahead_of_the_log, index_entry_lost, unit_lost_in_the_middle, unit_of_another_record),
     ],
 )
-def test_what_a_kill_or_a_power_cut_left_half_written_is_repaired(tmp_path: Path, deed: Deed) -> None:
+def test_what_a_kill_or_a_power_cut_left_half_written_is_repaired(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, deed: Deed, rows_at_once: int
+) -> None:
+    monkeypatch.setattr(redispatch, "_MAX_ROWS", rows_at_once)
     path = tmp_path / "store"
     offsets = store_with_two_runs(path, killed=True)
     deed(path)
