@@ -27,7 +27,7 @@ from reput.store.recovery import Progress
 _MAX_ROWS = 65_536
 #: Each piece opens each of its queues once: with many of them, larger pieces.
 _MANY_QUEUES = 1_000
-_MAX_ROWS_OF_MANY = 262_144
+_MAX_ROWS_OF_MANY = 131_072
 #: Linux's advice to map pages that are in memory, in one go: a third of a scan's time went into faults.
 _MADV_POPULATE_READ = 22
 
