@@ -17,6 +17,8 @@ QUEUES = 10
 TAGS = ("paid", "sent", "held", "void")
 BODY_SIZE = 256
 RECORD_SIZE = 455
+#: Index keys of each.
+KEYS = 2
 _PROPERTIES = {"region": "eu", "tenant": "acme-trading"}
 _UNIQUE_PREFIX = "7F0000010001AABBCCDD0000"
 _KEY_PREFIX = "order-"

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from bench.figures import Figure, Goal, Other, stopwatch
+from bench.messages import RECORD_SIZE
 from bench.processes import run_child
 from bench.setting import Setting, fill
 from reput import MessageStore
 
-_TIMES_SMALLER = 20
+_GROWTH = 10
 #: An open that does not grow, with room for what such short times vary.
 _LEAST_GROWTH = 0.67
 
@@ -33,26 +34,33 @@ def _starts(setting: Setting) -> list[Figure]:
 
 
 def _closed(setting: Setting) -> list[Figure]:
-    """Cleanly closed stores of two sizes."""
-    counts = (setting.stock_count // _TIMES_SMALLER, setting.stock_count)
-    small, large = figures = [Figure(f"open of a closed store of {count:,} messages", "s") for count in counts]
-    growth = Figure(f"open of a closed store of {_TIMES_SMALLER} times the log", "s", large.values)
-    growth.other = Other("reput, the smaller store", small.values, least=_LEAST_GROWTH)
-    path = setting.folder("small")
-    fill(path, counts[0])
-    for figure, store in zip(figures, (path, setting.stock()), strict=True):
-        if setting.apache is not None:
-            figure.other = setting.apache.other()
-            copy = setting.copy(path, "small-apache") if figure is small else setting.apache_stock()
+    """Cleanly closed stores of three sizes; in a full run 0.1, 1 and 10 GB of log."""
+    figures = []
+    for times in (1, _GROWTH, _GROWTH**2):
+        count = setting.stock_count // _GROWTH * times
+        figure = Figure(
+            f"open of a closed store of {count:,} messages", "s", note=f"{count * RECORD_SIZE / 1e9:.1f} GB of log"
+        )
+        path = setting.folder("closed")
+        fill(path, count)
         for _ in range(setting.repeats):
             with stopwatch() as watch:
-                opened = MessageStore.open(store)
+                opened = MessageStore.open(path)
             figure.values.append(watch.seconds)
+            if opened.recovery.log_end.scanned_bytes != RECORD_SIZE:
+                raise AssertionError(f"a clean start read {opened.recovery.log_end.scanned_bytes} bytes of the log")
             opened.close()
-            if setting.apache is not None:
-                with setting.apache.open(copy) as apache:
+        if setting.apache is not None:
+            figure.other = setting.apache.other()
+            for _ in range(setting.repeats):
+                with setting.apache.open(path) as apache:
                     figure.add_other(apache.seconds)
-    return [small, large, growth]
+        figures.append(figure)
+    setting.remove(path)
+    small, _, large = figures
+    growth = Figure(f"open of a closed store of {_GROWTH**2} times the log", "s", large.values)
+    growth.other = Other("reput, the smallest store", small.values, least=_LEAST_GROWTH)
+    return [*figures, growth]
 
 
 def _memory(setting: Setting) -> list[Figure]:

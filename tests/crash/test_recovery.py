@@ -14,6 +14,7 @@ import reput
 from reput.errors import CorruptRecordError, StoreFormatError
 from reput.formats.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
 from reput.formats.record import BODY, SysFlag
+from reput.store import redispatch
 from tests.crash.faulty_files import FaultyFiles, abandon
 from tests.crash.invariants import SMALL, check_queues, check_rebuild, check_store, contents, log_records
 
@@ -425,7 +426,88 @@ def test_a_start_after_a_kill_reads_only_what_the_checkpoint_does_not_know(tmp_p
     set_checkpoint(path, in_one_hour())
     shutil.rmtree(path / "index")
     with open_store(path, message_index_enable=False) as store:
-        assert (store.recovery.dispatched_from, store.recovery.dispatched_records) == (4 * FILE_SIZE, 1)
+        assert (store.recovery.confirmed_records, store.recovery.dispatched_records) == (1, 0)
+
+
+def test_what_a_kill_left_of_queues_and_index_is_right_and_not_written_again(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    write(path, [b"x" * 10] * 12, killed=True)
+    before = contents(path)
+    files = FaultyFiles()
+    store = reput.MessageStore.open(path, files=files, **OPTIONS)
+    assert (store.recovery.confirmed_records, store.recovery.dispatched_records) == (12, 0)
+    changed = {operation.kind for operation in files.operations if "consumequeue" in operation.path}
+    assert not changed | {operation.kind for operation in files.operations if "index" in operation.path}
+    assert {name: data for name, data in contents(path).items() if "/" in name} == {
+        name: data for name, data in before.items() if "/" in name
+    }
+    store.close()
+    check_store(path, OPTIONS)
+
+
+def last_index_file(path: Path) -> Path:
+    return max(file for file in (path / "index").iterdir() if file.stat().st_size)
+
+
+def index_header_behind_its_entries(path: Path) -> None:
+    file = last_index_file(path)
+    file.write_bytes(bytes(40) + file.read_bytes()[40:])
+
+
+def index_slot_behind_its_entries(path: Path) -> None:
+    file = last_index_file(path)
+    file.write_bytes(file.read_bytes()[:40] + bytes(28) + file.read_bytes()[68:])
+
+
+def index_slots_of_the_first_file_lost(path: Path) -> None:
+    set_checkpoint(path, in_one_hour())
+    file = min((path / "index").iterdir())
+    file.write_bytes(file.read_bytes()[:40] + bytes(28) + file.read_bytes()[68:])
+
+
+def index_entry_ahead_of_the_log(path: Path) -> None:
+    file = last_index_file(path)
+    file.write_bytes(file.read_bytes()[:-20] + bytes([7]) * 20)
+
+
+def index_entry_lost(path: Path) -> None:
+    file = last_index_file(path)
+    file.write_bytes(file.read_bytes()[:128] + bytes(20) + file.read_bytes()[148:])
+
+
+def unit_lost_in_the_middle(path: Path) -> None:
+    file = max((path / "consumequeue/late/0").iterdir())
+    file.write_bytes(file.read_bytes()[:60] + bytes(20) + file.read_bytes()[80:])
+
+
+def unit_of_another_record(path: Path) -> None:
+    set_checkpoint(path, 1)
+    file = max((path / "consumequeue/late/0").iterdir())
+    file.write_bytes(file.read_bytes()[:79] + b"?" + file.read_bytes()[80:])
+
+
+@pytest.mark.parametrize("rows_at_once", [2, 65_536])
+@pytest.mark.parametrize(
+    "deed",
+    [
+        *(index_header_behind_its_entries, index_slot_behind_its_entries, index_slots_of_the_first_file_lost),
+        *(index_entry_ahead_of_the_log, index_entry_lost, unit_lost_in_the_middle, unit_of_another_record),
+    ],
+)
+def test_what_a_kill_or_a_power_cut_left_half_written_is_repaired(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, deed: Deed, rows_at_once: int
+) -> None:
+    monkeypatch.setattr(redispatch, "_MAX_ROWS", rows_at_once)
+    path = tmp_path / "store"
+    offsets = store_with_two_runs(path, killed=True)
+    deed(path)
+    with open_store(path) as store:
+        for topic, wanted in offsets.items():
+            keys = store.query_messages(topic, [f"{topic}-{n}" for n in range(len(wanted))])
+            assert [[m.commit_log_offset for m in messages] for messages in keys.values()] == [[o] for o in wanted]
+        assert store.put_message(reput.Message("late", b"next", keys=["next"])).queue_offset == 16
+    check_store(path, OPTIONS)
+    check_rebuild(path, tmp_path / "rebuilt", OPTIONS)
 
 
 def test_a_refused_start_keeps_no_file_open_and_no_lock(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reput.formats.consume_queue import FILLER, UNIT_SIZE, Unit, encode_unit
-from reput.formats.index_file import encode_header, file_size
+from reput.formats.index_file import encode_header, entry_position, file_size
 from reput.formats.java import index_hash, string_hash
 from reput.kernels.columns import NARROW, WIDE, RecordColumns, ScanStop
 from reput.kernels.consume_queue import PULL_RESULT_COUNT, PullLimits, Selected, group_units, select_units
@@ -330,8 +330,8 @@ PUTS = st.lists(
 def put(file: np.ndarray, header: np.ndarray, puts: list[tuple[int, int, int]], begin: int) -> int:
     hashes, offsets, times = ([row[i] for row in puts] for i in range(3))
     taken = put_keys(
-        file.ctypes.data, SLOTS, CAPACITY, header, np.array(hashes, np.int32), np.array(offsets, np.int64),
-        np.array(times, np.int64), begin,
+        file.ctypes.data + 40, file.ctypes.data + entry_position(SLOTS, 0), SLOTS, CAPACITY, header,
+        np.array(hashes, np.int32), np.array(offsets, np.int64), np.array(times, np.int64), begin,
     )  # fmt: skip
     file[:40] = as_array(encode_header(index_twin.IndexHeader._make(header.tolist())))
     return int(taken)

@@ -235,8 +235,8 @@ class FileLayer:
             error = OSError(code, os.strerror(code))
             raise write_failure(error, paths[index], f"write at {positions[index]}", int(sizes[index])) from error
 
-    def read_runs(self, paths: Sequence[str], positions: NDArray[int64], size: int) -> NDArray[uint8]:
-        """Many reads in one call: uint8[len(paths), size], `size` bytes from `positions[i]` of each file.
+    def read_runs(self, paths: Sequence[str], positions: NDArray[int64], sizes: NDArray[int64]) -> NDArray[uint8]:
+        """Many reads in one call: uint8[sum of sizes], `sizes[i]` bytes from `positions[i]` of each file.
 
         Zeros stand for what lies behind a file's end.
         """
@@ -245,8 +245,8 @@ class FileLayer:
         from reput.files.runs import read_runs
 
         text = _text(paths)
-        data = numpy.zeros((len(paths), size), numpy.uint8)
-        index, code = read_runs(_address(text), positions, size, data.ctypes.data)
+        data = numpy.zeros(int(sizes.sum()), numpy.uint8)
+        index, code = read_runs(_address(text), positions, sizes, data.ctypes.data)
         if code:
             error = OSError(code, os.strerror(code))
             raise failure(error, paths[index], f"read at {positions[index]}") from error

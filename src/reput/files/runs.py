@@ -82,9 +82,9 @@ def write_runs(paths, addresses, sizes, positions):  # type: ignore[no-untyped-d
     return sizes.size, 0
 
 
-@kernel("UniTuple(int64, 2)(int64, int64[::1], int64, int64)")
-def read_runs(paths, positions, size, target):  # type: ignore[no-untyped-def]
-    """Read `size` bytes from `positions[i]` of the file of path i to address `target + i * size`, for each i.
+@kernel("UniTuple(int64, 2)(int64, int64[::1], int64[::1], int64)")
+def read_runs(paths, positions, sizes, target):  # type: ignore[no-untyped-def]
+    """Read `sizes[i]` bytes from `positions[i]` of the file of path i, for each i, side by side from `target` on.
 
     What lies behind a file's end is left as it is in the target. Paths and result are those of `write_runs`.
     """
@@ -93,8 +93,8 @@ def read_runs(paths, positions, size, target):  # type: ignore[no-untyped-def]
         if descriptor < 0:
             return i, -descriptor
         read, code, ended = 0, 0, False
-        while read < size and code == 0 and not ended:
-            count = _pread(descriptor, target + i * size + read, size - read, positions[i] + read)
+        while read < sizes[i] and code == 0 and not ended:
+            count = _pread(descriptor, target + read, sizes[i] - read, positions[i] + read)
             if count > 0:
                 read += count
             elif count == 0:
@@ -106,6 +106,7 @@ def read_runs(paths, positions, size, target):  # type: ignore[no-untyped-def]
         if code:
             return i, code
         paths = _behind(paths)
+        target += sizes[i]
     return positions.size, 0
 
 

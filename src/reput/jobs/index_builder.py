@@ -14,10 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from reput.files import DISK, File
-from reput.formats.index_file import IndexHeader, encode_header, entry_position, file_size
+from reput.formats.index_file import HEADER_SIZE, IndexHeader, encode_header, entry_position, file_size
 from reput.formats.paths import index_file_name
 from reput.kernels.columns import RecordColumns
-from reput.kernels.index_file import IndexKeys, index_keys, put_keys
+from reput.kernels.index_file import IndexKeys, IndexTable, index_keys
 
 #: A name is a time in RocketMQ too, that of the file's making, but only its order counts. On the clock of UTC-12 no
 #: file that a broker makes later sorts before ours, wherever it runs, and the name is the same wherever the job runs.
@@ -103,19 +103,16 @@ class IndexFilePlan:
         unfinished = f"{self.chunks[0].path}-{uuid.uuid4().hex}"
         slots = self.max_hash_slot_num
         used = entry_position(slots, self.key_count + 1)
-        timestamp, offset = self.previous_timestamp, self.previous_offset
-        header = np.array([timestamp, timestamp, offset, offset, 0, 0], np.int64)
+        table = IndexTable(slots, self.max_index_num, self.previous_timestamp, self.previous_offset)
         with DISK.open(unfinished, writable=True, create=True, size=file_size(slots, self.max_index_num)) as file:
             file.allocate(0, used)
-            mapping = file.map(writable=True)
             begin = self.skip
             for chunk in self.chunks:
-                keys = chunk.read()
-                columns = keys.hashes, keys.offsets, keys.timestamps
-                put_keys(mapping.address, slots, self.max_index_num, header, *columns, begin)
+                position = entry_position(slots, table.count)
+                file.write(position, table.put(chunk.read(), begin)[1].data)
                 begin = 0
-                mapping.release(entry_position(slots, 1))  # slots are written here and there, entries once, in order
-            file.write(0, encode_header(IndexHeader(*header.tolist())))
+            file.write(HEADER_SIZE, table.slot_table.data)
+            file.write(0, encode_header(IndexHeader(*table.header.tolist())))
             file.sync()
         DISK.rename(unfinished, self.path)
         return used

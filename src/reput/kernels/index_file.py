@@ -54,23 +54,24 @@ _WIDE_COUNT, _NARROW_COUNT = len(WIDE), len(NARROW)
 BEGIN_TIMESTAMP, END_TIMESTAMP, BEGIN_OFFSET, END_OFFSET, SLOT_COUNT, INDEX_COUNT = range(6)
 
 
-@kernel("int64(int64, int64, int64, int64[::1], int32[::1], int64[::1], int64[::1], int64)")
-def put_keys(file, slots, capacity, header, hashes, offsets, timestamps, begin):  # type: ignore[no-untyped-def]
+@kernel("int64(int64, int64, int64, int64, int64[::1], int32[::1], int64[::1], int64[::1], int64)")
+def put_keys(slot_table, entries, slots, capacity, header, hashes, offsets, timestamps, begin):  # type: ignore[no-untyped-def]
     """Put keys from number `begin` until all are in or the file is full (`IndexFile.putKey`); returns the next number.
 
     Args:
-        file: Address of the mapped file; `slots` slots, entries up to number `capacity` - 1.
+        slot_table: Address of the slots, `slots` of them; in the mapped file, or a copy in memory.
+        entries: Address of entry 0, which need not be there itself: room is needed for those that are put, up to number
+            `capacity` - 1.
         header: int64[6], the header's fields, brought up to date.
         hashes: int32[keys]; `offsets` and `timestamps` (ms): int64[keys], of the records that carry them.
     """
-    entries = file + _HEADER + slots * _SLOT
     number = max(header[INDEX_COUNT], 1)
     key = begin
     while key < hashes.size and number < capacity:
         if key + _SLOTS_AHEAD < hashes.size:  # slots lie anywhere in 20 MB: without this, each one is waited for
-            prefetch(file + _HEADER + (np.int64(hashes[key + _SLOTS_AHEAD]) % slots) * _SLOT)
+            prefetch(slot_table + (np.int64(hashes[key + _SLOTS_AHEAD]) % slots) * _SLOT)
         hashed = np.int64(hashes[key])
-        slot = file + _HEADER + (hashed % slots) * _SLOT
+        slot = slot_table + (hashed % slots) * _SLOT
         previous = np.int64(load_i32(slot))
         if previous <= 0 or previous > number:
             previous = np.int64(0)
@@ -91,6 +92,14 @@ def put_keys(file, slots, capacity, header, hashes, offsets, timestamps, begin):
         key += 1
     header[INDEX_COUNT] = number
     return key
+
+
+@kernel("void(int64, int64, int64, int64, int64)")
+def take_back_keys(slot_table, entries, slots, begin, end):  # type: ignore[no-untyped-def]
+    """Give the slots back what they had before the entries from number `begin` up to `end` were put."""
+    for number in range(end - 1, begin - 1, -1):
+        entry = entries + number * _ENTRY
+        store_i32(slot_table + (np.int64(load_i32(entry)) % slots) * _SLOT, load_i32(entry + 16))
 
 
 @kernel("void(uint32, int64, int32[::1], int64, int32[::1])")
@@ -295,3 +304,50 @@ def index_keys(columns: RecordColumns) -> IndexKeys:
 def scratch_row() -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
     """Columns of one row, which `verify_keys` works in."""
     return np.empty((len(WIDE), 1), np.int64), np.empty((len(NARROW), 1), np.int32)
+
+
+class IndexTable:
+    """An index file in the making: its header and slots in memory, its entries handed out piece by piece.
+
+    Args:
+        slots: Number of slots; entries go up to number `capacity` - 1.
+        previous_timestamp, previous_offset: What the file before ended with; 0 for the first one.
+
+    Attributes:
+        header: int64[6], the header's fields.
+        slot_table: uint8[4 * slots], as in the file.
+    """
+
+    __slots__ = ("capacity", "header", "slot_table", "slots")
+
+    def __init__(self, slots: int, capacity: int, previous_timestamp: int = 0, previous_offset: int = 0) -> None:
+        self.slots = slots
+        self.capacity = capacity
+        times, offsets = (previous_timestamp,) * 2, (previous_offset,) * 2
+        self.header = np.array([*times, *offsets, 0, 1], np.int64)
+        self.slot_table = np.zeros(slots * _SLOT, np.uint8)
+
+    @property
+    def count(self) -> int:
+        """Number of the next entry."""
+        return int(self.header[INDEX_COUNT])
+
+    def put(self, keys: IndexKeys, begin: int) -> tuple[int, npt.NDArray[np.uint8]]:
+        """Put keys from number `begin` on, as far as they fit.
+
+        Returns:
+            (number of the next key, uint8[20 * entries], the entries from number `count` on, as that was before)
+        """
+        first = self.count
+        entries = np.empty(min(keys.hashes.size - begin, self.capacity - first) * _ENTRY, np.uint8)
+        taken = put_keys(
+            self.slot_table.ctypes.data, entries.ctypes.data - first * _ENTRY, self.slots, self.capacity, self.header,
+            keys.hashes, keys.offsets, keys.timestamps, begin,
+        )  # fmt: skip
+        return int(taken), entries
+
+    def take_back(self, header: npt.NDArray[np.int64], entries: npt.NDArray[np.uint8]) -> None:
+        """Undo the last `put`, before which the header was this one, and which returned these entries."""
+        begin, end = int(header[INDEX_COUNT]), self.count
+        take_back_keys(self.slot_table.ctypes.data, entries.ctypes.data - begin * _ENTRY, self.slots, begin, end)
+        self.header = header

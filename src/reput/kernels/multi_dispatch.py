@@ -36,7 +36,7 @@ from reput.kernels.columns import (
 )
 from reput.kernels.gather import _is_utf8
 from reput.kernels.memory import equal_bytes, load_u8
-from reput.kernels.record_scan import _queue_number
+from reput.kernels.record_scan import QUEUE_LINE_SIZE, _queue_number
 
 _TRANSACTION, _PREPARED, _ROLLBACK = (
     SysFlag.TRANSACTION_MASK,
@@ -176,11 +176,11 @@ def _find(base, wide, narrow, enable_lmq, any_topic, words, starts, entries):  #
     return found
 
 
-@kernel("int64(int64, int32[:, ::1], uint64[::1], int32[::1], int32[::1])")
-def _number(base, narrow, table_hash, table_queue, queue_rows):  # type: ignore[no-untyped-def]
+@kernel("int64(int64, int32[:, ::1], uint64[::1], int32[::1], int32[::1], int64)")
+def _number(base, narrow, table_hash, table_queue, queue_rows, lines):  # type: ignore[no-untyped-def]
     queues = np.int64(0)
     for row in range(narrow.shape[1]):
-        queue = np.int64(_queue_number(base, narrow, row, table_hash, table_queue, queue_rows, queues))
+        queue = np.int64(_queue_number(base, narrow, row, table_hash, table_queue, queue_rows, lines, queues))
         narrow[N_QUEUE, row] = queue
         queues += queue == queues
     return queues
@@ -226,11 +226,12 @@ def add_multi_dispatch_rows(
     narrow[N_TOPIC_POSITION, further], narrow[N_TOPIC_SIZE, further] = entries[:, 1], entries[:, 2]
     narrow[N_QUEUE_ID, further], wide[W_QUEUE_OFFSET, further] = entries[:, 3], entries[:, 4]
     sources[further] = -1
-    queue_rows = np.empty(sources.size, np.int32)
+    queue_rows, lines = np.empty(sources.size, np.int32), np.empty(sources.size * QUEUE_LINE_SIZE, np.uint8)
     slots = 1 << (2 * sources.size).bit_length()
     queues = _number(
-        columns.buffer.ctypes.data, narrow, np.zeros(slots, np.uint64), np.empty(slots, np.int32), queue_rows
-    )
+        columns.buffer.ctypes.data, narrow, np.zeros(slots, np.uint64), np.empty(slots, np.int32), queue_rows,
+        lines.ctypes.data,
+    )  # fmt: skip
     none = np.empty(0, np.int32)
     return RecordColumns(
         columns.buffer, columns.base_offset, columns.consumed, columns.stop, wide, narrow,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Set
 from threading import Lock
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,7 @@ from reput.log.directory import QueueFiles
 from reput.store.consume_queue import ConsumeQueue
 from reput.store.consume_queue_ext import ConsumeQueueExt, ConsumeQueueExtensions, Run
 from reput.store.statistics import TopicCounts
+from reput.store.unit_places import advance, place_units
 from reput.store.unit_search import Units, read_units, search_units
 
 if TYPE_CHECKING:
@@ -278,18 +279,11 @@ class ConsumeQueueStore:
         self, runs: UnitRuns, queues: list[ConsumeQueue], next_offsets: npt.NDArray[np.int64], ext: ExtRuns | None
     ) -> None:
         """Write each queue's units behind its last one, a run a file, and count them."""
-        numbers = np.flatnonzero(runs.counts)
-        if not numbers.size:
+        place = place_units(runs, queues, next_offsets, self._file_size)
+        if not place.numbers.size:
             return
-        written = [queues[k] for k in numbers.tolist()]
-        counts, starts = runs.counts[numbers], runs.starts[numbers]
-        ends = next_offsets[numbers] + counts
-        pieces = _cut_at_files((ends - counts) * UNIT_SIZE, counts * UNIT_SIZE, self._file_size)
-        owners = [written[k] for k in pieces.owners.tolist()]
-        files = pieces.files.tolist()
-        paths = [queue.path_to_write(start) for queue, start in zip(owners, files, strict=True)]
-        addresses = runs.units.ctypes.data + starts[pieces.owners] + pieces.skipped
-        sizes, positions = pieces.sizes, pieces.positions
+        paths = [queue.path_to_write(start) for queue, start in zip(place.owners, place.files, strict=True)]
+        addresses, sizes, positions = place.addresses, place.sizes, place.positions
         extended: list[ConsumeQueueExt] = []
         if (
             ext is not None
@@ -300,15 +294,38 @@ class ConsumeQueueStore:
             addresses = np.concatenate([places[:, 0], addresses])
             sizes, positions = np.concatenate([places[:, 1], sizes]), np.concatenate([places[:, 2], positions])
         self._files.write_runs(paths, addresses, sizes, positions)
-        last_units = runs.units.view(UNIT_TYPE)[starts // UNIT_SIZE + counts - 1]
-        physical_ends = (last_units["commit_log_offset"] + last_units["size"]).tolist()
-        for queue, end, physical_end in zip(written, ends.tolist(), physical_ends, strict=True):
-            queue.max_physical_offset = physical_end
-            queue.max_offset = end
+        advance(runs, queues, next_offsets, place)
         for queue_ext in extended:
             queue_ext.advance()
-        for queue, start in zip(owners, files, strict=True):
-            queue.dirty.add(start)  # from now on, not before: a sync may have come in between
+
+    def confirm(self, columns: RecordColumns) -> bool:
+        """Whether a kill left all units that `dispatch` would write of scanned records; they count as dispatched then.
+
+        Nothing is written, but what is found counts as not synced. False where units have ext units: a kill may have
+        taken these.
+        """
+        if self._extensions.file_size is not None:
+            return False
+        if not columns.rows:
+            return True
+        if self._multi_dispatch:
+            columns, _ = add_multi_dispatch_rows(columns, enable_lmq=self._enable_lmq, any_topic=self._any_topic)
+        queues = self._queues_of(columns)
+        next_offsets = np.array([queue.max_offset for queue in queues], np.int64)
+        runs = group_units(columns, next_offsets)
+        place = place_units(runs, queues, next_offsets, self._file_size)
+        pairs = list(zip(place.owners, place.files, strict=True))
+        if runs.stop_row < columns.rows or not all(start in queue.file_starts for queue, start in pairs):
+            return False
+        paths = [queue.file_path(start) for queue, start in pairs]
+        units = runs.units[: int(runs.counts.sum()) * UNIT_SIZE]
+        if not np.array_equal(self._files.read_runs(paths, place.positions, place.sizes), units):
+            return False
+        advance(runs, queues, next_offsets, place)
+        for queue in {id(queue): queue for queue in place.owners}.values():
+            self._unsynced_folders |= {queue.path, queue.path.rpartition("/")[0], self._path}
+        self.built_timestamp = int(columns["store_timestamp"][-1])
+        return True
 
     @property
     def max_physical_offset(self) -> int:
@@ -378,35 +395,6 @@ class ConsumeQueueStore:
         """Let go of all maps; no file is open."""
         for queue in self._table.values():
             queue.drop_mappings()
-
-
-class _Pieces(NamedTuple):
-    """Parts of runs, each within one file; one element a piece.
-
-    Attributes:
-        owners: The number of the run.
-        files: The first byte of the file, as its name says it.
-        positions, sizes: Where in the file, and how many bytes.
-        skipped: How many bytes of the run lie in files before.
-    """
-
-    owners: npt.NDArray[np.int64]
-    files: npt.NDArray[np.int64]
-    positions: npt.NDArray[np.int64]
-    sizes: npt.NDArray[np.int64]
-    skipped: npt.NDArray[np.int64]
-
-
-def _cut_at_files(begins: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64], file_size: int) -> _Pieces:
-    """Cut runs of `sizes` (at least 1) bytes from byte `begins` of their queues where files end."""
-    first_files = begins // file_size
-    counts = (begins + sizes - 1) // file_size - first_files + 1
-    owners = np.repeat(np.arange(begins.size), counts)
-    before = np.arange(owners.size) - np.repeat(np.cumsum(counts) - counts, counts)
-    files = (first_files[owners] + before) * file_size
-    piece_begins = np.maximum(files, begins[owners])
-    piece_ends = np.minimum(files + file_size, (begins + sizes)[owners])
-    return _Pieces(owners, files, piece_begins - files, piece_ends - piece_begins, piece_begins - begins[owners])
 
 
 def _are_fillers(units: Units) -> npt.NDArray[np.bool_]:

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reput.files import File, FileLayer
-from reput.formats.index_file import IndexHeader, decode_header, encode_header, entry_position, file_size
+from reput.formats.index_file import HEADER_SIZE, IndexHeader, decode_header, encode_header, entry_position, file_size
 from reput.kernels.index_file import (
     BEGIN_TIMESTAMP,
     END_OFFSET,
@@ -99,9 +99,9 @@ class IndexFile:
             self._file.allocate(start, target - start)
             self._reserved = target
         header = self.header.copy()
-        taken = put_keys(
-            self._mapping.address, self.slots, self.capacity, header, keys.hashes, keys.offsets, keys.timestamps, begin
-        )
+        address, entries = self._mapping.address + HEADER_SIZE, self._mapping.address + entry_position(self.slots, 0)
+        columns = keys.hashes, keys.offsets, keys.timestamps
+        taken = put_keys(address, entries, self.slots, self.capacity, header, *columns, begin)
         self._mapping.view[:40] = encode_header(IndexHeader._make(header.tolist()))
         self.header = header
         return int(taken)

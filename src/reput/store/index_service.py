@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from itertools import takewhile
 from threading import Lock
 
 import numpy as np
@@ -15,6 +16,7 @@ from reput.formats.paths import INDEX, index_file_name
 from reput.kernels.columns import RecordColumns
 from reput.kernels.index_file import IndexKeys, index_keys
 from reput.log.directory import IndexFilePath
+from reput.store.index_check import IndexCheck
 from reput.store.index_file import IndexFile
 
 
@@ -33,6 +35,11 @@ class IndexService:
         self._writable = writable
         self._file_size = file_size(slots, capacity)
         self._unsynced: list[IndexFile] = []
+        # Between `load` and `settle`: files that a kill left, which may not be right, and those with nothing in them.
+        self._was_killed = False
+        self._unsafe: list[str] = []
+        self._useless: list[str] = []
+        self._check: IndexCheck | None = None
         # Keys of records up to here are in: the last record with entries, and how many of its keys.
         self._last_offset = -1
         self._last_keys = 0
@@ -67,37 +74,42 @@ class IndexService:
                         "move index/ away to have it built again",
                     )
 
-    def load(self, found: list[IndexFilePath], *, safe_timestamp: int | None, log_end: int) -> None:
-        """Take over the files of a directory.
+    def load(self, found: list[IndexFilePath], *, safe_timestamp: int | None) -> None:
+        """Take over the files of a directory; nothing changes.
 
         Args:
             found: The files, oldest first.
-            log_end: Commit log offset behind the last record. After a crash a file that knows later records, which the
-                log has lost, is removed: it would keep the new ones at their offsets out.
-            safe_timestamp: After a crash the checkpoint's indexMsgTimestamp: files that end later or are not full are
-                removed, and dispatch builds them again. So are all but the first that end at that very millisecond:
+            safe_timestamp: After a crash the checkpoint's indexMsgTimestamp: files that end later or are not full count
+                only as far as `confirm` finds their entries. So do all but the first that end at that very millisecond:
                 files are synced in their order, and one is enough for the checkpoint to say so. None after a clean
                 stop, and for reading.
         """
+        self._was_killed = safe_timestamp is not None
         is_safe = True
         for entry in found:
             if entry.size == 0:  # killed while it was made
-                if self._writable:
-                    self._files.unlink(entry.path)
+                self._useless.append(entry.path)
                 continue
             file = IndexFile(
                 self._files, entry.path, self._slots, self._capacity, writable=self._writable, create=False
             )
             if safe_timestamp is not None:
                 is_safe = is_safe and file.is_full and file.end_timestamp <= safe_timestamp
-                is_safe = is_safe and file.end_offset < log_end
             if is_safe:
                 self.index_files.append(file)
                 is_safe = safe_timestamp is None or file.end_timestamp < safe_timestamp
             else:
                 file.close()
-                self._files.unlink(entry.path)
+                self._unsafe.append(entry.path)
+        self._find_last()
+        last = self.index_files[-1] if self.index_files else None
+        previous = (last.end_timestamp, last.end_offset) if last is not None else (0, 0)
+        self._check = IndexCheck(self._files, self._unsafe, self._slots, self._capacity, *previous)
+
+    def _find_last(self) -> None:
+        """Look up in the files what was indexed last."""
         self.flushed_timestamp = max((file.end_timestamp for file in self.index_files if file.is_full), default=0)
+        self._last_offset, self._last_keys = -1, 0
         if self.index_files and self.index_files[-1].count > 1:
             self._last_offset = self.index_files[-1].end_offset
             for file in reversed(self.index_files):
@@ -108,6 +120,46 @@ class IndexService:
         elif len(self.index_files) > 1:
             self._last_offset = self.index_files[-1].end_offset
             self._last_keys = self.index_files[-2].trailing_keys(self._last_offset)
+
+    def confirm(self, columns: RecordColumns) -> bool:
+        """Whether the keys of scanned records are in the files that a kill left; `dispatch` leaves them out then."""
+        keys = self._missing(index_keys(columns))
+        taken = self._check.confirm(keys) if self._check is not None else 0
+        self._remember(keys, 0, taken)
+        return taken == keys.hashes.size
+
+    def settle(self, log_end: int) -> bool:
+        """Keep what `load` and `confirm` trust of the files, and remove the rest; False where that is less than it was.
+
+        Args:
+            log_end: Commit log offset behind the last record. A file that knows later records, which the log has lost
+                in a crash, is removed: it would keep the new ones at their offsets out.
+        """
+        check, self._check = self._check, None
+        assert check is not None
+        check.close()
+        useless = [*self._useless, *self._unsafe]
+        kept = self.index_files
+        if self._was_killed:
+            kept = list(takewhile(lambda file: file.end_offset < log_end, self.index_files))
+        lost = self.index_files[len(kept) :]
+        self.index_files = kept
+        if lost:  # nothing behind them counts
+            useless += [file.path for file in lost]
+            for file in lost:
+                file.close()
+            self._find_last()
+        for checked in check.checked if not lost else ():
+            if checked.table.count > 1:
+                checked.repair()
+                useless.remove(checked.path)
+                file = IndexFile(self._files, checked.path, self._slots, self._capacity, writable=True, create=False)
+                self.index_files.append(file)
+                if file.is_full:
+                    self._unsynced.append(file)
+        for path in sorted(useless):
+            self._files.unlink(path)
+        return not lost
 
     @property
     def restart_offset(self) -> int:
@@ -232,5 +284,7 @@ class IndexService:
 
     def close(self) -> None:
         """Close all files."""
+        if self._check is not None:
+            self._check.close()
         for file in self.index_files:
             file.close()

@@ -27,13 +27,13 @@ from reput.store.recovery import (
     LogEnd,
     Progress,
     RecoveryReport,
-    Redispatch,
     check_against_queues,
     find_log_end,
     queues_are_complete,
     start_file,
 )
-from reput.store.sink_commits import find_unfinished, write_sinks
+from reput.store.redispatch import Confirmation, Redispatch
+from reput.store.sink_commits import find_unfinished, read_sinks, write_sinks
 
 if TYPE_CHECKING:
     from reput.kernels.consume_queue_ext import BitMaps
@@ -132,21 +132,35 @@ def _is_fresh(files: FileLayer, path: str) -> bool:
 
 
 def _find_end(
-    log: CommitLog, last_record: int, found: _Found, config: MessageStoreConfig, progress: Progress
+    log: CommitLog,
+    last_record: int,
+    found: _Found,
+    config: MessageStoreConfig,
+    progress: Progress,
+    confirmation: Confirmation | None = None,
 ) -> LogEnd:
     """Where the log ends, by the shortest way that proves it.
 
     `last_record` is the offset of the last record that a queue knows, -1 for none: after a clean exit of this store no
-    more than that one and what has no unit (prepared and rolled back messages) is read.
+    more than that one and what has no unit (prepared and rolled back messages) is read. After a kill `confirmation`
+    takes what is read, and what lies between its own beginning and there.
     """
     checkpoint = found.checkpoint
     if found.was_killed:
         begin = start_file(log, checkpoint)
+        if confirmation is not None:
+            confirmation.walk(log, begin)
     elif found.shutdown is not None and log.queue.find(last_record) is not None:
         begin = last_record
     else:
         begin = _last_used_file(log)
-    return find_log_end(log, begin, checkpoint, config, was_killed=found.was_killed, progress=progress)
+    try:
+        return find_log_end(
+            log, begin, checkpoint, config, was_killed=found.was_killed, progress=progress, confirmation=confirmation
+        )
+    finally:
+        if confirmation is not None:
+            confirmation.finish()
 
 
 def _last_used_file(log: CommitLog) -> int:
@@ -227,10 +241,9 @@ def _recover(
         undo.callback(index.close)
         index.check(found.index_files)
         _check_index_geometry(found, config, files)
-    if not found.was_killed:
-        known = found.shutdown.max_offsets if found.shutdown else {}
-        queues.load(found.queues, found.batch_queues, _EVERYTHING, known)
-    end = _find_end(log, queues.last_record_offset, found, config, progress)
+    has_intent = read_sinks(files, path).intent is not None
+    confirmation = _load(log, queues, index, found, config, may_lose_records=has_intent)
+    end = _find_end(log, queues.last_record_offset, found, config, progress, confirmation)
     unfinished = find_unfinished(files, path, log, end, was_killed=found.was_killed)
     if unfinished is not None:
         end = unfinished.log_end
@@ -254,7 +267,7 @@ def _recover(
     if unfinished is not None:
         log.queue.sync_from(unfinished.begin_offset)
         write_sinks(files, path, unfinished.sinks)
-    report = _bring_in_step(log, queues, index, found, end, config, progress)
+    report = _bring_in_step(log, queues, index, found, end, config, progress, confirmation)
     if found.was_killed or report.dispatched_records:
         queues.raise_min_offsets(log.min_offset)
     for queue in queues.queues():
@@ -265,6 +278,38 @@ def _recover(
     return Parts(log, queues, index, report, lock, checkpoint, abort, topics)
 
 
+def _load(
+    log: CommitLog,
+    queues: QueueTables,
+    index: IndexService | None,
+    found: _Found,
+    config: MessageStoreConfig,
+    *,
+    may_lose_records: bool,
+) -> Confirmation | None:
+    """Load queues and index as far as they can be trusted; after a kill, what looks how far they are right beyond.
+
+    Nothing looks where records that prove themselves may be cut off all the same: their units would count as right.
+    """
+    known = found.shutdown.max_offsets if found.shutdown else {}
+    begin = start_file(log, found.checkpoint)
+    queues.load(
+        found.queues, found.batch_queues, begin if found.was_killed else _EVERYTHING, {} if found.was_killed else known
+    )
+    if index is not None:
+        index.load(found.index_files, safe_timestamp=found.checkpoint.index_msg_timestamp if found.was_killed else None)
+        begin = min(begin, max(index.restart_offset, log.min_offset))
+    if found.was_killed and not may_lose_records and not _has_lost_queues(queues, found):
+        return Confirmation(queues, index, config, begin)
+    return None
+
+
+def _has_lost_queues(queues: QueueTables, found: _Found) -> bool:
+    """Whether a folder vanished: then the records from where a start begins need not show it by a gap."""
+    known = found.shutdown.max_offsets if found.shutdown else {}
+    return not (found.queues or found.batch_queues) or any(queues.find(*key) is None for key in known)
+
+
 def _bring_in_step(
     log: CommitLog,
     queues: QueueTables,
@@ -273,31 +318,32 @@ def _bring_in_step(
     end: LogEnd,
     config: MessageStoreConfig,
     progress: Progress,
+    confirmation: Confirmation | None,
 ) -> RecoveryReport:
-    """Load queues and index as far as they can be trusted, and dispatch again what they may lack."""
+    """Wipe out of queues and index what cannot be trusted, and dispatch again what they may lack."""
     known = found.shutdown
     shutdown = known if known and known.commit_log_end == end.offset and not found.was_killed else None
     if found.was_killed:
         begin = start_file(log, found.checkpoint)
-        queues.load(found.queues, found.batch_queues, begin)
         queues.cut()
     elif shutdown is None:
         begin = _last_used_file(log)
     else:
         begin = end.offset if queues_are_complete(shutdown, queues) else log.min_offset
-    vanished = known is not None and any(queues.find(*key) is None for key in known.max_offsets)
-    if vanished or not (found.queues or found.batch_queues):
-        begin = log.min_offset  # a folder vanished, and the records from `begin` on need not show it by a gap
+    if _has_lost_queues(queues, found):
+        begin = log.min_offset
     queues.recover_extensions()
     if index is not None:
-        safe_timestamp = found.checkpoint.index_msg_timestamp if found.was_killed else None
-        index.load(found.index_files, safe_timestamp=safe_timestamp, log_end=end.offset)
+        if not index.settle(end.offset):
+            confirmation = None
         if shutdown is None or shutdown.index_file_count != len(found.index_files):
             begin = min(begin, max(index.restart_offset, log.min_offset))
+    if confirmation is not None:
+        begin = confirmation.offset
     records = 0
     if begin < log.max_offset:
         begin, records = Redispatch(log, queues, index, config).run(begin, progress)
-    return RecoveryReport(found.was_killed, end, begin, records)
+    return RecoveryReport(found.was_killed, end, begin, records, confirmation.records if confirmation else 0)
 
 
 def _warm_sync_bytes(config: MessageStoreConfig) -> int | None:
@@ -370,8 +416,8 @@ def open_for_reading(
         slots, capacity = index_geometry(found.index_files, config.max_hash_slot_num, config.max_index_num, files)
         index = IndexService(files, path, slots, capacity, writable=False)
         index.check(found.index_files)
-        index.load(found.index_files, safe_timestamp=None, log_end=end.offset)
-    return Parts(log, queues, index, RecoveryReport(found.was_killed, end, end.offset, 0, damage))
+        index.load(found.index_files, safe_timestamp=None)
+    return Parts(log, queues, index, RecoveryReport(found.was_killed, end, end.offset, 0, damage=damage))
 
 
 def close_cleanly(path: str, parts: Parts, files: FileLayer) -> None:

@@ -108,6 +108,10 @@ class QueueTables:
         # First, so that what `ConsumeQueueStore.flush` says holds of both.
         return self.batch.dispatch(columns, fill_gaps=fill_gaps) and self.simple.dispatch(columns, fill_gaps=fill_gaps)
 
+    def confirm(self, columns: RecordColumns) -> bool:
+        """See `ConsumeQueueStore.confirm`; False where any topic has batch consume queues."""
+        return not (self.types.batch or self.types.undeclared(columns)) and self.simple.confirm(columns)
+
     def changes_type(self, config: TopicConfig) -> bool:
         """Whether the topic's queues are of another type now than its configuration says."""
         return is_batch_cq(config) != (config.topic_name in self.types.batch)

@@ -8,7 +8,7 @@ is there already, so a start that is killed itself begins again, and ends the sa
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,10 +19,13 @@ from reput.formats.checkpoint import Checkpoint, min_timestamp
 from reput.formats.shutdown import Shutdown
 from reput.kernels.columns import RecordColumns, RecordStatus, ScanStop
 from reput.kernels.record_scan import RecordScanner, ScanLevel, find_record
+from reput.log.scan import first_rows
 from reput.store.commit_log import CommitLog
-from reput.store.index_service import IndexService
 from reput.store.mapped_file import MappedFile
 from reput.store.queue_tables import QueueTables
+
+if TYPE_CHECKING:
+    from reput.store.redispatch import Confirmation
 
 _MAX_ROWS = 65_536
 _END_OF_TIME = (1 << 63) - 1
@@ -55,6 +58,7 @@ class RecoveryReport(NamedTuple):
         log_end: See `LogEnd`.
         dispatched_from: Commit log offset from which records were dispatched again.
         dispatched_records: How many that were.
+        confirmed_records: How many before them had what dispatch writes in queues and index, and were left alone.
         damage: Read-only: what ended the log before its time; what lies before it can be read.
     """
 
@@ -62,6 +66,7 @@ class RecoveryReport(NamedTuple):
     log_end: LogEnd
     dispatched_from: int
     dispatched_records: int
+    confirmed_records: int = 0
     damage: CorruptRecordError | None = None
 
 
@@ -95,16 +100,18 @@ def find_log_end(
     *,
     was_killed: bool,
     progress: Progress,
+    confirmation: Confirmation | None = None,
 ) -> LogEnd:
     """Walk the records from an offset at which one starts, to where they end.
 
     A wrong CRC ends them: that of the body, and where the configuration asks for them, that of the whole record too.
+    Each piece that was read goes to `confirmation` on the way.
 
     Raises:
         CorruptRecordError: A record does not prove itself, and behind it lies one that the checkpoint says was on the
             disk: that is damage, not a torn tail, and cutting there would lose messages.
     """
-    scanner = RecordScanner(_MAX_ROWS, level=ScanLevel.HEADER)
+    header_scanner = RecordScanner(_MAX_ROWS, level=ScanLevel.HEADER)
     checks = {"check_crc": config.check_crc_on_recover, "require_property_crc": config.force_verify_prop_crc}
     faults = RecordStatus.BAD_BODY_CRC
     if config.enabled_append_prop_crc or config.force_verify_prop_crc:
@@ -114,9 +121,13 @@ def find_log_end(
     while (file := log.queue.find(offset)) is not None:
         progress("looking for the end of the log", offset - begin, total)
         position = offset - file.start_offset
-        columns = scanner.scan(_bytes(file, position), offset, **checks)
-        file.mapping.release(position, position + columns.consumed)  # a start over gigabytes keeps little of them
+        scanner = confirmation.scanner if confirmation is not None else None
+        columns = (scanner or header_scanner).scan(_bytes(file, position), offset, **checks)
         fault = columns.first_fault(faults)
+        if scanner is not None and confirmation is not None:
+            confirmation.take(first_rows(columns, fault), file.mapping, position)
+        else:
+            file.mapping.release(position, position + columns.consumed)  # a start over gigabytes keeps little of them
         if fault:
             timestamp = int(columns["store_timestamp"][fault - 1])
         if fault < columns.rows:
@@ -199,60 +210,6 @@ def check_against_queues(log: CommitLog, end: LogEnd, queues_end: int) -> None:
             f"expected a record, for the last clean exit left records up to {queues_end}; nothing was changed; copy "
             "the store, look at it with `reput dump`, and restore the file from a replica or a backup",
         )
-
-
-class Redispatch:
-    """Dispatches recovered records again, from where queues and index may lack something."""
-
-    def __init__(
-        self, log: CommitLog, queues: QueueTables, index: IndexService | None, config: MessageStoreConfig
-    ) -> None:
-        self._log = log
-        self._queues = queues
-        self._index = index
-        rules = config.dispatch_rules
-        delays_ms = config.delay_levels_ms if rules.redispatches_deliver_time else ()
-        self._scanner = RecordScanner(_MAX_ROWS, delays_ms=delays_ms, index_tags=rules.indexes_tags)
-
-    def run(self, begin: int, progress: Progress) -> tuple[int, int]:
-        """Dispatch everything from an offset at which a record starts.
-
-        A queue offset that leaves a gap behind its queue's last unit says that units before are missing, in a queue
-        whose folder vanished for one; then all is dispatched from the log's first record, and gaps are filled. So it is
-        where an inner batch shows that its topic has batch consume queues (`QueueTables.turn_to_batch`).
-
-        Returns:
-            (the offset that it really began at, records)
-        """
-        records = self._walk(begin, progress, fill_gaps=begin <= self._log.min_offset)
-        while records < 0:
-            begin = self._log.min_offset
-            records = self._walk(begin, progress, fill_gaps=True)
-        return begin, records
-
-    def _walk(self, begin: int, progress: Progress, *, fill_gaps: bool) -> int:
-        """Records dispatched; -1 where all must be: at a gap that may not be filled, or at a batch topic unheard of."""
-        offset, end, records = begin, self._log.max_offset, 0
-        while offset < end:
-            progress("bringing queues and index in step", offset - begin, end - begin)
-            columns = self._scanner.scan(self._log.window(offset, 1 << 62), offset)
-            if self._queues.turn_to_batch(columns) or not self._queues.dispatch(columns, fill_gaps=fill_gaps):
-                return -1
-            if self._index is not None:
-                self._index.dispatch(columns)
-            records += columns.rows
-            if (file := self._log.queue.find(offset)) is not None:
-                file.mapping.release(offset - file.start_offset, columns.next_offset - file.start_offset)
-            following = columns.next_offset
-            if columns.stop is ScanStop.BLANK:
-                size = self._log.queue.file_size
-                following = following - following % size + size
-            elif following == offset:
-                raise CorruptRecordError(
-                    file.path if file else "", offset, f"expected a record, found {columns.stop.name}"
-                )
-            offset = following
-        return records
 
 
 def queues_are_complete(shutdown: Shutdown, queues: QueueTables) -> bool:

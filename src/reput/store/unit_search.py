@@ -27,7 +27,7 @@ def read_units(files: FileLayer, queues: Sequence[ConsumeQueue], offsets: Offset
     inside = positions % np.array([queue.file_size for queue in queues], np.int64)
     starts = (positions - inside).tolist()
     paths = [queue.file_path(start) for queue, start in zip(queues, starts, strict=True)]
-    return files.read_runs(paths, inside, UNIT_SIZE).reshape(-1).view(UNIT_TYPE)
+    return files.read_runs(paths, inside, np.full(inside.size, UNIT_SIZE, np.int64)).view(UNIT_TYPE)
 
 
 def search_units(

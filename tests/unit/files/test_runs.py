@@ -57,15 +57,16 @@ def test_many_runs_equal_as_many_writes(
     assert found == expected
 
 
-@given(st.lists(st.tuples(st.integers(0, COUNT - 1), st.integers(0, 6000)), max_size=20), st.integers(1, 3000))
+@given(st.lists(st.tuples(st.integers(0, COUNT - 1), st.integers(0, 6000), st.integers(0, 3000)), max_size=20))
 def test_many_reads_equal_as_many_reads_of_files_and_zeros_behind_their_ends(
-    tmp_path_factory: pytest.TempPathFactory, reads: list[tuple[int, int]], size: int
+    tmp_path_factory: pytest.TempPathFactory, reads: list[tuple[int, int, int]]
 ) -> None:
     paths = made(tmp_path_factory.mktemp("reads"))
     write_runs(paths, [(i, 0, 5000 - 1000 * i, 0) for i in range(COUNT)])
-    found = DISK.read_runs([paths[i] for i, _ in reads], column([position for _, position in reads]), size)
+    positions, sizes = column([position for _, position, _ in reads]), column([size for *_, size in reads])
+    found = DISK.read_runs([paths[i] for i, *_ in reads], positions, sizes)
     contents = [DISK.read_bytes(path) for path in paths]
-    assert [row.tobytes() for row in found] == [contents[i][p : p + size].ljust(size, b"\0") for i, p in reads]
+    assert found.tobytes() == b"".join(contents[i][p : p + size].ljust(size, b"\0") for i, p, size in reads)
 
 
 def test_the_failed_run_is_named_and_those_before_it_are_written(tmp_path: Path) -> None:
@@ -83,13 +84,13 @@ def test_what_cannot_be_opened_is_named(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=gone + "write at 7: " + os.strerror(2)):
         write_runs(paths, [(0, 0, 1, 0), (3, 0, 1, 7)])
     with pytest.raises(StoreError, match=gone + "read at 7: " + os.strerror(2)):
-        DISK.read_runs(paths, column([0, 0, 0, 7]), 1)
+        DISK.read_runs(paths, column([0, 0, 0, 7]), column([1] * 4))
     with pytest.raises(StoreError, match=gone + "sync: " + os.strerror(2)):
         DISK.sync_files(paths)
     with pytest.raises(StoreError, match=gone + "sync the folder: " + os.strerror(2)):
         DISK.sync_directories([str(tmp_path), paths[-1]])
     with pytest.raises(StoreError, match=f"^{tmp_path}: cannot read at 0: " + os.strerror(21)):
-        DISK.read_runs([str(tmp_path)], column([0]), 1)
+        DISK.read_runs([str(tmp_path)], column([0]), column([1]))
 
 
 def test_every_path_is_synced_and_no_descriptor_stays_open(tmp_path: Path) -> None:

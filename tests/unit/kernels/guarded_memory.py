@@ -247,7 +247,9 @@ def index_files() -> int:
             )
             header = np.array([_RANDOM.choice(_EXTREMES) for _ in range(6)], np.int64)
             times = np.array([_RANDOM.choice([0, 2**63 - 1, -(2**63), 10**12]) for _ in hashes], np.int64)
-            put_keys(data.ctypes.data, slots, capacity, header, hashes, times, times, 0)
+            address = data.ctypes.data
+            entries = address + entry_position(slots, 0)
+            put_keys(address + 40, entries, slots, capacity, header, hashes, times, times, 0)
     return 3000
 
 

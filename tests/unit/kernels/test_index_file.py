@@ -6,7 +6,16 @@ import pytest
 
 from reput.formats.index_file import IndexEntry, IndexHeader, encode_entry, encode_header, entry_position, file_size
 from reput.formats.index_file import key_hash as hash_of_key
-from reput.kernels.index_file import find_entries, find_key, index_keys, put_keys, scratch_row, verify_keys
+from reput.kernels.index_file import (
+    IndexKeys,
+    IndexTable,
+    find_entries,
+    find_key,
+    index_keys,
+    put_keys,
+    scratch_row,
+    verify_keys,
+)
 from reput.kernels.record_scan import RecordScanner
 from tests.oracles import index_file as twin
 from tests.oracles.record_bytes import Record, pack_log
@@ -20,7 +29,8 @@ FOREVER = (-(2**62), 2**62)
 
 def put(data, header, hashes, offsets, timestamps, begin=0, *, slots=SLOTS, capacity=CAPACITY):
     columns = np.array(hashes, np.int32), np.array(offsets, np.int64), np.array(timestamps, np.int64)
-    taken = put_keys(data.ctypes.data, slots, capacity, header, *columns, begin)
+    address = data.ctypes.data
+    taken = put_keys(address + 40, address + entry_position(slots, 0), slots, capacity, header, *columns, begin)
     data[:40] = np.frombuffer(encode_header(IndexHeader._make(header.tolist())), np.uint8)
     return taken
 
@@ -242,3 +252,17 @@ def test_one_key_is_found_newest_first_and_no_more_often_than_asked_for():
 def test_an_entry_of_another_hash_is_no_hit_even_if_its_record_carries_the_key():
     hashed = hash_of_key("topic", "k")
     assert find_one([hashed, hashed + 1, hashed], 9) == [2, 0]
+
+
+def test_keys_that_are_taken_back_leave_header_and_slots_as_they_were():
+    table = IndexTable(3, 20, 5, 6)
+    numbers = np.arange(8)
+    keys = IndexKeys(numbers.astype(np.int32), numbers + 100, numbers * 1000)
+    first, _ = table.put(keys, 4)
+    header, slots = table.header.copy(), table.slot_table.copy()
+    taken, entries = table.put(keys, 0)
+    assert (first, taken, table.count) == (8, 8, 13)
+    assert not np.array_equal(table.slot_table, slots)
+    table.take_back(header, entries)
+    assert table.header.tolist() == header.tolist()
+    assert np.array_equal(table.slot_table, slots)

@@ -160,9 +160,11 @@ def test_queues_whose_topics_differ_in_any_byte_are_different():
         b"01234567",
         b"0123456",
         b"",
+        *(b"x" * n + last for n in (54, 55, 56, 57, 126) for last in (b"x", b"y")),
     ]
-    columns = scan(pack_log([Record(topic=topic) for topic in topics], BASE))
+    columns = scan(pack_log([Record(topic=topic) for topic in topics * 2], BASE))
     assert columns.queues() == [(topic, 0) for topic in topics]
+    assert columns["queue"].tolist() == [*range(len(topics))] * 2
 
 
 DELAYED = {

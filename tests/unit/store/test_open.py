@@ -10,6 +10,7 @@ import textwrap
 import time
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import reput
@@ -22,6 +23,7 @@ from reput.errors import (
     StoreLockedError,
     StoreStateError,
 )
+from reput.files import File, FileLayer
 from tests.crash.faulty_files import FaultyFiles, abandon
 from tests.crash.invariants import SMALL, check_store, contents
 from tests.unit.store.conftest import OpenStore
@@ -45,6 +47,42 @@ def test_open_makes_a_store_where_nothing_is(path: Path) -> None:
         assert (deep / "abort").read_text() == str(os.getpid())
         assert (deep / "lock").read_text() == "lock"
     assert not (deep / "abort").exists()
+
+
+def test_an_open_after_a_clean_close_does_not_grow_with_the_log(path: Path) -> None:
+    def work(rows: int) -> tuple[int, list[str], int]:
+        store_path = path / str(rows)
+        table = pa.table({"topic": ["t"] * rows, "body": [bytes(300)] * rows, "keys": [["k"]] * rows})
+        with reput.MessageStore.open(store_path, flush_disk_type="ASYNC_FLUSH") as store:
+            store.put_arrow(table)
+            store.wait_dispatched()
+        files = CountingFiles()
+        with reput.MessageStore.open(store_path, files=files) as store:
+            read = store.recovery.log_end.scanned_bytes
+            return read, [name.removeprefix(f"{store_path}/") for name in files.opened], files.bytes_of_runs
+
+    few, many = work(50), work(20_000)
+    assert few[0] == many[0] < 500
+    assert [name[:-18] if name.startswith("index") else name for name in few[1]] == [
+        name[:-18] if name.startswith("index") else name for name in many[1]
+    ]
+    assert few[2] == many[2]
+
+
+class CountingFiles(FileLayer):
+    """The real disk, and what was asked of it."""
+
+    def __init__(self) -> None:
+        self.opened: list[str] = []
+        self.bytes_of_runs = 0
+
+    def open(self, path: str, *, writable: bool = False, create: bool = False, size: int | None = None) -> File:
+        self.opened.append(path)
+        return super().open(path, writable=writable, create=create, size=size)
+
+    def read_runs(self, paths, positions, sizes):  # type: ignore[no-untyped-def]
+        self.bytes_of_runs += int(sizes.sum())
+        return super().read_runs(paths, positions, sizes)
 
 
 def test_the_defaults_are_sync_flush_over_those_of_rocketmq(path: Path) -> None:

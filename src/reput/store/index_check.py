@@ -1,0 +1,130 @@
+"""Index files that a kill left: how far their entries are what dispatch would write. Looking changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from reput.files import File, FileLayer
+from reput.formats.index_file import HEADER_SIZE, IndexHeader, encode_header, entry_position
+from reput.kernels.index_file import END_OFFSET, END_TIMESTAMP, IndexKeys, IndexTable
+
+
+class CheckedIndexFile:
+    """One file, as far as its entries are right.
+
+    A kill in the middle of a put leaves a header and slots that do not fit its entries: `repair` writes them anew.
+    """
+
+    def __init__(self, files: FileLayer, path: str, table: IndexTable) -> None:
+        self._files = files
+        self._file = files.open(path)
+        self._is_whole = False
+        self.path = path
+        self.table = table
+
+    def confirm(self, keys: IndexKeys, begin: int) -> int:
+        """The number of the next key behind those, from number `begin` on, whose entries are there.
+
+        That is `begin` where one of those that the file has room for is missing: then nothing counts as confirmed.
+        """
+        header, position = self.table.header.copy(), entry_position(self.table.slots, self.table.count)
+        taken, entries = self.table.put(keys, begin)
+        if _holds(self._file, position, entries):
+            return taken
+        self.table.take_back(header, entries)
+        return begin
+
+    def seal(self) -> bool:
+        """Whether a full file has the header and slots that its entries ask for; its copy of them is given up then."""
+        self._is_whole = _holds(self._file, HEADER_SIZE, self.table.slot_table) and _holds(self._file, 0, self._header)
+        if self._is_whole:
+            self.table.slot_table = self.table.slot_table[:0]
+        return self._is_whole
+
+    @property
+    def _header(self) -> npt.NDArray[np.uint8]:
+        return np.frombuffer(encode_header(IndexHeader(*self.table.header.tolist())), np.uint8)
+
+    def repair(self) -> None:
+        """Wipe out what lies behind the confirmed entries, and write slots and header where they differ."""
+        if self._is_whole:
+            return
+        with self._files.open(self.path, writable=True) as file:
+            file.zero_from(entry_position(self.table.slots, self.table.count))
+            for position, data in ((HEADER_SIZE, self.table.slot_table), (0, self._header)):
+                if not _holds(file, position, data):
+                    file.write(position, data.data)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def _holds(file: File, position: int, data: npt.NDArray[np.uint8]) -> bool:
+    """Whether a file has these bytes at a position."""
+    found = np.empty(data.size, np.uint8)
+    return file.read_into(position, found.data) == data.size and np.array_equal(found, data)
+
+
+class IndexCheck:
+    """Compares files, one behind the other, with keys in log order.
+
+    Args:
+        files: The file layer.
+        paths: The files, oldest first.
+        slots: Slots of each file; entries go up to number `capacity` - 1.
+        previous_timestamp, previous_offset: What the file before them ended with; 0 for none.
+
+    Attributes:
+        checked: The files that were looked into; only the last one can have no confirmed entry.
+    """
+
+    def __init__(
+        self,
+        files: FileLayer,
+        paths: Sequence[str],
+        slots: int,
+        capacity: int,
+        previous_timestamp: int = 0,
+        previous_offset: int = 0,
+    ) -> None:
+        self._files = files
+        self._paths = paths
+        self._slots = slots
+        self._capacity = capacity
+        self._previous = previous_timestamp, previous_offset
+        self.checked: list[CheckedIndexFile] = []
+
+    def confirm(self, keys: IndexKeys) -> int:
+        """How many of the keys, which follow those before, are in the files; of those in one file all or none."""
+        taken = 0
+        while taken < keys.hashes.size:
+            if not self._has_room():
+                break
+            begin, taken = taken, self.checked[-1].confirm(keys, taken)
+            if taken == begin:
+                break
+        return taken
+
+    def _has_room(self) -> bool:
+        """Whether there is a file for the next entry; goes on to the next file behind one that is full and whole."""
+        last = self.checked[-1] if self.checked else None
+        if last is not None:
+            if last.table.count < self._capacity:
+                return True
+            if not last.seal():
+                return False
+            self._previous = int(last.table.header[END_TIMESTAMP]), int(last.table.header[END_OFFSET])
+        if len(self.checked) == len(self._paths):
+            return False
+        table = IndexTable(self._slots, self._capacity, *self._previous)
+        self.checked.append(CheckedIndexFile(self._files, self._paths[len(self.checked)], table))
+        return True
+
+    def close(self) -> None:
+        """Close the files."""
+        for file in self.checked:
+            file.close()
