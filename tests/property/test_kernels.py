@@ -16,7 +16,7 @@ from reput.formats.consume_queue import FILLER, UNIT_SIZE, Unit, encode_unit
 from reput.formats.index_file import encode_header, file_size
 from reput.formats.java import index_hash, string_hash
 from reput.kernels.columns import NARROW, WIDE, RecordColumns, ScanStop
-from reput.kernels.consume_queue import PULL_RESULT_COUNT, PullLimits, Selected, group_units, select_units
+from reput.kernels.consume_queue import PULL_RESULT_COUNT, PullLimits, Selected, group_units, select_run, select_units
 from reput.kernels.crc32 import crc32_slices
 from reput.kernels.index_file import (
     find_entries,
@@ -316,6 +316,29 @@ def test_one_pull_takes_what_rocketmq_takes(units, in_order, log_begin, log_end,
     assert (examined, Selected(status).name, size) == (expected.examined, expected.status, expected.size)
     assert last == expected.last
     assert first == (expected.messages[0][0] if expected.messages else 0)
+
+
+@given(UNITS, st.booleans(), st.sampled_from([0, 1000]), st.sampled_from([3500, 5000, 2**62]), LIMITS)
+@settings(max_examples=250)
+def test_a_pull_of_units_as_they_lie_is_the_same_pull(units, in_order, log_begin, log_end, limits):
+    units = (sorted(units) if in_order else units) or [FILLER]
+    expected = queue_twin.select_units(units, log_begin, log_end, FILE_SIZE, (), limits)
+    bytes_of_units = as_array(b"".join(encode_unit(*unit) for unit in units))
+    memory_size = log_end - limits.memory_begin
+    block = np.array(
+        PullLimits(
+            FILE_SIZE, memory_size, limits.memory_count, limits.memory_size, limits.disk_count, limits.disk_size
+        ),
+        np.int64,
+    )
+    taken, size, first, is_behind = select_run(
+        bytes_of_units.ctypes.data, len(units), log_begin, log_end, limits.max_count, limits.max_size,
+        block.ctypes.data,
+    )  # fmt: skip
+    if taken:  # else `select_units` is asked
+        assert [(unit.commit_log_offset, unit.size) for unit in units[:taken]] == expected.messages
+        assert (taken, size, first) == (expected.examined, expected.size, expected.messages[0][0])
+        assert is_behind == (log_end - expected.last > memory_size)
 
 
 SLOTS, CAPACITY = 5, 12

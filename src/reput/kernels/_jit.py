@@ -48,7 +48,7 @@ def cache_folder() -> str:
     return os.path.join(cache_root(), f"kernels-{digest.hexdigest()[:16]}")
 
 
-def kernel(signature: str, *, allocates: bool = False) -> Callable[[Callable[..., Any]], Any]:
+def kernel(signature: str, *, allocates: bool = False, short: bool = False) -> Callable[[Callable[..., Any]], Any]:
     """Compile a function for exactly one signature, without the interpreter lock, cached on disk.
 
     Kernels raise nothing: they return counts, stop reasons and status columns. Functions that only kernels call are
@@ -60,13 +60,17 @@ def kernel(signature: str, *, allocates: bool = False) -> Callable[[Callable[...
     Args:
         signature: Numba's text, such as `"int64(int64, int64[::1])"`.
         allocates: It makes arrays of its own, and so needs the counts.
+        short: It works for a microsecond, on plain numbers alone, and is called from Python only: directly, without
+            Numba's look at the types of the arguments (100 ns), and with the interpreter lock, since a busy thread
+            that got it meanwhile would give it back after 5 ms.
     """
 
     def compiled(function: Callable[..., Any]) -> Any:
         before = numba.config.CACHE_DIR
         numba.config.CACHE_DIR = cache_folder()  # read once, when the decorator sets the cache up
         try:
-            return numba.njit(signature, cache=True, nogil=True, boundscheck=False, _nrt=allocates)(function)
+            made = numba.njit(signature, cache=True, nogil=not short, boundscheck=False, _nrt=allocates)(function)
+            return made.overloads[made.signatures[0]].entry_point if short else made
         finally:
             numba.config.CACHE_DIR = before
 

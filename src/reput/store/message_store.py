@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from reput.formats.metadata import TopicConfig
     from reput.kernels.columns import RecordColumns
     from reput.kernels.consume_queue_ext import BitMaps
-    from reput.store.get import GetMessageResult
+    from reput.store.get_result import GetMessageResult
     from reput.store.opening import Parts
     from reput.store.query import QueryMessageResult
     from reput.store.queue_tables import Queue

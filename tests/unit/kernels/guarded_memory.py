@@ -29,7 +29,7 @@ from reput.formats.index_file import (
     key_hash,
 )
 from reput.kernels.batch_consume_queue import group_batch_units
-from reput.kernels.consume_queue import PULL_RESULT_COUNT, PullLimits, group_units, select_units
+from reput.kernels.consume_queue import PULL_RESULT_COUNT, PullLimits, group_units, select_run, select_units
 from reput.kernels.consume_queue_ext import resolve_tags_codes
 from reput.kernels.crc32 import crc32_slices
 from reput.kernels.gather import next_invalid_text
@@ -252,7 +252,7 @@ def index_files() -> int:
 
 
 def pull_units() -> int:
-    """`select_units` over random units: what it takes lies in the log and in one file."""
+    """`select_units` and `select_run` over random units: what it takes lies in the log and in one file."""
     answer = np.empty(PULL_RESULT_COUNT + 82, np.int64)
     limits = np.array(PullLimits(4096, _BASE + 5000, 40, 1 << 27, 40, 1 << 27), np.int64)
     for _ in range(2000):
@@ -267,6 +267,8 @@ def pull_units() -> int:
         for offset, size in answer[PULL_RESULT_COUNT:].reshape(-1, 2)[: answer[0]].tolist():
             assert _BASE <= offset < offset + size <= _BASE + 5000
             assert offset // 4096 == (offset + size - 1) // 4096
+        taken = select_run(data.ctypes.data, 40, _BASE, _BASE + 5000, 40, 1 << 27, limits.ctypes.data)[0]
+        assert all(_BASE <= offset < offset + size <= _BASE + 5000 for offset, size, _ in units[:taken])
     return 2000
 
 
