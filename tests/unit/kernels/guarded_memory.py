@@ -33,7 +33,17 @@ from reput.kernels.consume_queue import PULL_RESULT_COUNT, PullLimits, group_uni
 from reput.kernels.consume_queue_ext import resolve_tags_codes
 from reput.kernels.crc32 import crc32_slices
 from reput.kernels.gather import next_invalid_text
-from reput.kernels.index_file import find_entries, find_key, put_keys, scratch_row, verify_keys
+from reput.kernels.index_file import (
+    IndexPlace,
+    LogPlace,
+    TopicPlace,
+    find_entries,
+    find_key,
+    put_keys,
+    scratch_row,
+    topic_hash,
+    verify_keys,
+)
 from reput.kernels.java_hash import java_hash_slices
 from reput.kernels.multi_dispatch import add_multi_dispatch_rows
 from reput.kernels.record_batch import SCHEMA, record_batch
@@ -210,14 +220,17 @@ def verify_logs() -> int:
             log = np.array([data.ctypes.data, 0], np.int64)
             end = _BASE + len(content)
             verify_keys(
-                log, _BASE, end, 1 << 16, text.ctypes.data, 1, text.ctypes.data, np.array([2, 4], np.int32),
+                log, _BASE, end, 1 << 16, text.ctypes.data, 1, text.ctypes.data, np.array([2, 5], np.int32),
                 np.zeros(offsets.size, np.int32), offsets, *np.empty((2, offsets.size), np.int64),
                 np.empty(offsets.size, np.uint8), *scratch_row(),
             )  # fmt: skip
             index = chain_of("t", "k1", offsets.tolist())
+            topic = np.array(TopicPlace(int(topic_hash(b"t")), text.ctypes.data, 1), np.int64)
+            file = np.array(IndexPlace(index.ctypes.data, 1, offsets.size + 1, 0), np.int64)
+            place = np.array(LogPlace(log.ctypes.data, log.size, _BASE, 1 << 16), np.int64)
             find_key(
-                text.ctypes.data, 1, text.size, index.ctypes.data, 1, offsets.size + 1, 0, 0, 2**62, _BASE, end,
-                1 << 16, out.ctypes.data, 0, out.size, log,
+                topic.ctypes.data, text.ctypes.data + 2, 2, file.ctypes.data, place.ctypes.data, end, 0, 2**62,
+                out.ctypes.data, 0, out.size,
             )  # fmt: skip
     return count
 
