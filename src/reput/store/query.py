@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from threading import local
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +16,6 @@ from reput.formats.message import MessageExt, decode_message_id
 from reput.formats.record import TOTAL_SIZE
 from reput.kernels.index_file import (
     KEY_SEPARATOR,
-    IndexPlace,
     TopicPlace,
     find_key,
     scratch_row,
@@ -26,7 +24,7 @@ from reput.kernels.index_file import (
     verify_keys,
 )
 from reput.store.commit_log import CommitLog
-from reput.store.index_file import IndexFile
+from reput.store.index_file import Block
 from reput.store.index_service import IndexService
 from reput.store.mapped_file_queue import FEW_LOG_FILES, LogMaps
 from reput.store.queue_tables import Queue
@@ -49,29 +47,10 @@ class _Scratch(local):
         self.offsets, self.address = offsets.data, offsets.ctypes.data
 
 
-class _Block:
-    """Native int64 for a kernel, and what they point to."""
-
-    __slots__ = ("_alive", "address")
-
-    def __init__(self, numbers: Sequence[int], alive: object) -> None:
-        block = np.array(numbers, np.int64)
-        self._alive = block, alive
-        self.address = block.ctypes.data
-
-
 @lru_cache(maxsize=1024)
-def _topic_block(topic: str) -> _Block:
+def _topic_block(topic: str) -> Block:
     text = np.frombuffer(topic.encode() or b"\0", np.uint8)
-    return _Block(TopicPlace(int(topic_hash(topic.encode())), text.ctypes.data, len(topic.encode())), text)
-
-
-class _Places(NamedTuple):
-    """The index files at one moment, newest first: (block of `IndexPlace`, begin and end of its store times, ms)."""
-
-    files: list[IndexFile]
-    last_header: npt.NDArray[np.int64]
-    found: list[tuple[_Block, int, int]]
+    return Block(TopicPlace(int(topic_hash(topic.encode())), text.ctypes.data, len(topic.encode())), text)
 
 
 class _WantedKeys:
@@ -149,21 +128,6 @@ class QueryMessage:
         self._log = log
         self._index = index
         self._scratch = _Scratch()
-        self._places: _Places | None = None
-
-    def _index_places(self, index: IndexService) -> list[tuple[_Block, int, int]]:
-        """See `_Places`; made anew once a key was put, for that gives the last file another header."""
-        files, places = index.index_files, self._places
-        if not files:
-            return []
-        if places is None or places.files is not files or places.last_header is not files[-1].header:
-            header, found = files[-1].header, []
-            for file in reversed(files):
-                begin, end, _, _, _, count = (header if file is files[-1] else file.header).tolist()
-                if count > 1:
-                    found.append((_Block(IndexPlace(file.address, file.slots, count, begin), file), begin, end))
-            places = self._places = _Places(files, header, found)
-        return places.found
 
     def by_key(self, topic: str, key: str, max_num: int, begin: int, end: int | None) -> list[MessageExt]:
         """The newest `max_num` messages of one key, oldest first; see `MessageStore.query_message`."""
@@ -179,8 +143,9 @@ class QueryMessage:
         last = _END_OF_TIME if end is None else end
         maps, log_end, topic_block = log.queue.maps(), log.confirm_offset, _topic_block(topic)
         found = 0
-        for block, file_begin, file_end in self._index_places(self._index):
-            if file_begin <= last and file_end >= begin:
+        for file in reversed(self._index.index_files):
+            block, file_begin, file_end, is_empty = file.place
+            if file_begin <= last and file_end >= begin and not is_empty:
                 found = find_key(
                     topic_block.address, scratch.text_address, size, block.address, maps.place_address, log_end,
                     begin, last, scratch.address, found, max_num,
