@@ -16,14 +16,17 @@ from reput.formats.consume_queue import FILLER, UNIT_SIZE, Unit, encode_unit
 from reput.formats.index_file import encode_header, entry_position, file_size
 from reput.formats.java import index_hash, string_hash
 from reput.kernels.columns import NARROW, WIDE, RecordColumns, ScanStop
-from reput.kernels.consume_queue import PULL_RESULT_COUNT, PullLimits, Selected, group_units, select_units
+from reput.kernels.consume_queue import PULL_RESULT_COUNT, PullLimits, Selected, group_units, select_run, select_units
 from reput.kernels.crc32 import crc32_slices
 from reput.kernels.index_file import (
+    IndexPlace,
+    LogPlace,
+    TopicPlace,
     find_entries,
     find_key,
-    hash_index_keys,
     put_keys,
     scratch_row,
+    split_index_keys,
     topic_hash,
     verify_keys,
 )
@@ -199,15 +202,23 @@ def test_hashes_are_javas_of_the_text_with_what_is_no_utf8_replaced(texts, befor
     assert hashes.tolist() == [string_hash(before + text.decode("utf-8", "replace")) for text in texts]
 
 
-@given(st.binary(max_size=40), st.lists(st.text(min_size=1, max_size=40), max_size=5))
+QUERIED = st.lists(st.text(max_size=70) | st.sampled_from(["", "a", "k1", "a\x02b"]), max_size=9)
+
+
+@given(st.binary(max_size=40), QUERIED)
 def test_keys_of_a_query_are_hashed_as_the_index_does(topic, keys):
-    array = pa.array(keys, pa.string())
-    hashes = np.empty(len(keys), np.int32)
-    _, offsets, data = array.buffers()
-    table = np.frombuffer(offsets, np.int32)[: len(keys) + 1] if offsets and offsets.size else np.zeros(1, np.int32)
-    hash_index_keys(topic_hash(topic), data.address if data else 0, table.copy(), len(keys), hashes)
+    data = "\x02".join(keys).encode()
+    hashes, offsets = np.empty(len(keys), np.int32), np.empty(len(keys) + 1, np.int32)
+    table = np.zeros(2 << len(keys).bit_length(), np.int32)
+    # Behind the text lies what a read beyond it would take for a separator.
+    count = split_index_keys(topic_hash(topic), as_array(data + b"\x02").ctypes.data, len(data), offsets, hashes, table)
+    if not keys or any("\x02" in key for key in keys):
+        assert count == -1
+        return
+    assert count == (len(keys) if len({*keys}) == len(keys) else -2)
     text = topic.decode("utf-8", "replace")
     assert hashes.tolist() == [index_hash(f"{text}#{key}") for key in keys]
+    assert [data[a : b - 1].decode() for a, b in pairwise(offsets.tolist())] == keys
 
 
 @pytest.mark.parametrize("by_tables", [False, True])
@@ -316,6 +327,29 @@ def test_one_pull_takes_what_rocketmq_takes(units, in_order, log_begin, log_end,
     assert (examined, Selected(status).name, size) == (expected.examined, expected.status, expected.size)
     assert last == expected.last
     assert first == (expected.messages[0][0] if expected.messages else 0)
+
+
+@given(UNITS, st.booleans(), st.sampled_from([0, 1000]), st.sampled_from([3500, 5000, 2**62]), LIMITS)
+@settings(max_examples=250)
+def test_a_pull_of_units_as_they_lie_is_the_same_pull(units, in_order, log_begin, log_end, limits):
+    units = (sorted(units) if in_order else units) or [FILLER]
+    expected = queue_twin.select_units(units, log_begin, log_end, FILE_SIZE, (), limits)
+    bytes_of_units = as_array(b"".join(encode_unit(*unit) for unit in units))
+    memory_size = log_end - limits.memory_begin
+    block = np.array(
+        PullLimits(
+            FILE_SIZE, memory_size, limits.memory_count, limits.memory_size, limits.disk_count, limits.disk_size
+        ),
+        np.int64,
+    )
+    taken, size, first, is_behind = select_run(
+        bytes_of_units.ctypes.data, len(units), log_begin, log_end, limits.max_count, limits.max_size,
+        block.ctypes.data,
+    )  # fmt: skip
+    if taken:  # else `select_units` is asked
+        assert [(unit.commit_log_offset, unit.size) for unit in units[:taken]] == expected.messages
+        assert (taken, size, first) == (expected.examined, expected.size, expected.messages[0][0])
+        assert is_behind == (log_end - expected.last > memory_size)
 
 
 SLOTS, CAPACITY = 5, 12
@@ -454,8 +488,8 @@ def test_candidates_are_verified_by_topic_and_key(log, data):
     key_numbers = np.array([key for key, _ in candidates], np.int32)
     offsets = np.array([place for _, place in candidates], np.int64)
     verified = np.full(len(candidates), 9, np.uint8)
-    text, topic = as_array(b"".join(QUERIED_KEYS)), as_array(b"t")
-    key_offsets = np.array([0, *accumulate(map(len, QUERIED_KEYS))], np.int32)
+    text, topic = as_array(b"\x02".join(QUERIED_KEYS)), as_array(b"t")
+    key_offsets = np.array([0, *accumulate(len(key) + 1 for key in QUERIED_KEYS)], np.int32)
     verify_keys(
         log.addresses, log.begin, log.end, LOG_FILE, topic.ctypes.data, 1, text.ctypes.data, key_offsets,
         key_numbers, offsets, *np.empty((2, offsets.size), np.int64), verified, *scratch_row(),
@@ -478,11 +512,20 @@ def test_one_key_is_found_with_the_records_that_carry_it(log, key, max_count, be
     for position, value in data.draw(DAMAGE):
         file.data[position : position + 4] = value.to_bytes(4, "big", signed=True)
     expected = file.select_phy_offset(hashed, max_count, begin, end, lambda offset: log.has_key(offset, b"t", key))
-    text, index, header = as_array(b"t#" + key), as_array(bytes(file.data)), file.header
+    topic, text, index, header = as_array(b"t"), as_array(key or b"!"), as_array(bytes(file.data)), file.header
+    blocks = [
+        np.array(place, np.int64)
+        for place in (
+            TopicPlace(int(topic_hash(b"t")), topic.ctypes.data, 1),
+            IndexPlace(index.ctypes.data, SLOTS, header.index_count, header.begin_timestamp),
+            LogPlace(log.addresses.ctypes.data, log.addresses.size, log.begin, LOG_FILE),
+        )
+    ]
+    topic_block, index_block, log_block = (block.ctypes.data for block in blocks)
     out = np.full(max_count + 2, -99, np.int64)
     found = find_key(
-        text.ctypes.data, 1, text.size, index.ctypes.data, SLOTS, header.index_count, header.begin_timestamp, begin,
-        end, log.begin, log.end, LOG_FILE, out.ctypes.data, 1, max_count + 1, log.addresses,
+        topic_block, text.ctypes.data, len(key), index_block, log_block, log.end, begin, end, out.ctypes.data, 1,
+        max_count + 1,
     )  # fmt: skip
     assert out.tolist() == [-99, *expected, *[-99] * (max_count + 1 - len(expected))]
     assert found == len(expected) + 1
@@ -537,7 +580,7 @@ def test_arrow_rows_are_the_records_decoded_one_by_one(log, names, count):
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x01\x02"), max_size=40)
 LINE = TEXTS.filter(lambda text: " " not in text and text)
-NAMES = TEXTS.filter(lambda text: text and text not in ("TAGS", "KEYS", "UNIQ_KEY", "WAIT"))
+NAMES = TEXTS.filter(lambda text: text and text not in ("TAGS", "KEYS", "UNIQ_KEY", "WAIT", "INNER_NUM", "INNER_BASE"))
 ENCODE_ROWS = st.lists(
     st.builds(
         encode_twin.EncodeRow,

@@ -71,7 +71,7 @@ class KernelCacheLocator(UserProvidedCacheLocator):  # type: ignore[misc]
 
 
 def kernel(
-    signature: str, *, allocates: bool = False, reads_objects: bool = False
+    signature: str, *, allocates: bool = False, reads_objects: bool = False, short: bool = False
 ) -> Callable[[Callable[..., Any]], Any]:
     """Compile a function for exactly one signature, without the interpreter lock, cached on disk.
 
@@ -85,15 +85,18 @@ def kernel(
         signature: Numba's text, such as `"int64(int64, int64[::1])"`.
         allocates: It makes arrays of its own, and so needs the counts.
         reads_objects: It looks into objects of Python, and so keeps the interpreter lock.
+        short: It works for a microsecond, on plain numbers alone, and is called from Python only: directly, without
+            Numba's look at the types of the arguments (100 ns), and with the interpreter lock, since a busy thread
+            that got it meanwhile would give it back after 5 ms.
     """
 
     def compiled(function: Callable[..., Any]) -> Any:
         before = numba.config.CACHE_LOCATOR_CLASSES  # read once, when the decorator sets the cache up
         numba.config.CACHE_LOCATOR_CLASSES = f"{__name__}.{KernelCacheLocator.__name__}"
         try:
-            return numba.njit(signature, cache=True, nogil=not reads_objects, boundscheck=False, _nrt=allocates)(
-                function
-            )
+            nogil = not (reads_objects or short)
+            made = numba.njit(signature, cache=True, nogil=nogil, boundscheck=False, _nrt=allocates)(function)
+            return made.overloads[made.signatures[0]].entry_point if short else made
         finally:
             numba.config.CACHE_LOCATOR_CLASSES = before
 

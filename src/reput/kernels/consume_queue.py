@@ -26,6 +26,7 @@ from reput.kernels.memory import (
     load_i32_native,
     load_i64,
     load_i64_native,
+    prefetch,
     store_i32,
     store_i32_native,
     store_i64,
@@ -42,6 +43,8 @@ _UNIT = UNIT_SIZE
 UNIT_TYPE = np.dtype([("commit_log_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
 _MAX_ADDRESS = MAX_ADDRESS
 _NOTHING_TO_SKIP = np.int64(-(2**63))
+#: How far ahead of its loads a pull asks for units, in bytes: the processor does not look beyond a page by itself.
+_UNITS_AHEAD = 1024
 
 
 @kernel("int64(int64[:, :], int32[:, :], int64, int64, int64[::1], int64[::1], int64[::1], int64, int64)")
@@ -209,3 +212,42 @@ def select_units(  # type: ignore[no-untyped-def]
     store_i64_native(out + 24, total)
     store_i64_native(out + 32, last)
     store_i64_native(out + 40, first)
+
+
+@kernel("UniTuple(int64, 4)(int64, int64, int64, int64, int64, int64, int64)", short=True)
+def select_run(units, count, log_begin, log_end, max_count, max_size, limits):  # type: ignore[no-untyped-def]
+    """`select_units` for the usual pull, that of the first units as they lie: nothing needs to be copied.
+
+    Arguments as there; `count` is at least 1.
+
+    Returns:
+        Messages, or 0 where this is not the usual pull: it has units without a record, or some of what counts as being
+        in memory and some of what does not. Their bytes; commit log offset of the first one; 1 where
+        more of the log lies behind the last one than what counts as being in memory.
+    """
+    first = load_i64(units)
+    begin, end, limit = max(log_begin, log_end - load_i64_native(limits + 8)), log_end, limits + 16
+    is_on_disk = first < log_end - load_i64_native(limits + 8)
+    if is_on_disk:  # one kind of limits for all of it
+        begin, end, limit = log_begin, begin, limits + 32
+    if not begin <= first < end:
+        return 0, np.int64(0), first, 0
+    file_begin = first - first % load_i64_native(limits)
+    file_end = file_begin + load_i64_native(limits)
+    begin, end = max(begin, file_begin), min(end, file_end)
+    most = max(min(count, max_count, load_i64_native(limit)), 1)
+    most_size = min(max_size, load_i64_native(limit + 8))
+    taken, total = 0, np.int64(0)
+    while taken < most:
+        unit = units + taken * _UNIT
+        prefetch(unit + _UNITS_AHEAD)
+        offset, size = load_i64(unit), np.int64(load_i32(unit + 8))
+        if offset < begin or size <= 0 or size > end - offset:
+            if taken and not file_begin <= offset < file_end:
+                break
+            return 0, total, first, 0
+        if total + size > most_size and taken:
+            break
+        taken += 1
+        total += size
+    return taken, total, first, np.int64(is_on_disk)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from numba import njit
 
 from reput.formats.index_file import ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE
-from reput.formats.record import BLANK_SIZE
+from reput.formats.record import BLANK_SIZE, BODY_LENGTH
 from reput.kernels._jit import inlined, kernel
 from reput.kernels.columns import (
     N_KEYS_POSITION,
@@ -34,13 +34,16 @@ from reput.kernels.columns import (
 from reput.kernels.java_hash import index_hash, java_hash
 from reput.kernels.memory import (
     equal_bytes,
+    find_byte_mask,
     load_i32,
     load_i64,
+    load_i64_native,
     load_u8,
     prefetch,
     store_i32,
     store_i64,
     store_i64_native,
+    trailing_zeros,
 )
 from reput.kernels.record_header import READ, read_record
 from reput.kernels.record_properties import find_tags_and_keys
@@ -49,6 +52,8 @@ _HEADER, _SLOT, _ENTRY = HEADER_SIZE, SLOT_SIZE, ENTRY_SIZE
 _MAX_INT32 = np.int64(0x7FFFFFFF)
 _SLOTS_AHEAD = 32
 _HEADS_AHEAD, _TEXTS_AHEAD = 32, 16
+#: Between the keys of a query; it separates properties, so no key has it.
+KEY_SEPARATOR = np.uint8(2)
 _WIDE_COUNT, _NARROW_COUNT = len(WIDE), len(NARROW)
 #: Elements of the header's vector, in the order of the fields on disk.
 BEGIN_TIMESTAMP, END_TIMESTAMP, BEGIN_OFFSET, END_OFFSET, SLOT_COUNT, INDEX_COUNT = range(6)
@@ -102,12 +107,47 @@ def take_back_keys(slot_table, entries, slots, begin, end):  # type: ignore[no-u
         store_i32(slot_table + (np.int64(load_i32(entry)) % slots) * _SLOT, load_i32(entry + 16))
 
 
-@kernel("void(uint32, int64, int32[::1], int64, int32[::1])")
-def hash_index_keys(topic_hash, keys, offsets, count, out):  # type: ignore[no-untyped-def]
-    """Index hashes (int32[count]) of Arrow strings, continued from the hash of `topic#`."""
-    for i in range(count):
-        begin = np.int64(offsets[i])
-        out[i] = index_hash(topic_hash, keys + begin, np.int64(offsets[i + 1]) - begin)
+@kernel("int64(uint32, int64, int64, int32[::1], int32[::1], int32[::1])")
+def split_index_keys(topic_hash, text, size, offsets, hashes, table):  # type: ignore[no-untyped-def]
+    """Split a text of keys at the byte 0x02, which no key of a message has, and hash them, continued from `topic#`.
+
+    Args:
+        text: Address of `size` bytes.
+        offsets: int32[n + 1], takes where each of n keys begins; the last one is one behind the text's end.
+        hashes: int32[n], takes the index hashes.
+        table: int32[a power of two above n], zeros, to find equal keys.
+
+    Returns:
+        n; -1 where there are more or fewer keys, and not all are there; -2 where two are equal.
+    """
+    count, begin, block, are_different = 0, np.int64(0), np.int64(0), True
+    slots = table.size - 1
+    while block <= size:
+        mask = find_byte_mask(text + block, text + size, text + size, KEY_SEPARATOR)
+        if size < block + 64:
+            mask |= np.uint64(1) << np.uint64(size - block)  # the text's end ends a key too
+        while mask:
+            end = block + trailing_zeros(mask)
+            mask &= mask - np.uint64(1)
+            if count == hashes.size:
+                return -1
+            hashed = index_hash(topic_hash, text + begin, end - begin)
+            offsets[count], offsets[count + 1], hashes[count] = begin, end + 1, hashed
+            slot = hashed & slots
+            while table[slot]:
+                other = table[slot] - 1
+                start, other_size = np.int64(offsets[other]), np.int64(offsets[other + 1]) - offsets[other] - 1
+                if other_size == end - begin and equal_bytes(text + start, text + begin, other_size):
+                    are_different = False
+                    break
+                slot = (slot + 1) & slots
+            count += 1
+            table[slot] = count
+            begin = end + 1
+        block += 64
+    if count < hashes.size:
+        return -1
+    return count if are_different else -2
 
 
 def topic_hash(topic: bytes) -> np.uint32:
@@ -138,7 +178,7 @@ def find_entries(  # type: ignore[no-untyped-def]
     """
     entries = file + _HEADER + slots * _SLOT
     found = 0
-    ahead = 16
+    ahead = 32
     for key in range(hashes.size):
         if key + ahead < hashes.size:
             prefetch(file + _HEADER + (np.int64(hashes[key + ahead]) % slots) * _SLOT)
@@ -180,16 +220,19 @@ def _equals_one_key(keys, size, key, key_size):  # type: ignore[no-untyped-def]
     return False
 
 
-@inlined
-def _log_address(log_files, log_begin, log_end, file_size, offset):  # type: ignore[no-untyped-def]
+@njit
+def _log_address(log_files, file_count, log_begin, log_end, file_size, offset):  # type: ignore[no-untyped-def]
     """Address of a commit log offset, and how many bytes can be read there; (0, 0) outside the files."""
     if offset < log_begin or offset >= log_end:
-        return 0, 0
+        return np.int64(0), np.int64(0)
     index = offset // file_size - log_begin // file_size
-    if index >= log_files.size or log_files[index] == 0:
-        return 0, 0
+    if index >= file_count:
+        return np.int64(0), np.int64(0)
+    file = load_i64_native(log_files + 8 * index)
+    if file == 0:
+        return np.int64(0), np.int64(0)
     position = offset % file_size
-    return log_files[index] + position, min(file_size - position, log_end - offset)
+    return file + position, min(file_size - position, log_end - offset)
 
 
 @inlined
@@ -226,43 +269,79 @@ def verify_keys(  # type: ignore[no-untyped-def]
         log_files: int64[files], the addresses of the mapped commit log files; 0 where one is missing.
         log_begin: Offset of the first file's first byte; `log_end` is behind the last byte that can be read.
         candidates: int32[n], key numbers; `offsets`: int64[n], their commit log offsets.
-        keys: Address of the keys' text; `key_offsets` int32[keys + 1].
+        keys: Address of the keys' text, `key_offsets` int32[keys + 1] where each begins, with one byte behind each.
         addresses, sizes: int64[n], scratch: where each candidate lies, and what can be read there.
         wide, narrow: One-row scratch columns.
     """
     for i in range(candidates.size):
-        addresses[i], sizes[i] = _log_address(log_files, log_begin, log_end, file_size, offsets[i])
+        addresses[i], sizes[i] = _log_address(
+            np.int64(log_files.ctypes.data), log_files.size, log_begin, log_end, file_size, offsets[i]
+        )
     for i in range(candidates.size):
         if i + _HEADS_AHEAD < candidates.size:
             prefetch(addresses[i + _HEADS_AHEAD])
             prefetch(addresses[i + _HEADS_AHEAD] + 64)
+            prefetch(addresses[i + _HEADS_AHEAD] + BODY_LENGTH + 3)
         if i + _TEXTS_AHEAD < candidates.size and sizes[i + _TEXTS_AHEAD] > BLANK_SIZE:
             address = addresses[i + _TEXTS_AHEAD]
             size = np.int64(load_i32(address))
-            for line in range(max(size - 128, np.int64(128)), size + 64, 64):  # properties; topic and keys end there
+            for line in range(max(size - 128, np.int64(128)), size + 65, 64):  # to the last block that is searched
                 prefetch(address + line)
         begin = np.int64(key_offsets[candidates[i]])
-        key, key_size = keys + begin, np.int64(key_offsets[candidates[i] + 1]) - begin
+        key, key_size = keys + begin, np.int64(key_offsets[candidates[i] + 1]) - begin - 1
         verified[i] = sizes[i] > 0 and _carries_key(
             addresses[i], addresses[i] + sizes[i], offsets[i], topic, topic_size, key, key_size, wide, narrow
         )
 
 
-@kernel("int64(" + ", ".join(["int64"] * 15) + ", int64[::1])", allocates=True)
+class IndexPlace(NamedTuple):
+    """An index file as `find_key` reads it: native int64, in this order."""
+
+    address: int
+    slots: int
+    #: Entries below this number are valid.
+    end_number: int
+    #: The header's beginTimestamp.
+    begin_timestamp: int
+
+
+class LogPlace(NamedTuple):
+    """The log as `find_key` reads it: native int64, in this order."""
+
+    #: Address of the addresses (int64) of the mapped files, 0 where one is missing; and how many.
+    addresses: int
+    file_count: int
+    begin_offset: int
+    file_size: int
+
+
+class TopicPlace(NamedTuple):
+    """A topic as `find_key` reads it: native int64, in this order."""
+
+    #: `topic_hash` of it; address and size of its text.
+    hash: int
+    address: int
+    size: int
+
+
+@kernel("int64(" + ", ".join(["int64"] * 11) + ")", allocates=True, short=True)
 def find_key(  # type: ignore[no-untyped-def]
-    text, topic_size, text_size, file, slots, count, file_begin, begin, end, log_begin, log_end, log_file_size,
-    out, found, max_found, log_files,
-):  # fmt: skip
-    """`find_entries` and `verify_keys` for one key in one file, in one call: 3 us, where the two take 20 for one key.
+    topic_place, key, key_size, index_place, log_place, log_end, begin, end, out, found, max_found
+):
+    """`find_entries` and `verify_keys` for one key in one file, in one call of few numbers.
 
     Args:
-        text: Address of `topic#key`, `text_size` bytes, of which the topic has `topic_size`.
+        topic_place, index_place, log_place: Addresses of `TopicPlace`, `IndexPlace`, `LogPlace`.
+        key: Address of its text, `key_size` bytes.
         out: Address of native int64 offsets; `found` are there already, room is for `max_found`.
 
     The other arguments are those of the two. Returns how many offsets are there.
     """
+    topic, topic_size = load_i64_native(topic_place + 8), load_i64_native(topic_place + 16)
+    file, slots = load_i64_native(index_place), load_i64_native(index_place + 8)
+    count, file_begin = load_i64_native(index_place + 16), load_i64_native(index_place + 24)
     entries = file + _HEADER + slots * _SLOT
-    hashed = index_hash(np.uint32(0), text, text_size)
+    hashed = index_hash(np.uint32(load_i64_native(topic_place)), key, key_size)
     wide, narrow = np.empty((_WIDE_COUNT, 1), np.int64), np.empty((_NARROW_COUNT, 1), np.int32)
     number = np.int64(load_i32(file + _HEADER + (np.int64(hashed) % slots) * _SLOT))
     while 0 < number < count and found < max_found:
@@ -273,9 +352,11 @@ def find_key(  # type: ignore[no-untyped-def]
         timestamp = file_begin + seconds * 1000
         offset = load_i64(entry + 4)
         if load_i32(entry) == hashed and begin <= timestamp <= end:
-            record, left = _log_address(log_files, log_begin, log_end, log_file_size, offset)
-            key, key_size = text + topic_size + 1, text_size - topic_size - 1
-            if record and _carries_key(record, record + left, offset, text, topic_size, key, key_size, wide, narrow):
+            record, left = _log_address(
+                load_i64_native(log_place), load_i64_native(log_place + 8), load_i64_native(log_place + 16), log_end,
+                load_i64_native(log_place + 24), offset,
+            )  # fmt: skip
+            if record and _carries_key(record, record + left, offset, topic, topic_size, key, key_size, wide, narrow):
                 store_i64_native(out + 8 * found, offset)
                 found += 1
         previous = np.int64(load_i32(entry + 16))

@@ -260,7 +260,7 @@ def _encode(  # type: ignore[no-untyped-def]
     return size
 
 
-@kernel("int64(int64, int64, int64, int64, int64, int64, int64, int64)", reads_objects=True)
+@kernel("int64(int64, int64, int64, int64, int64, int64, int64, int64)", reads_objects=True, short=True)
 def encode_message(  # type: ignore[no-untyped-def]
     block, message, target, room, queue_id, queue_offset, commit_log_offset, timestamp
 ):

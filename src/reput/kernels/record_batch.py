@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,9 +18,22 @@ import pyarrow as pa
 from reput.formats.hosts import decode_host
 from reput.formats.record import BORN_HOST, HOST_V4_SIZE, HOST_V6_SIZE, SysFlag
 from reput.kernels.columns import RecordColumns, RecordStatus
-from reput.kernels.gather import gather, next_invalid_text, one_host, split_keys, split_properties
+from reput.kernels.gather import (
+    gather,
+    microseconds,
+    next_invalid_text,
+    one_host,
+    split_keys,
+    split_properties,
+    total_size,
+)
 
 _UTC = pa.timestamp("us", "UTC")
+# Asked for once: for a pull of 1000 messages, finding types and functions is a part of what it takes.
+_INT32, _INT64, _STRING, _BINARY = pa.int32(), pa.int64(), pa.string(), pa.binary()
+_LIST, _MAP = pa.list_(pa.string()), pa.map_(pa.string(), pa.string())
+_ENTRY = pa.struct([_MAP.key_field, _MAP.item_field])
+_array = pa.Array.from_buffers
 
 #: A row of the log, in Arrow and in Spark.
 SCHEMA = pa.schema(
@@ -56,48 +69,56 @@ _FIRST_MS, _END_MS = -62_135_596_800_000, 253_402_300_800_000
 PROPERTY_COLUMNS = frozenset({"tags", "unique_key", "keys"})
 
 
+class _Slices(NamedTuple):
+    """Slices one behind the other, as Arrow has texts: int32[n + 1] and uint8; and how many are empty."""
+
+    offsets: npt.NDArray[np.int32]
+    data: npt.NDArray[np.uint8]
+    empty: int
+
+
 class _Builder:
     """Builds the columns of one scan; collects what could not be shown in `status`."""
 
     def __init__(self, columns: RecordColumns, store: str) -> None:
         self.columns = columns
+        self.rows = columns.rows
         self.address = columns.buffer.ctypes.data  # asking costs 1 us
         self.store = store
-        self.status = columns["status"].astype(np.int32)
+        self.status = columns["status"]
 
-    def slices(self, positions: npt.NDArray[np.int32], sizes: npt.NDArray[np.int32], *, short: bool) -> tuple[Any, Any]:
-        """Offsets (int32[n + 1]) and data (uint8) of slices, copied together."""
+    def sliced(self, name: str, *, short: bool = True) -> _Slices:
+        """The slices that `<name>_position` and `<name>_size` say, copied together."""
+        return self.slices(self.columns[f"{name}_position"], self.columns[f"{name}_size"], short=short)
+
+    def slices(self, positions: npt.NDArray[np.int32], sizes: npt.NDArray[np.int32], *, short: bool = True) -> _Slices:
+        """Any slices, copied together."""
         positions, sizes = np.ascontiguousarray(positions), np.ascontiguousarray(sizes)
-        offsets = np.empty(sizes.size + 1, np.int32)
-        data = np.empty(int(sizes.sum(dtype=np.int64)), np.uint8)
-        gather(self.address, positions, sizes, offsets, data, short)
-        return offsets, data
+        offsets, data = np.empty(sizes.size + 1, np.int32), np.empty(total_size(sizes), np.uint8)
+        return _Slices(offsets, data, gather(self.address, positions, sizes, offsets, data, short))
 
     def text(
-        self,
-        positions: npt.NDArray[np.int32],
-        sizes: npt.NDArray[np.int32],
-        *,
-        lists: npt.NDArray[np.int32] | None = None,
-        empty_is_null: bool = False,
+        self, slices: _Slices, *, lists: npt.NDArray[np.int32] | None = None, empty_is_null: bool = False
     ) -> pa.Array:
         """A string array of slices, one a row; or as many as `lists`, an Arrow list's offsets, gives each."""
-        offsets, data = self.slices(positions, sizes, short=True)
+        offsets, data, empty = slices
+        count = offsets.size - 1
         invalid = next_invalid_text(data, offsets, 0)
-        if invalid < sizes.size:
+        if invalid < count:
             return self._replaced_text(offsets, data, invalid, lists, empty_is_null)
-        valid = None
-        nulls = 0
-        if empty_is_null:
-            present = sizes > 0
-            nulls = sizes.size - int(np.count_nonzero(present))
-            valid = pa.py_buffer(np.packbits(present, bitorder="little")) if nulls else None
-        buffers = [valid, pa.py_buffer(offsets), pa.py_buffer(data)]
-        return pa.Array.from_buffers(pa.string(), sizes.size, buffers, null_count=nulls)
+        nulls = empty if empty_is_null else 0
+        valid = pa.py_buffer(np.packbits(np.diff(offsets) > 0, bitorder="little")) if nulls else None
+        return _array(_STRING, count, [valid, pa.py_buffer(offsets), pa.py_buffer(data)], nulls)
 
     def _replaced_text(
-        self, offsets: Any, data: Any, invalid: int, lists: npt.NDArray[np.int32] | None, empty_is_null: bool
+        self,
+        offsets: npt.NDArray[np.int32],
+        data: npt.NDArray[np.uint8],
+        invalid: int,
+        lists: npt.NDArray[np.int32] | None,
+        empty_is_null: bool,
     ) -> pa.Array:
+        self._own_status()
         pieces = [data[begin:end].tobytes() for begin, end in pairwise(offsets)]
         while invalid < len(pieces):
             row = invalid if lists is None else np.searchsorted(lists, invalid, "right") - 1
@@ -106,19 +127,26 @@ class _Builder:
         texts = [None if empty_is_null and not piece else piece.decode("utf-8", "replace") for piece in pieces]
         return pa.array(texts, pa.string())
 
+    def _own_status(self) -> None:
+        """From here on it is changed."""
+        if self.status.base is not None:
+            self.status = self.status.copy()
+
     def integer(self, name: str) -> pa.Array:
         """A header column as it is; the copy lets the scanner's memory be used again."""
-        kind = pa.int32() if name in _INT32_FIELDS else pa.int64()
-        return pa.Array.from_buffers(kind, self.columns.rows, [None, pa.py_buffer(self.columns[name].copy())])
+        kind = _INT32 if name in _INT32_FIELDS else _INT64
+        return _array(kind, self.rows, [None, pa.py_buffer(self.columns[name].copy())], 0)
 
     def time(self, name: str) -> pa.Array:
         """Milliseconds -> timestamp[us, UTC]."""
-        ms = self.columns[name]
-        if not ms.size or (ms.min() >= _FIRST_MS and ms.max() < _END_MS):
-            return pa.Array.from_buffers(_UTC, ms.size, [None, pa.py_buffer(ms * 1000)])
+        ms = np.ascontiguousarray(self.columns[name])
+        us = np.empty(self.rows, np.int64)
+        if microseconds(ms, _FIRST_MS, _END_MS, us):
+            return _array(_UTC, self.rows, [None, pa.py_buffer(us)], 0)
         outside = (ms < _FIRST_MS) | (ms >= _END_MS)
+        self._own_status()
         self.status[outside] |= RecordStatus.TIME_OUT_OF_RANGE
-        return pa.array(np.where(outside, 0, ms) * 1000, mask=outside).view(_UTC)
+        return pa.array(np.where(outside, 0, us), mask=outside).view(_UTC)
 
     def host(self, name: str) -> pa.Array:
         """`address:port`, decoded once for each different host."""
@@ -128,50 +156,52 @@ class _Builder:
         if at >= 0:  # the usual case
             is_v6 = sys_flag[0] & (SysFlag.STORE_HOST_V6 if is_store_host else SysFlag.BORN_HOST_V6)
             host = self.columns.buffer[at : at + (HOST_V6_SIZE if is_v6 else HOST_V4_SIZE)].tobytes()
-            return pa.repeat(pa.scalar(decode_host(host), pa.string()), self.columns.rows)
+            return _constant(decode_host(host), self.rows)
         sizes = np.where(sys_flag & SysFlag.BORN_HOST_V6, HOST_V6_SIZE, HOST_V4_SIZE).astype(np.int32)
         positions = positions + np.int32(BORN_HOST)
         if is_store_host:
             positions = positions + sizes + np.int32(8)
             sizes = np.where(sys_flag & SysFlag.STORE_HOST_V6, HOST_V6_SIZE, HOST_V4_SIZE).astype(np.int32)
-        offsets, data = self.slices(positions, sizes, short=True)
-        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
-        coded = pa.Array.from_buffers(pa.binary(), sizes.size, buffers).dictionary_encode()
+        offsets, data, _ = self.slices(positions, sizes)
+        coded = _array(pa.binary(), sizes.size, [None, pa.py_buffer(offsets), pa.py_buffer(data)], 0)
+        coded = coded.dictionary_encode()
         texts = pa.array([decode_host(host) for host in coded.dictionary.to_pylist()], pa.string())
         return texts.take(coded.indices)
 
     def topic(self, name: str) -> pa.Array:
-        return self.text(self.columns["topic_position"], self.columns["topic_size"])
+        return self.text(self.sliced(name))
 
     def property_text(self, name: str) -> pa.Array:
         """Tags or unique key; null where absent."""
-        return self.text(self.columns[f"{name}_position"], self.columns[f"{name}_size"], empty_is_null=True)
+        return self.text(self.sliced(name), empty_is_null=True)
 
     def keys(self, name: str) -> pa.Array:
-        positions = np.ascontiguousarray(self.columns["keys_position"], np.int32)
-        sizes = np.ascontiguousarray(self.columns["keys_size"], np.int32)
-        lists = np.empty(sizes.size + 1, np.int32)
+        positions = np.ascontiguousarray(self.columns["keys_position"])
+        sizes = np.ascontiguousarray(self.columns["keys_size"])
+        lists = np.empty(self.rows + 1, np.int32)
         # Room for the worst case; memory that is not written takes no pages.
-        slices = np.empty((2, (int(sizes.sum(dtype=np.int64)) + sizes.size) // 2 + 1), np.int32)
+        slices = np.empty((2, (total_size(sizes) + self.rows) // 2 + 1), np.int32)
         count = split_keys(self.address, positions, sizes, lists, slices[0], slices[1])
-        return pa.ListArray.from_arrays(pa.array(lists), self.text(slices[0, :count], slices[1, :count], lists=lists))
+        texts = self.text(self.slices(slices[0, :count], slices[1, :count]), lists=lists)
+        return _array(_LIST, self.rows, [None, pa.py_buffer(lists)], 0, 0, [texts])
 
     def properties(self, name: str) -> pa.Array:
-        positions = np.ascontiguousarray(self.columns["properties_position"], np.int32)
-        sizes = np.ascontiguousarray(self.columns["properties_size"], np.int32)
-        lists = np.empty(sizes.size + 1, np.int32)
-        pairs = np.empty((4, int(sizes.sum(dtype=np.int64)) // 4 + sizes.size), np.int32)
+        positions = np.ascontiguousarray(self.columns["properties_position"])
+        sizes = np.ascontiguousarray(self.columns["properties_size"])
+        lists = np.empty(self.rows + 1, np.int32)
+        pairs = np.empty((4, total_size(sizes) // 4 + self.rows), np.int32)
         count = split_properties(self.address, self.columns.buffer.size, positions, sizes, lists, pairs)
-        names = self.text(pairs[0, :count], pairs[1, :count], lists=lists)
-        values = self.text(pairs[2, :count], pairs[3, :count], lists=lists)
-        return pa.MapArray.from_arrays(pa.array(lists), names, values)
+        names = self.text(self.slices(pairs[0, :count], pairs[1, :count]), lists=lists)
+        values = self.text(self.slices(pairs[2, :count], pairs[3, :count]), lists=lists)
+        entries = _array(_ENTRY, count, [None], 0, 0, [names, values])
+        return _array(_MAP, self.rows, [None, pa.py_buffer(lists)], 0, 0, [entries])
 
     def body(self, name: str) -> pa.Array:
-        offsets, data = self.slices(self.columns["body_position"], self.columns["body_size"], short=False)
-        return pa.Array.from_buffers(pa.binary(), self.columns.rows, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+        offsets, data, _ = self.sliced(name, short=False)
+        return _array(_BINARY, self.rows, [None, pa.py_buffer(offsets), pa.py_buffer(data)], 0)
 
     def store_name(self, name: str) -> pa.Array:
-        return pa.repeat(pa.scalar(self.store, pa.string()), self.columns.rows)
+        return _constant(self.store, self.rows)
 
 
 _BUILD: dict[str, Callable[[_Builder, str], pa.Array]] = {
@@ -192,10 +222,20 @@ _BUILD: dict[str, Callable[[_Builder, str], pa.Array]] = {
 def status_text(status: npt.NDArray[np.int32]) -> pa.Array:
     """`RecordStatus` bits as text: `OK`, or the names of the faults joined by commas."""
     if not status.any():
-        return pa.repeat(pa.scalar("OK"), status.size)
+        return _constant("OK", status.size)
     values, inverse = np.unique(status, return_inverse=True)
     names = [",".join(name for bit, name in RecordStatus.NAMES if value & bit) or "OK" for value in values]
     return pa.array(names, pa.string()).take(pa.array(inverse))
+
+
+def _constant(text: str, rows: int) -> pa.Array:
+    """One text in every row: the beginning of an array that is kept, for making one takes longer than 1000 rows."""
+    return _repeated(text, 1 << (rows - 1).bit_length() if rows else 0).slice(0, rows)
+
+
+@lru_cache(maxsize=16)  # of at most a megabyte each
+def _repeated(text: str, rows: int) -> pa.Array:
+    return pa.repeat(pa.scalar(text, pa.string()), rows)
 
 
 @lru_cache(maxsize=64)

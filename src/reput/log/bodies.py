@@ -59,6 +59,9 @@ def shown_rows(columns: RecordColumns, *, bodies: bool) -> Iterator[RecordColumn
     size and body CRC of its record; the bits of SYSFLAG that no longer hold are cleared.
     """
     sys_flag = columns["sys_flag"]
+    if not (sys_flag & (INNER_BATCH | SysFlag.COMPRESSED)).any():
+        yield columns
+        return
     changed = (sys_flag & INNER_BATCH) == INNER_BATCH
     if bodies:
         changed |= (sys_flag & SysFlag.COMPRESSED) != 0

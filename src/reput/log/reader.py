@@ -14,6 +14,7 @@ import pyarrow as pa
 from reput.errors import ConfigError
 from reput.files import DISK, FileLayer
 from reput.kernels.columns import RecordColumns
+from reput.kernels.gather import total_size
 from reput.kernels.record_batch import record_batch
 from reput.log.bodies import shown_rows
 from reput.log.directory import LogFile, StoreDirectory
@@ -169,7 +170,11 @@ def _batches(columns: RecordColumns, selection: Selection) -> Iterator[pa.Record
 
 def _cut(columns: RecordColumns) -> Iterator[RecordColumns]:
     """Pieces of at most MAX_ROWS rows and MAX_BATCH_BYTES of bodies and properties; but one row always goes."""
-    ends = np.cumsum(columns["body_size"] + columns["properties_size"], dtype=np.int64)
+    sizes = columns["body_size"] + columns["properties_size"]
+    if 0 < columns.rows <= MAX_ROWS and total_size(sizes) <= MAX_BATCH_BYTES:
+        yield columns
+        return
+    ends = np.cumsum(sizes, dtype=np.int64)
     begin = 0
     while begin < columns.rows:
         limit = MAX_BATCH_BYTES + (int(ends[begin - 1]) if begin else 0)

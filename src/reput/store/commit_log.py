@@ -131,7 +131,10 @@ class CommitLog:
     @property
     def confirm_offset(self) -> int:
         """Behind the last record that may be dispatched and served (`CommitLog.getConfirmOffset`)."""
-        return self.flushed_offset if self._serve_flushed_only else self.queue.max_offset
+        if self._serve_flushed_only:
+            return self.flushed_offset
+        files = self.queue.mapped_files
+        return files[-1].start_offset + files[-1].wrote_position if files else 0
 
     @property
     def failure(self) -> ReputError | None:

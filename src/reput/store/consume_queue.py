@@ -143,18 +143,16 @@ class ConsumeQueue(QueueFolder):
 
         None where there is no such unit.
         """
-        available = self.max_offset - offset
-        if available <= 0:
+        count = self.max_offset - offset
+        if count <= 0:
             return None
         position = offset * UNIT_SIZE
-        start = position - position % self.file_size
-        mapping = self._mappings.get(start)
+        inside = position % self.file_size
+        mapping = self._mappings.get(position - inside) or self._map(position - inside)
         if mapping is None:
-            mapping = self._map(start)
-            if mapping is None:
-                return None
-        inside = position - start
-        return mapping.address + inside, min(available, (self.file_size - inside) // UNIT_SIZE), mapping
+            return None
+        in_file = (self.file_size - inside) // UNIT_SIZE
+        return mapping.address + inside, count if count < in_file else in_file, mapping
 
     def _map(self, start: int) -> Mapping | None:
         mapping = super()._map(start)

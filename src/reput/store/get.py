@@ -1,43 +1,40 @@
-"""Reading a queue: which messages one pull gets, and the result that holds them as one buffer with offsets."""
+"""Reading a queue: which messages one pull gets."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache
 from threading import local
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from reput.config.message_store import MessageStoreConfig
-from reput.files import FileLayer
+from reput.files import FileLayer, Mapping
 from reput.formats.batch_consume_queue import BATCH_UNIT_SIZE
 from reput.formats.java import string_hash
-from reput.formats.message import MessageExt
 from reput.kernels.batch_consume_queue import select_batch_units
-from reput.kernels.consume_queue import PULL_RESULT_COUNT, PullLimits, select_units
+from reput.kernels.consume_queue import PULL_RESULT_COUNT, PullLimits, select_run, select_units
 from reput.kernels.index_file import scratch_row
-from reput.kernels.record_scan import read_records_at
 from reput.kernels.tags import keep_matching_tags
 from reput.store.commit_log import CommitLog
 from reput.store.consume_queue import ConsumeQueue
+from reput.store.get_result import PAIR_TYPE, GetMessageResult
+from reput.store.mapped_file import MappedFile
 from reput.store.queue_tables import Queue, QueueTables
 from reput.store.results import GetMessageStatus
 from reput.store.statistics import StoreStatsService
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
+_FOUND = GetMessageStatus.FOUND  # 50 ns less than asking the class
 _SELECTED = (
-    GetMessageStatus.FOUND,
+    _FOUND,
     GetMessageStatus.NO_MATCHED_MESSAGE,
     GetMessageStatus.MESSAGE_WAS_REMOVING,
 )
 _UNIT_SIZE = 20
 _MAX_PULL_SIZE = 128 << 20
 _MIN_PULL_SIZE = 100
-_PAIR_SIZE = 16
+_PAIR_SIZE = PAIR_TYPE.itemsize
 
 
 class TagFilter(NamedTuple):
@@ -59,105 +56,6 @@ def parse_tags(expression: str | None) -> TagFilter | None:
     texts = [tag.encode() for tag in tags]
     offsets = np.cumsum([0, *map(len, texts)]).astype(np.int32)
     return TagFilter(hashes, hashes.ctypes.data, np.frombuffer(b"".join(texts) or b"\0", np.uint8), offsets)
-
-
-class GetMessageResult:
-    """The messages of one pull: one buffer, and where in it each lies. Nothing is copied before it is asked for.
-
-    Attributes:
-        status: FOUND, or why there is nothing.
-        next_begin_offset: The queue offset to ask for next.
-        min_offset, max_offset: Of the queue.
-        suggest_pulling_from_slave: More of the log lies behind this pull than what counts as in memory.
-    """
-
-    __slots__ = (
-        "_base_offset",
-        "_buffer",
-        "_pairs",
-        "_store_name",
-        "max_offset",
-        "min_offset",
-        "next_begin_offset",
-        "status",
-        "suggest_pulling_from_slave",
-    )
-
-    def __init__(
-        self,
-        status: GetMessageStatus,
-        next_begin_offset: int,
-        min_offset: int,
-        max_offset: int,
-        pairs: bytes = b"",
-        buffer: memoryview | None = None,
-        base_offset: int = 0,
-        store_name: str = "",
-        suggest_pulling_from_slave: bool = False,
-    ) -> None:
-        self.status = status
-        self.next_begin_offset = next_begin_offset
-        self.min_offset = min_offset
-        self.max_offset = max_offset
-        self._pairs = pairs
-        self._buffer = buffer
-        self._base_offset = base_offset
-        self._store_name = store_name
-        self.suggest_pulling_from_slave = suggest_pulling_from_slave
-
-    def __len__(self) -> int:
-        return len(self._pairs) // _PAIR_SIZE
-
-    def __repr__(self) -> str:
-        return (
-            f"GetMessageResult(status={self.status.name}, messages={len(self)}, "
-            f"next_begin_offset={self.next_begin_offset}, min_offset={self.min_offset}, max_offset={self.max_offset})"
-        )
-
-    @property
-    def pairs(self) -> npt.NDArray[np.int64]:
-        """int64[messages, 2], commit log offset and size of each record."""
-        return np.frombuffer(self._pairs, np.int64).reshape(-1, 2)
-
-    @property
-    def buffer(self) -> memoryview:
-        """The bytes that hold the records (and others between them); `positions` say where."""
-        return self._buffer if self._buffer is not None else memoryview(b"")
-
-    @property
-    def positions(self) -> npt.NDArray[np.int64]:
-        """int64[messages], where in `buffer` each record starts."""
-        return self.pairs[:, 0] - self._base_offset
-
-    def messages(self) -> list[MessageExt]:
-        """The messages; each decodes a field when it is first asked for. Bodies are as stored."""
-        buffer = self.buffer
-        return [MessageExt(buffer, position) for position in self.positions.tolist()]
-
-    def raw(self) -> list[memoryview]:
-        """The records' bytes, as they lie in the log."""
-        buffer = self.buffer
-        ends = (self.positions + self.pairs[:, 1]).tolist()
-        return [buffer[a:b] for a, b in zip(self.positions.tolist(), ends, strict=True)]
-
-    def to_arrow(self, columns: Sequence[str] | None = None, *, raw_body: bool = False) -> pa.RecordBatch:
-        """The messages as Arrow; columns as in `read_log`, bodies decompressed unless `raw_body`.
-
-        Raises:
-            ConfigError: No such column.
-        """
-        import pyarrow as pa
-
-        from reput.log.reader import record_batches
-        from reput.log.selection import make_selection
-
-        selection = make_selection(columns=columns, raw_body=raw_body, store=self._store_name)
-        if not len(self):
-            return pa.RecordBatch.from_pylist([], selection.schema)
-        data = np.frombuffer(self.buffer, np.uint8)
-        records = read_records_at(data, self.positions, self.pairs[:, 0].copy())
-        batches = record_batches(records, selection)
-        return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
 class _Scratch(local):
@@ -240,7 +138,30 @@ class GetMessage:
             following -= following % (queue.file_size // _UNIT_SIZE)
             return self._nothing(GetMessageStatus.OFFSET_FOUND_NULL, following, low, high)
         tag_filter = None if tags is None else parse_tags(tags)
-        return self._select(queue, offset, units[0], units[1], max_msg_nums, tag_filter, max_total_size)
+        # Conditionals, for min and max would be a tenth of the call.
+        most = max_msg_nums if max_msg_nums < self._most_count else self._most_count
+        most_size = _MAX_PULL_SIZE
+        if max_total_size is not None:
+            most_size = min(max(max_total_size, _MIN_PULL_SIZE), _MAX_PULL_SIZE)
+        log = self._log
+        files, end = log.queue.mapped_files, log.confirm_offset  # these files: retention replaces the list
+        if tag_filter is None and files and type(queue) is ConsumeQueue:
+            address, count, mapping = units
+            log_begin = files[0].start_offset
+            taken, size, first, behind = select_run(
+                address, count, log_begin, end, most, most_size, self._limits_address
+            )
+            if taken:
+                counts = queue.counts
+                counts.get_times += 1
+                counts.got_messages += taken
+                counts.got_bytes += size
+                file = files[(first - log_begin) // self._file_size]  # mapped where retention deletes it just now
+                return GetMessageResult(
+                    _FOUND, offset + taken, low, high, behind == 1, taken, mapping.view, address - mapping.address,
+                    file.mapping.view, file.start_offset, self._store_name,
+                )  # fmt: skip
+        return self._select(queue, offset, units, max_msg_nums, tag_filter, most_size, files, end)
 
     def _nothing(
         self, status: GetMessageStatus, following: int, low: int, high: int, behind: bool = False
@@ -252,31 +173,31 @@ class GetMessage:
         self,
         queue: Queue,
         offset: int,
-        address: int,
-        count: int,
+        units: tuple[int, int, Mapping],
         max_msg_nums: int,
         tag_filter: TagFilter | None,
-        max_total_size: int | None,
+        most_size: int,
+        files: list[MappedFile],
+        end: int,
     ) -> GetMessageResult:
+        """A pull that chooses among the units, or not by the unit."""
         scratch = self._scratch
-        # Conditionals instead of min and max, which would be a tenth of the call.
-        most = self._most_count if max_msg_nums > self._most_count else max_msg_nums if max_msg_nums > 1 else 1
+        most = min(max(max_msg_nums, 1), self._most_count)
         if most > scratch.count:
             scratch.grow(most)
-        size = _MAX_PULL_SIZE if max_total_size is None else min(max(max_total_size, _MIN_PULL_SIZE), _MAX_PULL_SIZE)
         tags, tag_count = (0, 0) if tag_filter is None else (tag_filter.address, tag_filter.hashes.size)
-        log, low, high = self._log, queue.min_offset, queue.max_offset
-        files, end = log.queue.mapped_files, log.confirm_offset  # these files: retention replaces the list
+        low, high = queue.min_offset, queue.max_offset
         log_begin = files[0].start_offset if files else end
+        address, count, _ = units
         if type(queue) is ConsumeQueue:
-            examine = max_msg_nums if max_msg_nums > self._filter_units else self._filter_units
-            examine = examine if examine < count else count
+            examine = min(max(max_msg_nums, self._filter_units), count)
             resolved = None  # kept until the kernel has read it
             if tag_count and queue.ext is not None:
                 resolved = queue.ext.resolve(address, examine)
                 address = resolved.ctypes.data
             select_units(
-                address, examine, log_begin, end, tags, tag_count, most, size, self._limits_address, scratch.address,
+                address, examine, log_begin, end, tags, tag_count, most, most_size, self._limits_address,
+                scratch.address,
             )  # fmt: skip
             taken, examined, selected, size, last, first = scratch.result.tolist()
             following = offset + examined
@@ -286,7 +207,7 @@ class GetMessage:
             # RocketMQ looks through (first message of a unit - offset) * 46 bytes, however many units these are.
             examine = max(max_msg_nums, self._filter_batch_units)
             select_batch_units(
-                address, count, min(offset + examine, high), log_begin, end, tags, tag_count, max_msg_nums, size,
+                address, count, min(offset + examine, high), log_begin, end, tags, tag_count, max_msg_nums, most_size,
                 self._limits_address, scratch.address,
             )  # fmt: skip
             taken, following, selected, size, last, first = scratch.result.tolist()
@@ -294,7 +215,7 @@ class GetMessage:
         behind = end - last > self._memory_size
         if not taken:
             return self._nothing(_SELECTED[selected], following, low, high, behind)
-        file = files[(first - log_begin) // self._file_size]  # mapped already where retention deletes it just now
+        file = files[(first - log_begin) // self._file_size]
         buffer, base = file.mapping.view, file.start_offset
         if tag_filter is not None:
             taken = _keep_matching(scratch, taken, buffer, base, tag_filter)
@@ -307,8 +228,9 @@ class GetMessage:
         counts.got_bytes += size
         pairs = scratch.pairs[: taken * _PAIR_SIZE].tobytes()
         return GetMessageResult(
-            GetMessageStatus.FOUND, following, low, high, pairs, buffer, base, self._store_name, behind
-        )
+            _FOUND, following, low, high, behind, taken, pairs, 0, buffer, base, self._store_name,
+            PAIR_TYPE,
+        )  # fmt: skip
 
 
 def _keep_matching(scratch: _Scratch, count: int, buffer: memoryview, base: int, tag_filter: TagFilter) -> int:

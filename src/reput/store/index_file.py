@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
@@ -13,12 +15,28 @@ from reput.kernels.index_file import (
     END_TIMESTAMP,
     INDEX_COUNT,
     IndexKeys,
+    IndexPlace,
     find_entries,
     put_keys,
 )
 
 #: Space for entries is reserved in steps of this many bytes.
 _RESERVE_STEP = 8 << 20
+
+
+class Block:
+    """Native int64 for a kernel; the address is taken once, for asking costs 1 us.
+
+    Args:
+        alive: What the numbers point to.
+    """
+
+    __slots__ = ("_alive", "address")
+
+    def __init__(self, numbers: Sequence[int], alive: object = None) -> None:
+        block = np.array(numbers, np.int64)
+        self._alive = block, alive
+        self.address: int = block.ctypes.data
 
 
 class IndexFile:
@@ -28,7 +46,7 @@ class IndexFile:
         header: int64[6], the header's fields (see kernels.index_file); on disk after `flush` and after every put.
     """
 
-    __slots__ = ("_file", "_mapping", "_reserved", "capacity", "header", "path", "slots")
+    __slots__ = ("_file", "_mapping", "_place", "_reserved", "capacity", "header", "path", "slots")
 
     def __init__(self, files: FileLayer, path: str, slots: int, capacity: int, *, writable: bool, create: bool) -> None:
         self.path = path
@@ -50,11 +68,22 @@ class IndexFile:
         header = decode_header(self._mapping.view[:40])
         self.header = np.array(header, np.int64)
         self.header[INDEX_COUNT] = max(header.index_count, 1)
+        self._place: tuple[object, tuple[Block, int, int, bool]] | None = None
 
     @property
     def address(self) -> int:
         """Where the file is mapped, for kernels."""
         return self._mapping.address
+
+    @property
+    def place(self) -> tuple[Block, int, int, bool]:
+        """`IndexPlace`, begin and end of the store times (ms), whether it has no entry: kept until a key is put."""
+        kept, header = self._place, self.header
+        if kept is None or kept[0] is not header:
+            begin, end, _, _, _, count = header.tolist()
+            place = Block(IndexPlace(self.address, self.slots, count, begin)), begin, end, count <= 1
+            kept = self._place = header, place
+        return kept[1]
 
     @property
     def is_full(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import pairwise
 from threading import local
 
@@ -13,13 +14,23 @@ from reput.errors import CorruptRecordError
 from reput.formats.consume_queue import FILLER
 from reput.formats.message import MessageExt, decode_message_id
 from reput.formats.record import TOTAL_SIZE
-from reput.kernels.index_file import find_key, hash_index_keys, scratch_row, topic_hash, verify_keys
+from reput.kernels.index_file import (
+    KEY_SEPARATOR,
+    TopicPlace,
+    find_key,
+    scratch_row,
+    split_index_keys,
+    topic_hash,
+    verify_keys,
+)
 from reput.store.commit_log import CommitLog
+from reput.store.index_file import Block
 from reput.store.index_service import IndexService
 from reput.store.mapped_file_queue import FEW_LOG_FILES, LogMaps
 from reput.store.queue_tables import Queue
 
 _END_OF_TIME = (1 << 62) - 1
+_SEPARATOR = chr(KEY_SEPARATOR)
 
 
 class _Scratch(local):
@@ -29,12 +40,44 @@ class _Scratch(local):
         self.grow(1024, 64)
 
     def grow(self, text_size: int, count: int) -> None:
-        """Make room for the text of `topic#key`, and for so many offsets."""
-        text = np.empty(text_size, np.uint8)
+        """Make room for the text of a key, and for so many offsets."""
+        text, offsets = np.empty(text_size, np.uint8), np.empty(count, np.int64)
         self.text_size, self.count = text_size, count
         self.text, self.text_address = text.data, text.ctypes.data
-        self.offsets = np.empty(count, np.int64)
-        self.address = self.offsets.ctypes.data
+        self.offsets, self.address = offsets.data, offsets.ctypes.data
+
+
+@lru_cache(maxsize=1024)
+def _topic_block(topic: str) -> Block:
+    text = np.frombuffer(topic.encode() or b"\0", np.uint8)
+    return Block(TopicPlace(int(topic_hash(topic.encode())), text.ctypes.data, len(topic.encode())), text)
+
+
+class _WantedKeys:
+    """Keys of one topic, each once, in their order, as one text for the kernels: faster than an Arrow array of them.
+
+    Attributes:
+        keys: The keys.
+        topic: UTF-8.
+        text, offsets, hashes: See `split_index_keys`.
+    """
+
+    def __init__(self, topic: str, keys: list[str]) -> None:
+        self.topic = topic.encode()
+        self.keys = keys
+        if not self._split(keys):
+            self.keys = list(dict.fromkeys(keys))
+            # No message has a key with the separator in it, nor an empty one.
+            self._split(["" if _SEPARATOR in key else key for key in self.keys])
+
+    def _split(self, keys: list[str]) -> bool:
+        """Whether they are different, and none has the separator in it."""
+        text, count = _SEPARATOR.join(keys).encode(), len(keys)
+        self.text = np.frombuffer(text or b"\0", np.uint8)
+        self.offsets, self.hashes = np.empty(count + 1, np.int32), np.empty(count, np.int32)
+        table = np.zeros(2 << count.bit_length(), np.int32)
+        state, address = topic_hash(self.topic), self.text.ctypes.data
+        return bool(split_index_keys(state, address, len(text), self.offsets, self.hashes, table) == count)
 
 
 class QueryMessageResult(Mapping[str, "list[MessageExt]"]):
@@ -92,41 +135,40 @@ class QueryMessage:
             return []
         if len(self._log.queue.mapped_files) > FEW_LOG_FILES:
             return self.by_keys(topic, [key], max_num, begin, end)[key]
-        text = f"{topic}#{key}".encode()
-        topic_size = len(text) - len(key.encode()) - 1
-        scratch = self._scratch
-        if len(text) > scratch.text_size or max_num > scratch.count:
-            scratch.grow(max(len(text), scratch.text_size), max(max_num, scratch.count))
-        scratch.text[: len(text)] = text
-        log = self._log
+        text, scratch, log = key.encode(), self._scratch, self._log
+        size = len(text)
+        if size > scratch.text_size or max_num > scratch.count:
+            scratch.grow(max(size, scratch.text_size), max(max_num, scratch.count))
+        scratch.text[:size] = text
         last = _END_OF_TIME if end is None else end
-        maps, log_end = log.queue.maps(), log.confirm_offset
-        log_begin, addresses, mappings = maps
+        maps, log_end, topic_block = log.queue.maps(), log.confirm_offset, _topic_block(topic)
         found = 0
         for file in reversed(self._index.index_files):
-            file_begin, file_end, _, _, _, count = file.header.tolist()
-            if count > 1 and file_begin <= last and file_end >= begin:
+            block, file_begin, file_end, is_empty = file.place
+            if file_begin <= last and file_end >= begin and not is_empty:
                 found = find_key(
-                    scratch.text_address, topic_size, len(text), file.address, file.slots, count, file_begin,
-                    begin, last, log_begin, log_end, log.queue.file_size, scratch.address, found, max_num, addresses,
+                    topic_block.address, scratch.text_address, size, block.address, maps.place_address, log_end,
+                    begin, last, scratch.address, found, max_num,
                 )  # fmt: skip
             if file_begin < begin or found == max_num:
                 break
-        offsets = scratch.offsets[:found].tolist()
-        if found > 1:
-            offsets = sorted(set(offsets))  # a record can carry a key twice
-            if len(offsets) < max_num == found:
-                return self.by_keys(topic, [key], max_num, begin, end)[key]  # older ones were left out for the repeats
-        size = log.queue.file_size
-        return [MessageExt(mappings[(offset - log_begin) // size].view, offset % size) for offset in offsets]
+        file_size = log.queue.file_size
+        if found == 1:
+            offset = scratch.offsets[0]
+            return [MessageExt(maps.mappings[(offset - maps.begin_offset) // file_size].view, offset % file_size)]
+        offsets = sorted(set(scratch.offsets[:found]))  # a record can carry a key twice
+        if len(offsets) < max_num == found:
+            return self.by_keys(topic, [key], max_num, begin, end)[key]  # older ones were left out for the repeats
+        views = {i: mapping.view for i, mapping in maps.mappings.items()} if offsets else {}
+        first = maps.begin_offset
+        return [MessageExt(views[(offset - first) // file_size], offset % file_size) for offset in offsets]
 
     def by_keys(self, topic: str, keys: Sequence[str], max_num: int, begin: int, end: int | None) -> QueryMessageResult:
         """The newest `max_num` messages of each key, oldest first; see `MessageStore.query_messages`."""
-        unique = dict.fromkeys(keys)
+        wanted = _WantedKeys(topic, list(keys))
         numbers, offsets, maps = np.empty(0, np.int32), np.empty(0, np.int64), None
-        if self._index is not None and unique and max_num > 0:
-            last = _END_OF_TIME if end is None else end
-            numbers, offsets, maps = self._find(topic, list(unique), max_num, begin, last)
+        if self._index is not None and wanted.keys and max_num > 0:
+            numbers, offsets, maps = self._find(wanted, max_num, begin, _END_OF_TIME if end is None else end)
             if (numbers[max_num:] == numbers[:-max_num]).any():
                 newest = np.searchsorted(numbers, numbers, "right") - np.arange(numbers.size) <= max_num
                 numbers, offsets = numbers[newest], offsets[newest]
@@ -136,43 +178,34 @@ class QueryMessage:
             first = maps.begin_offset // size
             hit = set((offsets // size).tolist()) if maps.addresses.size > 1 else {first}
             views = {index: maps.mappings[index - first].view for index in hit}
-        return QueryMessageResult(list(unique), numbers, offsets, views, size)
+        return QueryMessageResult(wanted.keys, numbers, offsets, views, size)
 
     def _find(
-        self, topic: str, keys: list[str], max_num: int, begin: int, end: int
+        self, wanted: _WantedKeys, max_num: int, begin: int, end: int
     ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64], LogMaps]:
         """(key numbers, commit log offsets), sorted by both, of records that really carry the keys; and their files."""
-        import pyarrow as pa  # 70 ms that an open can do without
-
         assert self._index is not None
-        name = np.frombuffer(topic.encode(), np.uint8)
-        text = pa.array(keys, pa.string())
-        buffers = text.buffers()
-        offsets = np.frombuffer(buffers[1], np.int32, len(keys) + 1)
-        data = buffers[2].address if buffers[2] is not None else 0
-        hashes = np.empty(len(keys), np.int32)
-        hash_index_keys(topic_hash(topic.encode()), data, offsets, len(keys), hashes)
-        log = self._log
-        wanted = max_num
+        name, log, count = np.frombuffer(wanted.topic or b"\0", np.uint8), self._log, len(wanted.keys)
+        each = max_num
         while True:
-            numbers, found = self._index.find(hashes, wanted, begin, end)
+            numbers, found = self._index.find(wanted.hashes, each, begin, end)
             verified = np.empty(found.size, np.uint8)
             maps = log.queue.maps(found)
             verify_keys(
                 maps.addresses, maps.begin_offset, log.confirm_offset, log.queue.file_size, name.ctypes.data,
-                name.size, data, offsets, numbers, found, *np.empty((2, found.size), np.int64), verified,
-                *scratch_row(),
+                name.size, wanted.text.ctypes.data, wanted.offsets, numbers, found,
+                *np.empty((2, found.size), np.int64), verified, *scratch_row(),
             )  # fmt: skip
             kept = verified == 1
             pairs = _sorted_pairs(numbers[kept], found[kept])
             if pairs[0].size == numbers.size:
                 return *pairs, maps
             # Repeats, and entries of other keys with the same hash, took the place of what was asked for: look at more.
-            short = np.bincount(numbers, minlength=len(keys)) >= wanted
-            short &= np.bincount(pairs[0], minlength=len(keys)) < max_num
+            short = np.bincount(numbers, minlength=count) >= each
+            short &= np.bincount(pairs[0], minlength=count) < max_num
             if not short.any():
                 return *pairs, maps
-            wanted *= 4
+            each *= 4
 
     def by_offset(self, commit_log_offset: int) -> MessageExt | None:
         """The message whose record starts at an offset; None where none does (`lookMessageByOffset`)."""

@@ -370,17 +370,18 @@ def test_an_index_file_begun_by_an_attempt_that_died_is_begun_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stored = write_log(tmp_path / "store", [Put(keys=("k",)), Put(keys=("k", "l"))])
-    put_keys = index_builder.put_keys
-    deaths = [AttemptDied()]
+    encode_header = index_builder.encode_header
+    seen: list[list[Path]] = []
 
-    def dying(*arguments: Any) -> None:
-        put_keys(*arguments)
-        if deaths:
-            raise deaths.pop()
+    def dying(header: IndexHeader) -> bytes:
+        if not seen:
+            seen.append([path for path in tmp_path.glob("**/index/*") if path.is_file()])
+            raise AttemptDied
+        return encode_header(header)
 
-    monkeypatch.setattr(index_builder, "put_keys", dying)
+    monkeypatch.setattr(index_builder, "encode_header", dying)
     rebuild_small(tmp_path / "store", tmp_path / "out", runner=SecondAttemptRunner(threads=1))
-    assert not deaths
+    assert seen == [[]], "a file that is not whole has its name already"
     assert files_of(tmp_path / "out") == dispatched_queues(stored) | dispatched_index(stored)
 
 

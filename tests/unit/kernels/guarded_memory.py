@@ -29,11 +29,21 @@ from reput.formats.index_file import (
     key_hash,
 )
 from reput.kernels.batch_consume_queue import group_batch_units
-from reput.kernels.consume_queue import PULL_RESULT_COUNT, PullLimits, group_units, select_units
+from reput.kernels.consume_queue import PULL_RESULT_COUNT, PullLimits, group_units, select_run, select_units
 from reput.kernels.consume_queue_ext import resolve_tags_codes
 from reput.kernels.crc32 import crc32_slices
 from reput.kernels.gather import next_invalid_text
-from reput.kernels.index_file import find_entries, find_key, put_keys, scratch_row, verify_keys
+from reput.kernels.index_file import (
+    IndexPlace,
+    LogPlace,
+    TopicPlace,
+    find_entries,
+    find_key,
+    put_keys,
+    scratch_row,
+    topic_hash,
+    verify_keys,
+)
 from reput.kernels.java_hash import java_hash_slices
 from reput.kernels.multi_dispatch import add_multi_dispatch_rows
 from reput.kernels.record_batch import SCHEMA, record_batch
@@ -210,14 +220,17 @@ def verify_logs() -> int:
             log = np.array([data.ctypes.data, 0], np.int64)
             end = _BASE + len(content)
             verify_keys(
-                log, _BASE, end, 1 << 16, text.ctypes.data, 1, text.ctypes.data, np.array([2, 4], np.int32),
+                log, _BASE, end, 1 << 16, text.ctypes.data, 1, text.ctypes.data, np.array([2, 5], np.int32),
                 np.zeros(offsets.size, np.int32), offsets, *np.empty((2, offsets.size), np.int64),
                 np.empty(offsets.size, np.uint8), *scratch_row(),
             )  # fmt: skip
             index = chain_of("t", "k1", offsets.tolist())
+            topic = np.array(TopicPlace(int(topic_hash(b"t")), text.ctypes.data, 1), np.int64)
+            file = np.array(IndexPlace(index.ctypes.data, 1, offsets.size + 1, 0), np.int64)
+            place = np.array(LogPlace(log.ctypes.data, log.size, _BASE, 1 << 16), np.int64)
             find_key(
-                text.ctypes.data, 1, text.size, index.ctypes.data, 1, offsets.size + 1, 0, 0, 2**62, _BASE, end,
-                1 << 16, out.ctypes.data, 0, out.size, log,
+                topic.ctypes.data, text.ctypes.data + 2, 2, file.ctypes.data, place.ctypes.data, end, 0, 2**62,
+                out.ctypes.data, 0, out.size,
             )  # fmt: skip
     return count
 
@@ -254,7 +267,7 @@ def index_files() -> int:
 
 
 def pull_units() -> int:
-    """`select_units` over random units: what it takes lies in the log and in one file."""
+    """`select_units` and `select_run` over random units: what it takes lies in the log and in one file."""
     answer = np.empty(PULL_RESULT_COUNT + 82, np.int64)
     limits = np.array(PullLimits(4096, _BASE + 5000, 40, 1 << 27, 40, 1 << 27), np.int64)
     for _ in range(2000):
@@ -269,6 +282,8 @@ def pull_units() -> int:
         for offset, size in answer[PULL_RESULT_COUNT:].reshape(-1, 2)[: answer[0]].tolist():
             assert _BASE <= offset < offset + size <= _BASE + 5000
             assert offset // 4096 == (offset + size - 1) // 4096
+        taken = select_run(data.ctypes.data, 40, _BASE, _BASE + 5000, 40, 1 << 27, limits.ctypes.data)[0]
+        assert all(_BASE <= offset < offset + size <= _BASE + 5000 for offset, size, _ in units[:taken])
     return 2000
 
 

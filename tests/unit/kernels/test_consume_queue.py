@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from reput.formats.consume_queue import FILLER, Unit, decode_unit, encode_unit
-from reput.kernels.consume_queue import PULL_RESULT_COUNT, PullLimits, Selected, group_units, select_units
+from reput.kernels.consume_queue import PULL_RESULT_COUNT, PullLimits, Selected, group_units, select_run, select_units
 from reput.kernels.record_scan import RecordScanner
 from tests.oracles.record_bytes import Record, pack_log
 
@@ -100,6 +100,36 @@ LIMITS = {
 @pytest.mark.parametrize(("limits", "count"), LIMITS.values(), ids=LIMITS)
 def test_a_pull_is_limited(limits, count):
     assert select(UNITS, **limits) == (TAKEN[:count], count, "FOUND")
+
+
+def select_as_they_lie(units, *, log=(0, FILE_SIZE), max_count=32, max_size=1 << 27, memory_begin=0,
+                       memory=(32, 1 << 18), disk=(8, 1 << 16)):  # fmt: skip
+    """(messages, bytes, first commit log offset, whether it lies on the disk); 0 messages: ask `select_units`."""
+    data = np.frombuffer(b"".join(encode_unit(*unit) for unit in units), np.uint8)
+    limits = np.array(PullLimits(FILE_SIZE, log[1] - memory_begin, *memory, *disk), np.int64)
+    return select_run(data.ctypes.data, len(units), *log, max_count, max_size, limits.ctypes.data)
+
+
+@pytest.mark.parametrize(("limits", "count"), LIMITS.values(), ids=LIMITS)
+def test_a_pull_of_units_as_they_lie_is_limited_too(limits, count):
+    if limits.get("memory_begin") == 300:  # some in memory, some not
+        assert select_as_they_lie(UNITS, **limits)[0] == 0
+    else:
+        assert select_as_they_lie(UNITS, **limits) == (count, 100 * count, 0, "memory_begin" in limits)
+
+
+def test_units_as_they_lie_end_with_their_log_file():
+    units = [Unit(FILE_SIZE - 200, 100, 0), Unit(FILE_SIZE - 100, 100, 0), Unit(FILE_SIZE, 100, 0)]
+    assert select_as_they_lie(units, log=(0, 2 * FILE_SIZE)) == (2, 200, FILE_SIZE - 200, 0)
+
+
+@pytest.mark.parametrize("bad", [FILLER, Unit(250, 100, 0), Unit(FILE_SIZE - 50, 100, 0), Unit(200, 0, 0)], ids=str)
+@pytest.mark.parametrize("at", [0, 1])
+def test_units_as_they_lie_hold_none_without_a_record(bad, at):
+    units = [Unit(100, 100, 0), Unit(200, 100, 0)]
+    units.insert(at, bad)
+    log = (100, 320 if bad.commit_log_offset == 250 else 2 * FILE_SIZE)
+    assert select_as_they_lie(units, log=log)[0] == 0
 
 
 def test_units_of_other_tags_are_passed_over():

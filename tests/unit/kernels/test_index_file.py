@@ -8,12 +8,16 @@ from reput.formats.index_file import IndexEntry, IndexHeader, encode_entry, enco
 from reput.formats.index_file import key_hash as hash_of_key
 from reput.kernels.index_file import (
     IndexKeys,
+    IndexPlace,
     IndexTable,
+    LogPlace,
+    TopicPlace,
     find_entries,
     find_key,
     index_keys,
     put_keys,
     scratch_row,
+    topic_hash,
     verify_keys,
 )
 from reput.kernels.record_scan import RecordScanner
@@ -170,7 +174,7 @@ def verify(log_files, log_end, file_size, key, offsets, *, topic=b"topic", log_b
     marks = np.full(len(offsets), 9, np.uint8)
     verify_keys(
         addresses, log_begin, log_end, file_size, name.ctypes.data, name.size, text.ctypes.data,
-        np.array([0, len(key)], np.int32), np.zeros(len(offsets), np.int32), np.array(offsets, np.int64),
+        np.array([0, len(key) + 1], np.int32), np.zeros(len(offsets), np.int32), np.array(offsets, np.int64),
         *np.empty((2, len(offsets)), np.int64), marks, *scratch_row(),
     )  # fmt: skip
     return marks.tolist()
@@ -232,10 +236,13 @@ def find_one(hashes, max_found, window=FOREVER):
     index, header = np.zeros(file_size(1, len(hashes) + 1), np.uint8), np.array(IndexHeader(), np.int64)
     put(index, header, hashes, places, [1000 * i for i in range(1, len(hashes) + 1)], slots=1, capacity=len(hashes) + 1)
     text, files = np.frombuffer(b"topic#k", np.uint8), np.frombuffer(log, np.uint8)
-    out = np.full(len(hashes) + 1, -1, np.int64)
+    addresses, out = np.array([files.ctypes.data], np.int64), np.full(len(hashes) + 1, -1, np.int64)
+    topic = np.array(TopicPlace(int(topic_hash(b"topic")), text.ctypes.data, 5), np.int64)
+    file = np.array(IndexPlace(index.ctypes.data, 1, len(hashes) + 1, 1000), np.int64)
+    place = np.array(LogPlace(addresses.ctypes.data, 1, 0, 1 << 20), np.int64)
     found = find_key(
-        text.ctypes.data, 5, text.size, index.ctypes.data, 1, len(hashes) + 1, 1000, *window, 0, len(log), 1 << 20,
-        out.ctypes.data, 0, max_found, np.array([files.ctypes.data], np.int64),
+        topic.ctypes.data, text.ctypes.data + 6, 1, file.ctypes.data, place.ctypes.data, len(log), *window,
+        out.ctypes.data, 0, max_found,
     )  # fmt: skip
     assert (out[found:] == -1).all()
     return [list(places).index(place) for place in out[:found].tolist()]

@@ -107,3 +107,25 @@ def test_without_an_index_nothing_is_found_and_switching_it_on_finds_everything(
     assert store.query_message("t", "k") == []
     store.close()
     assert bodies(open_store().query_message("t", "k")) == [b"0", b"1", b"2"]
+
+
+def test_keys_that_come_twice_count_once_and_keys_that_no_message_can_have_are_not_found(
+    store: reput.MessageStore,
+) -> None:
+    offsets = [store.put_message(reput.Message("t", b"", keys=[key])).commit_log_offset for key in ("a", "b", "xy")]
+    store.wait_dispatched()
+    for asked in (["b", "a", "b"], ["b", "x\x02y", "a", "b", "", "y\x02x"], ["x\x02y"], [""], []):
+        found = store.query_messages("t", asked)
+        assert list(found) == list(dict.fromkeys(asked))
+        assert {key: [message.commit_log_offset for message in found[key]] for key in found} == {
+            key: {"a": offsets[:1], "b": offsets[1:2]}.get(key, []) for key in asked
+        }
+        assert [len(store.query_message("t", key)) for key in asked] == [len(found[key]) for key in asked]
+
+
+def test_a_key_is_found_as_soon_as_it_is_dispatched(store: reput.MessageStore) -> None:
+    for number in range(40):  # over index files that become full
+        assert store.query_message("t", f"k{number}") == []
+        store.put_message(reput.Message("t", b"", keys=[f"k{number}"]))
+        store.wait_dispatched()
+        assert [message.queue_offset for message in store.query_message("t", f"k{number}")] == [number]
