@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 
 import reput
-from reput.spark import read_log, session
+from reput.spark import read_log, read_log_stream, session
 
 FOLDER = Path("build/tutorial").absolute()
 STORE = str(FOLDER / "flights")
@@ -146,7 +146,7 @@ seen = flights.join(sky, ["origin", "hour"]).groupBy(F.floor("visib").cast("int"
 seen.agg(F.count("*").alias("flights"), F.round(F.avg("delay"), 1).alias("delay")).orderBy("miles seen").show()
 
 # %% [markdown]
-# ## Query
+# ## Look up
 #
 # One aircraft: its tail number is a key, and keys have an index. Spark pushes no functions to a source, so keys are an
 # argument of `read_log` (an option of the format) instead of a condition.
@@ -155,6 +155,85 @@ seen.agg(F.count("*").alias("flights"), F.round(F.avg("delay"), 1).alias("delay"
 tail = flights.groupBy("tailnum").count().orderBy(F.desc("count"), "tailnum").head(1)[0]["tailnum"]
 journeys = read_log(spark, STORE, columns=["born_timestamp", "body"], keys=[tail])
 journeys.select("born_timestamp", F.get_json_object(F.col("body").cast("string"), "$.dest").alias("to")).show(5)
+
+# %% [markdown]
+# ## Stream with watermarks, and write back
+#
+# The same log as a stream: what is there, and what comes. Departures are counted by hour and airport, and an hour is
+# complete when the stream has seen an event more than an hour past its end: that is the watermark.
+#
+# Each complete hour becomes a message in another store. `sinkId` is the name under which that store remembers the last
+# batch of the stream: a batch that comes twice, because something was killed, is written once.
+
+# %%
+HOURS = str(FOLDER / "hours")
+
+
+def count_departures() -> None:
+    """Bring the second store up to date with the first one."""
+    rows = read_log_stream(spark, STORE, columns=["born_timestamp", "body"], topics=["departures"])
+    parsed = rows.select("born_timestamp", F.from_json(F.col("body").cast("string"), DEPARTURE).alias("flight"))
+    counts = (
+        parsed.withWatermark("born_timestamp", "1 hour")
+        .groupBy(F.window("born_timestamp", "1 hour"), F.col("flight.origin").alias("origin"))
+        .agg(F.count("*").alias("flights"))
+    )
+    hours = counts.select(
+        F.lit("hours").alias("topic"),
+        F.col("origin").alias("tags"),
+        F.array(F.concat_ws("-", "origin", F.date_format("window.start", "dd'T'HH"))).alias("keys"),
+        F.col("window.end").alias("born_timestamp"),
+        F.to_json(F.struct("origin", F.col("window.start").alias("hour"), "flights")).cast("binary").alias("body"),
+    )
+    query = (
+        hours.writeStream.format("reput")
+        .options(sinkId="departures-by-hour", checkpointLocation=str(FOLDER / "checkpoint"))
+        .trigger(availableNow=True)
+        .start(HOURS)
+    )
+    query.awaitTermination()
+
+
+count_departures()
+
+# %% [markdown]
+# Another week comes, and the stream goes on where it was. `availableNow` lets it end at the log's end; without it, it
+# would wait for more.
+
+# %%
+with reput.MessageStore.open(STORE) as store:
+    store.put_arrow(departures(7, 14))
+count_departures()
+
+# %% [markdown]
+# ## Query
+#
+# The results are messages again. With RocketMQ's own verbs, by key: what left JFK between 13 and 14 h UTC on the 9th?
+
+# %%
+with reput.MessageStore.open(HOURS, read_only=True) as store:
+    for message in store.query_message("hours", "JFK-09T13"):
+        print(message.body.decode())
+
+# %% [markdown]
+# And with Spark: every hour that is complete is there once, and says what a batch query over the whole log says.
+
+# %%
+HOUR = "origin string, hour timestamp, flights long"
+stored = read_log(spark, HOURS, columns=["body"]).select(
+    F.from_json(F.col("body").cast("string"), HOUR).alias("stored")
+)
+rows = read_log(spark, STORE, columns=["born_timestamp", "body"], topics=["departures"])
+counted = rows.groupBy(
+    F.date_trunc("hour", "born_timestamp").alias("hour"),
+    F.get_json_object(F.col("body").cast("string"), "$.origin").alias("origin"),
+).count()
+both = stored.select("stored.*").join(counted, ["origin", "hour"], "left")
+both.agg(
+    F.count("*").alias("hours"),
+    F.count_distinct("origin", "hour").alias("distinct"),
+    F.count_if(F.col("flights") == F.col("count")).alias("equal"),
+).show()
 
 # %%
 spark.stop()

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 SCAN, FINISH = "read the log", "build the index, sync"
 SPLIT_BYTES = 1 << 20
+#: The columns that the sink takes as the source gives them.
+COPIED = ["topic", "queue_id", "tags", "keys", "body"]
 
 Death = tuple[str, str, str, str]
 
@@ -36,3 +38,22 @@ def rebuild_with_a_death(spark: SparkSession, store: str, output: str, death: De
 
 def statistics_with_a_death(spark: SparkSession, store: str, death: Death) -> Statistics:
     return statistics(store, runner=DyingRunner(SparkRunner(spark), *death), split_bytes=SPLIT_BYTES)
+
+
+def copy_with_a_death(spark: SparkSession, store: str, output: str, marker: str, victim: str) -> None:
+    """Write the messages of a store into another one; the death comes when tasks have staged some of them."""
+    frame = reput.spark.read_log(spark, store, COPIED, split_bytes=4 << 20)
+    frame.mapInArrow(dying_reader(marker, victim), frame.schema).write.format("reput").mode("append").save(output)
+
+
+def stream_with_a_death(spark: SparkSession, store: str, output: str, marker: str, victim: str) -> None:
+    """The same by a stream, in several batches; its checkpoint lies beside the marker."""
+    frame = reput.spark.read_log_stream(spark, store, COPIED, max_bytes_per_trigger=3 << 20)
+    dying = frame.mapInArrow(dying_reader(marker, victim), frame.schema)
+    query = (
+        dying.writeStream.format("reput")
+        .options(sinkId="copy", checkpointLocation=f"{marker}-checkpoint")
+        .trigger(availableNow=True)
+        .start(output)
+    )
+    query.awaitTermination()

@@ -18,6 +18,7 @@ from reput.kernels.record_batch import SCHEMA
 from reput.spark.runner import SparkRunner
 from reput.spark.session import spark_home
 from tests.cluster.driver import Driver, driver
+from tests.cluster.dying_jobs import COPIED
 from tests.cluster.trees import tree
 
 if TYPE_CHECKING:
@@ -83,3 +84,19 @@ def test_a_rebuild_writes_the_same_files(program: Driver, store: Path, tmp_path:
 
 def test_statistics_are_the_same(program: Driver, store: Path) -> None:
     assert program.run(counted, str(store)).table == statistics(store, runner=LocalRunner(2)).table
+
+
+def streamed(spark: SparkSession, store: str, output: str, checkpoint: str) -> None:
+    query = (
+        reput.spark.read_log_stream(spark, store, COPIED, max_bytes_per_trigger=3 << 20)
+        .writeStream.format("reput")
+        .options(sinkId="copy", checkpointLocation=checkpoint)
+        .trigger(availableNow=True)
+        .start(output)
+    )
+    query.awaitTermination()
+
+
+def test_a_stream_is_written_to_another_store(program: Driver, store: Path, tmp_path: Path) -> None:
+    program.run(streamed, str(store), str(tmp_path / "copy"), str(tmp_path / "checkpoint"))
+    assert reput.read_log(tmp_path / "copy", COPIED).read_all() == reput.read_log(store, COPIED).read_all()

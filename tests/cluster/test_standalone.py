@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,7 +21,16 @@ from reput.spark.runner import SparkRunner
 from tests.cluster.conftest import MESSAGES
 from tests.cluster.deaths import EXECUTOR, SIBLINGS, WORKER
 from tests.cluster.driver import Driver, driver
-from tests.cluster.dying_jobs import FINISH, SCAN, read_with_a_death, rebuild_with_a_death, statistics_with_a_death
+from tests.cluster.dying_jobs import (
+    COPIED,
+    FINISH,
+    SCAN,
+    copy_with_a_death,
+    read_with_a_death,
+    rebuild_with_a_death,
+    statistics_with_a_death,
+    stream_with_a_death,
+)
 from tests.cluster.standalone import SPARK_HOME, standalone_cluster
 from tests.cluster.trees import tree
 from tests.cluster.wheel import ROOT, make_environment, site_packages, without_source_tree
@@ -109,6 +118,15 @@ def test_statistics_are_exact_although_an_executor_dies(program: Driver, store: 
     counted = program.run(statistics_with_a_death, str(store), death)
     assert (tmp_path / "dead").exists()
     assert counted.table == statistics(store, runner=LocalRunner(2)).table
+
+
+@pytest.mark.parametrize(("copy", "victim"), [(copy_with_a_death, SIBLINGS), (stream_with_a_death, EXECUTOR)])
+def test_what_is_written_is_there_once_although_a_process_dies(
+    program: Driver, store: Path, tmp_path: Path, copy: Callable[..., None], victim: str
+) -> None:
+    program.run(copy, str(store), str(tmp_path / "copy"), str(tmp_path / "dead"), victim)
+    assert (tmp_path / "dead").exists()
+    assert reput.read_log(tmp_path / "copy", COPIED).read_all() == reput.read_log(store, COPIED).read_all()
 
 
 def test_spark_submit_brings_the_wheel_to_a_cluster_that_has_none(

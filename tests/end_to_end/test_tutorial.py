@@ -34,4 +34,6 @@ def test_all_cells_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
     text = printed(notebook)
     assert "|departures|6064|1090274|" in text
+    assert '{"origin":"JFK","hour":"2013-01-09T13:00:00.000Z","flights":29}' in text
+    assert "|786|786|786|" in text  # hours, distinct ones, equal ones
     assert (tmp_path / "build" / "tutorial" / "delays.html").exists()
