@@ -50,7 +50,7 @@ def test_a_rebuild_is_exact_although_an_executor_dies(program: Driver, store: Pa
 def test_a_driver_program_that_dies_leaves_nothing_that_looks_whole(
     program: Driver, store: Path, tmp_path: Path
 ) -> None:
-    death = FINISH, "reput.jobs.index_builder.put_keys", str(tmp_path / "dead"), DRIVER
+    death = FINISH, "reput.jobs.index_builder.encode_header", str(tmp_path / "dead"), DRIVER
     with pytest.raises(BrokenProcessPool):
         program.run(rebuild_with_a_death, str(store), str(tmp_path / "rebuilt"), death)
     assert not (tmp_path / "rebuilt").exists()

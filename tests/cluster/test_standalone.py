@@ -98,7 +98,7 @@ def test_a_read_is_whole_although_a_process_dies(program: Driver, store: Path, t
     ("phase", "point", "victim"),
     [
         (SCAN, "reput.jobs.unit_writer._write_pieces", EXECUTOR),
-        (FINISH, "reput.jobs.index_builder.put_keys", WORKER),
+        (FINISH, "reput.jobs.index_builder.encode_header", WORKER),
     ],
 )
 def test_a_rebuild_is_exact_although_a_process_dies(
