@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from functools import partial
 from itertools import repeat
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -194,7 +193,7 @@ class PutMessage:
             repeat(status), places[1].tolist(), places[0].tolist(), repeat(store_timestamp),
             np.diff(rows.positions).tolist(), repeat(self._store_host),
         )  # fmt: skip
-        return map(partial(_new_tuple, PutMessageResult), values)
+        return map(_new_tuple, repeat(PutMessageResult), values)
 
     def _several_checked(self, messages: Sequence[Message], queue_id: int) -> list[PutMessageResult]:
         checked = []
