@@ -1,11 +1,17 @@
-"""A DataFrame into a store through Spark's sink, on two cores: on the disk, and in queues and index."""
+"""A DataFrame into a store through Spark's sink, on two cores: on the disk, and in queues and index.
+
+In turns with the same rows into a writer that drops them: no sink in Python can be faster than Spark hands it its rows.
+"""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from pyspark.sql import functions as F
+from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
 
 import reput.spark
 from bench import messages
@@ -14,6 +20,7 @@ from bench.setting import Setting
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 _MASTER = "local[2]"
 _PREFIX = "7F0000010001AABBCCDD0000"
@@ -21,23 +28,51 @@ _PREFIX = "7F0000010001AABBCCDD0000"
 
 def measure(setting: Setting) -> list[Figure]:
     """Messages that Spark makes by itself, and a store copied through Spark; the first write of the session apart."""
-    limit = setting.records_limit("durable sequential write")
-    made = Figure("sink of messages that Spark makes", "msg/s", goal=Goal(least=500_000), limit=limit)
+    made = Figure("sink of messages that Spark makes", "msg/s", goal=Goal(least=500_000))
     made.note = "2 cores; written twice: staged into the page cache, and appended and synced"
-    copied = Figure("sink of messages that the source reads", "msg/s", limit=limit)
+    copied = Figure("sink of messages that the source reads", "msg/s")
     copied.note = "a log read by Spark and written again, all columns"
+    dropped = [Figure(f"spark writer that drops {what}", "msg/s") for what in ("messages it makes", "what it reads")]
     spark = reput.spark.session(_MASTER)
     try:
         reput.spark.register(spark)
+        spark.dataSource.register(_dropping())
         count = setting.count(1_000_000)
         _write(setting, _made(spark, count // 10))
         for _ in range(setting.repeats):
-            made.values.append(count / _write(setting, _made(spark, count)))
-            stock = setting.stock()
-            copied.values.append(setting.stock_count / _write(setting, reput.spark.read_log(spark, stock)))
+            stock = reput.spark.read_log(spark, setting.stock())
+            rows = (made, _made(spark, count), count), (copied, stock, setting.stock_count)
+            for (figure, frame, messages_written), limit in zip(rows, dropped, strict=True):
+                figure.values.append(messages_written / _write(setting, frame))
+                limit.values.append(messages_written / _write(setting, frame, "drop"))
     finally:
         spark.stop()
-    return [made, copied]
+    for figure, limit in zip((made, copied), dropped, strict=True):
+        figure.limit = ("the same rows into a writer that drops them", limit.median)
+    return [made, copied, *dropped]
+
+
+def _dropping() -> type[DataSource]:
+    """The format `drop`; made by a function, so that workers get it by value."""
+
+    class Writer(DataSourceArrowWriter):
+        def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+            from reput.spark.daemon import freeze_worker
+
+            for _ in iterator:
+                pass
+            freeze_worker()
+            return WriterCommitMessage()
+
+    class Drop(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return "drop"
+
+        def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+            return Writer()
+
+    return Drop
 
 
 def _made(spark: SparkSession, count: int) -> DataFrame:
@@ -54,11 +89,11 @@ def _made(spark: SparkSession, count: int) -> DataFrame:
     )
 
 
-def _write(setting: Setting, frame: DataFrame) -> float:
+def _write(setting: Setting, frame: DataFrame, form: str = "reput") -> float:
     """Seconds of one write into a fresh store."""
     path = setting.folder("sink")
     start = time.perf_counter()
-    frame.write.format("reput").mode("append").save(path)
+    frame.write.format(form).mode("append").save(path)
     seconds = time.perf_counter() - start
     setting.remove(path)
     return seconds
