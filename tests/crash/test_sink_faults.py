@@ -4,6 +4,7 @@ log once and whole, or not at all."""
 from __future__ import annotations
 
 import errno
+import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
@@ -220,6 +221,32 @@ def test_readers_see_nothing_of_a_batch_that_is_being_appended_or_was_when_its_w
     with reput.MessageStore.open(path, **SMALL):
         pass
     assert keys_in(check_store(path)) == whole
+
+
+def test_a_start_that_is_refused_or_under_way_shows_readers_nothing_of_the_batch_that_it_has_not_settled(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "store"
+    killed_in_the_middle(path)
+    whole = keys_of((0, 1))
+    end = log_records(path)[len(whole)].offset
+    for name in ("config/reputSinks.json", "lock"):  # a while ago
+        os.utime(path / name, ns=(0, (path / name).stat().st_mtime_ns - 1_000_000_000))
+
+    def check_readers() -> None:
+        assert LogTail(StoreDirectory(path)).latest().offset == end
+        assert [keys[0] for keys in reput.read_log(path, ["keys"]).read_all()["keys"].to_pylist()] == whole
+
+    with pytest.raises(StoreError, match="mappedFileSizeCommitLog"):
+        reput.MessageStore.open(path, **SMALL | {"mapped_file_size_commit_log": 1 << 20})
+    check_readers()
+
+    def judge(operation: Operation) -> None:
+        if operation.kind != "lock":
+            check_readers()
+
+    with reput.MessageStore.open(path, files=FaultyFiles(judge), **SMALL):
+        check_readers()
 
 
 def test_a_batch_that_cannot_be_taken_back_is_completed_when_it_is_written_again(tmp_path: Path) -> None:
