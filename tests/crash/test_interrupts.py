@@ -1,4 +1,4 @@
-"""KeyboardInterrupt at any moment of a put: whoever comes next, and the close, must not wait for what it left behind."""
+"""KeyboardInterrupt at any moment of a put: neither the next put nor the close may wait for what it left behind."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def interrupted(put: Callable[[], object], number: int) -> bool:
     return False
 
 
-@pytest.mark.parametrize("flush_disk_type", ["ASYNC_FLUSH"])
+@pytest.mark.parametrize("flush_disk_type", ["SYNC_FLUSH", "ASYNC_FLUSH"])
 @pytest.mark.parametrize("name", PUTS)
 def test_an_interrupt_at_any_call_of_a_put_stops_neither_the_next_put_nor_the_close(
     tmp_path: Path, name: str, flush_disk_type: str
