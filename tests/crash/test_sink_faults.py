@@ -17,7 +17,7 @@ import pytest
 import reput
 from reput.config.message_store import FlushDiskType, MessageStoreConfig
 from reput.errors import ReputError, StoreError
-from reput.files import DISK, FileLayer
+from reput.files import DISK, File, FileLayer
 from reput.formats.sink_commit import STAGING, SinkBatch, SinkCommit, StagedPart
 from reput.log import StoreDirectory
 from reput.log.plan import PlanOptions, plan_read, read_part
@@ -247,6 +247,30 @@ def test_a_start_that_is_refused_or_under_way_shows_readers_nothing_of_the_batch
 
     with reput.MessageStore.open(path, files=FaultyFiles(judge), **SMALL):
         check_readers()
+
+
+class SettlingFiles(FileLayer):
+    """Once the log was walked, and before anything else is asked, a start takes the killed batch back."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.opened = path, 0
+
+    def open(self, path: str, **options: Any) -> File:  # type: ignore[override]
+        self.opened += "commitlog" in path
+        return super().open(path, **options)
+
+    def exists(self, path: str) -> bool:
+        if path.endswith("reputSinks.json") and self.opened > 1:
+            with reput.MessageStore.open(self.path, **SMALL):
+                pass
+        return super().exists(path)
+
+
+def test_a_stream_reads_nothing_of_a_batch_that_a_start_takes_back_while_it_looks(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    killed_in_the_middle(path)
+    end = log_records(path)[len(keys_of((0, 1)))].offset
+    assert LogTail(StoreDirectory(path, files=SettlingFiles(path))).advance(LogPosition(0)).offset == end
 
 
 def test_a_batch_that_cannot_be_taken_back_is_completed_when_it_is_written_again(tmp_path: Path) -> None:
