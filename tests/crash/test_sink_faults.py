@@ -4,6 +4,7 @@ log once and whole, or not at all."""
 from __future__ import annotations
 
 import errno
+import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,7 +17,7 @@ import pytest
 import reput
 from reput.config.message_store import FlushDiskType, MessageStoreConfig
 from reput.errors import ReputError, StoreError
-from reput.files import DISK, FileLayer
+from reput.files import DISK, File, FileLayer
 from reput.formats.sink_commit import STAGING, SinkBatch, SinkCommit, StagedPart
 from reput.log import StoreDirectory
 from reput.log.plan import PlanOptions, plan_read, read_part
@@ -220,6 +221,56 @@ def test_readers_see_nothing_of_a_batch_that_is_being_appended_or_was_when_its_w
     with reput.MessageStore.open(path, **SMALL):
         pass
     assert keys_in(check_store(path)) == whole
+
+
+def test_a_start_that_is_refused_or_under_way_shows_readers_nothing_of_the_batch_that_it_has_not_settled(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "store"
+    killed_in_the_middle(path)
+    whole = keys_of((0, 1))
+    end = log_records(path)[len(whole)].offset
+    for name in ("config/reputSinks.json", "lock"):  # a while ago
+        os.utime(path / name, ns=(0, (path / name).stat().st_mtime_ns - 1_000_000_000))
+
+    def check_readers() -> None:
+        assert LogTail(StoreDirectory(path)).latest().offset == end
+        assert [keys[0] for keys in reput.read_log(path, ["keys"]).read_all()["keys"].to_pylist()] == whole
+
+    with pytest.raises(StoreError, match="mappedFileSizeCommitLog"):
+        reput.MessageStore.open(path, **SMALL | {"mapped_file_size_commit_log": 1 << 20})
+    check_readers()
+
+    def judge(operation: Operation) -> None:
+        if operation.kind != "lock":
+            check_readers()
+
+    with reput.MessageStore.open(path, files=FaultyFiles(judge), **SMALL):
+        check_readers()
+
+
+class SettlingFiles(FileLayer):
+    """Once the log was walked, and before anything else is asked, a start takes the killed batch back."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.opened = path, 0
+
+    def open(self, path: str, **options: Any) -> File:  # type: ignore[override]
+        self.opened += "commitlog" in path
+        return super().open(path, **options)
+
+    def exists(self, path: str) -> bool:
+        if path.endswith("reputSinks.json") and self.opened > 1:
+            with reput.MessageStore.open(self.path, **SMALL):
+                pass
+        return super().exists(path)
+
+
+def test_a_stream_reads_nothing_of_a_batch_that_a_start_takes_back_while_it_looks(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    killed_in_the_middle(path)
+    end = log_records(path)[len(keys_of((0, 1)))].offset
+    assert LogTail(StoreDirectory(path, files=SettlingFiles(path))).advance(LogPosition(0)).offset == end
 
 
 def test_a_batch_that_cannot_be_taken_back_is_completed_when_it_is_written_again(tmp_path: Path) -> None:

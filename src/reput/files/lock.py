@@ -1,9 +1,10 @@
 """RecordLock: the lock that keeps a second writer out of a store, RocketMQ's own included.
 
 `DefaultMessageStore.start` takes `FileChannel.tryLock(0, 1, false)` on the file `lock`, on Linux a POSIX record lock of
-the byte range [0, 1), and then writes the text `lock` and forces it. A process loses such a lock as soon as it closes
-*any* descriptor of the file. So nobody else here may open that file, and a second lock in the same process is refused
-before its file is opened.
+the byte range [0, 1), and then writes the text `lock` and forces it. Where that text is already it is not written again
+here, so the file's time says when somebody other than reput last opened the store (`reput.log.sink_commits`). A process
+loses such a lock as soon as it closes *any* descriptor of the file. So nobody else here may open that file, and a
+second lock in the same process is refused before its file is opened.
 """
 
 from __future__ import annotations
@@ -68,8 +69,9 @@ class RecordLock:
                 ) from error
             raise failure(error, self.path, "lock") from error
         try:
-            os.pwrite(self._descriptor, _CONTENT, 0)
-            os.fdatasync(self._descriptor)
+            if os.pread(self._descriptor, len(_CONTENT), 0) != _CONTENT:
+                os.pwrite(self._descriptor, _CONTENT, 0)
+                os.fdatasync(self._descriptor)
         except OSError as error:
             raise write_failure(error, self.path, "write the lock file", len(_CONTENT)) from error
 

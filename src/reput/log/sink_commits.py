@@ -14,7 +14,7 @@ def committed_end(files: FileLayer, root: str, end: int) -> int:
 
     To be asked after the end was found: a batch that was begun since lies behind it. A batch whose writer was killed
     counts as none too, until the next start settles it; unless somebody has opened the store since who does not know of
-    intents: whoever opens a store writes its lock file.
+    intents: RocketMQ writes the lock file whenever it opens a store, reput only where there is none.
     """
     sinks = _sinks(files, root)
     end = _before_intent(files, root, sinks, end)
@@ -37,5 +37,6 @@ def _sinks(files: FileLayer, root: str) -> Sinks:
 def _before_intent(files: FileLayer, root: str, sinks: Sinks, end: int) -> int:
     if sinks.intent is None:
         return end
-    said, opened = (files.modified_ms(os.path.join(root, name)) for name in (os.path.join(CONFIG, SINKS_FILE), LOCK))
-    return min(end, sinks.intent.begin_offset) if opened <= said else end
+    said, lock = files.modified_ms(os.path.join(root, CONFIG, SINKS_FILE)), os.path.join(root, LOCK)
+    was_opened = files.exists(lock) and files.modified_ms(lock) > said
+    return end if was_opened else min(end, sinks.intent.begin_offset)

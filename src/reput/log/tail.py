@@ -29,6 +29,7 @@ from reput.log.splits import Split, SplitStop
 
 #: What a reader finds who keeps up is small.
 _WINDOW_BYTES = 512 << 10
+_NO_END = (1 << 63) - 1
 
 
 class LogTail:
@@ -165,6 +166,12 @@ class LogTail:
             is_written = any(opened.read(begin.offset - file.start_offset, BLANK_SIZE))
         if not is_written and file.path == self._judged_path:
             return begin
+        if self.directory.was_killed:  # or is alive; asked before, too, for a start may take the batch back meanwhile
+            committed = begun_end(self.directory.files, self.directory.path, _NO_END)
+            if committed <= begin.offset:
+                return begin
+            if committed < (_NO_END if limit.end_offset is None else limit.end_offset):
+                limit = replace(limit, end_offset=committed)
         end = self._walk(begin, limit, tell_damage=False)
         if end is begin and begin.offset != self._judged_offset:
             # Damage, or the log's end? Told once: zeros end most logs, and other bytes a record in the making.

@@ -145,12 +145,9 @@ class CommitLog:
     def failure(self, error: ReputError) -> None:
         self._failure = self._refusal = error
 
-    def _acquire(self) -> None:
-        if not self._lock.acquire(False):
-            self._wait()
-
     def _wait(self) -> None:
-        """Wait for the append lock.
+        """Wait until the append lock is free; then it is taken by `with`: a KeyboardInterrupt can come behind any call,
+        that of `acquire` too, but not between a lock's own `with` and what it guards.
 
         Raises:
             StoreBusyError: Nobody has appended anything for `osPageCacheBusyTimeOutMills`: who has the lock waits for
@@ -158,8 +155,10 @@ class CommitLog:
         """
         # A sleeping waiter would take the lock before it has the interpreter lock, and every put would become a thread
         # switch (14 us). Trying and yielding keeps sixteen threads as fast as one.
-        acquire, end, since = self._lock.acquire, self.max_offset, time.monotonic()
-        while not acquire(False):
+        if not self._lock.locked():
+            return
+        end, since = self.max_offset, time.monotonic()
+        while self._lock.locked():
             if self.max_offset != end:
                 end, since = self.max_offset, time.monotonic()
             elif time.monotonic() - since > self._busy_s:
@@ -172,11 +171,9 @@ class CommitLog:
     @contextmanager
     def paused(self) -> Iterator[None]:
         """Nothing is appended meanwhile; raises StoreBusyError as an append does."""
-        self._acquire()
-        try:
+        self._wait()
+        with self._lock:
             yield
-        finally:
-            self._lock.release()
 
     def _room(self, size: int) -> MappedFile:
         """The last file, with room for a record of `size` bytes and a blank behind it; rolls where needed.
@@ -244,8 +241,8 @@ class CommitLog:
             key, magic_code, body_crc, flag, sys_flag, born_timestamp, born_host, store_host,
             reconsume_times, prepared_transaction_offset, body, topic, properties,
         ) = record  # fmt: skip
-        self._acquire()
-        try:
+        self._wait()
+        with self._lock:
             if self._refusal is not None:
                 raise self._refusal.with_traceback(None)  # one object for many puts: traces would pile up in it
             file = self._last or self._room(0)
@@ -282,8 +279,6 @@ class CommitLog:
                 offsets.values[number] = queue_offset + 1
             self.last_store_timestamp = now
             return Append(offset, file.start_offset + end, queue_offset, now)
-        finally:
-            self._lock.release()
 
     def append_plain(
         self, message: Message, queue_id: int, number: int, encoder: int, clock_s: float
@@ -303,9 +298,9 @@ class CommitLog:
         Raises:
             StoreBusyError, StorePoisonedError: As `append`.
         """
-        if not self._lock.acquire(False):
+        if self._lock.locked():
             self._wait()
-        try:
+        with self._lock:
             if self._refusal is not None:
                 raise self._refusal.with_traceback(None)  # one object for many puts: traces would pile up in it
             file, mapping = self._last, self._last_map
@@ -329,16 +324,12 @@ class CommitLog:
             self.queue_offsets.values[number] = queue_offset + 1
             self.last_store_timestamp = now
             return offset, offset + size, queue_offset, now
-        finally:
-            self._lock.release()
 
     def number_queues(self, keys: list[QueueKey]) -> npt.NDArray[np.int32]:
         """int32[len(keys)], the queues' numbers for `EncodedRows`; new queues get one."""
-        self._acquire()
-        try:
+        self._wait()
+        with self._lock:
             return self.queue_offsets.numbers_of(keys)
-        finally:
-            self._lock.release()
 
     def append_rows(self, rows: EncodedRows, store_timestamp: int = 0) -> Append:
         """Append encoded rows, each as a put of its own, over as many files as it takes.
@@ -353,8 +344,8 @@ class CommitLog:
         Raises:
             StoreFullError: No space. The rows before are stored, whole; none of the others is.
         """
-        self._acquire()
-        try:
+        self._wait()
+        with self._lock:
             if self._refusal is not None:
                 raise self._refusal.with_traceback(None)  # one object for many puts: traces would pile up in it
             count = rows.positions.size - 1
@@ -365,8 +356,6 @@ class CommitLog:
                 row, begin, last = self._append_some(rows, row, now)
                 first = begin if first < 0 else first
             return Append(first, last, 0, now)
-        finally:
-            self._lock.release()
 
     def append_batch(self, key: QueueKey, rows: EncodedRows) -> Append:
         """Append encoded rows to one queue as one: in one file, one behind the other, or not at all.
@@ -380,8 +369,8 @@ class CommitLog:
         """
         size = int(rows.positions[-1] - rows.positions[0])
         self.check_size(size)
-        self._acquire()
-        try:
+        self._wait()
+        with self._lock:
             if self._refusal is not None:
                 raise self._refusal.with_traceback(None)  # one object for many puts: traces would pile up in it
             number = self.queue_offsets.number(key)
@@ -391,8 +380,6 @@ class CommitLog:
             self._room(size)
             _, begin, end = self._append_some(placed, 0, now)
             return Append(begin, end, first, now)
-        finally:
-            self._lock.release()
 
     def append_inner_batch(self, record: Unplaced, message_count: int, batch_topics: Set[str]) -> Append:
         """Append a record that holds several messages: INNER_BASE is added to its properties, and the counter moves on.
@@ -405,8 +392,8 @@ class CommitLog:
             key, magic_code, body_crc, flag, sys_flag, born_timestamp, born_host, store_host,
             reconsume_times, prepared_transaction_offset, body, topic, properties,
         ) = record  # fmt: skip
-        self._acquire()
-        try:
+        self._wait()
+        with self._lock:
             if self._refusal is not None:
                 raise self._refusal.with_traceback(None)  # one object for many puts: traces would pile up in it
             if key[0] not in batch_topics:
@@ -434,8 +421,6 @@ class CommitLog:
             self.queue_offsets[key] = queue_offset + message_count
             self.last_store_timestamp = now
             return Append(offset, file.start_offset + end, queue_offset, now)
-        finally:
-            self._lock.release()
 
     def _append_some(self, rows: EncodedRows, row: int, now: int) -> tuple[int, int, int]:
         """Append as many rows as the last file takes; returns the next row, and where they begin and end."""
@@ -446,12 +431,12 @@ class CommitLog:
         position, offset = file.wrote_position, file.start_offset + file.wrote_position
         queues, next_offsets = rows.queues[row:end], self.queue_offsets.array
         before = next_offsets[queues]
-        patch(
-            rows.data.ctypes.data, end - row, positions[row : end + 1], queues, next_offsets, offset, now,
-            self._property_crc,
-        )  # fmt: skip
-        data = rows.data[positions[row] : positions[end]]
         try:
+            patch(
+                rows.data.ctypes.data, end - row, positions[row : end + 1], queues, next_offsets, offset, now,
+                self._property_crc,
+            )  # fmt: skip
+            data = rows.data[positions[row] : positions[end]]
             file.write(position, data.data)
         except BaseException:
             next_offsets[queues] = before

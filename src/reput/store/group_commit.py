@@ -85,12 +85,12 @@ class GroupCommitService:
                 with self.sync.lock:
                     if self._commit_log.flushed_offset < end_offset:
                         self.sync.run()
-        except BaseException:  # a failed sync, or KeyboardInterrupt at any moment
+            self._hand_on(led=waiter.leads)
+        except BaseException:  # a failed sync, or KeyboardInterrupt at any moment, the one of handing on too
             del self._of_thread.waiter
             if not self._leave(waiter):
                 self._hand_on(led=waiter.leads)
             raise
-        self._hand_on(led=waiter.leads)
         return PutMessageStatus.PUT_OK
 
     def _rest(self, waiter: _Waiter, timeout_s: float) -> bool:
@@ -111,25 +111,27 @@ class GroupCommitService:
         return True
 
     def _hand_on(self, *, led: bool) -> None:
-        """Give away the lead, if nobody has it and a sync is wanted, and the turn, to the first that is served."""
-        leader = following = None
+        """Give away the lead, if nobody has it and a sync is wanted, and the turn, to the first that is served.
+
+        KeyboardInterrupt comes behind a call. So who leaves the queue gets its turn by the next one, and doing all of
+        it again does no harm: at the worst two lead, one behind the other.
+        """
         with self._guard:
             if led:
                 self._is_led = False
             waiters = self._waiters
             safe = self._commit_log.flushed_offset
             if waiters and not self._is_led and waiters[-1].end_offset > safe:
-                leader = waiters.pop()
-            if waiters and waiters[0].end_offset <= safe:
-                following = waiters.popleft()
-            elif waiters and not self._is_led and leader is None:  # puts need not queue up in the log's order
-                leader = waiters.popleft()
-            if leader is not None:
+                leader = waiters[-1]
+                del waiters[-1]
                 leader.leads = self._is_led = True
-        if leader is not None:
-            leader.turn.release()
-        if following is not None:
-            following.turn.release()
+                leader.turn.release()
+            if waiters and (waiters[0].end_offset <= safe or not self._is_led):
+                following = waiters[0]
+                del waiters[0]
+                if following.end_offset > safe:  # puts need not queue up in the log's order
+                    following.leads = self._is_led = True
+                following.turn.release()
 
     def submit(self, end_offset: int, done: Done) -> None:
         """Call `done` from the flush thread once the log is on the disk up to `end_offset`."""

@@ -1,0 +1,62 @@
+"""KeyboardInterrupt at any moment of a put: neither the next put nor the close may wait for what it left behind."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+from types import FrameType
+
+import pytest
+
+import reput
+from reput.store.results import PutMessageStatus
+from tests.crash.invariants import SMALL, check_store
+
+MESSAGE = reput.Message("t", b"x", keys=["k"])
+#: The ways into the log, and one that a kernel does not encode.
+PUTS: dict[str, Callable[[reput.MessageStore], object]] = {
+    "one": lambda store: store.put_message(MESSAGE),
+    "prepared": lambda store: store.put_message(reput.Message("t", b"x", sys_flag=4)),
+    "several": lambda store: store.put_messages([MESSAGE] * 2),
+    "batch": lambda store: store.put_batch([MESSAGE] * 2),
+}
+
+
+def interrupted(put: Callable[[], object], number: int) -> bool:
+    """Run a put with a KeyboardInterrupt at its call of this number; False: there is no such call.
+
+    CPython looks for signals where a function of Python begins, and where one of C has returned.
+    """
+    calls = count()
+
+    def judge(frame: FrameType, event: str, argument: object) -> None:
+        if event in ("call", "c_return") and next(calls) == number:
+            raise KeyboardInterrupt
+
+    sys.setprofile(judge)
+    try:
+        put()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.setprofile(None)
+    return False
+
+
+@pytest.mark.parametrize("flush_disk_type", ["SYNC_FLUSH", "ASYNC_FLUSH"])
+@pytest.mark.parametrize("name", PUTS)
+def test_an_interrupt_at_any_call_of_a_put_stops_neither_the_next_put_nor_the_close(
+    tmp_path: Path, name: str, flush_disk_type: str
+) -> None:
+    options = SMALL | {"flush_disk_type": flush_disk_type, "mapped_file_size_commit_log": 1 << 20}
+    with reput.MessageStore.open(tmp_path / "store", **options) as store:
+        number = 0
+        while interrupted(lambda: PUTS[name](store), number):
+            result = store.put_message(MESSAGE)
+            assert result.status is PutMessageStatus.PUT_OK, number
+            number += 1
+        assert number > 10
+        store.wait_dispatched()
+    check_store(tmp_path / "store", options)
