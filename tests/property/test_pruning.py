@@ -23,7 +23,7 @@ from reput.files import DISK
 from reput.formats.message import Message
 from reput.formats.record import BORN_HOST, HOST_V4_SIZE, HOST_V6_SIZE, SYS_FLAG, SysFlag
 from reput.kernels.record_batch import SCHEMA
-from reput.log import index_records, points, pruning, queue_records
+from reput.log import points, pruning, queue_records
 from reput.log.directory import StoreDirectory
 from reput.log.plan import Plan, PlanOptions, plan_read, read_part
 from reput.log.pruning import Range, Wanted
@@ -38,10 +38,11 @@ few = settings(max_examples=6)
 
 @pytest.fixture(autouse=True, scope="module")
 def places_cost_nothing() -> Iterator[None]:
-    """On logs of half a megabyte hardly a place would be cheaper than the whole."""
+    """On logs of half a megabyte hardly a place would be cheaper than the whole, and one piece would be all of it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pruning, "PLACE_BYTES", -(10**6))
         patch.setattr(points, "GAP_BYTES", 100)
+        patch.setattr(queue_records, "PIECE_BYTES", 50_001)
         yield
 
 
@@ -336,13 +337,12 @@ def test_places_are_found_at_all() -> None:
     assert "index" in by_key.reasons[0]
 
 
-def test_more_units_than_memory_should_hold_are_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_records_than_memory_should_hold_are_not_read_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     store = "5.3.3/clean/store"
-    topic, key = full(store)["topic"][500].as_py(), full(store)["unique_key"][500].as_py() or "k"
-    for most, reason in ((999, "more than 999 units"), (1000, "more than 2000 entries")):
-        monkeypatch.setattr(queue_records, "MOST_UNITS", most)
-        monkeypatch.setattr(index_records, "MOST_UNITS", most)
-        wanted = Wanted(topics=frozenset({topic}), keys=frozenset({key}))
+    topic = full(store)["topic"][500].as_py()
+    count = wanted_rows(full(store), wanted := Wanted(topics=frozenset({topic}))).num_rows
+    for most, reason in ((count - 1, "more than"), (count, f"{count} records")):
+        monkeypatch.setattr(pruning, "MOST_RECORDS", most)
         rows, plan = pruned(GOLDEN / store, wanted)
         assert reason in plan.reasons[0]
         assert wanted_rows(rows, wanted) == wanted_rows(full(store), wanted)
