@@ -27,6 +27,7 @@ from reput.log import points, pruning, queue_records
 from reput.log.directory import StoreDirectory
 from reput.log.plan import Plan, PlanOptions, plan_read, read_part
 from reput.log.pruning import Range, Wanted
+from reput.log.scan import find_end
 from reput.log.selection import make_selection
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -346,3 +347,21 @@ def test_more_records_than_memory_should_hold_are_not_read_one_by_one(monkeypatc
         rows, plan = pruned(GOLDEN / store, wanted)
         assert reason in plan.reasons[0]
         assert wanted_rows(rows, wanted) == wanted_rows(full(store), wanted)
+
+
+@pytest.mark.parametrize("piece_bytes", [3001, 50_001, 1 << 20])
+def test_gaps_begin_and_end_at_records_however_the_log_is_cut(
+    monkeypatch: pytest.MonkeyPatch, piece_bytes: int
+) -> None:
+    monkeypatch.setattr(queue_records, "PIECE_BYTES", piece_bytes)
+    with copy_of("5.3.3/clean/store") as path:
+        for queue in sorted((path / "consumequeue").glob("*/*"))[::4]:
+            shutil.rmtree(queue)
+        directory = StoreDirectory(path)
+        log_files = directory.log_files()
+        pieces = list(queue_records.proven_pieces(directory.queues(), log_files, DISK))
+        starts = set(full_offsets(path)) | {file.end_offset for file in log_files}
+        starts.add(find_end(log_files[-1], DISK))
+        assert sum(len(piece.gaps) for piece in pieces) > 10
+        assert all(gap.begin in starts for piece in pieces for gap in piece.gaps)
+        assert all(gap.end in starts for piece in pieces for gap in piece.gaps)
