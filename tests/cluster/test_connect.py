@@ -11,6 +11,7 @@ import pytest
 
 import reput
 import reput.spark
+from reput.errors import ReputError
 from reput.jobs.rebuild import RebuildResult, rebuild
 from reput.jobs.runner import LocalRunner
 from reput.jobs.statistics import Statistics, statistics
@@ -53,6 +54,12 @@ def registered_and_asked(spark: SparkSession, *statements: str) -> list[tuple[An
     return [tuple(row) for row in [spark.sql(statement).collect() for statement in statements][-1]]
 
 
+def why_not_explained(spark: SparkSession, store: str) -> str:
+    with pytest.raises(ReputError) as caught:
+        reput.spark.explain(reput.spark.read_log(spark, store))
+    return str(caught.value)
+
+
 def rebuilt(spark: SparkSession, store: str, output: str) -> RebuildResult:
     return rebuild(store, output, runner=SparkRunner(spark), split_bytes=SPLIT_BYTES)
 
@@ -74,6 +81,10 @@ def test_sql_reads_a_store_through_a_registered_source(program: Driver, store: P
     query = "SELECT topic, count(*) FROM messages GROUP BY topic ORDER BY topic"
     rows = program.run(registered_and_asked, view, query)
     assert rows == [("topic-0", 20_000), ("topic-1", 20_000), ("topic-2", 20_000)]
+
+
+def test_explain_says_that_connect_shows_no_plan(program: Driver, store: Path) -> None:
+    assert "Spark Connect does not show a plan" in program.run(why_not_explained, str(store))
 
 
 def test_a_rebuild_writes_the_same_files(program: Driver, store: Path, tmp_path: Path) -> None:

@@ -23,10 +23,11 @@ from reput.files import DISK
 from reput.formats.message import Message
 from reput.formats.record import BORN_HOST, HOST_V4_SIZE, HOST_V6_SIZE, SYS_FLAG, SysFlag
 from reput.kernels.record_batch import SCHEMA
-from reput.log import index_records, points, pruning, queue_records
+from reput.log import points, pruning, queue_records
 from reput.log.directory import StoreDirectory
 from reput.log.plan import Plan, PlanOptions, plan_read, read_part
 from reput.log.pruning import Range, Wanted
+from reput.log.scan import find_end
 from reput.log.selection import make_selection
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -38,10 +39,11 @@ few = settings(max_examples=6)
 
 @pytest.fixture(autouse=True, scope="module")
 def places_cost_nothing() -> Iterator[None]:
-    """On logs of half a megabyte hardly a place would be cheaper than the whole."""
+    """On logs of half a megabyte hardly a place would be cheaper than the whole, and one piece would be all of it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pruning, "PLACE_BYTES", -(10**6))
         patch.setattr(points, "GAP_BYTES", 100)
+        patch.setattr(queue_records, "PIECE_BYTES", 50_001)
         yield
 
 
@@ -336,13 +338,30 @@ def test_places_are_found_at_all() -> None:
     assert "index" in by_key.reasons[0]
 
 
-def test_more_units_than_memory_should_hold_are_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_records_than_memory_should_hold_are_not_read_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     store = "5.3.3/clean/store"
-    topic, key = full(store)["topic"][500].as_py(), full(store)["unique_key"][500].as_py() or "k"
-    for most, reason in ((999, "more than 999 units"), (1000, "more than 2000 entries")):
-        monkeypatch.setattr(queue_records, "MOST_UNITS", most)
-        monkeypatch.setattr(index_records, "MOST_UNITS", most)
-        wanted = Wanted(topics=frozenset({topic}), keys=frozenset({key}))
+    topic = full(store)["topic"][500].as_py()
+    count = wanted_rows(full(store), wanted := Wanted(topics=frozenset({topic}))).num_rows
+    for most, reason in ((count - 1, "more than"), (count, f"{count} records")):
+        monkeypatch.setattr(pruning, "MOST_RECORDS", most)
         rows, plan = pruned(GOLDEN / store, wanted)
         assert reason in plan.reasons[0]
         assert wanted_rows(rows, wanted) == wanted_rows(full(store), wanted)
+
+
+@pytest.mark.parametrize("piece_bytes", [3001, 50_001, 1 << 20])
+def test_gaps_begin_and_end_at_records_however_the_log_is_cut(
+    monkeypatch: pytest.MonkeyPatch, piece_bytes: int
+) -> None:
+    monkeypatch.setattr(queue_records, "PIECE_BYTES", piece_bytes)
+    with copy_of("5.3.3/clean/store") as path:
+        for queue in sorted((path / "consumequeue").glob("*/*"))[::4]:
+            shutil.rmtree(queue)
+        directory = StoreDirectory(path)
+        log_files = directory.log_files()
+        pieces = list(queue_records.proven_pieces(directory.queues(), log_files, DISK))
+        starts = set(full_offsets(path)) | {file.end_offset for file in log_files}
+        starts.add(find_end(log_files[-1], DISK))
+        assert sum(len(piece.gaps) for piece in pieces) > 10
+        assert all(gap.begin in starts for piece in pieces for gap in piece.gaps)
+        assert all(gap.end in starts for piece in pieces for gap in piece.gaps)

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
-from pyspark.sql.types import StructType
+from pyspark.sql.types import ArrayType, StringType, StructType
 
 import pyspark_reput
 import reput
@@ -290,6 +290,16 @@ class TestSource:
     ) -> None:
         with pytest.raises(Exception, match=message):
             spark.read.format("reput").options(**options).load().count()
+
+    @pytest.mark.parametrize(
+        "schema",
+        ["topic STRING NOT NULL", StructType().add("keys", ArrayType(StringType(), containsNull=False))],
+        ids=["a column", "the texts in a list"],
+    )
+    def test_a_schema_that_promises_no_nulls_is_refused(self, spark: SparkSession, schema: str | StructType) -> None:
+        with pytest.raises(Exception, match="declared as never null") as caught:
+            spark.read.format("reput").schema(schema).load(str(CLEAN)).count()
+        assert "DATA_SOURCE_RETURN_SCHEMA_MISMATCH" not in str(caught.value)
 
     def test_a_wrong_column_in_the_schema_is_refused(self, spark: SparkSession) -> None:
         with pytest.raises(Exception, match="no column 'topc'; did you mean 'topic'"):

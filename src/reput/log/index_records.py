@@ -13,7 +13,7 @@ the order of the log. Any other record may have any key, and is read.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -30,24 +30,42 @@ from reput.formats.index_file import (
 )
 from reput.log.directory import IndexFilePath
 from reput.log.index_geometry import index_geometry
-from reput.log.queue_records import MOST_UNITS, Int64s, NotProven, QueueRecords
+from reput.log.queue_records import Int64s, NotProven, QueueRecords
 
 _ENTRY = np.dtype([("key_hash", ">i4"), ("offset", ">i8"), ("time_diff", ">i4"), ("previous", ">i4")])
+_PIECE_BYTES = (4 << 20) // _ENTRY.itemsize * _ENTRY.itemsize
 
 
-def rows_with_keys(
-    records: QueueRecords, keys: Iterable[str], index_files: Sequence[IndexFilePath], files: FileLayer
-) -> npt.NDArray[np.bool_]:
-    """bool[n], the records that may have one of the keys: all that the index does not rule out.
+class IndexNotProven(NotProven):
+    """Raised when the index contradicts itself or the queues."""
 
-    Raises NotProven where the index contradicts itself or the queues.
+
+class IndexedRecords:
+    """Which records may have one of some keys, piece after piece of the log; of the index a piece is held.
+
+    Args:
+        topics: all that records may have.
     """
-    topics = {topic for topic, _ in records.names}
-    wanted = np.array(sorted({key_hash(topic, key) for topic in topics for key in keys}), np.int64)
-    indexed = np.zeros(records.offsets.size, np.bool_)
-    matching = np.zeros(records.offsets.size, np.bool_)
-    if records.offsets.size:
-        for hashes, offsets in _entries(index_files, files):
+
+    def __init__(
+        self, topics: Iterable[str], keys: Iterable[str], index_files: Sequence[IndexFilePath], files: FileLayer
+    ) -> None:
+        self._wanted = np.array(sorted({key_hash(topic, key) for topic in topics for key in keys}), np.int64)
+        self._entries = _entries(index_files, files)
+        self._rest = (np.empty(0, np.int64), np.empty(0, np.int64))
+        self._last_indexed = False
+
+    def rows(self, records: QueueRecords, end: int) -> npt.NDArray[np.bool_]:
+        """bool[n], those of a piece's proven records that may have a key; to be asked in the order of the log.
+
+        Args:
+            end: of the piece.
+
+        Raises IndexNotProven.
+        """
+        indexed = np.zeros(records.offsets.size, np.bool_)
+        matching = np.zeros(records.offsets.size, np.bool_)
+        for hashes, offsets in self._before(end):
             rows = np.searchsorted(records.offsets, offsets)
             known = rows < records.offsets.size
             known[known] = records.offsets[rows[known]] == offsets[known]
@@ -55,45 +73,102 @@ def rows_with_keys(
             inside = before[before >= 0]
             claimed = offsets[~known][before >= 0] < records.offsets[inside] + records.sizes[inside]
             if claimed.any():
-                raise NotProven("an index file leads into the middle of a record")
+                raise IndexNotProven("an index file leads into the middle of a record")
             indexed[rows[known]] = True
-            matching[rows[known][np.isin(hashes[known], wanted)]] = True
-    complete: npt.NDArray[np.bool_] = indexed & np.append(indexed[1:], False) & np.append(False, indexed[:-1])
-    return matching | ~complete
+            matching[rows[known][np.isin(hashes[known], self._wanted)]] = True
+        goes_on = bool((self._rest[1][:1] == end).any())  # where the next piece begins
+        before_it = np.append(self._last_indexed, indexed[:-1]) if indexed.size else indexed
+        behind_it = np.append(indexed[1:], goes_on) if indexed.size else indexed
+        self._last_indexed = bool(indexed[-1:].any())
+        return matching | ~(indexed & before_it & behind_it)
+
+    def check_rest(self) -> None:
+        """Look at the entries that nobody asked for: a file proves itself as a whole. Raises IndexNotProven."""
+        for _ in self._entries:
+            pass
+
+    def _before(self, end: int) -> Iterator[tuple[Int64s, Int64s]]:
+        """The next entries, those that lead to before `end`; what is left of the last piece stays in `_rest`."""
+        while True:
+            hashes, offsets = self._rest
+            count = int(np.searchsorted(offsets, end))
+            self._rest = (hashes[count:], offsets[count:])
+            yield hashes[:count], offsets[:count]
+            if count < offsets.size:
+                return
+            piece = next(self._entries, None)
+            if piece is None:
+                return
+            self._rest = piece
 
 
-def _entries(index_files: Sequence[IndexFilePath], files: FileLayer) -> Iterable[tuple[Int64s, Int64s]]:
-    """Hashes and commit log offsets of each file that proves itself, int64[n] each."""
+def _entries(index_files: Sequence[IndexFilePath], files: FileLayer) -> Iterator[tuple[Int64s, Int64s]]:
+    """Hashes and commit log offsets, int64[n] each, of all entries in the order of the log."""
     written = [file for file in index_files if file.size]
     if not written:
         return
     try:
         slots, _ = index_geometry(written, DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM, files)
     except StoreError as error:
-        raise NotProven(str(error)) from None
-    total = 0
-    for path, size in ((file.path, file.size) for file in written):
+        raise IndexNotProven(str(error)) from None
+    first = entry_position(slots, 1)
+    begins = [(_begin_offset(file, first, files), file) for file in written]
+    last_offset = -1
+    for _, (path, size) in sorted((begin, (file.path, file.size)) for begin, file in begins):
         with files.open(path) as file:
             count = decode_header(file.read(0, HEADER_SIZE)).index_count
-            total += max(count, 0)
-            if total > MOST_UNITS * 2:
-                raise NotProven(f"the index has more than {MOST_UNITS * 2} entries")
-            first = entry_position(slots, 1)
-            data = file.read(first, max(min(entry_position(slots, count), size) - first, 0))
-        entries = np.frombuffer(data[: len(data) // _ENTRY.itemsize * _ENTRY.itemsize], _ENTRY)
-        hashes, offsets = entries["key_hash"].astype(np.int64), entries["offset"].astype(np.int64)
-        if (offsets[1:] < offsets[:-1]).any() or not _is_chained(hashes, entries["previous"].astype(np.int64), slots):
-            raise NotProven(f"{path} contradicts itself")
-        yield hashes, offsets
+            end = max(min(entry_position(slots, count), size), first)
+            chains = _Chains(slots, (end - first) // _ENTRY.itemsize)
+            for position in range(first, end, _PIECE_BYTES):
+                data = file.read(position, min(_PIECE_BYTES, end - position))
+                entries = np.frombuffer(data[: len(data) // _ENTRY.itemsize * _ENTRY.itemsize], _ENTRY)
+                hashes, offsets = entries["key_hash"].astype(np.int64), entries["offset"].astype(np.int64)
+                if (np.diff(offsets, prepend=last_offset) < 0).any():
+                    raise IndexNotProven(f"{path} contradicts itself, or the index file before it")
+                chains.add(hashes, entries["previous"].astype(np.int64))
+                last_offset = int(offsets[-1]) if offsets.size else last_offset
+                yield hashes, offsets
+            if not chains.are_whole:
+                raise IndexNotProven(f"{path} contradicts itself")
 
 
-def _is_chained(hashes: Int64s, previous: Int64s, slots: int) -> bool:
-    """Whether each entry names the one before it in its slot; entries count from 1."""
-    if (hashes < 0).any():
-        return False
-    slot = (hashes % slots).astype(np.int32)
-    of_slot = np.argsort(slot, kind="stable")
-    same = np.diff(slot[of_slot]) == 0
-    expected = np.zeros(hashes.size, np.int64)
-    expected[of_slot[1:][same]] = of_slot[:-1][same] + 1
-    return bool((expected == previous).all())
+def _begin_offset(file: IndexFilePath, first: int, files: FileLayer) -> int:
+    with files.open(file.path) as opened:
+        entries = np.frombuffer(opened.read(first, _ENTRY.itemsize).ljust(_ENTRY.itemsize, b"\0"), _ENTRY)
+    return int(entries["offset"][0])
+
+
+class _Chains:
+    """Whether each entry of a file names the one before it of its slot; entries count from 1.
+
+    They do if each names an earlier one of its slot or none, no two name the same one, and only one of a slot names
+    none: then the entries of a slot are one chain, and it ascends.
+    """
+
+    def __init__(self, slots: int, count: int) -> None:
+        self._slots = np.zeros(count + 1, np.int32)
+        self._is_named = np.zeros(count + 1, np.bool_)
+        self._has_first = np.zeros(slots, np.bool_)
+        self._count = 0
+        self._contradicts = False
+
+    def add(self, hashes: Int64s, previous: Int64s) -> None:
+        """The next entries."""
+        numbers = np.arange(self._count + 1, self._count + 1 + hashes.size)
+        if (hashes < 0).any() or (previous < 0).any() or (previous >= numbers).any():
+            self._contradicts = True
+            return
+        slots = (hashes % self._has_first.size).astype(np.int32)
+        self._slots[numbers] = slots
+        named = previous[previous > 0]
+        self._contradicts |= bool((self._slots[named] != slots[previous > 0]).any())
+        self._is_named[named] = True
+        self._has_first[slots[previous == 0]] = True
+        self._count += hashes.size
+
+    @property
+    def are_whole(self) -> bool:
+        """Whether all entries that were added are chained."""
+        # Each entry names one or is a first one: a place that two name, or two first ones, are missing in the sum.
+        marks = np.count_nonzero(self._is_named) + np.count_nonzero(self._has_first)
+        return not self._contradicts and bool(marks == self._count)

@@ -24,14 +24,24 @@ from reput.formats.record import MIN_RECORD_SIZE
 from reput.kernels.record_scan import read_records_at
 from reput.log.blocks import BEGIN, END, MAX_BORN_MS, MAX_STORE_MS, MIN_BORN_MS, MIN_STORE_MS
 from reput.log.directory import LogFile, QueueFiles, StoreDirectory, open_listed
-from reput.log.index_records import rows_with_keys
+from reput.log.index_records import IndexedRecords, IndexNotProven
 from reput.log.points import Points, run_starts
-from reput.log.queue_records import Gap, NotProven, QueueRecords, check_records, proven_records, read_queues
+from reput.log.queue_records import (
+    Gap,
+    NotProven,
+    QueueRecords,
+    check_records,
+    claimed_pieces,
+    joined_records,
+    proven_pieces,
+)
 from reput.log.selection import Selection
 
 _LEAST, _LARGEST = -(1 << 63), (1 << 63) - 1
 #: What opening a place costs, in bytes of a scan.
 PLACE_BYTES = 16 << 10
+#: Not more records are read one by one: the planner holds their places, in about 100 bytes each.
+MOST_RECORDS = 3_000_000
 
 
 class Range(NamedTuple):
@@ -158,31 +168,61 @@ def wanted_places(directory: StoreDirectory, log_files: Sequence[LogFile], wante
 
     Raises NotProven with the reason why the log is better read as it is: no proof, or nothing gained.
     """
-    files = directory.files
-    queues = directory.queues()
-    if wanted.keys is None:  # the few queues that are wanted tell soon whether asking all of them is worth it
-        few = read_queues([queue for queue in queues if wanted.has_queue(queue)], log_files, files)
-        _check_gain(_in_ranges(few, wanted), 0, scan_bytes)
-    records, gaps = proven_records(queues, log_files, files)
-    end = int(records.offsets[-1] + records.sizes[-1])
+    if wanted.keys is None:
+        _check_few(directory, log_files, wanted, scan_bytes)
+        return _placed_by(directory, log_files, wanted, scan_bytes, "consume queues", None)
+    topics = {queue.topic for queue in directory.queues()}
+    index = IndexedRecords(topics, wanted.keys, directory.index_files(), directory.files)
+    try:
+        return _placed_by(directory, log_files, wanted, scan_bytes, "consume queues and index", index)
+    except IndexNotProven as reason:
+        means = f"consume queues (not the index: {reason})"
+        return _placed_by(directory, log_files, wanted, scan_bytes, means, None)
+
+
+def _check_few(directory: StoreDirectory, log_files: Sequence[LogFile], wanted: Wanted, scan_bytes: int) -> None:
+    """Raises NotProven where the queues that are wanted, which are few, tell that asking all is not worth it."""
+    gain = _Gain(scan_bytes)
+    queues = [queue for queue in directory.queues() if wanted.has_queue(queue)]
+    for _, _, claimed in claimed_pieces(queues, log_files, directory.files):
+        gain.add(_in_ranges(claimed, wanted))
+
+
+def _placed_by(
+    directory: StoreDirectory,
+    log_files: Sequence[LogFile],
+    wanted: Wanted,
+    scan_bytes: int,
+    means: str,
+    index: IndexedRecords | None,
+) -> Places:
+    """The places, by one piece of the log after the other: of what is proven of it, only what is wanted is kept."""
+    files, queues = directory.files, directory.queues()
+    gain = _Gain(scan_bytes)
     of_queues = np.array([wanted.has_queue(queue) for queue in queues], np.bool_)
-    keep = of_queues[records.queues]
-    means = "consume queues"
-    if wanted.keys is not None:
-        try:
-            keep &= rows_with_keys(records, wanted.keys, directory.index_files(), files)
-            means = "consume queues and index"
-        except NotProven as reason:
-            means = f"consume queues (not the index: {reason})"
-    found = _in_ranges(records.rows(keep), wanted)
+    found: list[QueueRecords] = []
+    gaps: list[Gap] = []
+    end = -1
+    for piece in proven_pieces(queues, log_files, files):
+        keep = of_queues[piece.records.queues]
+        if index is not None:
+            keep &= index.rows(piece.records, piece.end)
+        if keep.size:
+            end = int(piece.records.offsets[-1] + piece.records.sizes[-1])
+        found.append(_in_ranges(piece.records.rows(keep), wanted))
+        gain.add(found[-1])
+        gaps += piece.gaps
+    if index is not None:
+        index.check_rest()
+    if end < 0:
+        raise NotProven("no consume queue has a record of this log")
     inner = [gap.end - gap.begin for gap in gaps if gap.begin < end]  # behind the end is nothing, or what both read
-    gap_bytes = sum(inner)
-    written = end - log_files[0].start_offset
-    _check_gain(found, gap_bytes + len(inner) * PLACE_BYTES, min(scan_bytes, written))
-    check_records(found, log_files, files)
-    return Places(
-        found, gaps, end, f"{means}: {found.offsets.size} records, and {gap_bytes} bytes of which they tell nothing"
-    )
+    gain.scan_bytes = min(scan_bytes, end - log_files[0].start_offset)
+    gain.add_gaps(inner)
+    records = joined_records(found)
+    check_records(records, log_files, files)
+    reason = f"{means}: {gain.count} records, and {sum(inner)} bytes of which they tell nothing"
+    return Places(records, gaps, end, reason)
 
 
 def _in_ranges(records: QueueRecords, wanted: Wanted) -> QueueRecords:
@@ -195,13 +235,36 @@ def _in_ranges(records: QueueRecords, wanted: Wanted) -> QueueRecords:
     )
 
 
-def _check_gain(records: QueueRecords, gap_cost: int, scan_bytes: int) -> None:
-    """Raises NotProven where records and gaps cost more than half of a scan."""
-    count = records.offsets.size
-    places = run_starts(records.offsets, records.sizes).size if count else 0
-    cost = int(records.sizes.sum()) + places * PLACE_BYTES + gap_cost
-    if 2 * cost > scan_bytes:
-        raise NotProven(f"{count} records in {places} places are no cheaper than all {scan_bytes} bytes")
+class _Gain:
+    """What reading records and gaps costs, beside reading `scan_bytes`; adding raises NotProven above half of it."""
+
+    def __init__(self, scan_bytes: int) -> None:
+        self.scan_bytes = scan_bytes
+        self.count = 0
+        self._places = 0
+        self._cost = 0
+
+    def add(self, records: QueueRecords) -> None:
+        """Records that must be read."""
+        if records.offsets.size:
+            places = run_starts(records.offsets, records.sizes).size
+            self.count += records.offsets.size
+            self._places += places
+            self._cost += int(records.sizes.sum()) + places * PLACE_BYTES
+        if self.count > MOST_RECORDS:
+            raise NotProven(f"more than {MOST_RECORDS} records are wanted")
+        self._check()
+
+    def add_gaps(self, sizes: Sequence[int]) -> None:
+        """All stretches that must be read."""
+        self._cost += sum(sizes) + len(sizes) * PLACE_BYTES
+        self._check()
+
+    def _check(self) -> None:
+        if 2 * self._cost > self.scan_bytes:
+            raise NotProven(
+                f"{self.count} records in {self._places} places are no cheaper than all {self.scan_bytes} bytes"
+            )
 
 
 def points_of(records: QueueRecords, log_files: Sequence[LogFile], cuts: Sequence[int]) -> list[Points]:

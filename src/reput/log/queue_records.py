@@ -17,6 +17,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +28,7 @@ from reput.errors import CorruptRecordError, StoreError
 from reput.files import FileLayer
 from reput.formats.consume_queue import FILLER, UNIT_SIZE
 from reput.formats.paths import file_name_to_offset
-from reput.formats.record import BLANK_SIZE
+from reput.formats.record import BLANK_SIZE, MIN_RECORD_SIZE
 from reput.kernels.consume_queue import UNIT_TYPE
 from reput.kernels.record_batch import record_batch
 from reput.log.directory import LogFile, QueueFiles
@@ -36,9 +37,9 @@ from reput.log.scan import is_blank
 
 Int64s = npt.NDArray[np.int64]
 
-#: More units than these, or index entries, are not asked: the proof holds them all, in about 100 bytes each.
-MOST_UNITS = 16_000_000
-_FIRST_READ_BYTES = 64 << 10
+#: Log bytes that are proven at once; at most 1.5 million records fit.
+PIECE_BYTES = 128 << 20
+_FIRST_READ_BYTES, _READ_BYTES = 64 << 10, 4 << 20
 
 
 class NotProven(Exception):
@@ -81,36 +82,54 @@ class Gap:
     end: int
 
 
-def proven_records(
+def joined_records(parts: Sequence[QueueRecords]) -> QueueRecords:
+    """The records of parts of one log, of which there is at least one, in its order."""
+    columns = [(part.offsets, part.sizes, part.queues, part.queue_offsets) for part in parts]
+    return QueueRecords(parts[0].names, *(np.concatenate(column) for column in zip(*columns, strict=True)))
+
+
+class ProvenPiece(NamedTuple):
+    """What the queues prove of a stretch of one log file: records, and all between them that no unit claims.
+
+    Attributes:
+        end: behind the stretch's last record, or the file's end.
+    """
+
+    file: LogFile
+    records: QueueRecords
+    gaps: list[Gap]
+    end: int
+
+
+def proven_pieces(
     queues: Sequence[QueueFiles], log_files: Sequence[LogFile], files: FileLayer
-) -> tuple[QueueRecords, list[Gap]]:
-    """All records that the queues prove, and the rest of the log; a file's blank end is no gap.
+) -> Iterator[ProvenPiece]:
+    """What the queues prove, in log order, and the rest of the log; a file's blank end is no gap.
 
     Raises NotProven where the queues contradict the log or each other.
     """
-    records = _without_strangers(read_queues(queues, log_files, files), log_files, files)
-    if not records.offsets.size:
-        raise NotProven("no consume queue has a record of this log")
-    ends = records.offsets + records.sizes
-    overlap = np.flatnonzero(records.offsets[1:] < ends[:-1])
-    if overlap.size:
-        raise NotProven(f"two consume queues claim offset {records.offsets[1:][overlap[0]]}")
-    gaps, beside = [], []
-    for file in log_files:
-        begin, end = np.searchsorted(records.offsets, [file.start_offset, file.end_offset]).tolist()
-        lows = np.append(file.start_offset, ends[begin:end])
-        highs = np.append(records.offsets[begin:end], file.end_offset)
-        if end > begin and ends[end - 1] > file.end_offset:
+    begin = -1
+    for file, end, records in claimed_pieces(queues, log_files, files):
+        begin = max(begin, file.start_offset)
+        ends = records.offsets + records.sizes
+        overlap = np.flatnonzero(records.offsets < np.append(begin, ends[:-1])[: ends.size])
+        if overlap.size:
+            raise NotProven(f"two consume queues claim offset {records.offsets[overlap[0]]}")
+        if ends.size and ends[-1] > file.end_offset:
             raise NotProven(f"a consume queue claims a record beyond the end of {file.path}")
-        open_ones = np.flatnonzero(highs > lows)
-        beside += [begin + k - 1 for k in open_ones.tolist() if k] + [
-            begin + k for k in open_ones.tolist() if begin + k < end
+        lows = np.append(begin, ends)
+        begin = file.end_offset if end == file.end_offset else int(lows[-1])
+        open_ones = np.flatnonzero(np.append(records.offsets, begin) > lows)
+        # The last record stands before what the next piece may find to be a gap.
+        beside = np.unique(np.concatenate([open_ones - 1, open_ones, [ends.size - 1]]))
+        check_records(records.rows(beside[(beside >= 0) & (beside < ends.size)]), [file], files)
+        highs = np.append(records.offsets, begin)[open_ones].tolist()
+        gaps = [
+            Gap(file, low, high)
+            for low, high in zip(lows[open_ones].tolist(), highs, strict=True)
+            if high < file.end_offset or not _is_blank_end(file, low, files)
         ]
-        for low, high in zip(lows[open_ones].tolist(), highs[open_ones].tolist(), strict=True):
-            if high < file.end_offset or not _is_blank_end(file, low, files):
-                gaps.append(Gap(file, low, high))
-    check_records(records.rows(np.unique(np.array(beside, np.intp))), log_files, files)
-    return records, gaps
+        yield ProvenPiece(file, records, gaps, begin)
 
 
 def check_records(records: QueueRecords, log_files: Sequence[LogFile], files: FileLayer) -> None:
@@ -149,69 +168,125 @@ def _own(records: QueueRecords, log_files: Sequence[LogFile], files: FileLayer) 
     return own
 
 
-def _without_strangers(records: QueueRecords, log_files: Sequence[LogFile], files: FileLayer) -> QueueRecords:
-    """Less the queues whose first or last record is not their own."""
-    count = len(records.names)
-    first = np.full(count, records.offsets.size, np.intp)
-    last = np.full(count, -1, np.intp)
-    np.minimum.at(first, records.queues, np.arange(records.offsets.size))
-    np.maximum.at(last, records.queues, np.arange(records.offsets.size))
-    probes = np.unique(np.concatenate([first[last >= 0], last[last >= 0]]))
-    strange = set()
-    for row in probes[~_own(records.rows(probes), log_files, files)].tolist():
-        # One that is damaged hides those behind it: each is asked for alone.
-        alone = records.rows(np.array([row], np.intp))
-        if not _own(alone, log_files, files)[0]:
-            strange.add(int(records.queues[row]))
-    return records.rows(~np.isin(records.queues, list(strange))) if strange else records
+def claimed_pieces(
+    queues: Sequence[QueueFiles], log_files: Sequence[LogFile], files: FileLayer
+) -> Iterator[tuple[LogFile, int, QueueRecords]]:
+    """What the units claim to begin in stretches of log files, with the end of each, in log order; nothing proves it.
 
-
-def read_queues(queues: Sequence[QueueFiles], log_files: Sequence[LogFile], files: FileLayer) -> QueueRecords:
-    """The records that units in use claim, and nothing proves. Raises NotProven where there are too many."""
-    count = 0
-    parts: list[tuple[Int64s, Int64s, Int64s, Int64s]] = []
-    log_begin, log_end = log_files[0].start_offset, log_files[-1].end_offset
-    for number, queue in enumerate(queues):
-        for offsets, sizes, queue_offsets in _read_queue(queue, files):
-            used = (sizes > 0) & (offsets >= log_begin) & (offsets < log_end)
-            used &= ~((offsets == FILLER.commit_log_offset) & (sizes == FILLER.size))
-            found = int(np.count_nonzero(used))
-            count += found
-            if count > MOST_UNITS:
-                raise NotProven(f"the consume queues have more than {MOST_UNITS} units of this log")
-            if found:
-                parts.append((offsets[used], sizes[used], np.full(found, number, np.int64), queue_offsets[used]))
+    Queues whose first record is not their own are left out, and of those whose last one is not, what this piece has.
+    """
     names = tuple((queue.topic, queue.queue_id) for queue in queues)
-    if not parts:
-        return QueueRecords(names, *(np.empty(0, np.int64) for _ in range(4)))
-    columns = [np.concatenate([part[i] for part in parts]) for i in range(4)]
-    order = np.argsort(columns[0], kind="stable")  # made of sorted runs, which the stable sort merges
-    return QueueRecords(names, *(column[order] for column in columns))
+    log_begin, log_end = log_files[0].start_offset, log_files[-1].end_offset
+    units = [_Units(queue, log_begin, log_end, files) for queue in queues]
+    for file in log_files:
+        for end in [*range(file.start_offset + PIECE_BYTES, file.end_offset, PIECE_BYTES), file.end_offset]:
+            records = _claimed(names, units, end)
+            if records.offsets.size > PIECE_BYTES // MIN_RECORD_SIZE + 1:
+                raise NotProven(f"the consume queues have more units than {file.path} has room for")
+            strange = _strangers(records, units, file, files)
+            yield file, end, records.rows(~np.isin(records.queues, strange)) if strange else records
 
 
-def _read_queue(queue: QueueFiles, files: FileLayer) -> Iterator[tuple[Int64s, Int64s, Int64s]]:
-    """Commit log offsets, sizes and queue offsets of the units in use, and of some behind them."""
-    for path in queue.paths:
-        start = file_name_to_offset(os.path.basename(path))
-        assert start is not None, "StoreDirectory lists no other files"
-        try:
-            file = files.open(path)
-        except StoreError:  # retention has taken it: its records are gone, or a gap
-            continue
-        with file:
-            position, size = 0, _FIRST_READ_BYTES // UNIT_SIZE * UNIT_SIZE
-            while data := file.read(position, min(size, queue.file_size - position)):
-                units = np.frombuffer(data[: len(data) // UNIT_SIZE * UNIT_SIZE], UNIT_TYPE)
-                first = (start + position) // UNIT_SIZE
-                yield (
-                    units["commit_log_offset"].astype(np.int64),
-                    units["size"].astype(np.int64),
-                    np.arange(first, first + units.size, dtype=np.int64),
-                )
-                position += len(data)
-                if not units.size or units["size"][-1] <= 0 or position >= queue.file_size:
-                    break
-                size *= 4
+def _claimed(names: tuple[tuple[str, int], ...], units: Sequence[_Units], end: int) -> QueueRecords:
+    """The next units of all queues, those that lead to before `end`, in log order."""
+    columns: list[list[Int64s]] = [[], [], [], []]
+    for number, queue in enumerate(units):
+        for offsets, sizes, queue_offsets in queue.before(end):
+            part = (offsets, sizes, np.full(offsets.size, number, np.int64), queue_offsets)
+            for column, values in zip(columns, part, strict=True):
+                column.append(values)
+    none = np.empty(0, np.int64)
+    unordered = [np.concatenate([none, *column]) for column in columns]
+    order = np.argsort(unordered[0], kind="stable")  # made of sorted runs, which the stable sort merges
+    return QueueRecords(names, *(column[order] for column in unordered))
+
+
+def _strangers(records: QueueRecords, units: Sequence[_Units], file: LogFile, files: FileLayer) -> list[int]:
+    """The queues that begin or end here with a record that is not their own."""
+    rows = np.arange(records.offsets.size)
+    first = np.full(len(units), -1, np.intp)
+    last = first.copy()
+    first[records.queues[::-1]] = rows[::-1]  # of several assignments the last one counts
+    last[records.queues] = rows
+    found = np.flatnonzero(first >= 0).tolist()
+    begun = [number for number in found if not units[number].has_begun]
+    ended = [number for number in found if units[number].has_ended]
+    for number in begun:
+        units[number].has_begun = True
+    probes = np.unique(np.concatenate([first[begun], last[ended]]))
+    strange = []
+    for row in probes[~_own(records.rows(probes), [file], files)].tolist():
+        # One that is damaged hides those behind it: each is asked for alone.
+        if not _own(records.rows(np.array([row], np.intp)), [file], files)[0]:
+            number = int(records.queues[row])
+            strange.append(number)
+            units[number].end()
+    return strange
+
+
+class _Units:
+    """The units of one queue that lead into the log, as far as these ascend: behind a queue's end lies what was cut."""
+
+    def __init__(self, queue: QueueFiles, log_begin: int, log_end: int, files: FileLayer) -> None:
+        self._queue, self._files = queue, files
+        self._log_begin, self._log_end = log_begin, log_end
+        self._number, self._position = 0, 0
+        self._last = -1
+        self.has_begun = False
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether no unit leads further into the log than those that were returned."""
+        return self._number >= len(self._queue.paths)
+
+    def end(self) -> None:
+        """Return no further units."""
+        self._number = len(self._queue.paths)
+
+    def before(self, end: int) -> Iterator[tuple[Int64s, Int64s, Int64s]]:
+        """Commit log offsets, sizes and queue offsets of the next units, those that lead to before `end`."""
+        while not self.has_ended:
+            path = self._queue.paths[self._number]
+            start = file_name_to_offset(os.path.basename(path))
+            assert start is not None, "StoreDirectory lists no other files"
+            try:
+                file = self._files.open(path)
+            except StoreError:  # retention has taken it: its records are gone, or a gap
+                self._go_on()
+                continue
+            with file:
+                size = _FIRST_READ_BYTES // UNIT_SIZE * UNIT_SIZE
+                while data := file.read(self._position, min(size, self._queue.file_size - self._position)):
+                    units = np.frombuffer(data[: len(data) // UNIT_SIZE * UNIT_SIZE], UNIT_TYPE)
+                    offsets, sizes = units["commit_log_offset"].astype(np.int64), units["size"].astype(np.int64)
+                    rows = np.flatnonzero(self._is_used(offsets, sizes))
+                    falls = np.flatnonzero(np.diff(offsets[rows], prepend=self._last) <= 0)
+                    ascending = int(falls[0]) if falls.size else rows.size
+                    count = int(np.searchsorted(offsets[rows[:ascending]], end))
+                    taken = rows[:count]
+                    if count:
+                        self._last = int(offsets[taken[-1]])
+                        yield offsets[taken], sizes[taken], (start + self._position) // UNIT_SIZE + taken
+                    if count < ascending:
+                        self._position += int(rows[count]) * UNIT_SIZE
+                        return
+                    if ascending < rows.size:
+                        self.end()
+                        return
+                    self._position += len(data)
+                    if not units.size or sizes[-1] <= 0 or self._position >= self._queue.file_size:
+                        break
+                    size = min(4 * size, _READ_BYTES)
+            self._go_on()
+
+    def _go_on(self) -> None:
+        self._number += 1
+        self._position = 0
+
+    def _is_used(self, offsets: Int64s, sizes: Int64s) -> npt.NDArray[np.bool_]:
+        used = (sizes > 0) & (offsets >= self._log_begin) & (offsets < self._log_end)
+        filler: npt.NDArray[np.bool_] = (offsets == FILLER.commit_log_offset) & (sizes == FILLER.size)
+        return used & ~filler
 
 
 def _is_blank_end(file: LogFile, offset: int, files: FileLayer) -> bool:

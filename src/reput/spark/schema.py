@@ -63,11 +63,19 @@ def spark_schema(columns: Iterable[str] | None = None) -> StructType:
 
 
 def column_names(schema: StructType) -> tuple[str, ...]:
-    """The columns that a user's schema asks for. Raises ConfigError for an unknown name or another type than ours."""
+    """The columns that a user's schema asks for.
+
+    Raises ConfigError for an unknown name, another type than ours, and one that promises that no null comes.
+    """
     for field in schema.fields:
         expected = _type_of(field.name)
-        # As texts: whether nulls may come is no part of them, and not the user's to decide.
-        if field.dataType.simpleString() != expected.simpleString():
+        if field.dataType.simpleString() == expected.simpleString():
+            if not field.nullable or field.dataType != expected:
+                raise ConfigError(
+                    f"columns: {field.name}, or what is in it, is declared as never null, which a log does not "
+                    "promise: leave NOT NULL and nullable=False out, and filter"
+                )
+        else:
             raise ConfigError(
                 f"columns: {field.name} is of type {expected.simpleString()}, not {field.dataType.simpleString()}; "
                 "read it as it is and cast it afterwards"
