@@ -453,7 +453,7 @@ class TestOptions:
     @pytest.mark.parametrize(
         ("options", "message"),
         [
-            ({"begin": "5"}, "no option 'begin'; did you mean"),
+            ({"begin": "5"}, "no option 'begin'; here it has .*startingTimestamp"),
             ({"startingOffset": "earliest"}, "no option 'startingOffset'; did you mean 'startingOffsets'"),
             ({"startingOffsets": "first"}, "option startingOffsets: 'first' is neither earliest, latest, a commit log"),
             ({"startingOffsets": "-1"}, "is neither earliest"),

@@ -27,6 +27,8 @@ _ABSENT: tuple[Any, ...] = (None, "", [], {})
 _BETWEEN_DIGITS = "\N{NARROW NO-BREAK SPACE}"
 _QUOTED = frozenset(' "\\')
 _UNBOUNDED_WIDTH = 1 << 16
+#: Of a column beside one that may be cut.
+_MOST_KEPT_WIDTH = 20
 #: Of a screen without a terminal.
 _LINE_WIDTH = 120
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -96,10 +98,16 @@ def write_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, one_li
             justify="right" if numeric else "left",
             no_wrap=name in one_line,
             overflow="ellipsis" if name in one_line else "fold",
+            min_width=0 if name in one_line else _width(name, (row[number] for row in cells)),
         )
     for row in cells:
         table.add_row(*(Text(printable(str(value))) for value in row))
     _console().print(table)
+
+
+def _width(name: str, cells: Iterable[Any]) -> int:
+    """What a column needs that is not to be squeezed by a long one beside it; a long text wraps."""
+    return min(max(map(len, [name, *map(str, cells)])), _MOST_KEPT_WIDTH)
 
 
 def write_line(fields: Mapping[str, Any]) -> None:

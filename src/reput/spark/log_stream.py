@@ -71,12 +71,13 @@ def bytes_behind_latest(progress: Any) -> dict[str, int]:
     """The lag that a progress of a query shows: log bytes behind each store's batch when it was planned, by path.
 
     Args:
-        progress: `query.lastProgress`, or the `progress` of a listener's event.
+        progress: `query.lastProgress`, or the `progress` of a listener's event; None, as before the first batch, has no
+            lag.
 
     What a progress says of other sources is passed over.
     """
     lags: dict[str, int] = {}
-    for source in progress["sources"]:
+    for source in progress["sources"] if progress is not None else ():
         end, latest = (_stream_offset(source[name]) for name in ("endOffset", "latestOffset"))
         for path in end.keys() & latest.keys():
             lags[path] = max(latest[path]["offset"] - end[path]["offset"], 0)

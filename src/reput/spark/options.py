@@ -65,15 +65,17 @@ def parse_options(options: Mapping[str, str], table: OptionTable, into: type[T])
         table: the options that the face has.
         into: the dataclass to make, whose field names the table holds; one of them is `path`.
 
-    Raises ConfigError for an unknown option, with the nearest name, for a wrong value, and where `path` is missing.
+    Raises ConfigError for an unknown option, with the nearest name or all of them, for a wrong value, and where `path`
+    is missing.
     """
     by_lower_name = {name.lower(): name for name in table}
     values: dict[str, Any] = {}
     for given, text in options.items():
         name = by_lower_name.get(given.lower())
         if name is None:
-            nearest = difflib.get_close_matches(given.lower(), by_lower_name, 1, 0)[0]
-            raise ConfigError(f"the format reput has no option {given!r}; did you mean {by_lower_name[nearest]!r}?")
+            nearest = difflib.get_close_matches(given.lower(), by_lower_name, 1)
+            hint = f"did you mean {by_lower_name[nearest[0]]!r}?" if nearest else f"here it has {', '.join(table)}"
+            raise ConfigError(f"the format reput has no option {given!r}; {hint}")
         attribute, parse = table[name]
         try:
             values[attribute] = parse(text)

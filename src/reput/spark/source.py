@@ -72,14 +72,20 @@ class ReputDataSource(DataSource):
         from reput.spark.write_options import write_options
         from reput.spark.writer import LogWriter
 
-        return LogWriter(write_options(self.options), schema, overwrite=overwrite)
+        try:
+            return LogWriter(write_options(self.options), schema, overwrite=overwrite)
+        except ReputError as error:
+            raise error.with_traceback(None) from None
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """The writer of a stream's batches; as `writer`."""
         from reput.spark.stream_writer import LogStreamWriter
         from reput.spark.write_options import stream_write_options
 
-        return LogStreamWriter(stream_write_options(self.options), schema, overwrite=overwrite)
+        try:
+            return LogStreamWriter(stream_write_options(self.options), schema, overwrite=overwrite)
+        except ReputError as error:
+            raise error.with_traceback(None) from None
 
 
 def register(spark: SparkSession) -> None:
