@@ -104,7 +104,7 @@ def test_a_quick_run_has_a_figure_for_every_goal(tmp_path: Path) -> None:
     assert all(value > 0 for other in others.values() for value in other["values"])
     assert all(f"  {name}  " in printed for name in others)
     verdicts = [line for line in printed.splitlines() if line.startswith(("met ", "missed "))]
-    assert [line.split(":")[0].split(maxsplit=1)[1] for line in verdicts] == list(GOALS)
+    assert [line.rpartition(": ")[0].split(maxsplit=1)[1] for line in verdicts] == list(GOALS)
 
 
 def test_one_question_alone_prints_its_json(tmp_path: Path) -> None:

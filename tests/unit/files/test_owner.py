@@ -21,7 +21,8 @@ def test_a_process_is_alive_until_it_ends() -> None:
 
 
 def test_the_owner_may_be_a_process_above() -> None:
-    command = "python -c 'from reput.files.owner import owner_text; print(owner_text(\"bash\"), owner_text())'; echo $$"
+    code = 'from reput.files.owner import owner_text; print(owner_text("bash"), owner_text())'
+    command = f"{sys.executable} -c '{code}'; echo $$"
     output = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True).stdout
     text, shell = output.splitlines()
     above, own = text.split()[:4], text.split()[4:]
