@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -58,6 +58,11 @@ class QueueFiles:
     queue_id: int
     paths: tuple[str, ...]
     file_size: int
+
+
+def usual_file_size(queues: Sequence[QueueFiles]) -> int:
+    """The size that most queues' files have: those of one kind are all of one size (RocketMQ's configuration)."""
+    return Counter(queue.file_size for queue in queues).most_common(1)[0][0]
 
 
 @dataclass(frozen=True, slots=True)

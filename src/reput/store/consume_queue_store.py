@@ -20,7 +20,7 @@ from reput.kernels.columns import RecordColumns
 from reput.kernels.consume_queue import UNIT_TYPE, UnitRuns, group_units
 from reput.kernels.consume_queue_ext import ExtRuns, bit_maps_of, encode_ext_units
 from reput.kernels.multi_dispatch import add_multi_dispatch_rows
-from reput.log.directory import QueueFiles
+from reput.log.directory import QueueFiles, usual_file_size
 from reput.store.consume_queue import ConsumeQueue
 from reput.store.consume_queue_ext import ConsumeQueueExt, ConsumeQueueExtensions, Run
 from reput.store.statistics import TopicCounts
@@ -86,6 +86,12 @@ class ConsumeQueueStore:
         """
         for queue_files in found:
             if queue_files.file_size != self._file_size:
+                if usual_file_size(found) == self._file_size:
+                    raise StoreFormatError(
+                        f"{queue_files.paths[0]}: {queue_files.file_size} bytes long, but the files of most queues "
+                        f"{self._file_size}; it was cut, or comes from elsewhere. Queues derive from the log: move the "
+                        f"folder {self._path} away, and the next start builds all of them again"
+                    )
                 raise StoreFormatError(
                     f"{queue_files.paths[0]}: {queue_files.file_size} bytes, but mappedFileSizeConsumeQueue is "
                     f"{self._file_size}; give mappedFileSizeConsumeQueue={queue_files.file_size} if it was "

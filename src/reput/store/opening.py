@@ -14,7 +14,7 @@ from reput.files.lock import RecordLock
 from reput.formats.checkpoint import Checkpoint
 from reput.formats.paths import COMMIT_LOG, CONFIG, CONSUME_QUEUE, INDEX, LOCK
 from reput.formats.shutdown import SHUTDOWN_FILE, Shutdown, decode_shutdown, encode_shutdown
-from reput.log.directory import IndexFilePath, LogFile, QueueFiles, StoreDirectory, named_folders
+from reput.log.directory import IndexFilePath, LogFile, QueueFiles, StoreDirectory, named_folders, usual_file_size
 from reput.log.index_geometry import index_geometry
 from reput.log.queue_types import QueueTypes, check_queue_folders, find_queue_types
 from reput.log.sink_commits import committed_end
@@ -398,7 +398,7 @@ def open_for_reading(
     folders = _commit_log_folders(path, config)
     log = CommitLog(files, folders, file_size, writable=False, read_ahead=config.data_read_ahead_enable)
     log.load(found.log_files)
-    unit_file_size = found.queues[0].file_size if found.queues else config.mapped_file_size_consume_queue
+    unit_file_size = usual_file_size(found.queues) if found.queues else config.mapped_file_size_consume_queue
     batch = found.batch_queues
     batch_file_size = batch[0].file_size if batch else config.mapper_file_size_batch_consume_queue
     queues = QueueTables(files, path, unit_file_size, batch_file_size, config, writable=False, types=QueueTypes())

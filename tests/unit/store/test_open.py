@@ -343,3 +343,21 @@ def test_an_index_file_that_claims_more_entries_than_fit_is_refused_and_left(pat
     with pytest.raises(CorruptIndexFileError, match=index.name):
         reput.MessageStore.open(path, read_only=read_only, **SMALL)
     assert contents(path) == before
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_a_queue_file_that_was_cut_is_named_itself_with_the_way_to_build_the_queues_again(
+    path: Path, read_only: bool
+) -> None:
+    with reput.MessageStore.open(path, **SMALL) as store:
+        for queue_id in range(3):
+            store.put_message(reput.Message("t", b"x", keys=["k"]), queue_id)
+    cut = next((path / "consumequeue" / "t" / "0").iterdir())  # the first that is looked at
+    os.truncate(cut, 100)
+    before = contents(path)
+    with pytest.raises(StoreFormatError, match=rf"{cut}: 100 bytes long.* queues 160; .*{path}/consumequeue away"):
+        reput.MessageStore.open(path, read_only=read_only, **({} if read_only else SMALL))
+    assert contents(path) == before
+    (path / "consumequeue").rename(path / "moved")
+    with reput.MessageStore.open(path, **SMALL) as store:
+        assert sorted((queue.queue_id, queue.max_offset) for queue in store.queues()) == [(0, 1), (1, 1), (2, 1)]
