@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import random
 import shutil
 import threading
 from collections.abc import Callable, Sequence
@@ -152,15 +153,65 @@ class FaultyFiles(FileLayer):
     def names_are_durable(self, path: str) -> None:
         self._synced_names[os.path.abspath(path)] = {entry.name: entry.inode() for entry in os.scandir(path or ".")}
 
-    def cut_power(self, path: Path, target: Path) -> None:
-        """Write to `target` what is left of the directory `path` at the worst: what was synced, and nothing else."""
+    def cut_power(self, path: Path, target: Path, chance: random.Random | None = None) -> None:
+        """Write to `target` what is left of the directory `path`: what was synced, and of the rest what `chance` says.
+
+        Without it nothing of the rest is left. With it each sector that was written since the last sync, of 512 bytes
+        or of a page, is the new or the old one, whatever was written before or behind it; and each name that was made,
+        given or removed since is so, or is as it was.
+        """
         target.mkdir()
-        for name, inode in self._synced_names.get(str(path), {}).items():
+        synced = self._synced_names.get(str(path), {})
+        for name, inode in (synced if chance is None else _names_left(path, synced, chance)).items():
             child = path / name
             if str(child) in self._synced_names or child.is_dir():
-                self.cut_power(child, target / name)
+                self.cut_power(child, target / name, chance)
             else:
-                (target / name).write_bytes(self._synced_files.get(inode, b""))
+                before = self._synced_files.get(inode, b"")
+                now = None if chance is None else _content(path, inode)
+                (target / name).write_bytes(before if now is None else _torn(before, now, chance))
+
+
+def _names_left(path: Path, synced: dict[str, int], chance: random.Random) -> dict[str, int]:
+    """The names of a folder after a power cut: each change since the last sync has reached the disk, or has not.
+
+    A rename is one change, and so is a file that replaces another one.
+    """
+    now = {entry.name: entry.inode() for entry in os.scandir(path)} if path.is_dir() else {}
+    changed = {inode for inode in {*synced.values(), *now.values()} if _names(synced, inode) != _names(now, inode)}
+    reached = {inode for inode in sorted(changed) if chance.random() < 0.5}
+    left = {name: inode for name, inode in synced.items() if inode not in reached}
+    for name, inode in now.items():
+        if inode in reached:
+            left[name] = inode
+        elif name in synced:  # nothing has replaced the file of this name
+            left[name] = synced[name]
+    return left
+
+
+def _names(folder: dict[str, int], inode: int) -> list[str]:
+    return [name for name, found in folder.items() if found == inode]
+
+
+def _content(path: Path, inode: int) -> bytes | None:
+    """What a file holds now, if it is still there under any name."""
+    for entry in os.scandir(path) if path.is_dir() else ():
+        if entry.inode() == inode:
+            return Path(entry.path).read_bytes()
+    return None
+
+
+def _torn(before: bytes, now: bytes, chance: random.Random) -> bytes:
+    """Some sectors of now, the others as before."""
+    sector = chance.choice((512, 4096))
+    share = chance.choice((0.1, 0.5, 0.9))
+    size = chance.choice((len(before), len(now)))
+    parts = []
+    for begin in range(0, size, sector):
+        end = min(begin + sector, size)
+        chosen = now if chance.random() < share else before
+        parts.append(chosen[begin:end].ljust(end - begin, b"\0"))
+    return b"".join(parts)
 
 
 class _FaultyFile(File):

@@ -109,9 +109,7 @@ class BatchConsumeQueue(QueueFolder):
             part = left[: start + self.file_size - position]
             if start not in self._starts:
                 self._files.make_directories(self.path)
-                self._files.open(self.file_path(start), writable=True, create=True, size=self.file_size).close()
-                with self._lock:
-                    self._starts.append(start)
+                self._make_file(start)
             with self._files.open(self.file_path(start), writable=True) as file:
                 file.write(position - start, part)
             written.append(start)

@@ -78,15 +78,12 @@ class ConsumeQueue(QueueFolder):
     def path_to_write(self, start: int) -> str:
         """The path of the file that begins at a byte of the queue; the file is made where it is missing."""
         if start != self._writing_start:
-            path = self.file_path(start)
             if start not in self._starts:
                 for folder in self._files.add_directories(self.path):
                     self._on_new_name(folder)
-                self._files.open(path, writable=True, create=True, size=self.file_size).close()
+                self._make_file(start)
                 self._on_new_name(self.path)
-                with self._lock:
-                    self._starts.append(start)
-            self._writing_start, self._writing_path = start, path
+            self._writing_start, self._writing_path = start, self.file_path(start)
         return self._writing_path
 
     def fill_to(self, offset: int) -> None:

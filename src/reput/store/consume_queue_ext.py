@@ -24,6 +24,7 @@ from reput.kernels.consume_queue_ext import place_ext_units, resolve_tags_codes
 from reput.log.directory import QueueFiles
 from reput.log.queue_extensions import decode_whole, queue_extensions
 from reput.store.consume_queue import ConsumeQueue
+from reput.store.queue_folder import make_next_file
 
 if TYPE_CHECKING:
     from reput.kernels.consume_queue_ext import BitMaps
@@ -155,7 +156,7 @@ class ConsumeQueueExt:
         if start not in self._starts:
             for folder in self._files.add_directories(self._path):
                 self._on_new_name(folder)
-            self._files.open(path, writable=True, create=True, size=self.file_size).close()
+            make_next_file(self._files, self._path, self._starts, start, self.file_size)
             self._on_new_name(self._path)
             self._starts.append(start)
         return path

@@ -12,6 +12,19 @@ from reput.log.directory import open_listed
 from reput.store.statistics import TopicCounts
 
 
+def make_next_file(files: FileLayer, folder: str, starts: Sequence[int], start: int, file_size: int) -> None:
+    """Make a file of a queue or of its extension, behind those that are there; its name is for the caller to sync.
+
+    The one before it, its size and its name, is made durable first: a power cut may take the last file of a queue,
+    which is written again, but must not leave one behind a gap.
+    """
+    if starts:
+        with files.open(f"{folder}/{offset_to_file_name(starts[-1])}", writable=True) as before:
+            before.sync()
+        files.sync_directory(folder)
+    files.open(f"{folder}/{offset_to_file_name(start)}", writable=True, create=True, size=file_size).close()
+
+
 class QueueFolder:
     """What a `ConsumeQueue` and a `BatchConsumeQueue` have in common.
 
@@ -86,6 +99,12 @@ class QueueFolder:
     def drop_mappings(self) -> None:
         """Let go of the maps; each lives as long as somebody reads it."""
         self._mappings.clear()
+
+    def _make_file(self, start: int) -> None:
+        """Make the file that begins at a byte of the queue."""
+        make_next_file(self._files, self.path, self._starts, start, self.file_size)
+        with self._lock:
+            self._starts.append(start)
 
     def _wipe_from(self, position: int, removed: Sequence[int]) -> None:
         """Remove the files that begin at these bytes of the queue, and zero the last other one from `position` on."""

@@ -1,0 +1,61 @@
+"""A power cut that leaves some sectors and some names of what was not synced, at operations drawn by a seed."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.crash.faulty_files import FaultyFiles, crash_at
+from tests.crash.scenarios import SCENARIOS, Scenario
+
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+
+#: Each scenario, so many times, at operations and with remains of their own.
+SEEDS = range(25)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+def test_torn_and_reordered_writes_lose_nothing_acknowledged(tmp_path: Path, scenario: Scenario) -> None:
+    operations = scenario.count(tmp_path / "healthy")
+    for seed in SEEDS:
+        chance = random.Random(seed)
+        path, left = tmp_path / str(seed), tmp_path / f"{seed}-left"
+        files, check = scenario.live(path, crash_at(chance.randrange(operations)))
+        files.cut_power(path, left, chance)
+        check(left)
+
+
+class TestTheModel:
+    """What `cut_power` may leave, told for one file and one folder."""
+
+    @pytest.fixture
+    def remains(self, tmp_path: Path) -> list[dict[str, bytes]]:
+        """What hundred power cuts leave of a file that was synced, written to, and replaced."""
+        files, path = FaultyFiles(), tmp_path / "folder"
+        files.make_directories(str(path))
+        with files.open(str(path / "log"), writable=True, create=True, size=8192) as log:
+            log.write(0, b"a" * 8192)
+            log.sync()
+            files.write_atomically(str(path / "config"), b"old")
+            log.write(0, b"b" * 8192)
+        with files.open(str(path / "config.tmp"), writable=True, create=True) as config:
+            config.write(0, b"new")
+            config.sync()
+        (path / "config.tmp").rename(path / "config")  # and no sync of the folder
+        left = []
+        for seed in range(100):
+            files.cut_power(path, tmp_path / str(seed), random.Random(seed))
+            left.append({file.name: file.read_bytes() for file in (tmp_path / str(seed)).iterdir()})
+        return left
+
+    def test_sectors_are_new_or_old_each_by_itself(self, remains: list[dict[str, bytes]]) -> None:
+        logs = [found["log"] for found in remains]
+        sectors = {log[begin : begin + 512] for log in logs for begin in range(0, 8192, 512)}
+        assert sectors == {b"a" * 512, b"b" * 512}
+        assert any(log[:512] == b"a" * 512 and log[-512:] == b"b" * 512 for log in logs), "later writes come first"
+
+    def test_a_name_that_was_replaced_is_the_old_or_the_new_one(self, remains: list[dict[str, bytes]]) -> None:
+        assert {found["config"] for found in remains} == {b"old", b"new"}
+        assert all(set(found) == {"log", "config"} for found in remains)
