@@ -7,10 +7,10 @@ import tempfile
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from multiprocessing import Pool
 from pathlib import Path
 from typing import NamedTuple
 
@@ -53,17 +53,23 @@ class Part(NamedTuple):
     run: Case
 
 
-def run_part(part: Part, first_seed: int, cases: int, processes: int, say: Callable[[int, int], None]) -> Findings:
-    """Run cases of one part in some processes; `say` is told how many of how many are done."""
+def run_part(
+    part: Part, first_seed: int, cases: int, processes: int, say: Callable[[int, int], None], *, stop: bool
+) -> Findings:
+    """Run cases of one part in some processes, with `stop` up to the first failure; `say` is told how many are done."""
     findings = Findings()
-    with ProcessPoolExecutor(processes) as pool:
-        seeds = range(first_seed, first_seed + cases)
-        for counts, failure in pool.map(partial(run_case, part), seeds, chunksize=max(1, min(20, cases // 50))):
+    seeds = range(first_seed, first_seed + cases)
+    with Pool(processes) as pool:
+        for counts, failure in pool.imap_unordered(partial(run_case, part), seeds):
             findings.cases += 1
             findings.counts += counts
             if failure is not None and len(findings.failures) < _SHOWN_FAILURES:
                 findings.failures.append(failure)
             say(findings.cases, cases)
+            if stop and findings.failures:
+                pool.terminate()
+                break
+    findings.failures.sort()
     return findings
 
 

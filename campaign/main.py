@@ -21,10 +21,10 @@ from rich.console import Console
 from rich.table import Table
 
 import reput
-from campaign import kills, power
+from campaign import faults, kills, power
 from campaign.cases import Findings, Part, run_case, run_part
 
-PARTS: tuple[Part, ...] = (power.PART, kills.PART)
+PARTS: tuple[Part, ...] = (power.PART, faults.PART, kills.PART)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -39,7 +39,11 @@ def main(arguments: list[str] | None = None) -> int:
     found: dict[str, Findings] = {}
     for part in parts:
         cases = max(1, round(part.cases * options.share))
-        found[part.name] = run_part(part, options.seed, cases, options.processes, _teller(console, part, started))
+        say = _teller(console, part, started)
+        found[part.name] = run_part(part, options.seed, cases, options.processes, say, stop=options.stop)
+        if options.stop and found[part.name].failures:
+            parts = parts[: len(found)]
+            break
     _print(parts, found, time.perf_counter() - started)
     if options.output:
         text = json.dumps(_figures(parts, found, options.seed), indent=1, sort_keys=True)
@@ -55,6 +59,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0, help="of the first case; each next one has the next")
     parser.add_argument("--share", type=float, default=1.0, help="of the cases of the published run")
     parser.add_argument("--case", type=int, help="repeat one case by its seed, and raise what it finds")
+    parser.add_argument("--stop", action="store_true", help="at the first broken promise")
     parser.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--output", metavar="FILE.json", help="write the figures there")
     return parser.parse_args(arguments)

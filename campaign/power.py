@@ -18,7 +18,7 @@ from tests.crash.scenarios import SCENARIOS, Scenario
 
 
 @cache
-def _operations(index: int) -> int:
+def operations(index: int) -> int:
     """How many operations a life has; counted once a process, which proves the life without a crash, too."""
     with TemporaryDirectory(prefix="reput-campaign-") as folder:
         return SCENARIOS[index].count(Path(folder) / "healthy")
@@ -28,7 +28,7 @@ def run(folder: Path, seed: int) -> Counter[str]:
     """One life that ends at an operation drawn by the seed; what is left must hold, after a second crash, too."""
     chance = random.Random(seed)
     scenario = SCENARIOS[seed % len(SCENARIOS)]
-    number = chance.randrange(_operations(seed % len(SCENARIOS)))
+    number = chance.randrange(operations(seed % len(SCENARIOS)))
     way = chance.choice(("kill", "what was synced", "torn and reordered", "torn and reordered"))
     twice = chance.random() < 0.4
     files, check = scenario.live(folder / "life", crash_at(number))
