@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 import reput
 from campaign.cases import Part
 from reput.errors import StoreError
-from tests.crash.faulty_files import Crash, FaultyFiles, abandon, crash_at
+from tests.crash.faulty_files import Crash, FaultyFiles, abandon, crash_at, no_objection
 from tests.crash.invariants import log_records
 from tests.crash.scenarios import SCENARIOS, Scenario
 
@@ -35,7 +35,7 @@ def run(folder: Path, seed: int) -> Counter[str]:
     kind = files.operations[number].kind if number < len(files.operations) else "after its end"
     left = _left(files, folder / "life", folder / "left", way, chance)
     if twice:
-        left = _die_again(scenario, left, folder / "again", chance)
+        left = _die_again(scenario, files if way == "kill" else None, left, folder / "again", chance)
     check(left)
     return Counter({"crash points": 1 + twice, f"scenario: {scenario.name}": 1, f"way: {way}": 1, f"at: {kind}": 1})
 
@@ -47,32 +47,38 @@ def _left(files: FaultyFiles, path: Path, target: Path, way: str, chance: random
     return target
 
 
-def _die_again(scenario: Scenario, path: Path, target: Path, chance: random.Random) -> Path:
-    """Start what a crash has left, and cut the power during that start or shortly behind it.
+def _die_again(scenario: Scenario, killed: FaultyFiles | None, path: Path, target: Path, chance: random.Random) -> Path:
+    """Start what a crash has left, and cut the power during that start, shortly behind it, or behind a clean exit.
 
     What the log had once it was opened is all that may ever be in it again: what recovery has cut does not come back.
     """
-    files = FaultyFiles(crash_at(chance.randrange(40)))
-    if path.is_dir():
+    closes = chance.random() < 0.3
+    files = FaultyFiles(no_objection if closes else crash_at(chance.randrange(40)))
+    if killed is not None:
+        files.goes_on_after(killed)
+    elif path.is_dir():
         files.all_is_durable(path)
     served: list[str] | None = None
     store = None
     with suppress(Crash, StoreError):
         store = reput.MessageStore.open(path, files=files, **scenario.options)
         served = _keys(path)
+        if closes:
+            store.close()
     if store is not None:
         abandon(store, files)
     files.abandon()
     files.cut_power(path, target, chance)
     if served is not None:
         copy = target.with_name("served")
-        files = FaultyFiles()
-        files.all_is_durable(target)
-        files.cut_power(target, copy)
+        after = FaultyFiles()
+        after.all_is_durable(target)
+        after.cut_power(target, copy)
         with reput.MessageStore.open(copy, files=FaultyFiles(), **scenario.options):
             pass
         again = _keys(copy)
         assert again == served[: len(again)], "records came back that a start had cut"
+        assert not closes or again == served, "a clean exit has lost records"
     return target
 
 

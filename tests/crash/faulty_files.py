@@ -153,6 +153,11 @@ class FaultyFiles(FileLayer):
     def names_are_durable(self, path: str) -> None:
         self._synced_names[os.path.abspath(path)] = {entry.name: entry.inode() for entry in os.scandir(path or ".")}
 
+    def goes_on_after(self, other: FaultyFiles) -> None:
+        """Know what the disk has as another layer does, whose process was killed: the page cache lives on."""
+        self._synced_files = dict(other._synced_files)
+        self._synced_names = {path: dict(names) for path, names in other._synced_names.items()}
+
     def all_is_durable(self, path: Path) -> None:
         """Take a folder as it is for what the disk has: that of a machine that has just been started."""
         self.names_are_durable(str(path))
