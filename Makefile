@@ -6,7 +6,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/installed
 
-.PHONY: help setup run test interop lint bench clean
+.PHONY: help setup run test interop lint bench campaign clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)$$/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -43,6 +43,9 @@ interop: setup ## only the tests with Apache RocketMQ itself on the other side
 
 bench: setup ## measure each hot path, beside RocketMQ's own store and the machine's limits
 	@$(BIN)/python -m bench.main
+
+campaign: setup ## try to lose a message: power cuts, kills, failing disks; each case is repeated by its number
+	@$(BIN)/python -m campaign.main
 
 clean: ## remove the environment, caches and outputs
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist out

@@ -10,6 +10,7 @@ from bench.apache import NAME, OpenStore
 from bench.figures import Figure, Goal, Other, seconds_of
 from bench.setting import Setting
 from reput import FlushDiskType, MessageStore, MessageStoreConfig
+from reput.kernels.record_batch import SCHEMA
 
 #: With RocketMQ's limits of one pull out of the way of pulls of 1 000.
 _CONFIG = MessageStoreConfig(
@@ -19,6 +20,8 @@ _CONFIG = MessageStoreConfig(
 )
 
 
+#: RocketMQ's decode compares no CRC, and `status` is what asks for one.
+_UNCHECKED = [name for name in SCHEMA.names if name != "status"]
 #: By figure, what RocketMQ does beside it: messages a pull, decoded or not, and how many times as fast ours should be.
 _APACHE: dict[str, tuple[int, bool, float | None]] = {
     "get of 32 as views": (32, False, 2),
@@ -63,8 +66,8 @@ def _measure(setting: Setting, apache: OpenStore | None) -> list[Figure]:
                 ],
             ),
             (
-                Figure("get of 1000 as Arrow", "us a call", note="all columns"), 1000, 200,
-                lambda queue, offset: get(messages.TOPIC, queue, offset, 1000).to_arrow(),
+                Figure("get of 1000 as Arrow", "us a call", note="all columns but status"), 1000, 200,
+                lambda queue, offset: get(messages.TOPIC, queue, offset, 1000).to_arrow(_UNCHECKED),
             ),
             (
                 Figure("get of 1000, body column as Arrow", "us a call"), 1000, 500,

@@ -153,6 +153,20 @@ class FaultyFiles(FileLayer):
     def names_are_durable(self, path: str) -> None:
         self._synced_names[os.path.abspath(path)] = {entry.name: entry.inode() for entry in os.scandir(path or ".")}
 
+    def goes_on_after(self, other: FaultyFiles) -> None:
+        """Know what the disk has as another layer does, whose process was killed: the page cache lives on."""
+        self._synced_files = dict(other._synced_files)
+        self._synced_names = {path: dict(names) for path, names in other._synced_names.items()}
+
+    def all_is_durable(self, path: Path) -> None:
+        """Take a folder as it is for what the disk has: that of a machine that has just been started."""
+        self.names_are_durable(str(path))
+        for child in path.iterdir():
+            if child.is_dir():
+                self.all_is_durable(child)
+            else:
+                self._synced_files[child.stat().st_ino] = child.read_bytes()
+
     def cut_power(self, path: Path, target: Path, chance: random.Random | None = None) -> None:
         """Write to `target` what is left of the directory `path`: what was synced, and of the rest what `chance` says.
 

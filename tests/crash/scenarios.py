@@ -8,8 +8,10 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from reput.errors import StoreError
 from tests.crash import test_batch_faults, test_faults, test_further_units, test_retention_faults, test_sink_faults
 from tests.crash.faulty_files import Crash, FaultyFiles, Judge, abandon
+from tests.crash.invariants import SMALL
 
 Check = Callable[[Path], None]
 
@@ -21,11 +23,13 @@ class Scenario(NamedTuple):
         name: For reports.
         count: Lives it to the end in a folder, checks that, and tells how many operations it had.
         live: Lives it in a folder under a judge; returns the layer, and the check of the folder that is left.
+        options: Of its store.
     """
 
     name: str
     count: Callable[[Path], int]
     live: Callable[[Path, Judge], tuple[FaultyFiles, Check]]
+    options: dict[str, object]
 
 
 def _puts(flush_disk_type: str, path: Path, judge: Judge) -> tuple[FaultyFiles, Check]:
@@ -59,25 +63,33 @@ def _sink(path: Path, judge: Judge) -> tuple[FaultyFiles, Check]:
 def _deletion(path: Path, judge: Judge) -> tuple[FaultyFiles, Check]:
     store, files = test_retention_faults.filled(path)
     files.start(judge)
-    with suppress(Crash):
+    with suppress(Crash, StoreError):
         store.delete_expired()
     abandon(store, files)
     return files, test_retention_faults.check_next_life
 
 
+SYNCED = test_faults.OPTIONS | {"flush_disk_type": "SYNC_FLUSH"}
 SCENARIOS = (
     Scenario(
         "puts, synced",
         lambda path: test_faults.count_operations(path, "SYNC_FLUSH"),
         partial(_puts, "SYNC_FLUSH"),
+        SYNCED,
     ),
     Scenario(
         "puts, not synced",
         lambda path: test_faults.count_operations(path, "ASYNC_FLUSH"),
         partial(_puts, "ASYNC_FLUSH"),
+        test_faults.OPTIONS | {"flush_disk_type": "ASYNC_FLUSH"},
     ),
-    Scenario("batches", lambda path: test_batch_faults.count_operations(path, "SYNC_FLUSH"), _batches),
-    Scenario("extensions and light queues", _count_further_units, _further_units),
-    Scenario("sink commits", test_sink_faults.count_operations, _sink),
-    Scenario("retention", lambda path: len(test_retention_faults.operations_of_a_deletion(path)), _deletion),
+    Scenario("batches", lambda path: test_batch_faults.count_operations(path, "SYNC_FLUSH"), _batches, SYNCED),
+    Scenario("extensions and light queues", _count_further_units, _further_units, test_further_units.OPTIONS),
+    Scenario("sink commits", test_sink_faults.count_operations, _sink, SMALL),
+    Scenario(
+        "retention",
+        lambda path: len(test_retention_faults.operations_of_a_deletion(path)),
+        _deletion,
+        test_retention_faults.OPTIONS,
+    ),
 )

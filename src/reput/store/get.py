@@ -87,14 +87,14 @@ class GetMessage:
         queues: QueueTables,
         config: MessageStoreConfig,
         files: FileLayer,
-        store_name: str,
+        store_path: str,
         stats: StoreStatsService,
     ) -> None:
         self._log = log
         self._stats = stats
         self._queues = queues.simple
         self._batch_queues = queues.batch
-        self._store_name = store_name
+        self._store_path = store_path
         self._limits = np.array(
             PullLimits(
                 log.queue.file_size,
@@ -159,7 +159,7 @@ class GetMessage:
                 file = files[(first - log_begin) // self._file_size]  # mapped where retention deletes it just now
                 return GetMessageResult(
                     _FOUND, offset + taken, low, high, behind == 1, taken, mapping.view, address - mapping.address,
-                    file.mapping.view, file.start_offset, self._store_name,
+                    file.mapping.view, file.start_offset, self._store_path,
                 )  # fmt: skip
         return self._select(queue, offset, units, max_msg_nums, tag_filter, most_size, files, end)
 
@@ -228,7 +228,7 @@ class GetMessage:
         counts.got_bytes += size
         pairs = scratch.pairs[: taken * _PAIR_SIZE].tobytes()
         return GetMessageResult(
-            _FOUND, following, low, high, behind, taken, pairs, 0, buffer, base, self._store_name,
+            _FOUND, following, low, high, behind, taken, pairs, 0, buffer, base, self._store_path,
             PAIR_TYPE,
         )  # fmt: skip
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
+from reput.errors import CorruptRecordError
 from reput.formats.message import MessageExt
+from reput.formats.paths import COMMIT_LOG
+from reput.kernels.columns import RecordColumns, RecordStatus
 from reput.kernels.consume_queue import UNIT_TYPE
 from reput.kernels.record_scan import read_records_at
 from reput.store.results import GetMessageStatus
@@ -37,7 +41,7 @@ class GetMessageResult:
         "_count",
         "_layout",
         "_position",
-        "_store_name",
+        "_store_path",
         "_units",
         "buffer",
         "max_offset",
@@ -59,7 +63,7 @@ class GetMessageResult:
         position: int = 0,
         buffer: memoryview = _NOTHING,
         base_offset: int = 0,
-        store_name: str = "",
+        store_path: str = "",
         layout: np.dtype[np.void] = UNIT_TYPE,
     ) -> None:
         """`count` units from `position` of `units` on say where the messages lie; `buffer` begins at `base_offset`."""
@@ -73,7 +77,7 @@ class GetMessageResult:
         self._position = position
         self.buffer = buffer
         self._base_offset = base_offset
-        self._store_name = store_name
+        self._store_path = store_path
         self._layout = layout
 
     def __len__(self) -> int:
@@ -99,9 +103,16 @@ class GetMessageResult:
         return self.pairs[:, 0] - self._base_offset
 
     def messages(self) -> list[MessageExt]:
-        """The messages; each decodes a field when it is first asked for. Bodies are as stored."""
-        buffer = self.buffer
-        return [MessageExt(buffer, position) for position in self.positions.tolist()]
+        """The messages; each decodes a field when it is first asked for. Bodies are as stored.
+
+        Raises:
+            CorruptRecordError: A record does not prove itself, or a body its CRC; `raw` and `to_arrow` go on.
+        """
+        buffer, (records, offsets) = self.buffer, self._records(check_crc=True)
+        fault = records.first_fault(RecordStatus.BAD_BODY_CRC | RecordStatus.BAD_PROPERTY_CRC)
+        if fault < self._count:
+            raise self._damage(int(offsets[fault]), "the record does not fit its CRC")
+        return [MessageExt(buffer, position) for position in (offsets - self._base_offset).tolist()]
 
     def raw(self) -> list[memoryview]:
         """The records' bytes, as they lie in the log."""
@@ -113,18 +124,36 @@ class GetMessageResult:
     def to_arrow(self, columns: Sequence[str] | None = None, *, raw_body: bool = False) -> pa.RecordBatch:
         """The messages as Arrow; columns as in `read_log`, bodies decompressed unless `raw_body`.
 
+        The CRCs of bodies are compared where the column `status` is asked for, which says what was found.
+
         Raises:
             ConfigError: No such column.
+            CorruptRecordError: A record does not prove itself.
         """
         import pyarrow as pa
 
         from reput.log.reader import record_batches
         from reput.log.selection import make_selection
 
-        selection = make_selection(columns=columns, raw_body=raw_body, store=self._store_name)
+        name = os.path.basename(self._store_path)
+        selection = make_selection(columns=columns, raw_body=raw_body, store=name)
         if not self._count:
             return pa.RecordBatch.from_pylist([], selection.schema)
-        offsets = self.pairs[:, 0].copy()
-        records = read_records_at(np.frombuffer(self.buffer, np.uint8), offsets - self._base_offset, offsets)
+        records, _ = self._records(check_crc="status" in selection.schema.names)
         batches = record_batches(records, selection)
         return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+
+    def _records(self, *, check_crc: bool) -> tuple[RecordColumns, npt.NDArray[np.int64]]:
+        """The records, and int64[messages], their commit log offsets; each lies where its unit says."""
+        offsets = self.pairs[:, 0].copy()
+        positions = offsets - self._base_offset
+        records = read_records_at(np.frombuffer(self.buffer, np.uint8), positions, offsets, check_crc=check_crc)
+        if records.rows < self._count:
+            raise self._damage(int(offsets[records.rows]), "no whole record lies where the queue says")
+        return records, offsets
+
+    def _damage(self, offset: int, reason: str) -> CorruptRecordError:
+        path = f"{self._store_path}/{COMMIT_LOG}"
+        return CorruptRecordError(
+            path, offset, f"{reason}; look at it with `reput dump`, and pull behind it, from the next queue offset on"
+        )

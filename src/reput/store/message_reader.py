@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -45,7 +44,7 @@ class MessageReader:
         self._queues = parts.queues
         self._is_open = True
         self._stats = StoreStatsService(parts.queues.counts)
-        self._getting = GetMessage(parts.log, parts.queues, config, files, os.path.basename(path), self._stats)
+        self._getting = GetMessage(parts.log, parts.queues, config, files, path, self._stats)
         self._querying = QueryMessage(parts.log, parts.index)
 
     def _check_open(self) -> None:

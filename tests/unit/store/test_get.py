@@ -12,10 +12,11 @@ import pyarrow as pa
 import pytest
 
 import reput
-from reput.errors import ConfigError
+from reput.errors import ConfigError, CorruptRecordError
 from reput.formats.consume_queue import FILLER, encode_unit
 from reput.formats.java import string_hash
 from tests.crash.faulty_files import FaultyFiles
+from tests.crash.invariants import SMALL
 from tests.unit.store.conftest import OpenStore
 
 VECTORS = json.loads((Path(__file__).parents[2] / "golden/vectors.json").read_text())["getMessage"]
@@ -276,3 +277,25 @@ def test_readers_see_the_same_in_a_copy_that_is_read_only(
     with reput.MessageStore.open(tmp_path / "copy", read_only=True, files=FaultyFiles()) as reader:
         assert [(q.queue_id, q.min_offset, q.max_offset) for q in reader.queues()] == [(0, 0, 20), (1, 0, 20)]
         assert reader.get_message("t", 1, 3).raw() == store.get_message("t", 1, 3).raw()
+
+
+def test_a_damaged_record_is_told_with_its_place_and_the_others_are_there(tmp_path: Path) -> None:
+    with reput.MessageStore.open(tmp_path / "store", **SMALL) as store:
+        places = [store.put_message(reput.Message("orders", bytes(50) + b"body")) for _ in range(3)]
+        store.wait_dispatched()
+        second, third = (place.commit_log_offset for place in places[1:])
+        with (tmp_path / "store/commitlog/00000000000000000000").open("r+b") as log:
+            log.seek(second + 100)
+            log.write(b"x")  # in its body
+            log.seek(third + 28)
+            log.write(bytes(8))  # where it says that it lies
+        assert len(store.get_message("orders", 0, 0, 1).messages()) == 1
+        two = store.get_message("orders", 0, 0, 2)
+        with pytest.raises(CorruptRecordError, match=rf"commitlog: damaged at offset {second}: .* its CRC; .*dump"):
+            two.messages()
+        assert two.to_arrow(["status"])["status"].to_pylist() == ["OK", "BAD_BODY_CRC"]
+        assert two.to_arrow(["body"]).num_rows == len(two.raw()) == 2
+        last = store.get_message("orders", 0, 2, 1)
+        for read in (last.messages, last.to_arrow):
+            with pytest.raises(CorruptRecordError, match=rf"damaged at offset {third}: no whole record"):
+                read()

@@ -1,0 +1,1 @@
+"""The machine that tries to lose a message: `make campaign`."""

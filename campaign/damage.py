@@ -1,0 +1,220 @@
+"""Damage of every kind to the files of a store: who opens or reads it must be told, or get what was put."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from tempfile import mkdtemp
+
+import reput
+from campaign.cases import Part
+from reput.errors import ReputError
+from reput.jobs.audit import audit
+from reput.jobs.runner import LocalRunner
+from reput.log.directory import StoreDirectory
+from tests.crash.faulty_files import FaultyFiles, abandon
+from tests.crash.invariants import SMALL
+
+#: What a header field of 4 or 8 bytes is set to.
+_EXTREMES = (0, 1, -1, 0x7FFFFFFF, -0x80000000, 0x7FFFFFFFFFFFFFFF, -0x8000000000000000, 0x01000000)
+#: (topic, queue id, queue offset) -> commit log offset and body.
+_Messages = dict[tuple[str, int, int], tuple[int, bytes]]
+
+
+def _truncate(file: Path, chance: random.Random) -> str:
+    size = file.stat().st_size
+    os.truncate(file, chance.choice([0, size // 2, max(size - 1, 0), chance.randrange(size + 1)]))
+    return "cut"
+
+
+def _lengthen(file: Path, chance: random.Random) -> str:
+    with file.open("ab") as opened:
+        opened.write(chance.randbytes(chance.choice([1, 20, 4096])))
+    return "lengthened"
+
+
+def _overwrite(file: Path, chance: random.Random) -> str:
+    data = bytearray(file.read_bytes())
+    size = chance.choice([1, 20, 512, 4096])
+    begin = chance.randrange(max(len(data), 1))
+    way = chance.choice(["zeroed", "filled with noise", "repeated"])
+    source = chance.randrange(max(len(data), 1))
+    new = {
+        "zeroed": bytes(size), "filled with noise": chance.randbytes(size), "repeated": data[source : source + size]
+    }[way]  # fmt: skip
+    data[begin : begin + size] = new[: len(data) - begin]
+    file.write_bytes(data)
+    return f"a block {way}"
+
+
+def _set_field(file: Path, chance: random.Random) -> str:
+    data = bytearray(file.read_bytes())
+    width = chance.choice([4, 8])
+    used = len(bytes(data).rstrip(b"\0"))
+    if len(data) < width:
+        return "nothing"
+    position = min(4 * chance.randrange(used // 4 + 1), len(data) - width)
+    value = chance.choice(_EXTREMES) & ((1 << 8 * width) - 1)
+    data[position : position + width] = value.to_bytes(width, "big")
+    file.write_bytes(data)
+    return "a field at its extreme"
+
+
+def _remove(file: Path, chance: random.Random) -> str:
+    file.unlink()
+    return "removed"
+
+
+def _replace_by_link(file: Path, chance: random.Random) -> str:
+    target = file.with_name("elsewhere")
+    file.rename(target)
+    file.symlink_to(chance.choice([target.name, file.name, "nowhere", "/proc/self/mem"]))
+    return "a symbolic link"
+
+
+def _replace_by_folder(file: Path, chance: random.Random) -> str:
+    file.unlink()
+    file.mkdir()
+    return "a folder"
+
+
+def _add_foreign(file: Path, chance: random.Random) -> str:
+    name = chance.choice(["README", "0000", "99999999999999999999", "00000000000000000007", ".hidden", "x" * 200])
+    (file.parent / name).write_bytes(chance.randbytes(chance.choice([0, 3, 4096])))
+    return "a foreign file beside it"
+
+
+def _swap(file: Path, chance: random.Random) -> str:
+    others = [other for other in sorted(file.parent.iterdir()) if other != file and other.is_file()]
+    if not others:
+        return "nothing"
+    other = chance.choice(others)
+    data = file.read_bytes()
+    file.write_bytes(other.read_bytes())
+    other.write_bytes(data)
+    return "swapped with another"
+
+
+_WAYS: tuple[Callable[[Path, random.Random], str], ...] = (
+    _truncate, _lengthen, _overwrite, _overwrite, _set_field, _set_field, _remove, _replace_by_link,
+    _replace_by_folder, _add_foreign, _swap,
+)  # fmt: skip
+
+
+@cache
+def _sample(state: str) -> tuple[Path, _Messages]:
+    """A store, closed or killed, and its messages."""
+    messages: _Messages = {}
+    path = Path(mkdtemp(prefix="reput-campaign-")) / "store"
+    files = FaultyFiles()
+    store = reput.MessageStore.open(path, files=files, **SMALL)
+    for number in range(60):
+        topic, queue, body = ("orders", "refunds")[number % 2], number % 3, b"%d " % number * (number % 40)
+        result = store.put_message(reput.Message(topic, body, keys=[f"k{number}"], tags="a"), queue)
+        messages[topic, queue, result.queue_offset] = result.commit_log_offset, body
+    store.wait_dispatched()
+    if state == "closed":
+        store.close()
+    else:
+        abandon(store, files)
+    return path, messages
+
+
+def run(folder: Path, seed: int) -> Counter[str]:
+    """One or two damages to a copy of a store; then everything that looks at stores looks at it."""
+    chance = random.Random(seed)
+    state = chance.choice(["closed", "killed"])
+    source, messages = _sample(state)
+    path = folder / "store"
+    shutil.copytree(source, path)
+    done = []
+    for _ in range(chance.choice([1, 1, 2])):
+        kinds = ["commitlog", "consumequeue", "index", "config", "checkpoint", "abort"]
+        kind = chance.choice(kinds)
+        found = [file for file in sorted(path.rglob("*")) if file.is_file() and file.relative_to(path).parts[0] == kind]
+        if found:
+            done.append(f"{kind}: {chance.choice(_WAYS)(chance.choice(found), chance)}")
+    counts = Counter({"damages": len(done), f"state: {state}": 1, **{f"way: {text}": 1 for text in done}})
+    before = _contents(path)
+    for look in (_read, _audit, _open_to_read):
+        counts[look(path, messages)] += 1
+    assert _contents(path) == before, "looking has changed a file"
+    counts[_open(path, messages, before)] += 1
+    return counts
+
+
+def _read(path: Path, messages: _Messages) -> str:
+    try:
+        table = reput.read_log(path, ["commit_log_offset", "body", "status"]).read_all()
+    except ReputError:
+        return "read_log: told"
+    for row in table.to_pylist():
+        if row["status"] in (None, "OK"):
+            _check(messages, row["commit_log_offset"], row["body"])
+    return "read_log: read"
+
+
+def _audit(path: Path, messages: _Messages) -> str:
+    try:
+        found = audit(path, runner=LocalRunner(1)).findings
+    except ReputError:
+        return "audit: refused"
+    return "audit: findings" if found else "audit: clean"
+
+
+def _open_to_read(path: Path, messages: _Messages) -> str:
+    try:
+        StoreDirectory(path).queues()
+        with reput.MessageStore.open(path, read_only=True, **SMALL) as store:
+            _look(store, messages)
+    except ReputError:
+        return "opened to read: told"
+    return "opened to read: read"
+
+
+def _open(path: Path, messages: _Messages, before: dict[str, str]) -> str:
+    try:
+        store = reput.MessageStore.open(path, files=FaultyFiles(), **SMALL)
+    except ReputError:
+        assert _contents(path) == before, "a start that refused has changed a file"
+        return "opened: refused"
+    try:
+        with store:
+            _look(store, messages)
+            store.put_message(reput.Message("later", b"x"))
+    except ReputError:
+        return "opened: told later"
+    return "opened: works"
+
+
+def _look(store: reput.MessageStore, messages: _Messages) -> None:
+    for topic, queue, offset in messages:
+        try:
+            got = store.get_message(topic, queue, offset, 1)
+            for message in got.messages():
+                _check(messages, message.commit_log_offset, message.body)
+        except ReputError:
+            continue
+
+
+def _check(messages: _Messages, commit_log_offset: int, body: bytes) -> None:
+    """A record that counts as whole has the body that was put there."""
+    for offset, put in messages.values():
+        assert offset != commit_log_offset or body == put, f"{offset}: another body than was put"
+
+
+def _contents(path: Path) -> dict[str, str]:
+    return {
+        str(file.relative_to(path)): hashlib.sha256(file.read_bytes()).hexdigest()
+        for file in sorted(path.rglob("*"))
+        if not file.is_symlink() and file.is_file() and file.name not in ("lock", "abort")
+    }
+
+
+PART = Part("damage", "files cut, overwritten, removed, swapped, linked, and beside foreign ones", 4_000, run)

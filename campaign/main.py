@@ -1,0 +1,119 @@
+"""Tries to lose a message: `make campaign`, or `python -m campaign.main` at the project's root.
+
+Each case is repeated by its part and its seed: `python -m campaign.main --only power --case 4711`. Prints what was
+found, and writes it to a JSON file. The exit status is 1 where a promise was broken.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+import reput
+from campaign import faults, kills, power
+from campaign.cases import Findings, Part, run_case, run_part
+
+PARTS: tuple[Part, ...] = (power.PART, faults.PART, kills.PART)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run, print, write; the exit status."""
+    warnings.simplefilter("ignore")  # threads that die of a crash are what a campaign wants
+    options = _parse(arguments)
+    parts = [part for part in PARTS if not options.only or part.name in options.only]
+    if options.case is not None:
+        return _repeat(parts, options.case)
+    console = Console(stderr=True)
+    started = time.perf_counter()
+    found: dict[str, Findings] = {}
+    for part in parts:
+        cases = max(1, round(part.cases * options.share))
+        say = _teller(console, part, started)
+        found[part.name] = run_part(part, options.seed, cases, options.processes, say, stop=options.stop)
+        if options.stop and found[part.name].failures:
+            parts = parts[: len(found)]
+            break
+    _print(parts, found, time.perf_counter() - started)
+    if options.output:
+        text = json.dumps(_figures(parts, found, options.seed), indent=1, sort_keys=True)
+        Path(options.output).write_text(text + "\n")
+    return int(any(findings.failures for findings in found.values()))
+
+
+def _parse(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m campaign.main", description=__doc__.partition("\n")[0])
+    parser.add_argument(
+        "--only", action="append", choices=[part.name for part in PARTS], help="a part; may be repeated"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of the first case; each next one has the next")
+    parser.add_argument("--share", type=float, default=1.0, help="of the cases of the published run")
+    parser.add_argument("--case", type=int, help="repeat one case by its seed, and raise what it finds")
+    parser.add_argument("--stop", action="store_true", help="at the first broken promise")
+    parser.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--output", metavar="FILE.json", help="write the figures there")
+    return parser.parse_args(arguments)
+
+
+def _repeat(parts: list[Part], seed: int) -> int:
+    failed = False
+    for part in parts:
+        counts, failure = run_case(part, seed)
+        print(part.name, dict(counts), failure.text if failure else "holds")
+        failed |= failure is not None
+    return int(failed)
+
+
+def _teller(console: Console, part: Part, started: float) -> Callable[[int, int], None]:
+    def say(done: int, total: int) -> None:
+        if done == total or done % max(1, total // 20) == 0:
+            seconds = time.perf_counter() - started
+            console.print(f"campaign: {seconds:5.0f} s  {part.name}: {done} of {total}", highlight=False)
+
+    return say
+
+
+def _print(parts: list[Part], found: dict[str, Findings], seconds: float) -> None:
+    console = Console()
+    table = Table("part", "what", "cases", "promises broken")
+    for part in parts:
+        findings = found[part.name]
+        table.add_row(part.name, part.title, str(findings.cases), str(findings.counts["failures"]))
+    console.print(table)
+    for part in parts:
+        for name, count in sorted(found[part.name].counts.items()):
+            console.print(f"  {part.name}: {name} {count}", highlight=False)
+        for failure in found[part.name].failures:
+            console.print(f"  BROKEN {failure.part} seed {failure.seed}: {failure.text}", markup=False)
+    console.print(f"{seconds:.0f} s")
+
+
+def _figures(parts: list[Part], found: dict[str, Findings], seed: int) -> dict[str, Any]:
+    return {
+        "reput": reput.__version__,
+        "python": platform.python_version(),
+        "first seed": seed,
+        "parts": {
+            part.name: {
+                "title": part.title,
+                "cases": found[part.name].cases,
+                "counts": dict(found[part.name].counts),
+                "failures": [failure._asdict() for failure in found[part.name].failures],
+            }
+            for part in parts
+        },
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,47 @@
+"""The campaign itself: its cases hold, are repeated by their numbers, and its mutants fit the source."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import reput
+from campaign import main as campaign
+from campaign.cases import Part, run_case
+from campaign.mutants import read_mutants
+
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+
+
+def test_a_share_of_every_part_keeps_the_promises(tmp_path: Path) -> None:
+    output = tmp_path / "found.json"
+    assert campaign.main(["--share", "0.01", "--seed", "7000", "--output", str(output)]) == 0
+    parts = json.loads(output.read_text())["parts"]
+    assert set(parts) == {part.name for part in campaign.PARTS}
+    assert parts["power"]["cases"] == 100
+    assert parts["power"]["counts"]["crash points"] > 100
+
+
+def test_a_broken_promise_is_told_with_what_repeats_it() -> None:
+    def breaks(folder: Path, seed: int) -> None:
+        (folder / "file").touch()
+        raise AssertionError(f"lost {seed}")
+
+    counts, failure = run_case(Part("name", "title", 1, breaks), 42)  # type: ignore[arg-type]
+    assert counts == {"failures": 1}
+    assert failure is not None
+    assert (failure.part, failure.seed) == ("name", 42)
+    assert failure.text.startswith("AssertionError: lost 42 (test_campaign.py:")
+
+
+def test_each_mutant_still_changes_the_source_in_one_place() -> None:
+    source = Path(reput.__file__).parent
+    mutants = read_mutants()
+    assert len(mutants) >= 30
+    texts = {path: path.read_text() for path in source.rglob("*.py")}
+    for mutant in mutants:
+        for old, _ in mutant.changes:
+            places = [path.name for path, text in texts.items() for _ in range(text.count(old))]
+            assert len(places) == 1, (mutant.title, old, places)
