@@ -57,6 +57,15 @@ def stats(
     work_dir: Annotated[
         str | None, typer.Option("--work-dir", metavar="DIR", help="Keep what is done here, to go on after a kill.")
     ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Count what comes, too, on Spark; needs --bucket and --work-dir.")
+    ] = False,
+    available_now: Annotated[
+        bool, typer.Option("--available-now", help="With --follow: end when what is there now is counted.")
+    ] = False,
+    watermark: Annotated[
+        str, typer.Option("--watermark", metavar="TIME", help="With --follow: how much later than others one may come.")
+    ] = "10 minutes",
     settings: Settings,
     broker_conf: BrokerConf = None,
     commit_log_path: CommitLogPath = None,
@@ -73,6 +82,9 @@ def stats(
 
     Latencies are exact below 256 ms, above at most 0.8 % too long; negative ones are of clocks that disagree.
 
+    With --follow the groups that changed are printed, a line each, again and again; --work-dir then holds the
+    checkpoint, with which the command goes on where it was stopped or killed. docs/jobs.md says more.
+
     Examples:
       reput stats /tmp/store
       reput stats /tmp/store --by topic --bucket 1h --latency --report /tmp/report.html
@@ -86,6 +98,14 @@ def stats(
     _check_outside(store, commit_log_path, report, work_dir)
     load_kernels()
     dimensions = [name.strip() for name in by.split(",") if name.strip()]
+    if follow:
+        from reput.cli.stats_follow import follow_stats
+
+        follow_stats(
+            store, work_dir, by=dimensions, bucket=bucket, time_of=time_of, latency=latency, watermark=watermark,
+            commit_log_path=commit_log_path, master=master, available_now=available_now, as_json=as_json,
+        )  # fmt: skip
+        return 0
     with progress_bar() as progress:
         result = _run(
             store,
