@@ -14,7 +14,9 @@ import pytest
 from reput.errors import ConfigError, StoreFormatError
 from reput.formats.message import Message, MessageExt
 from reput.formats.record import encode_host, encode_record
+from reput.jobs.job_folder import JobFolder
 from reput.jobs.latency import QUANTILES
+from reput.jobs.resuming import ResumingRunner
 from reput.jobs.runner import LocalRunner
 from reput.jobs.statistics import Dimension, statistics
 
@@ -225,3 +227,30 @@ def test_disk_use_of_an_apache_store_adds_up_to_the_log() -> None:
     assert {row["topic"]: row["bytes"] for row in result.disk.topics.to_pylist()} == sizes
     assert sum(result.disk.parts["messages"].to_pylist()) == 1000
     assert result.disk.files.num_rows == len(list((CLEAN / "store/commitlog").iterdir()))
+
+
+def test_a_job_that_was_killed_does_only_what_is_missing(tmp_path: Path) -> None:
+    ran: list[object] = []
+
+    class Dying(LocalRunner):
+        """Dies before the fifth task, if it may."""
+
+        def run(self, task: Any, items: Any, *, description: str, progress: Any = None) -> list[Any]:
+            def one(item: Any) -> Any:
+                if len(ran) == 4:
+                    raise KeyboardInterrupt
+                ran.append(item)
+                return task(item)
+
+            return super().run(one, items, description=description, progress=progress)
+
+    asked: Any = {"by": ("topic", "key"), "latency": True, "split_bytes": 7_000}
+    whole = statistics(CLEAN / "store", runner=LocalRunner(1), **asked)
+    with JobFolder(tmp_path / "work", "stats", {}) as folder, pytest.raises(KeyboardInterrupt):
+        statistics(CLEAN / "store", runner=ResumingRunner(Dying(1), folder), **asked)
+    ran.append("killed")
+    with JobFolder(tmp_path / "work", "stats", {}) as folder:
+        resumed = statistics(CLEAN / "store", runner=ResumingRunner(Dying(1), folder), **asked)
+    assert ran[4] == "killed"
+    assert not set(ran[:4]) & set(ran[5:])
+    assert (resumed.table, resumed.largest, resumed.disk) == (whole.table, whole.largest, whole.disk)
