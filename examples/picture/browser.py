@@ -24,13 +24,13 @@ addEventListener("error", event => keep(event.message || event.target.src));
 addEventListener("unhandledrejection", event => keep(event.reason));
 addEventListener("securitypolicyviolation", event => keep(event.violatedDirective + " " + event.blockedURI));
 const right = element => element.getBoundingClientRect().right;
-setTimeout(() => {
+addEventListener("load", () => setTimeout(() => {
   const plots = [...document.querySelectorAll(".js-plotly-plot")].map(plot => ({
     marks: plot.querySelectorAll("[class*=layer] path, [class*=layer] image").length,
     is_cut: right(plot.querySelector(".main-svg")) > right(plot.parentElement) + 1,
   }));
   document.documentElement.dataset.plots = JSON.stringify(plots);
-}, 3000);
+}, 500));
 addEventListener("load", () => performance.getEntriesByType("resource").forEach(entry => keep(entry.name)));
 </script>
 """

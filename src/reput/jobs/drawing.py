@@ -79,8 +79,10 @@ def _with_bars_for_one_x(plot: Plot) -> Plot:
         return plot
     values = {series.name: value for series in plot.series for value in series.y}
     (place,) = places
-    label = f"{plot.x_label} {format_value(place)}"
-    return replace(plot, kind="bar", x_label=label, series=[Series(plot.y_label, list(values), list(values.values()))])
+    bars = Series(plot.y_label, list(values), list(values.values()))
+    return replace(
+        plot, kind="bar", x_label="", y_label=f"{plot.y_label}, {plot.x_label} {format_value(place)}", series=[bars]
+    )
 
 
 def _treemap(plot: Plot, shared: dict[str, str]) -> Any:

@@ -127,7 +127,7 @@ def test_lines_over_one_x_are_bars(kind: PlotKind) -> None:
     drawing = html[html.rindex("Plotly.newPlot") :]
     assert '"type":"bar"' in drawing
     assert '"type":"scatter"' not in drawing[: drawing.index('"template"')]
-    assert '"text":"hour 2026-01-01"' in drawing
+    assert '"text":"messages, hour 2026-01-01"' in drawing
 
 
 def test_areas_and_treemaps_of_a_page_give_a_name_one_colour() -> None:
