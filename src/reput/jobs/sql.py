@@ -194,5 +194,6 @@ def query_sql(source: Source, sql: str) -> SqlRows:
 def _raise_failure(tables: Iterable[TopicTable]) -> None:
     """Raise what went wrong below DuckDB, if that is it."""
     for table in tables:
-        if table.failure is not None:
-            raise table.failure from None
+        failure, table.failure = table.failure, None  # its traceback leads back here: a circle that DuckDB cannot free
+        if failure is not None:
+            raise failure from None
