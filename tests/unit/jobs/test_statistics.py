@@ -8,9 +8,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+import reput
 from reput.errors import ConfigError, StoreFormatError
 from reput.formats.message import Message, MessageExt
 from reput.formats.record import encode_host, encode_record
@@ -185,6 +187,17 @@ def test_the_largest_bodies_are_exact(largest: int, split_bytes: int) -> None:
     expected = [(len(message.body), message.topic, message.commit_log_offset) for message in ordered[:largest]]
     rows = result.largest.select(["body_bytes", "topic", "commit_log_offset"]).to_pylist()
     assert [tuple(row.values()) for row in rows] == expected
+
+
+def test_the_largest_bodies_of_many_scans_are_exact(tmp_path: Path) -> None:
+    """Each scan gives only what is larger than what is there; equal ones are the older."""
+    sizes = [5 + int(n >= 40_000 and n % 30 == 0) for n in range(70_000)]
+    with reput.MessageStore.open(tmp_path) as store:
+        store.put_arrow(pa.table({"topic": ["orders"] * len(sizes), "body": [b"." * size for size in sizes]}))
+    rows = statistics(tmp_path, runner=LocalRunner(1), largest=3000).largest.to_pylist()
+    offsets = reput.read_log(tmp_path, ["commit_log_offset"]).read_all()["commit_log_offset"].to_pylist()
+    expected = sorted(zip(sizes, offsets, strict=True), key=lambda pair: (-pair[0], pair[1]))[:3000]
+    assert [(row["body_bytes"], row["commit_log_offset"]) for row in rows] == expected
 
 
 class TestDamage:

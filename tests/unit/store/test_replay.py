@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import reput
 from reput.errors import ConfigError, CorruptRecordError, MessageIllegalError
 from reput.formats.message import Message
 from reput.formats.record import SysFlag
+from reput.store import replay as replay_module
 from reput.store.replay import replay
 from tests.spark.hand_log import HandLog
 
@@ -99,6 +101,21 @@ def test_without_a_speed_nothing_waits(tmp_path: Path) -> None:
     log.append(100)
     assert replay(log.path, tmp_path / "target", clock=clock).batches == 1
     assert clock.waits == []
+
+
+def test_the_messages_of_an_inner_batch_stay_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where they come with several reads: a batch ends behind whole records, for there a replay goes on."""
+    monkeypatch.setattr(replay_module, "_BATCH_ROWS", 1)
+
+    def read(*offsets: int) -> pa.RecordBatch:
+        times = pa.array([0] * len(offsets), pa.timestamp("us", "UTC"))
+        columns = {"commit_log_offset": list(offsets), "store_size": [10] * len(offsets), "store_timestamp": times}
+        return pa.record_batch(columns)
+
+    batches = list(replay_module._batches(iter([read(0, 10), read(10, 10), read(10, 20), read(30)]), None))
+    assert [(batch.rows["commit_log_offset"].to_pylist(), batch.end_offset) for batch in batches] == [
+        ([0], 10), ([10, 10, 10, 10], 20), ([20], 30), ([30], 40),
+    ]  # fmt: skip
 
 
 def test_again_puts_only_what_is_new_and_another_name_all(tmp_path: Path) -> None:
