@@ -39,6 +39,7 @@ from bench import (
     spark_sink,
     spark_source,
     spark_stream,
+    statistics,
     sync_flush,
 )
 from bench.figures import Figure
@@ -59,6 +60,7 @@ _QUESTIONS: dict[str, Callable[[Setting], list[Figure]]] = {
     "rebuild": rebuild.measure,
     "recovery": recovery.measure,
     "scan": scan.measure,
+    "statistics": statistics.measure,
     "spark_sink": spark_sink.measure,
     "open_store": open_store.measure,
     "many_queues": many_queues.measure,

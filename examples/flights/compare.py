@@ -57,6 +57,30 @@ def compare_counts(where: str, expected: Counts, found: Counts) -> Iterator[str]
             yield f"{where}, {name}: group {other} counted, {one} in the events"
 
 
+def compare_statistics(expected: Counts, found: pa.Table) -> Iterator[str]:
+    """Findings: the first of the job's groups (topic, carrier, hour) that is not the sum over all airports."""
+    keys = ["topic", "hour", "carrier"]
+    sums = expected.counts.group_by(keys).aggregate([("messages", "sum")]).rename_columns([*keys, "messages"])
+    renamed = found.rename_columns({"born_timestamp": "hour", "tags": "carrier"}).select([*keys, "messages"])
+    order = [(key, "ascending") for key in keys]
+    tables = [table.sort_by(order).combine_chunks() for table in (sums, renamed)]
+    count = min(map(len, tables))
+    row = first_difference(*(table.slice(0, count) for table in tables))
+    if row is None and len(tables[0]) != len(tables[1]):
+        yield f"statistics: {len(renamed)} groups counted, {len(sums)} in the events"
+    elif row is not None:
+        one, other = (table.slice(row, 1).to_pylist()[0] for table in tables)
+        yield f"statistics: group {other} counted, {one} in the events"
+
+
+def compare_delays(expected: Counts, found: dict[str, int]) -> Iterator[str]:
+    """Findings: departures, and their minutes of delay, that SQL sums up otherwise."""
+    for name, value in found.items():
+        sums = sum(expected.delays[name].to_pylist())
+        if sums != value:
+            yield f"SQL, {name}: {value} found, {sums} in the events"
+
+
 def compare_stores(live: Path, rebuilt: Path, progress: Progress) -> tuple[int, list[str]]:
     """Compare consume queues by name and index files by order, byte for byte: bytes compared, and findings.
 

@@ -22,17 +22,20 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 import reput
 from examples.flights import steps
-from examples.flights.compare import compare_counts, compare_stores
+from examples.flights.compare import compare_counts, compare_delays, compare_statistics, compare_stores
 from examples.flights.counts import COUNT_COLUMNS, Counts, count_in_arrow, count_on_spark
-from examples.flights.events import TOPICS, airline_names, read_events
+from examples.flights.events import DEPARTED, TOPICS, airline_names, read_events
 from examples.flights.plots import flight_plots
 from reput.jobs.rebuild import rebuild
 from reput.jobs.report import Plot, Report, Series, Table
 from reput.jobs.runner import Runner
+from reput.jobs.sql import Source, query_sql
+from reput.jobs.statistics import statistics
 from reput.spark.runner import SparkRunner, choose_runner
 
 DEFAULT_STORE = "build/flights/store"
 DEFAULT_REPORT = "build/flights/report.html"
+DELAY_SQL = f'select count(*) as messages, sum(delay_minutes)::bigint as delay_minutes from "{DEPARTED}"'
 
 RunnerName = Literal["auto", "local", "spark"]
 
@@ -123,7 +126,8 @@ def run(timed: Steps, days: int | None, store_path: Path, runner_name: RunnerNam
         step.result = "Spark" if isinstance(runner, SparkRunner) else "threads"
     _rebuild(timed, len(events), store_path, rebuilt_path, runner)
     counts = _count(timed, events, store_path, parquet_path, runner)
-    return _report(timed.done, events, counts)
+    disk = _ask(timed, events, counts, store_path, runner)
+    return _report(timed.done, events, counts, disk)
 
 
 def _make_room(store: Path, rebuilt: Path, parquet: Path) -> None:
@@ -176,7 +180,25 @@ def _count(timed: Steps, events: pa.Table, store_path: Path, parquet_path: Path,
     return found
 
 
-def _report(done: list[Step], events: pa.Table, counts: Counts) -> Report:
+def _ask(timed: Steps, events: pa.Table, counts: Counts, store_path: Path, runner: Runner) -> Plot:
+    """Statistics by the job, and a query by SQL over bodies; both must be what the counts say. Who uses the disk."""
+    with timed.step("statistics", len(events)) as step:
+        result = statistics(
+            store_path, runner=runner, by=("topic", "tag"), bucket="1h", time_of="born", progress=timed.progress
+        )
+        step.check(
+            [*result.findings, *compare_statistics(counts, result.table)], f"{len(result.table):,} groups are equal"
+        )
+    with timed.step("queried by SQL") as step:
+        (row,) = query_sql(Source(path=store_path), DELAY_SQL).reader.read_all().to_pylist()
+        step.messages = row["messages"]
+        step.check(compare_delays(counts, row), f"{row['delay_minutes']:,} minutes of delay are equal")
+    topics = result.disk.topics
+    sizes = Series("bytes", topics["topic"].to_pylist(), topics["bytes"].to_pylist())
+    return Plot("treemap", "Disk use by topic", "topic", "bytes", [sizes])
+
+
+def _report(done: list[Step], events: pa.Table, counts: Counts, disk: Plot) -> Report:
     findings = [f"{step.name}: {finding}" for step in done for finding in step.findings]
     facts = {
         "messages": len(events),
@@ -191,7 +213,7 @@ def _report(done: list[Step], events: pa.Table, counts: Counts) -> Report:
     rates = Series("rate", [step.name for step in with_messages], [round(step.rate) for step in with_messages])
     plot = Plot("bar", "Rate of each step", "", "messages a second", [rates])
     title = "Flights from New York, 2013"
-    return Report(title, facts, [table], [plot, *flight_plots(counts, airline_names())], findings)
+    return Report(title, facts, [table], [plot, *flight_plots(counts, airline_names()), disk], findings)
 
 
 if __name__ == "__main__":

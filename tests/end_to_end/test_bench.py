@@ -31,6 +31,7 @@ GOALS = {
     "rebuild of queues and index, synced": ("least", 3_000_000),
     "scan to header columns": ("least", 12_000_000),
     "read_log, all columns": ("least", 3_000_000),
+    "statistics by topic, queue and hour": ("least", 4_000_000),
     "sink of messages that Spark makes": ("least", 500_000),
     "import reput": ("most", 0.15),
     "open of an empty store": ("most", 0.6),

@@ -26,6 +26,8 @@ def test_all_steps_agree_on_spark(tmp_path: Path, capsys: pytest.CaptureFixture[
         "rebuilt",
         "counted on Spark",
         "counted in Parquet",
+        "statistics",
+        "queried by SQL",
     ):
         assert step in printed
     page = (tmp_path / "report.html").read_text(encoding="utf-8")

@@ -133,9 +133,12 @@ class TestStatistics:
         assert local.messages > 0
 
     def test_tables_are_the_same_on_a_store_of_ours(self, spark: SparkSession, large_store: Path) -> None:
-        local = statistics(large_store, runner=LocalRunner(2), bucket="1m")
-        on_spark = statistics(large_store, runner=SparkRunner(spark), bucket="1m", split_bytes=1 << 20)
+        asked: Any = {"by": ("topic", "tag", "key", "host"), "bucket": "1m", "latency": True, "check_crc": True}
+        local = statistics(large_store, runner=LocalRunner(2), **asked)
+        on_spark = statistics(large_store, runner=SparkRunner(spark), split_bytes=1 << 20, **asked)
         assert on_spark.table == local.table
+        assert on_spark.largest == local.largest
+        assert on_spark.disk == local.disk
         assert on_spark.messages == MESSAGES
 
 

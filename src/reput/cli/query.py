@@ -1,24 +1,33 @@
-"""`reput query`: find messages by key, by message id, or by commit log offset."""
+"""`reput query`: find messages by key, message id, commit log offset or time, and by SQL."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from reput.cli.messages import unknown_topic, write_messages
-from reput.cli.options import CommitLogPath, Json, Keys, Store, parse_time, reading_config
+from reput.cli.options import CommitLogPath, Json, Keys, Master, Store, parse_pairs, parse_time, reading_config
 from reput.cli.output import complain, damage_status
+from reput.cli.query_rows import query_range, query_sql
 from reput.errors import ConfigError
 
 if TYPE_CHECKING:
     from reput.formats.message import MessageExt
+
+_WAYS = (
+    "give --topic with one --key or more, or --message-id, or --commit-log-offset; or --topics, --key, --begin or "
+    "--end for all messages of these; or --sql"
+)
 
 
 def query(
     store: Store,
     *,
     topic: Annotated[str | None, typer.Option("--topic", help="The topic that the keys belong to.")] = None,
+    topics: Annotated[
+        str | None, typer.Option("--topics", metavar="LIST", help="Only these topics: orders,payments.")
+    ] = None,
     keys: Keys,
     begin: Annotated[
         int | None, typer.Option("--begin", metavar="TIME", parser=parse_time, help="Stored at this time or later.")
@@ -27,29 +36,88 @@ def query(
         int | None, typer.Option("--end", metavar="TIME", parser=parse_time, help="Stored at this time or earlier.")
     ] = None,
     max_num: Annotated[
-        int, typer.Option("--max-num", min=1, metavar="N", help="Messages of a key at the most, the newest.")
+        int,
+        typer.Option("--max-num", min=1, metavar="N", help="With --topic: the newest messages of each key."),
     ] = 32,
     message_id: Annotated[str | None, typer.Option("--message-id", metavar="ID", help="An offset message id.")] = None,
     commit_log_offset: Annotated[
         int | None, typer.Option("--commit-log-offset", metavar="N", help="Where the record starts in the log.")
     ] = None,
+    sql: Annotated[
+        str | None, typer.Option("--sql", metavar="TEXT", help="A select over topics, and fields of their JSON bodies.")
+    ] = None,
+    schema: Annotated[
+        list[str],
+        typer.Option(
+            "--schema",
+            metavar="TOPIC=FIELDS",
+            help="With --sql: fields of a topic's bodies; may be repeated.",
+            default_factory=list,
+            show_default=False,
+        ),
+    ],
+    output: Annotated[
+        str | None, typer.Option("--output", metavar="FILE", help="Write the rows to a .parquet or .csv file.")
+    ] = None,
+    runner: Annotated[
+        Literal["local", "spark"], typer.Option("--runner", help="Whose SQL: DuckDB's here, or Spark's.")
+    ] = "local",
+    master: Master = None,
     commit_log_path: CommitLogPath = None,
     as_json: Json = False,
 ) -> int:
-    """Find messages by key, message id or log offset.
+    """Find messages by key, message id, log offset or time, or by SQL.
 
     Nothing is changed. A time is ISO 8601 (UTC unless it says otherwise) or milliseconds since 1970 UTC. With --json
-    one line a message.
+    one line a message. With --topic the index is asked, for the newest --max-num of each key; without it all messages
+    with one of the keys are found, of all topics or of --topics, and of the time between --begin and --end.
+
+    With --sql each topic is a table, "quoted-like-this" where its name is no word, and messages is the table of all.
+    Its columns are those of read_log, and the fields of JSON bodies: typed as the first 10000 are, or as --schema says
+    ("orders=id bigint, total double, tags array<string>"). The dialect is DuckDB's, with --runner spark Spark's.
 
     Examples:
       reput query /tmp/store --topic orders --key o-1 --key o-2 --begin 2026-01-01
       reput query /tmp/store --commit-log-offset 0
+      reput query /tmp/store --topics orders --begin 2026-01-01 --json
+      reput query /tmp/store --sql "select tags, count(*) from orders group by tags"
+      reput query /tmp/store --sql "select * from messages" --output /tmp/messages.parquet
     """
+    listed = None if topics is None else [name.strip() for name in topics.split(",") if name.strip()]
+    is_range = topic is None and (bool(keys) or any(option is not None for option in (listed, begin, end)))
+    asked: dict[str, Any] = {"topics": listed, "begin": begin, "end": end, "commit_log_path": commit_log_path}
+    shown: dict[str, Any] = {"output": output, "as_json": as_json}
+    if sql is not None:
+        if any(option is not None for option in (topic, message_id, commit_log_offset, *keys)):
+            raise ConfigError("--sql: say in the statement what you want; beside it go --topics, --begin and --end")
+        return query_sql(store, sql, parse_pairs(schema, "--schema"), runner=runner, master=master, **asked, **shown)
+    if schema or runner != "local" or master is not None:
+        raise ConfigError("--schema, --runner and --master go with --sql")
+    ways = (topic is not None) + is_range + (message_id is not None) + (commit_log_offset is not None)
+    if ways != 1 or (topic is not None and not keys) or (output is not None and not is_range):
+        raise ConfigError(_WAYS)
+    if is_range:
+        return query_range(store, keys, **asked, **shown)
+    return _query_store(
+        store, topic, keys, begin, end, max_num, message_id, commit_log_offset, commit_log_path, as_json
+    )
+
+
+def _query_store(
+    store: str,
+    topic: str | None,
+    keys: list[str],
+    begin: int | None,
+    end: int | None,
+    max_num: int,
+    message_id: str | None,
+    commit_log_offset: int | None,
+    commit_log_path: str | None,
+    as_json: bool,
+) -> int:
+    """What a broker answers: the newest messages of keys by the index, or the message at a place."""
     from reput.store.message_store import MessageStore
 
-    ways = (topic is not None or bool(keys)) + (message_id is not None) + (commit_log_offset is not None)
-    if ways != 1 or (topic is None) == bool(keys):
-        raise ConfigError("give --topic with one --key or more, or --message-id, or --commit-log-offset")
     with MessageStore.open(store, read_only=True, config=reading_config(commit_log_path, max_num)) as opened:
         messages: list[MessageExt] = []
         if topic is not None:

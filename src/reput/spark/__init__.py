@@ -13,8 +13,9 @@ from reput.spark.session import session
 if TYPE_CHECKING:
     from reput.spark.log_stream import bytes_behind_latest, read_log_stream
     from reput.spark.source import explain, read_log, register
+    from reput.spark.statistics_stream import statistics_stream
 
-__all__ = ["bytes_behind_latest", "explain", "read_log", "read_log_stream", "register", "session"]
+__all__ = ["bytes_behind_latest", "explain", "read_log", "read_log_stream", "register", "session", "statistics_stream"]
 
 _MODULES = {
     "bytes_behind_latest": "log_stream",
@@ -22,6 +23,7 @@ _MODULES = {
     "read_log": "source",
     "read_log_stream": "log_stream",
     "register": "source",
+    "statistics_stream": "statistics_stream",
 }
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import Run, truth
+from .conftest import SMALL_FILES, Run, truth
 
 
 def test_keys_of_a_rocketmq_store_find_what_rocketmq_found(golden: Callable[[str], Path], run_reput: Run) -> None:
@@ -69,7 +69,14 @@ def test_what_is_not_there_is_no_error(store: Path, run_reput: Run) -> None:
     [
         ((), "give --topic with one --key or more"),
         (("--topic", "orders"), "give --topic with one --key or more"),
-        (("--key", "o-1"), "give --topic with one --key or more"),
+        (("--topic", "orders", "--begin", "2026-01-01"), "give --topic with one --key or more"),
+        (("--topics", "orders", "--message-id", "XYZ"), "give --topic with one --key or more"),
+        (("--sql", "select 1", "--key", "o-1"), "--sql: say in the statement"),
+        (("--sql", "select x from orders"), "Referenced column"),
+        (("--topics", "orders", "--schema", "orders=id int"), "go with --sql"),
+        (("--sql", "select * from orders", "--schema", "id int"), "write name=value"),
+        (("--topics", "orders", "--output", "rows.txt"), "ends with .parquet or .csv"),
+        (("--topic", "orders", "--key", "o-1", "--output", "rows.csv"), "give --topic with"),
         (("--topic", "orders", "--key", "o-1", "--commit-log-offset", 0), "give --topic with one --key or more"),
         (("--message-id", "XYZ"), "expected 32 or 56 hexadecimal digits"),
         (("--topic", "orders", "--key", "o-1", "--begin", "yesterday"), "is no time"),
@@ -83,3 +90,51 @@ def test_wrong_usage_is_one_line_and_exit_2(
     assert (answer.status, answer.out) == (2, "")
     assert reason in answer.err
     assert answer.err.count("\n") == 1
+
+
+def test_ranges_give_all_messages_of_keys_topics_and_times(store: Path, run_reput: Run) -> None:
+    for arguments, offsets in (
+        (("--key", "o-1", "--key", "o-2"), [0, 1, 2, 3]),
+        (("--topics", "orders"), [0, 1, 2, 3, 0]),
+        (("--topics", "orders,others", "--key", "o-1"), [0]),
+        (("--begin", "2020-01-01", "--end", "9000-01-01"), [0, 1, 2, 3, 0]),
+        (("--end", "2020-01-01"), []),
+    ):
+        answer = run_reput("query", store, *arguments, "--json")
+        assert (answer.status, [message["queue_offset"] for message in answer.lines()]) == (0, offsets)
+    (last,) = run_reput("query", store, "--key", "o-1", "--json").lines()
+    assert (last["body"], last["properties"], last["keys"]) == ("hello world", {"region": "eu"}, ["o-1", "o-2"])
+    assert last["store_timestamp"] > 1_700_000_000_000
+    binary = run_reput("query", store, "--topics", "orders", "--json").lines()[3]
+    assert binary["body_base64"] == "//4="
+    assert "hello world" in run_reput("query", store, "--key", "o-1").out
+    assert "did you mean 'orders'?" in run_reput("query", store, "--topics", "order").err
+
+
+def test_sql_gives_rows_as_table_json_and_file(store: Path, tmp_path: Path, run_reput: Run) -> None:
+    sql = "select queue_id, count(*) n, sum(store_size) size, max(tags) as tags from orders group by 1 order by 1"
+    lines = run_reput("query", store, "--sql", sql, "--json").lines()
+    assert [(line["queue_id"], line["n"], line["tags"]) for line in lines] == [(0, 4, "shipped"), (1, 1, None)]
+    assert isinstance(lines[0]["size"], int)
+    assert "shipped" in run_reput("query", store, "--sql", sql).out
+    for name in ("rows.parquet", "rows.csv"):
+        answer = run_reput("query", store, "--sql", sql, "--output", tmp_path / name, "--json")
+        assert answer.object() == {"rows": 2, "output": str(tmp_path / name)}
+        assert (tmp_path / name).stat().st_size > 50
+    refused = run_reput("query", store, "--sql", sql, "--output", store / "rows.csv")
+    assert (refused.status, "lies inside the store" in refused.err) == (2, True)
+
+
+def test_bodies_that_are_not_as_the_schema_says_are_findings(store: Path, run_reput: Run) -> None:
+    sql = "select id from orders"
+    answer = run_reput("query", store, "--sql", sql, "--schema", "orders=id bigint", "--json")
+    assert (answer.status, answer.lines()) == (1, [{"id": None}] * 5)
+    assert "topic orders: 5 bodies do not fit the schema" in answer.err
+
+
+def test_a_table_shows_a_thousand_rows_and_says_so(tmp_path: Path, run_reput: Run) -> None:
+    lines = b"".join(b"%d\n" % n for n in range(1200))
+    run_reput("put", tmp_path / "many", "--topic", "orders", "--stdin", *SMALL_FILES, stdin=lines)
+    answer = run_reput("query", tmp_path / "many", "--topics", "orders")
+    assert len(answer.out.splitlines()) < 1010
+    assert "1000 of 1200 rows are shown" in answer.err

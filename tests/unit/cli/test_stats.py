@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from reput.jobs.job_folder import JobFolder
+
 from .conftest import Run, truth
 
 
@@ -35,8 +37,9 @@ def test_a_bucket_adds_the_time(store: Path, run_reput: Run) -> None:
 
 def test_text_shows_totals_and_the_largest_groups(golden: Callable[[str], Path], run_reput: Run) -> None:
     answer = run_reput("stats", golden("clean"))
-    assert "the 40 largest of" in answer.out
-    assert len(answer.out.splitlines()) < 60
+    assert "The 40 largest of" in answer.out
+    assert "Who uses the disk" in answer.out
+    assert len(answer.out.splitlines()) < 90
 
 
 @pytest.mark.parametrize("arguments", [(), ("--by", "topic", "--bucket", "1h"), ("--by", "", "--bucket", "1m")])
@@ -75,12 +78,44 @@ def test_wrong_usage_is_one_line_and_exit_2(
     assert answer.err.count("\n") == 1
 
 
-def test_damage_is_told_in_one_line(store: Path, run_reput: Run) -> None:
+def test_damage_is_a_finding_and_the_rest_is_counted(store: Path, run_reput: Run) -> None:
     path = store / "commitlog" / ("0" * 20)
     data = bytearray(path.read_bytes())
     data[4] ^= 1
     path.write_bytes(data)
-    answer = run_reput("stats", store)
-    assert answer.status == 2
+    answer = run_reput("stats", store, "--json")
+    assert (answer.status, answer.object()["messages"]) == (1, 4)
     assert answer.err.startswith(f"reput: {path}: damaged at offset 0: ")
     assert answer.err.count("\n") == 1
+    assert f"finding  {path}: damaged at offset 0: " in run_reput("stats", store).out
+
+
+def test_latencies_keys_hosts_and_disk_use_are_told(store: Path, run_reput: Run) -> None:
+    found = run_reput("stats", store, "--by", "key", "--latency", "--largest", 2, "--json").object()
+    assert {group["key"]: group["messages"] for group in found["groups"]} == {"o-1": 1, "o-2": 4, None: 1}
+    assert all(group["latency_p50_ms"] <= group["latency_max_ms"] for group in found["groups"])
+    assert [body["body_bytes"] for body in found["largest"]] == [11, 9]
+    assert [(topic["topic"], topic["messages"], topic["share"]) for topic in found["topics"]] == [("orders", 5, 1.0)]
+    assert [file["deleted"] for file in found["files"]][-1] is None
+    (host,) = run_reput("stats", store, "--by", "host", "--json").object()["groups"]
+    assert ":" not in host["born_host"]
+
+
+def test_reserved_time_moves_when_retention_deletes(store: Path, run_reput: Run) -> None:
+    usual = run_reput("stats", store, "--json").object()["files"][0]
+    short = run_reput("stats", store, "--json", "--set", "fileReservedTime=1").object()["files"][0]
+    assert usual["expires"] - usual["modified"] == 72 * 3_600_000
+    assert short["expires"] - short["modified"] == 3_600_000
+
+
+def test_a_work_folder_is_for_one_question_and_left_empty(store: Path, tmp_path: Path, run_reput: Run) -> None:
+    work = tmp_path / "work"
+    with JobFolder(work, "stats", {"store": str(store)}):
+        pass  # killed with other options
+    refused = run_reput("stats", store, "--work-dir", work, "--json")
+    assert (refused.status, refused.out) == (2, "")
+    assert "begun with other options: by was null" in refused.err
+    answer = run_reput("stats", store, "--work-dir", tmp_path / "other", "--json")
+    assert answer.object()["messages"] == 5
+    assert list((tmp_path / "other").iterdir()) == []
+    assert "lies inside the store" in run_reput("stats", store, "--work-dir", store / "work").err

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from reput.jobs.report import Plot, Report, Series, Table, Value, format_value
+from reput.jobs.report import Plot, PlotKind, Report, Series, Table, Value, format_value
 
 PLOTS = [
     Plot("bar", "Rates <of> steps", "step", "messages a second", [Series("rate", ["put", "get"], [1_500_000, -3])]),
@@ -23,6 +23,7 @@ PLOTS = [
         "delay (minutes)",
         [Series("delay", ["2013-01-01"], [2.5]), Series("share", ["2013-01-01"], [None], y_label="cancelled (%)")],
     ),
+    Plot("treemap", "Disk use", "topic", "bytes", [Series("bytes", ["orders", "a <b>"], [300, 100])]),
     Plot("heatmap", "By hour", "hour", "airport", [Series("JFK", ["05:00", "06:00"], [0.5, None])], "minutes"),
 ]
 REPORT = Report(
@@ -110,10 +111,33 @@ def test_page_shows_every_text_and_escapes_it() -> None:
 def test_page_holds_the_title_and_labels_of_each_plot(plot: Plot) -> None:
     html = Report("title", plots=[plot]).to_html()
     drawing = html[html.rindex("Plotly.newPlot") :]
+    assert plot.title in Page(html).texts
+    if plot.kind == "treemap":  # it has no axes
+        assert '"labels":["orders","a \\u003cb\\u003e"]' in drawing
+        return
     labels = [plot.x_label, plot.y_label, *(series.y_label for series in plot.series if series.y_label)]
     for label in [*labels, *([plot.value_label] if plot.value_label else [])]:
         assert f'"text":"{label}"' in drawing
-    assert plot.title in Page(html).texts
+
+
+@pytest.mark.parametrize("kind", ["area", "line"])
+def test_lines_over_one_x_are_bars(kind: PlotKind) -> None:
+    series = [Series("a", ["2026-01-01"], [3]), Series("b", ["2026-01-01"], [5])]
+    html = Report("title", plots=[Plot(kind, "Volume", "hour", "messages", series)]).to_html()
+    drawing = html[html.rindex("Plotly.newPlot") :]
+    assert '"type":"bar"' in drawing
+    assert '"type":"scatter"' not in drawing[: drawing.index('"template"')]
+    assert '"text":"messages, hour 2026-01-01"' in drawing
+
+
+def test_areas_and_treemaps_of_a_page_give_a_name_one_colour() -> None:
+    area = Plot("area", "Volume", "day", "messages", [Series("x", [1, 2], [1, 1]), Series("y", [1, 2], [2, 2])])
+    treemap = Plot("treemap", "Disk", "topic", "bytes", [Series("bytes", ["y", "x"], [2, 1])])
+    html = Report("title", plots=[area, treemap]).to_html()
+    colours = dict(re.findall(r'"fillcolor":"(#\w+)".*?"name":"(\w)"', html[html.index("Plotly.newPlot") :]))
+    (of_treemap,) = re.findall(r'"marker":\{"colors":\[([^]]*)\]', html)
+    assert sorted(colours.values()) == ["x", "y"]
+    assert [colours[colour] for colour in json.loads(f"[{of_treemap}]")] == ["y", "x"]
 
 
 def test_page_without_plots_carries_no_script() -> None:

@@ -1,0 +1,87 @@
+"""A page in headless Chromium: what it looks like, and whether it drew itself without errors and without a network."""
+
+import json
+import re
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from html import unescape
+from pathlib import Path
+
+_NAMES = ("chromium", "chromium-browser", "google-chrome")
+_OPTIONS = (
+    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
+    "--disable-component-update --disable-sync --hide-scrollbars --virtual-time-budget=10000"
+).split()
+#: Refuses whatever is not within the page, and writes down errors, refusals and what was loaded.
+_WATCH = """<meta http-equiv="Content-Security-Policy"
+ content="default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:">
+<script>
+const seen = [];
+const keep = text => { seen.push(String(text)); document.documentElement.dataset.seen = JSON.stringify(seen); };
+addEventListener("error", event => keep(event.message || event.target.src));
+addEventListener("unhandledrejection", event => keep(event.reason));
+addEventListener("securitypolicyviolation", event => keep(event.violatedDirective + " " + event.blockedURI));
+const right = element => element.getBoundingClientRect().right;
+addEventListener("load", () => setTimeout(() => {
+  const plots = [...document.querySelectorAll(".js-plotly-plot")].map(plot => ({
+    marks: plot.querySelectorAll("[class*=layer] path, [class*=layer] image").length,
+    is_cut: right(plot.querySelector(".main-svg")) > right(plot.parentElement) + 1,
+  }));
+  document.documentElement.dataset.plots = JSON.stringify(plots);
+}, 500));
+addEventListener("load", () => performance.getEntriesByType("resource").forEach(entry => keep(entry.name)));
+</script>
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """What became of a page.
+
+    Attributes:
+        marks: how many shapes each plot has drawn.
+        cut: how many plots are wider than their place.
+        complaints: errors of scripts, and everything that was loaded or refused.
+    """
+
+    marks: list[int]
+    cut: int
+    complaints: list[str]
+
+
+def chromium() -> str:
+    """The browser's command; FileNotFoundError says what to install."""
+    for name in _NAMES:
+        if path := shutil.which(name):
+            return path
+    raise FileNotFoundError("no Chromium: apt-get install chromium, or install Google Chrome")
+
+
+def screenshot(page: Path, picture: Path, width: int, height: int) -> None:
+    """Write a PNG of the page's upper part."""
+    _run(page, f"--screenshot={picture}", f"--window-size={width},{height}")
+
+
+def draw(page: Path, width: int) -> Drawn:
+    """Open the page in a window so wide, let its scripts run, and look."""
+    with tempfile.TemporaryDirectory() as folder:
+        watched = Path(folder, "page.html")
+        watched.write_text(page.read_text(encoding="utf-8").replace("<head>", f"<head>{_WATCH}", 1), encoding="utf-8")
+        html = re.search("<html[^>]*>", _run(watched, "--dump-dom", f"--window-size={width},2000"))
+    assert html is not None, "a page has an html element"
+    plots, seen = (json.loads(_attribute(html[0], name)) for name in ("plots", "seen"))
+    return Drawn([plot["marks"] for plot in plots], sum(plot["is_cut"] for plot in plots), seen)
+
+
+def _attribute(tag: str, name: str) -> str:
+    found = re.search(f' data-{name}="([^"]*)"', tag)
+    return unescape(found[1]) if found else "[]"
+
+
+def _run(page: Path, *options: str) -> str:
+    with tempfile.TemporaryDirectory() as profile:
+        command = [chromium(), *_OPTIONS, f"--user-data-dir={profile}", *options, page.resolve().as_uri()]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    return done.stdout

@@ -1,0 +1,89 @@
+"""`reput query` as rows of Arrow: all messages of a stretch of time, and SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from reput.cli.messages import unknown_topic
+from reput.cli.output import complain
+from reput.cli.rows import write_rows
+
+#: Of a table; JSON and files have all.
+_SHOWN_COLUMNS = (
+    "topic", "queue_id", "queue_offset", "commit_log_offset", "store_timestamp", "tags", "keys", "body",
+)  # fmt: skip
+
+
+def query_range(
+    store: str,
+    keys: Sequence[str],
+    *,
+    topics: Sequence[str] | None,
+    begin: int | None,
+    end: int | None,
+    commit_log_path: str | None,
+    output: str | None,
+    as_json: bool,
+) -> int:
+    """Show all messages with one of the keys, of the topics and of the time; the exit status."""
+    from reput.jobs.query import find_messages
+    from reput.warm import load_kernels
+
+    _check(store, commit_log_path, topics, output)
+    load_kernels()
+    columns = None if as_json or output is not None else _SHOWN_COLUMNS
+    rows = find_messages(store, columns, topics, keys or None, begin, end, commit_log_path=commit_log_path)
+    write_rows(rows, output=output, as_json=as_json)
+    return 0
+
+
+def query_sql(
+    store: str,
+    sql: str,
+    schemas: Mapping[str, str],
+    *,
+    runner: str,
+    master: str | None,
+    topics: Sequence[str] | None,
+    begin: int | None,
+    end: int | None,
+    commit_log_path: str | None,
+    output: str | None,
+    as_json: bool,
+) -> int:
+    """Show the rows of a statement; the exit status, 1 where bodies could not be decoded."""
+    from reput.jobs import sql as job
+    from reput.warm import load_kernels
+
+    _check(store, commit_log_path, topics, output)
+    load_kernels()
+    source = job.Source(
+        path=store, topics=topics, begin=begin, end=end, schemas=schemas, commit_log_path=commit_log_path
+    )
+    if runner == "spark":
+        from reput.spark import session
+        from reput.spark.sql import query_sql_on_spark
+
+        table = query_sql_on_spark(session(master or "local[*]"), source, sql).toArrow()
+        write_rows(table.to_reader(), output=output, as_json=as_json)
+        return 0
+    found = job.query_sql(source, sql)
+    write_rows(found.reader, output=output, as_json=as_json)
+    for finding in found.findings:
+        complain(finding)
+    return int(bool(found.findings))
+
+
+def _check(store: str, commit_log_path: str | None, topics: Sequence[str] | None, output: str | None) -> None:
+    """Refuse what cannot be written before anything is read, and tell of topics that are not there."""
+    from reput.log.directory import StoreDirectory
+
+    directory = StoreDirectory(store, commit_log_path=commit_log_path)
+    if output is not None:
+        from reput.jobs.row_files import file_kind
+
+        file_kind(output)
+        directory.check_output(output)
+    for topic in topics or ():
+        if hint := unknown_topic(topic, [*directory.queues(), *directory.batch_queues()]):
+            complain(hint)

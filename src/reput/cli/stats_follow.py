@@ -1,0 +1,49 @@
+"""`reput stats --follow`: the groups of a log that grows, a line for each that changed."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from reput.cli.output import write_json, write_line
+from reput.errors import ConfigError, ReputError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def follow_stats(
+    store: str, work_dir: str | None, *, master: str | None, available_now: bool, as_json: bool, **arguments: Any
+) -> None:
+    """Print until interrupted, or with `available_now` until everything that is there is counted."""
+    if work_dir is None or arguments["bucket"] is None:
+        raise ConfigError("--follow needs --bucket, the width of its windows, and --work-dir, where its checkpoint is")
+    from pyspark.errors import StreamingQueryException
+
+    from reput.jobs.job_folder import JobFolder
+    from reput.spark import session, statistics_stream
+
+    def show(changed: DataFrame, batch: int) -> None:
+        rows = changed.toArrow()
+        for row in rows.sort_by([(name, "ascending") for name in rows.column_names]).to_pylist():
+            line = {name: _plain(value) for name, value in row.items()}
+            if as_json:
+                write_json(line)
+            else:
+                write_line(line)
+
+    with JobFolder(work_dir, "stats --follow", {"store": store, **arguments}) as folder:
+        frame = statistics_stream(session(master or "local[*]"), store, **arguments)
+        writer = frame.writeStream.outputMode("update").foreachBatch(show)
+        writer = writer.option("checkpointLocation", folder.state_folder("checkpoint"))
+        query = (writer.trigger(availableNow=True) if available_now else writer).start()
+        try:
+            query.awaitTermination()
+        except StreamingQueryException as error:
+            raise ReputError(f"{store}: the stream ended: {str(error).strip().partition(chr(10))[0]}") from None
+        finally:
+            query.stop()
+
+
+def _plain(value: Any) -> Any:
+    return round(value.timestamp() * 1000) if isinstance(value, datetime) else value

@@ -1,0 +1,127 @@
+"""The report of `reput stats`: tables of the largest groups, plots of volume, latency and disk use."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from reput.jobs.counting import SUMS
+from reput.jobs.latency import QUANTILES
+from reput.jobs.report import Plot, Report, Series, Table, Value
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from reput.jobs.statistics import Statistics
+
+#: Groups that a table shows, and series that a plot shows.
+_SHOWN_GROUPS, _SHOWN_SERIES = 40, 7
+_AXIS = {"store_timestamp": "stored (UTC)", "born_timestamp": "born (UTC)"}
+_NOT_NAMES = frozenset((*SUMS, *QUANTILES))
+_SHOWN_QUANTILES = {"latency_p50_ms": "50 % within", "latency_p99_ms": "99 % within", "latency_max_ms": "slowest"}
+
+
+def report_of(store: str, result: Statistics) -> Report:
+    """The report of a store's statistics."""
+    groups = _rows(result.table)
+    largest = sorted(groups, key=lambda group: -group["messages"])[:_SHOWN_GROUPS]
+    shown = [group for group in groups if group in largest]
+    name = "Groups" if len(groups) <= _SHOWN_GROUPS else f"The {_SHOWN_GROUPS} largest of {len(groups)} groups"
+    topics = _rows(result.disk.topics)
+    tables = [_table(name, shown, result.table.column_names)]
+    if topics:
+        tables.append(
+            _table("Who uses the disk, and when retention deletes it", topics, result.disk.topics.column_names)
+        )
+    if result.largest.num_rows:
+        tables.append(_table("Largest bodies", _rows(result.largest), result.largest.column_names))
+    return Report(
+        title=f"Messages of {store}",
+        facts={
+            "messages": result.messages,
+            "bytes": result.log_bytes,
+            "topics": len(topics),
+            "log files": result.disk.files.num_rows,
+            "seconds": result.seconds,
+            "messages a second": round(result.messages / result.seconds),
+        },
+        tables=tables,
+        plots=_plots(groups, topics),
+        findings=result.findings,
+    )
+
+
+def _plots(groups: Sequence[dict[str, Any]], topics: Sequence[dict[str, Any]]) -> list[Plot]:
+    if not groups:
+        return []
+    names = [name for name in groups[0] if name not in _NOT_NAMES]
+    time_column = next((name for name in names if name.endswith("_timestamp")), None)
+    plots = [_by_group(groups, names) if time_column is None else _over_time(groups, names, time_column)]
+    if "latency_max_ms" in groups[0]:
+        plots.append(_latencies(groups, names, time_column))
+    if topics:
+        sizes = Series("bytes", [topic["topic"] for topic in topics], [topic["bytes"] for topic in topics])
+        plots.append(Plot("treemap", "Disk use by topic", "topic", "bytes", [sizes]))
+    return plots
+
+
+def _by_group(groups: Sequence[dict[str, Any]], names: Sequence[str]) -> Plot:
+    largest = sorted(groups, key=lambda group: -group["messages"])[:_SHOWN_GROUPS]
+    labels: list[Value] = [_label(group, names) for group in largest]
+    bars = Series("messages", labels, [group["messages"] for group in largest])
+    return Plot("bar", "Messages by group", " / ".join(names), "messages", [bars])
+
+
+def _over_time(groups: Sequence[dict[str, Any]], names: Sequence[str], time_column: str) -> Plot:
+    """Messages by time, stacked by the first dimension; a bar each where there is one time only."""
+    counts: dict[str, dict[Value, int]] = {}
+    for group in groups:
+        of_series = counts.setdefault(str(group[names[0]]) if names[0] != time_column else "all", {})
+        if group[time_column] is not None:
+            of_series[group[time_column]] = of_series.get(group[time_column], 0) + group["messages"]
+    times = sorted({moment for of_series in counts.values() for moment in of_series}, key=str)
+    largest = sorted(counts, key=lambda name: -sum(counts[name].values()))
+    shown = largest if len(largest) == _SHOWN_SERIES + 1 else largest[:_SHOWN_SERIES]
+    series = [Series(name, times, [counts[name].get(moment, 0) for moment in times]) for name in shown]
+    if rest := largest[len(shown) :]:
+        others = [sum(counts[name].get(moment, 0) for name in rest) for moment in times]
+        series.append(Series(f"{len(rest)} others", times, others))
+    return Plot("area", "Messages over time", _AXIS[time_column], "messages", series)
+
+
+def _latencies(groups: Sequence[dict[str, Any]], names: Sequence[str], time_column: str | None) -> Plot:
+    """From birth to store: over time, of the series that has most, or a bar a group."""
+    title, unit = "Time from birth to store", "milliseconds"
+    if time_column is None:
+        largest = sorted(groups, key=lambda group: -group["messages"])[: _SHOWN_GROUPS // 3]
+        labels: list[Value] = [_label(group, names) for group in largest]
+        bars = [Series(text, labels, [group[name] for group in largest]) for name, text in _SHOWN_QUANTILES.items()]
+        return Plot("bar", title, " / ".join(names), unit, bars)
+    others = [name for name in names if name != time_column]
+    of_label: dict[str, list[dict[str, Any]]] = {}
+    for group in groups:
+        of_label.setdefault(_label(group, others), []).append(group)
+    label, most = max(of_label.items(), key=lambda item: sum(group["messages"] for group in item[1]))
+    times = [group[time_column] for group in most]
+    lines = [Series(text, times, [group[name] for group in most]) for name, text in _SHOWN_QUANTILES.items()]
+    return Plot("line", f"{title}: {label}", _AXIS[time_column], unit, lines)
+
+
+def _label(group: dict[str, Any], names: Sequence[str]) -> str:
+    return " / ".join(str(group[name]) for name in names) or "all"
+
+
+def _table(name: str, rows: Sequence[dict[str, Any]], columns: Sequence[str]) -> Table:
+    return Table(name, list(columns), [[row[column] for column in columns] for row in rows])
+
+
+def _rows(table: pa.Table) -> list[dict[str, Any]]:
+    """Rows with times as ISO 8601."""
+    return [{name: _shown(value) for name, value in row.items()} for row in table.to_pylist()]
+
+
+def _shown(value: Any) -> Any:
+    if not isinstance(value, datetime):
+        return value
+    return value.isoformat(timespec="milliseconds" if value.microsecond else "seconds").replace("+00:00", "Z")

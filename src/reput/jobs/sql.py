@@ -1,0 +1,199 @@
+"""`query_sql`: SQL over the messages of a store, by DuckDB in this process (the extra `sql`).
+
+Each topic is a table, `messages` is the table of all. DuckDB tells which columns it needs, so only these are read, of
+topics that are named alone, a batch after the other. DuckDB keeps what joins, groups and orders need.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from reput.errors import ConfigError, ReputError
+from reput.jobs.query import find_messages
+from reput.jobs.topic_table import BODY_ERROR, SAMPLE_ROWS, TopicColumns, topic_columns
+from reput.log.directory import StoreDirectory
+
+#: The table of all topics.
+MESSAGES = "messages"
+_BATCH_ROWS = 32_768
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """What of a store a query reads.
+
+    Attributes:
+        path, commit_log_path, begin, end: as of `find_messages`.
+        topics: the only ones that are tables; None: all that have a queue.
+        schemas: of JSON bodies, by topic (`reput.jobs.body_schema`); inferred for a topic that is not there.
+    """
+
+    path: str | os.PathLike[str]
+    topics: Sequence[str] | None = None
+    begin: datetime | int | None = None
+    end: datetime | int | None = None
+    schemas: Mapping[str, str] | None = None
+    commit_log_path: str | os.PathLike[str] | None = None
+
+    def tables(self, sql: str) -> list[str]:
+        """The topics that a text may mean; raises ConfigError for two that SQL takes for the same."""
+        directory = StoreDirectory(self.path, commit_log_path=self.commit_log_path)
+        known = {queue.topic for queue in (*directory.queues(), *directory.batch_queues())}
+        if unknown := set(self.schemas or ()) - known - set(self.topics or ()):
+            raise ConfigError(f"schema: there is no topic {min(unknown)!r} in {directory.path}")
+        named: dict[str, str] = {}
+        for topic in sorted(known if self.topics is None else self.topics):
+            if re.search(rf"(?<!\w){re.escape(topic)}(?!\w)", sql, re.IGNORECASE):
+                other = named.setdefault(topic.lower(), topic)
+                if other != topic:
+                    raise ConfigError(f"topics {other!r} and {topic!r} are one name to SQL; choose one by topics")
+        return list(named.values())
+
+    def read(self, topic: str | None, columns: Sequence[str]) -> pa.RecordBatchReader:
+        """Columns of the log, of one topic or of all that are wanted."""
+        topics = self.topics if topic is None else [topic]
+        return find_messages(
+            self.path, columns, topics, begin=self.begin, end=self.end, commit_log_path=self.commit_log_path
+        )
+
+    def columns(self, topic: str) -> TopicColumns:
+        """The columns of a topic's table."""
+        return topic_columns((self.schemas or {}).get(topic), lambda: self._sample(topic))
+
+    def _sample(self, topic: str) -> Iterable[pa.Array]:
+        rows = 0
+        for batch in self.read(topic, ["body"]):
+            yield batch["body"].slice(0, SAMPLE_ROWS - rows)
+            rows += batch.num_rows
+            if rows >= SAMPLE_ROWS:
+                break
+
+
+class TopicTable(ds.Dataset):  # type: ignore[misc]
+    """A table as DuckDB scans it, as often as a query asks, and with the columns that it asks for.
+
+    Attributes:
+        undecoded: bodies of the last scan that could not be decoded.
+        failure: what ended a scan early; DuckDB passes on no more than its text.
+    """
+
+    def __init__(self, source: Source, topic: str | None) -> None:
+        self._source = source
+        self.topic = topic
+        self.columns = TopicColumns() if topic is None else source.columns(topic)
+        self.undecoded = 0
+        self.failure: ReputError | None = None
+
+    @property
+    def schema(self) -> pa.Schema:
+        """All columns."""
+        return self.columns.schema
+
+    def scanner(self, columns: Sequence[str] | None = None, filter: Any = None, **_: Any) -> ds.Scanner:
+        """A scan with some columns, of the rows that pass a filter."""
+        names = self.schema.names if columns is None else list(columns)
+        if filter is not None:  # an expression shows its fields only as text
+            text = str(filter)
+            names += [name for name in self.schema.names if name not in names and name in text]
+        schema = pa.schema([self.schema.field(name) for name in names])
+        rows = pa.RecordBatchReader.from_batches(schema, self._rows(names))
+        return ds.Scanner.from_batches(rows, columns=columns, filter=filter)
+
+    def _rows(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        self.undecoded = 0
+        needed = list(names)
+        if BODY_ERROR not in needed and not set(self.columns.names).isdisjoint(needed):
+            needed.append(BODY_ERROR)
+        try:
+            for batch in self._source.read(self.topic, self.columns.log_columns(needed)):
+                rows = self.columns.rows(batch, needed)
+                if BODY_ERROR in needed:
+                    self.undecoded += rows.num_rows - rows[BODY_ERROR].null_count
+                yield rows.select(list(names))
+        except ReputError as error:
+            self.failure = error
+            raise
+
+
+class SqlRows:
+    """The rows of a query, to be read once.
+
+    Attributes:
+        reader: the rows, made as they are asked for; raises as `find_messages`.
+        tables: what the query reads.
+    """
+
+    def __init__(self, reader: pa.RecordBatchReader, tables: Sequence[TopicTable]) -> None:
+        self.reader = pa.RecordBatchReader.from_batches(reader.schema, self._batches(reader))
+        self.tables = tables
+
+    def _batches(self, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from reader
+        except Exception:
+            _raise_failure(self.tables)
+            raise
+
+    @property
+    def findings(self) -> list[str]:
+        """Bodies that could not be decoded; complete when all rows are read."""
+        return [
+            f"topic {table.topic}: {table.undecoded} bodies do not fit the schema, so their fields are null; "
+            f"{BODY_ERROR} says why"
+            for table in self.tables
+            if table.undecoded
+        ]
+
+
+def query_sql(source: Source, sql: str) -> SqlRows:
+    """Run one statement of DuckDB's dialect that only reads.
+
+    Tables are the topics, quoted where a name has other characters than letters, digits and _ ("my-topic"), and
+    `messages`, all topics without the fields of bodies. A table has the columns of `read_log`, the fields of JSON
+    bodies (see `TopicColumns`), and `body_error`.
+
+    Raises:
+        ConfigError: the text is no single statement that reads, or DuckDB refuses it; or as `Source`.
+        ReputError: DuckDB is not installed.
+        StoreFormatError, CorruptRecordError, StoreError: as `find_messages`.
+    """
+    try:
+        import duckdb
+    except ImportError as error:
+        raise ReputError("SQL needs DuckDB: pip install 'reput[sql]'") from error
+    connection = duckdb.connect(":memory:", config={"enable_external_access": "false"})
+    connection.execute("SET TimeZone = 'UTC'")
+    try:
+        statements = connection.extract_statements(sql)
+    except duckdb.Error as error:
+        raise ConfigError(f"sql: {error}") from None
+    if len(statements) != 1 or statements[0].type not in (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN):
+        raise ConfigError("sql: expected one statement that reads: select ... from topic")
+    tables = {topic: TopicTable(source, topic) for topic in source.tables(sql)}
+    if MESSAGES not in map(str.lower, tables):
+        tables[MESSAGES] = TopicTable(source, None)
+    for name, table in tables.items():
+        connection.register(name, table)
+    try:
+        return SqlRows(connection.sql(sql).to_arrow_reader(_BATCH_ROWS), list(tables.values()))
+    except duckdb.Error as error:
+        _raise_failure(tables.values())
+        reasons = [table.columns.reason for table in tables.values()]
+        hints = [f"; {table.topic}: {reason}" for table, reason in zip(tables.values(), reasons, strict=True) if reason]
+        raise ConfigError(f"sql: {error}{''.join(hints)}") from None
+
+
+def _raise_failure(tables: Iterable[TopicTable]) -> None:
+    """Raise what went wrong below DuckDB, if that is it."""
+    for table in tables:
+        failure, table.failure = table.failure, None  # its traceback leads back here: a circle that DuckDB cannot free
+        if failure is not None:
+            raise failure from None

@@ -1,0 +1,85 @@
+"""A topic as a table for SQL: the columns of its messages, and a column for each field of its JSON bodies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from reput.errors import ConfigError
+from reput.jobs.decoding import BodyDecoder, JsonDecoder, make_decoder
+from reput.kernels.record_batch import SCHEMA
+
+#: Why a body gave no fields; null where it did.
+BODY_ERROR = "body_error"
+#: Bodies that a schema is inferred from: the oldest.
+SAMPLE_ROWS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class TopicColumns:
+    """The columns of one table; picklable.
+
+    SQL does not tell `Id` from `id`: a field whose name is taken, by a column of messages or by a field before it, is
+    called `body_` and its name.
+
+    Attributes:
+        decoder: of the bodies; None where they have no fields.
+        names: the columns of the decoder's fields, in order.
+        reason: why there are no fields; None where nothing is wrong.
+    """
+
+    decoder: JsonDecoder | None = None
+    names: tuple[str, ...] = ()
+    reason: str | None = None
+
+    @property
+    def schema(self) -> pa.Schema:
+        """All columns: those of `read_log`, the fields, and `body_error` where there are fields."""
+        if self.decoder is None:
+            return SCHEMA
+        fields = [field.with_name(name) for name, field in zip(self.names, self.decoder.schema, strict=True)]
+        return pa.schema([*SCHEMA, *fields, pa.field(BODY_ERROR, pa.string())])
+
+    def log_columns(self, names: Sequence[str]) -> list[str]:
+        """The columns of the log that these columns are made of; one at least."""
+        wanted = {name for name in names if name in SCHEMA.names}
+        if len(wanted) < len(set(names)):
+            wanted |= {"body", "status"}
+        return [name for name in SCHEMA.names if name in wanted] or ["store"]
+
+    def rows(self, batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
+        """Rows of the log with `log_columns`, as these columns."""
+        arrays = dict(zip(batch.schema.names, batch.columns, strict=True))
+        if any(name not in arrays for name in names):
+            assert self.decoder is not None, "without one all columns are those of messages"
+            decoded = self.decoder.decode(batch["body"], batch["status"])
+            arrays |= dict(zip(self.names, decoded.values.flatten(), strict=True))
+            arrays[BODY_ERROR] = decoded.reasons
+        schema = pa.schema([self.schema.field(name) for name in names])
+        return pa.RecordBatch.from_arrays([arrays[name] for name in names], schema=schema)
+
+
+def topic_columns(schema: pa.Schema | str | None, sample: Callable[[], Iterable[pa.Array]]) -> TopicColumns:
+    """The columns of a topic with bodies of this schema; None: inferred, if the sample is of JSON that agrees.
+
+    Raises ConfigError for a schema that cannot be used.
+    """
+    decoder: BodyDecoder
+    try:
+        decoder = make_decoder("json", schema, sample)
+    except ConfigError as error:
+        if schema is not None:
+            raise
+        return TopicColumns(reason=str(error))
+    assert isinstance(decoder, JsonDecoder), "asked for by its name"
+    names: list[str] = []
+    taken = {name.lower() for name in (*SCHEMA.names, BODY_ERROR)}
+    for field in decoder.schema.names:
+        name = field
+        while name.lower() in taken:
+            name = f"body_{name}"
+        taken.add(name.lower())
+        names.append(name)
+    return TopicColumns(decoder, tuple(names))

@@ -1,0 +1,67 @@
+"""`query_sql_on_spark`: SQL over the messages of a store, in Spark's dialect, read by all executors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from reput.errors import ConfigError
+from reput.jobs.sql import MESSAGES, Source
+from reput.spark.source import read_log
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def query_sql_on_spark(spark: SparkSession, source: Source, sql: str) -> DataFrame:
+    """The rows of a query of Spark SQL, over the tables of `reput.jobs.sql.query_sql`, as a DataFrame.
+
+    The tables become temporary views of the session, of the same names, in backquotes where SQL asks for it
+    (`` `my-topic` ``). Tasks decode bodies; a view has all columns, and Spark asks for all of them.
+
+    Raises ConfigError for what Spark refuses, and as `Source`.
+    """
+    from pyspark.errors import AnalysisException
+
+    topics = source.tables(sql)
+    for topic in topics:
+        _view(topic_frame(spark, source, topic), topic)
+    if MESSAGES not in map(str.lower, topics):
+        _view(topic_frame(spark, source, None), MESSAGES)
+    try:
+        return spark.sql(sql)
+    except AnalysisException as error:
+        raise ConfigError(f"sql: {str(error).strip().partition(chr(10))[0]}") from None
+
+
+def topic_frame(spark: SparkSession, source: Source, topic: str | None) -> DataFrame:
+    """The messages of a topic, with the fields of their JSON bodies; None: all messages, without."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    rows = read_log(
+        spark,
+        source.path,
+        topics=source.topics if topic is None else [topic],
+        begin=source.begin,
+        end=source.end,
+        commit_log_path=source.commit_log_path,
+        mode="FAILFAST",
+    )
+    if topic is None:
+        return rows
+    columns = source.columns(topic)
+    if columns.decoder is None:
+        return rows
+
+    def decode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield columns.rows(batch, columns.schema.names)
+
+    return rows.mapInArrow(decode, from_arrow_schema(columns.schema))
+
+
+def _view(frame: DataFrame, name: str) -> None:
+    quoted = name.replace("`", "``")
+    frame.createOrReplaceTempView(f"`{quoted}`")

@@ -1,0 +1,84 @@
+"""`statistics_stream`: the statistics of a log that grows, by windows of time, as a Structured Streaming query."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from reput.errors import ConfigError
+from reput.jobs.latency import QUANTILES
+from reput.jobs.statistics import Dimension, grouping_of
+from reput.spark.log_stream import read_log_stream
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+#: Spark's `percentile_approx` errs by at most one message in so many of a group.
+_ACCURACY = 10_000
+
+
+def statistics_stream(
+    spark: SparkSession,
+    path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    *,
+    by: Sequence[Dimension] = ("topic", "queue", "tag"),
+    bucket: str = "1m",
+    time_of: Literal["store", "born"] = "store",
+    latency: bool = False,
+    watermark: str = "10 minutes",
+    **options: Any,
+) -> DataFrame:
+    """The groups of `reput.jobs.statistics.statistics` as a streaming DataFrame, a row a group and window.
+
+    In output mode `append` each window is written once, when no later message can belong to it: when a message comes
+    that is later than the window's end by the watermark. In mode `update` a window is written anew in each batch that
+    changes it. With a checkpoint a query that was stopped, or killed, goes on, and no message is counted twice.
+
+    Columns are those of `Statistics.table` but for body_bytes, which only bodies tell. Latencies are as of Spark's
+    `percentile_approx`: the rank of each errs by at most a 10 000th of the group's messages.
+
+    Args:
+        path: as of `read_log_stream`.
+        by, bucket, time_of, latency: as of `statistics`; a stream needs a bucket.
+        watermark: how much later than others a message may come, by the time that makes the bucket; what comes later
+            still is not counted. In Spark's words: `10 minutes`. Store times only grow, but for a clock that is set
+            back; born times are the producers'.
+        options: further arguments of `read_log_stream`.
+
+    Raises ConfigError as `statistics`.
+    """
+    from pyspark.sql import functions as f
+
+    if bucket is None:
+        raise ConfigError("bucket: a stream is counted by windows of time, so it needs one: 1m, 1h, 1d")
+    grouping = grouping_of(by, bucket, time_of, latency=latency)
+    time = grouping.time_column
+    needed = {"keys" if name == "key" else name for name in grouping.columns} | {time, "store_size"}
+    if latency:
+        needed |= {"born_timestamp", "store_timestamp"}
+    rows = read_log_stream(spark, path, sorted(needed), **options).withWatermark(time, watermark)
+    groups = [f.window(time, f"{grouping.bucket_ms} milliseconds").alias("window"), *map(_column, grouping.columns)]
+    sums = [f.count(f.lit(1)).alias("messages"), f.sum("store_size").alias("bytes")]
+    if latency:
+        milliseconds = f.unix_millis("store_timestamp") - f.unix_millis("born_timestamp")
+        parts = list(QUANTILES.values())[:-1]
+        sums += [f.percentile_approx(milliseconds, parts, _ACCURACY).alias("parts"), f.max(milliseconds).alias("most")]
+    if "key" in grouping.columns:  # a generator may not stand in a grouping
+        keys = f.explode_outer(f.array_distinct("keys")).alias("key")
+        rows = rows.select("*", keys)
+    counted = rows.groupBy(*groups).agg(*sums)
+    shown: list[Column | str] = [*grouping.columns, f.col("window.start").alias(time), "messages", "bytes"]
+    if latency:
+        *names, largest = QUANTILES
+        shown += [f.col("parts")[number].alias(name) for number, name in enumerate(names)]
+        shown.append(f.col("most").alias(largest))
+    return counted.select(*shown)
+
+
+def _column(name: str) -> Column:
+    from pyspark.sql import functions as f
+
+    if name == "born_host":  # without the port
+        return f.regexp_replace(name, ":[^:]*$", "").alias(name)
+    return f.col(name)

@@ -1,0 +1,91 @@
+"""The target of a replay: batches that are put whole or not at all, and numbered by where the source goes on."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Self
+
+import pyarrow as pa
+
+from reput.config.message_store import FlushDiskType, MessageStoreConfig
+from reput.errors import ConfigError
+from reput.files import FileLayer
+from reput.formats.sink_commit import STAGING, SinkBatch, StagedPart
+from reput.store.put_staged import check_store, put_staged
+from reput.store.sink_commits import read_sinks
+from reput.store.staging import StagingFile
+from reput.store.staging_folder import clear, make_folder, sweep
+
+
+class ReplaySink:
+    """Puts batches into the target; a context manager that removes what was staged.
+
+    Args:
+        path: the target.
+        config: of the target; None: RocketMQ's defaults with SYNC_FLUSH.
+        sink_id: the name under which the target remembers how far the replay is.
+        identity: what is replayed, as a text.
+        lock_timeout_ms: how long to wait while another process has the target open.
+
+    Attributes:
+        next_offset: the source's commit log offset behind the last batch that is in the target; None for none.
+
+    Raises ConfigError where something else was replayed under the name, and what `MessageStore.open` raises.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        config: MessageStoreConfig | None,
+        sink_id: str,
+        identity: str,
+        lock_timeout_ms: int,
+        files: FileLayer,
+    ) -> None:
+        self._path, self._files = path, files
+        self._config = config or MessageStoreConfig(flush_disk_type=FlushDiskType.SYNC_FLUSH)
+        self._sink_id, self._identity = sink_id, identity
+        self._lock_timeout_ms = lock_timeout_ms
+        check_store(path, self._config, files, lock_timeout_ms=lock_timeout_ms)
+        sinks = read_sinks(files, path)
+        sweep(files, os.path.join(path, STAGING), sinks)
+        self._folder = make_folder(files, os.path.join(path, STAGING), sink_id)
+        self._clear()
+        broken, last = sinks.broken.get(sink_id), sinks.commits.get(sink_id)
+        known = [one for one in (broken.intent.batch if broken else None, last.batch if last else None) if one]
+        if any(batch.query_id != identity for batch in known):
+            raise ConfigError(
+                f"{path}: under the name of this replay something else was replayed: other topics, times, or another "
+                "source; give another name, and all of it is put"
+            )
+        self.next_offset = known[0].batch_id if known else None
+        if broken is not None and self.next_offset is not None:
+            self._commit([], self.next_offset)  # the rest of it is staged still
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._clear()
+
+    def put(self, rows: pa.RecordBatch, end_offset: int) -> None:
+        """Put one batch; when this returns it is on the disk, and in queues and index.
+
+        Raises MessageIllegalError for a row that RocketMQ would refuse; nothing is put then.
+        """
+        path = os.path.join(self._folder, "batch")
+        if self._files.exists(path):
+            self._files.unlink(path)
+        with StagingFile(self._files, path, self._config) as staging:
+            staging.write(staging.check(rows, 0))
+            parts = [staging.part] if staging.part is not None else []
+        self._commit(parts, end_offset)
+        self.next_offset = end_offset
+
+    def _commit(self, parts: Sequence[StagedPart], end_offset: int) -> None:
+        batch = SinkBatch(self._sink_id, end_offset, self._identity)
+        put_staged(self._path, self._config, self._files, parts, batch, lock_timeout_ms=self._lock_timeout_ms)
+
+    def _clear(self) -> None:
+        clear(self._files, self._folder, read_sinks(self._files, self._path))

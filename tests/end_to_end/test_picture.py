@@ -1,0 +1,54 @@
+"""The report in a browser: it draws itself whole, wide and on a telephone, from nothing but its own file."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import pytest
+
+from examples.picture import main
+from examples.picture.browser import draw, screenshot
+
+DOCS = Path(__file__).parents[2] / "docs" / "report.png"
+MOST_BYTES = 300_000
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("picture")
+    main.write_report(folder / "store", folder / "report.html")
+    return folder / "report.html"
+
+
+def size_of(picture: Path) -> tuple[int, ...]:
+    """Width and height of a PNG."""
+    data = picture.read_bytes()
+    assert data.startswith(b"\x89PNG")
+    return struct.unpack(">II", data[16:24])
+
+
+@pytest.mark.parametrize("width", [1160, 400])
+def test_every_plot_draws_something_within_its_place(page: Path, width: int) -> None:
+    drawn = draw(page, width)
+    assert len(drawn.marks) == 3
+    assert min(drawn.marks) >= 3
+    assert drawn.cut == 0
+    assert drawn.complaints == []
+
+
+def test_errors_and_what_comes_from_elsewhere_are_heard(tmp_path: Path) -> None:
+    bad = tmp_path / "bad.html"
+    bad.write_text(
+        '<html><head></head><body><img src="https://example.org/a.png"><script>lost()</script></body></html>'
+    )
+    complaints = " ".join(draw(bad, 400).complaints)
+    assert "lost is not defined" in complaints
+    assert "img-src https://example.org" in complaints
+
+
+def test_the_picture_of_the_docs_is_one_of_this_page(page: Path, tmp_path: Path) -> None:
+    screenshot(page, tmp_path / "report.png", main.WIDTH, main.HEIGHT)
+    assert size_of(tmp_path / "report.png") == size_of(DOCS) == (main.WIDTH, main.HEIGHT)
+    for picture in (tmp_path / "report.png", DOCS):
+        assert 50_000 < picture.stat().st_size < MOST_BYTES

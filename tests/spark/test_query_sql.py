@@ -1,0 +1,53 @@
+"""SQL over topics: Spark's answers are DuckDB's."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import reput
+from reput.errors import ConfigError
+from reput.formats.message import Message
+from reput.jobs.sql import Source, query_sql
+from reput.spark.sql import query_sql_on_spark
+from tests.unit.cli.conftest import run_reput
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("sql") / "store"
+    with reput.MessageStore.open(path) as opened:
+        bodies = [{"id": n, "who": {"name": f"n{n % 3}"}, "Topic": "t", "total": n / 4} for n in range(200)]
+        opened.put_messages([Message("my-orders", json.dumps(body).encode(), keys=["k"]) for body in bodies])
+        opened.put_messages([Message("raw", b"\xff"), Message("my-orders", b"no JSON")])
+    return path
+
+
+def test_both_engines_give_the_same_rows(spark: SparkSession, store: Path) -> None:
+    source = Source(path=store)
+    for sql in (
+        'select who.name, sum(id) n, max(total) m from "my-orders" group by 1 order by 1',
+        'select id, body_Topic, topic, body_error from "my-orders" where id > 195 or id is null order by id',
+        "select topic, count(*) n from messages group by topic order by topic",
+    ):
+        expected = query_sql(source, f"select * from ({sql}) order by all nulls first").reader.read_all()
+        found = query_sql_on_spark(spark, source, sql.replace('"', "`")).toArrow()
+        assert found.to_pylist() == expected.to_pylist()
+        assert found.num_rows > 1
+
+
+def test_what_spark_refuses_is_told_in_a_line(spark: SparkSession, store: Path) -> None:
+    for sql in ("selec", "select x from raw", "select * from nothing"):
+        with pytest.raises(ConfigError, match=r"sql: \["):
+            query_sql_on_spark(spark, Source(path=store), sql)
+
+
+def test_the_command_asks_spark(spark: SparkSession, store: Path) -> None:
+    sql = "select count(id) n from `my-orders`"
+    assert run_reput("query", store, "--sql", sql, "--runner", "spark", "--json").lines() == [{"n": 200}]
