@@ -25,6 +25,7 @@ KERNEL_MODULES = (
     "reput.kernels.index_file",
     "reput.kernels.tags",
     "reput.kernels.gather",
+    "reput.kernels.json_objects",
     "reput.files.runs",
 )
 _MARKER = "complete"

@@ -1,0 +1,71 @@
+"""Where JSON objects begin and end, so that many bodies can be parsed as one text.
+
+A parser that reads object behind object does not see where a body ends: half an object and the rest of it in the next
+body would be one row, and two objects in one body two. A body that is one closed object cannot take part in that.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from reput.kernels._jit import kernel
+from reput.kernels.memory import load_i32_native, load_u8
+
+#: What `find_json_faults` writes for a text; 0: one object, as far as brackets and strings tell.
+EMPTY, NO_OBJECT, UNFINISHED, MORE_BEHIND, CONTROL_BYTE = 1, 2, 3, 4, 5
+
+_QUOTE, _BACKSLASH, _SPACE = 0x22, 0x5C, 0x20
+_OPEN_BRACE, _CLOSE_BRACE, _OPEN_BRACKET, _CLOSE_BRACKET = 0x7B, 0x7D, 0x5B, 0x5D
+_TAB, _LINE_FEED, _CARRIAGE_RETURN = 0x09, 0x0A, 0x0D
+
+
+@kernel("int64(int64, int64, uint8[::1])")
+def find_json_faults(texts, offsets, faults):  # type: ignore[no-untyped-def]
+    """Mark the texts that are not exactly one JSON object with blanks around it.
+
+    Args:
+        texts: Address of the bytes.
+        offsets: Address of native int32[n + 1], where each text begins.
+        faults: uint8[n], takes what is wrong with each, or 0.
+
+    Returns:
+        How many are marked.
+    """
+    marked = 0
+    for row in range(faults.size):
+        at, end = texts + load_i32_native(offsets + 4 * row), texts + load_i32_native(offsets + 4 * row + 4)
+        depth, is_string, is_closed, fault = 0, False, False, EMPTY
+        while at < end:
+            byte = load_u8(at)
+            at += 1
+            if is_string:
+                if byte == _QUOTE:
+                    is_string = False
+                elif byte == _BACKSLASH:
+                    at += 1
+                elif byte < _SPACE:
+                    fault = CONTROL_BYTE
+                    break
+            elif byte <= _SPACE:
+                if byte not in (_SPACE, _LINE_FEED, _TAB, _CARRIAGE_RETURN):
+                    fault = CONTROL_BYTE
+                    break
+            elif is_closed:
+                fault = MORE_BEHIND
+                break
+            elif depth == 0:
+                if byte != _OPEN_BRACE:
+                    fault = NO_OBJECT
+                    break
+                depth, fault = 1, UNFINISHED
+            elif byte == _QUOTE:
+                is_string = True
+            elif byte in (_OPEN_BRACE, _OPEN_BRACKET):
+                depth += 1
+            elif byte in (_CLOSE_BRACE, _CLOSE_BRACKET):
+                depth -= 1
+                if depth == 0:
+                    is_closed, fault = True, 0
+        faults[row] = np.uint8(fault)
+        marked += fault != 0
+    return marked

@@ -1,0 +1,210 @@
+import json
+import pickle
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reput.errors import ConfigError
+from reput.jobs.body_schema import body_schema_text, parse_body_schema
+from reput.jobs.decoding import JsonDecoder, RawDecoder, Utf8Decoder, infer_schema, make_decoder
+
+SCHEMA = parse_body_schema("a bigint, b string, c double")
+
+
+def bodies(*texts):
+    return pa.array(texts, pa.binary())
+
+
+def decode(decoder, *texts):
+    values, reasons = decoder.decode(bodies(*texts))
+    return values.to_pylist(), reasons.to_pylist()
+
+
+def row(a=None, b=None, c=None):
+    return {"a": a, "b": b, "c": c}
+
+
+@pytest.mark.parametrize(
+    ("body", "value"),
+    [
+        (b'{"a": 1, "b": "x", "c": 1.5}', row(1, "x", 1.5)),
+        (b"{}", row()),
+        (b' \t\r\n{"a":1}\n', row(1)),
+        (b'{"a":\n1,\n"b":"}{"}', row(1, "}{")),
+        (b'{"b":"\\"}{\\\\"}', row(b='"}{\\')),
+        (b'{"b":"\\n\\u8ba2"}', row(b="\n\u8ba2")),
+        ('{"b":"\u8ba2\u5355"}'.encode(), row(b="\u8ba2\u5355")),
+        (b'{"a":null,"z":[{"y":"]"}]}', row()),
+        (b'{"c":2}', row(c=2.0)),
+    ],
+)
+def test_an_object_becomes_a_row(body, value):
+    assert decode(JsonDecoder(SCHEMA), body) == ([value], [None])
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (b"", "empty"),
+        (b" ", "empty"),
+        (b"x", "no JSON object"),
+        (b"[1]", "no JSON object"),
+        (b"null", "no JSON object"),
+        (b'\xef\xbb\xbf{"a":1}', "no JSON object"),
+        (b'{"a":1', "not closed"),
+        (b'{"b":"', "not closed"),
+        (b'{"b":"\\', "not closed"),
+        (b'{"a":1}{"a":2}', "behind the end"),
+        (b'{"a":1}\n{"a":2}', "behind the end"),
+        (b'{"a":1}\0', "control byte"),
+        (b'{"b":"x\ny"}', "control byte"),
+        (b'{"a":1]', "Missing a comma"),
+        (b'{"a":1,}', "Missing a name"),
+        (b'{"a":1.5}', "convert JSON to int64"),
+        (b'{"a":"1"}', "from number to string"),
+        (b'{"a":1,"a":2}', "twice"),
+        (b'{"a":99999999999999999999}', "convert JSON to int64"),
+        (b'{"b":"\xff"}', "UTF8"),
+        (b'{"z":"\xff"}', "UTF8"),
+        (b'{"b":"\\ud800"}', "surrogate"),
+    ],
+)
+def test_what_is_no_such_object_is_null_and_says_why(body, reason):
+    values, reasons = decode(JsonDecoder(SCHEMA), b'{"a":1}', body, b'{"a":2}')
+    assert values == [row(1), None, row(2)]
+    assert reasons[0] is reasons[2] is None
+    assert reason in reasons[1]
+
+
+FRAGMENTS = [b'{"a":1}', b'{"a":', b"1}", b'"', b"\\", b"}", b"{", b"[", b"]", b",", b'"b"', b":", b"\n", b"\xff", b" "]
+
+
+@given(st.lists(st.lists(st.sampled_from(FRAGMENTS), max_size=5).map(b"".join), max_size=12))
+def test_a_body_decodes_alike_alone_and_beside_any_others(texts):
+    decoder = JsonDecoder(SCHEMA)
+    together = decode(decoder, *texts)
+    alone = [decode(decoder, text) for text in texts]
+    assert together == ([values[0] for values, _ in alone], [reasons[0] for _, reasons in alone])
+
+
+@given(st.lists(st.fixed_dictionaries({}, optional={"a": st.integers(-(2**63), 2**63 - 1), "b": st.text()})))
+def test_what_python_writes_is_read(objects):
+    texts = [json.dumps(one, indent=1, ensure_ascii=i % 2 == 0).encode() for i, one in enumerate(objects)]
+    assert decode(JsonDecoder(SCHEMA), *texts) == ([row() | one for one in objects], [None] * len(objects))
+
+
+def test_a_part_of_an_array_is_decoded_as_the_array_is():
+    array = bodies(b"x", b'{"a":1}', b"y", b'{"a":2}', b"z").slice(1, 3)
+    values, reasons = JsonDecoder(SCHEMA).decode(array)
+    assert values.to_pylist() == [row(1), None, row(2)]
+    assert [reason is None for reason in reasons.to_pylist()] == [True, False, True]
+
+
+def test_bytes_that_are_no_utf8_are_told():
+    values, reasons = decode(Utf8Decoder(), b"x", b"\xff", b"", "\u8ba2".encode())
+    assert values == ["x", None, "", "\u8ba2"]
+    assert [reason is None for reason in reasons] == [True, False, True, True]
+
+
+def test_raw_bodies_stay_as_they_are():
+    assert decode(RawDecoder(), b"x", b"\xff") == ([b"x", b"\xff"], [None, None])
+
+
+@pytest.mark.parametrize(("decoder", "decoded"), [(RawDecoder(), True), (Utf8Decoder(), False)])
+def test_a_body_that_is_still_compressed_is_not_decoded(decoder, decoded):
+    values, reasons = decoder.decode(bodies(b"x", b"y"), pa.array(["BAD_PROPERTY_CRC,BODY_UNDECODED", "OK"]))
+    assert values.is_valid().to_pylist() == [decoded, True]
+    assert reasons.is_null().to_pylist() == [decoded, True]
+
+
+@pytest.mark.parametrize("decoder", [RawDecoder(), Utf8Decoder(), JsonDecoder(SCHEMA)])
+def test_nothing_decodes_to_nothing_of_the_same_type(decoder):
+    values, reasons = pickle.loads(pickle.dumps(decoder)).decode(bodies())
+    assert values.type == decoder.type
+    assert len(values) == len(reasons) == 0
+
+
+@pytest.mark.parametrize(
+    ("texts", "schema"),
+    [
+        ([b'{"id":1,"n":1}', b'{"n":1.5,"at":"2026-11-21T07:13:00Z"}'], "id bigint, n double, at string"),
+        ([b'{"at":"2026-11-21"}', b'{"at":"yesterday"}'], "at string"),
+        ([b"x", b'{"ok":true,"no":null,"l":[],"m":[1],"s":{"x":"y","t":{}}}'],
+         "ok boolean, m array<bigint>, s struct<x: string>"),
+    ],
+)  # fmt: skip
+def test_a_schema_is_inferred_from_a_sample(texts, schema):
+    assert body_schema_text(infer_schema([bodies(*texts)])) == schema
+    assert infer_schema([bodies(text) for text in texts]) == parse_body_schema(schema)
+
+
+@pytest.mark.parametrize(
+    ("texts", "reason"),
+    [
+        ([], "empty"),
+        ([b"x", b"[1]"], "no body of the sample is JSON"),
+        ([b'{"a":1}', b'{"a":"x"}'], "do not agree"),
+        ([b"{}"], "no field"),
+    ],
+)
+def test_a_sample_that_gives_no_schema_is_refused(texts, reason):
+    with pytest.raises(ConfigError, match=reason):
+        infer_schema([bodies(*texts)])
+
+
+@pytest.mark.parametrize(
+    ("text", "again"),
+    [
+        ("id LONG, price double", "id bigint, price double"),
+        ("`a b``c` string", "`a b``c` string"),
+        (
+            "d decimal(10, 2),l array< struct<x: int, y boolean> >",
+            "d decimal(10,2), l array<struct<x: int, y: boolean>>",
+        ),
+        ("at timestamp,s tinyint,t smallint,f float", "at timestamp, s tinyint, t smallint, f float"),
+        ("\u4ef7\u683c double", "\u4ef7\u683c double"),
+    ],
+)
+def test_a_schema_is_a_text_and_back(text, again):
+    assert body_schema_text(parse_body_schema(text)) == again
+    assert parse_body_schema(again) == parse_body_schema(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "expected the name of a field, found the end"),
+        ("id", "expected a type, found the end"),
+        ("id bigint,", "expected the name of a field"),
+        ("id number", "found 'number'"),
+        ("id bigint price double", "a comma or the end, found 'price double'"),
+        ("l array<int", "expected >"),
+        ("s struct<>", "expected the name"),
+        ("d decimal(50,2)", "at most 38"),
+        ("id int, id int", "id is named twice"),
+        ("m map<string,string>", "known are"),
+    ],
+)
+def test_a_text_that_is_no_schema_is_refused(text, reason):
+    with pytest.raises(ConfigError, match=reason):
+        parse_body_schema(text)
+
+
+@pytest.mark.parametrize(
+    ("name", "schema", "reason"),
+    [
+        ("xml", None, "none of raw, utf8 and json"),
+        ("utf8", "a int", "have none"),
+        ("json", None, "needs one"),
+        ("json", pa.schema([("a", pa.map_(pa.string(), pa.string()))]), "not decoded to map"),
+    ],
+)
+def test_a_decoder_that_cannot_be_is_refused(name, schema, reason):
+    with pytest.raises(ConfigError, match=reason):
+        make_decoder(name, schema)
+
+
+def test_a_decoder_infers_its_schema_where_none_is_given():
+    assert make_decoder("json", None, lambda: [bodies(b'{"a":1}')]) == JsonDecoder(parse_body_schema("a bigint"))
