@@ -213,11 +213,19 @@ def live_screen(*, is_shown: bool) -> Iterator[Screen]:
 def progress_bar() -> Iterator[Progress]:
     """A bar on stderr for each description that is told; nothing where stderr is no terminal."""
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
     console = Console(stderr=True)
-    columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn()
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
+    shown = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn()
+    times = TimeElapsedColumn(), TimeRemainingColumn(compact=True), TextColumn("left")
+    with Progress(*shown, *times, console=console, transient=True, disable=not console.is_terminal) as bars:
         tasks = {}
 
         def report(done: int, total: int, description: str) -> None:

@@ -1,0 +1,168 @@
+"""JobFolder and ResumingRunner: whose a folder is, and what a job that was killed does again."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reput.errors import ConfigError, StoreFormatError, StoreLockedError
+from reput.jobs.job_folder import JobFolder
+from reput.jobs.resuming import ResumingRunner
+from reput.jobs.runner import LocalRunner
+
+OPTIONS = {"topics": ["orders"], "level": 1}
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+@pytest.mark.parametrize("prepare", [lambda path: None, lambda path: path.mkdir()], ids=["missing", "empty"])
+def test_a_new_folder_is_taken_and_the_same_job_goes_on_with_it(
+    tmp_path: Path, prepare: Callable[[Path], None]
+) -> None:
+    path = tmp_path / "out"
+    prepare(path)
+    with JobFolder(path, "export", OPTIONS) as folder:
+        assert not folder.resumed
+    with JobFolder(path, "export", OPTIONS) as folder:
+        assert folder.resumed
+
+
+def test_a_kill_before_the_job_was_named_leaves_a_folder_that_can_be_taken(tmp_path: Path) -> None:
+    (tmp_path / "out" / "_reput").mkdir(parents=True)
+    (tmp_path / "out" / "_reput" / "lock").touch()
+    with JobFolder(tmp_path / "out", "export", OPTIONS) as folder:
+        assert not folder.resumed
+
+
+def test_a_finished_job_leaves_only_its_output_which_is_not_gone_on_with(tmp_path: Path) -> None:
+    folder = JobFolder(tmp_path / "out", "export", OPTIONS)
+    (tmp_path / "out" / "part").write_bytes(b"rows")
+    folder.finish()
+    assert tree(tmp_path / "out") == {"part": b"rows"}
+    with pytest.raises(StoreFormatError, match="not empty"):
+        JobFolder(tmp_path / "out", "export", OPTIONS)
+
+
+def a_file(path: Path) -> None:
+    path.write_bytes(b"x")
+
+
+def a_stranger(path: Path) -> None:
+    path.mkdir()
+    (path / "letters").mkdir()
+
+
+def another_job(path: Path) -> None:
+    JobFolder(path, "audit", OPTIONS).close()
+
+
+def other_options(path: Path) -> None:
+    JobFolder(path, "export", {"topics": ["orders", "bills"], "date": "x"}).close()
+
+
+def another_version(path: Path) -> None:
+    JobFolder(path, "export", OPTIONS).close()
+    job = path / "_reput" / "job.json"
+    job.write_text(json.dumps(json.loads(job.read_text()) | {"reput": "0.0"}))
+
+
+def no_json(path: Path) -> None:
+    JobFolder(path, "export", OPTIONS).close()
+    (path / "_reput" / "job.json").write_bytes(b'{"job"')
+
+
+def no_object(path: Path) -> None:
+    JobFolder(path, "export", OPTIONS).close()
+    (path / "_reput" / "job.json").write_bytes(b"[1]")
+
+
+@pytest.mark.parametrize(
+    ("prepare", "error", "text"),
+    [
+        (a_file, StoreFormatError, "a file, and the output is a folder"),
+        (a_stranger, StoreFormatError, "not empty .there is letters."),
+        (another_job, StoreFormatError, "belongs to the job audit"),
+        (
+            other_options,
+            ConfigError,
+            r'topics was \["orders", "bills"\] and is \["orders"\]; date was "x" and is null; level was null and is 1',
+        ),
+        (another_version, ConfigError, 'reput was "0.0"'),
+        (no_json, StoreFormatError, "job.json: not the JSON"),
+        (no_object, StoreFormatError, "job.json: not the object"),
+    ],
+)
+def test_a_folder_that_is_not_this_jobs_is_refused_and_not_changed(
+    tmp_path: Path, prepare: Callable[[Path], None], error: type[Exception], text: str
+) -> None:
+    path = tmp_path / "out"
+    prepare(path)
+    before = tree(tmp_path), sorted(os.walk(tmp_path))
+    with pytest.raises(error, match=text):
+        JobFolder(path, "export", OPTIONS)
+    assert (tree(tmp_path), sorted(os.walk(tmp_path))) == before
+
+
+def test_two_cannot_work_in_one_folder(tmp_path: Path) -> None:
+    with (
+        JobFolder(tmp_path / "out", "export", OPTIONS),
+        pytest.raises(StoreLockedError, match="another process works in this folder"),
+    ):
+        JobFolder(tmp_path / "out", "export", OPTIONS)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    value: int
+    fault: Exception | None = None
+
+
+def test_a_second_start_runs_only_the_tasks_that_had_not_finished(tmp_path: Path) -> None:
+    ran: list[int] = []
+
+    def dies_at_last(item: int) -> Outcome:
+        if item == 4:
+            raise InterruptedError
+        ran.append(item)
+        return Outcome(item * item)
+
+    def lives(item: int) -> Outcome:
+        ran.append(item)
+        return Outcome(item * item)
+
+    with JobFolder(tmp_path / "out", "export", OPTIONS) as folder, pytest.raises(InterruptedError):
+        ResumingRunner(LocalRunner(1), folder).run(dies_at_last, range(5), description="squares")
+    assert ran == [0, 1, 2, 3]
+    seen: list[tuple[int, int, str]] = []
+
+    def tell(*state: Any) -> None:
+        seen.append(state)
+
+    with JobFolder(tmp_path / "out", "export", OPTIONS) as folder:
+        again = ResumingRunner(LocalRunner(1), folder).run(lives, range(5), description="squares", progress=tell)
+    assert again == [Outcome(item * item) for item in range(5)]
+    assert ran == [0, 1, 2, 3, 4]
+    assert seen == [(4, 5, "squares"), (5, 5, "squares")]
+
+
+def test_the_same_item_of_another_phase_is_another_task(tmp_path: Path) -> None:
+    with JobFolder(tmp_path / "out", "export", OPTIONS) as folder:
+        runner = ResumingRunner(LocalRunner(1), folder)
+        assert runner.run(str, [1], description="text") == ["1"]
+        assert runner.run(float, [1], description="number") == [1.0]
+
+
+def test_a_fault_is_looked_for_again(tmp_path: Path) -> None:
+    with JobFolder(tmp_path / "out", "export", OPTIONS) as folder:
+        runner = ResumingRunner(LocalRunner(1), folder)
+        damaged = runner.run(lambda item: Outcome(item, ValueError("damage")), [1], description="scan")
+        assert damaged[0].fault is not None
+        assert runner.run(Outcome, [1], description="scan") == [Outcome(1)]
