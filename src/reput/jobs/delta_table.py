@@ -96,9 +96,12 @@ class DeltaTable:
         }
 
     def _sync(self) -> None:
-        """Make the table's log durable: the export forgets what it has staged."""
+        """Make the table's log durable: the export forgets what it has staged.
+
+        A commit writes four files at the most: the table's first entry, its own, a checkpoint, and which one is last.
+        """
         log = os.path.join(self._path, "_delta_log")
-        self._files.sync_files([os.path.join(log, entry.name) for entry in self._files.list_directory(log)[-2:]])
+        self._files.sync_files([os.path.join(log, entry.name) for entry in self._files.list_directory(log)[-4:]])
         self._files.sync_directories([log, self._path])
 
 
