@@ -18,7 +18,7 @@ import typer
 from typer.core import TyperGroup
 
 import reput
-from reput.cli import config, delete_expired, dump, get, info, put, query, rebuild, stats, top, warm
+from reput.cli import config, delete_expired, dump, export, get, info, put, query, rebuild, stats, top, warm
 from reput.cli.output import complain, write_text
 from reput.errors import ReputError
 
@@ -49,7 +49,7 @@ class Application(TyperGroup):
 app = typer.Typer(
     cls=Application,
     name="reput",
-    help="Apache RocketMQ's message store: write, read, look inside, rebuild and count.",
+    help="Apache RocketMQ's message store: write, read, look inside, rebuild, count and export.",
     rich_markup_mode=None,  # boxes take 0.2 s to import
     pretty_exceptions_enable=False,
     add_completion=False,
@@ -61,7 +61,7 @@ def application(
     context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
 ) -> None:
-    """Apache RocketMQ's message store: write, read, look inside, rebuild and count."""
+    """Apache RocketMQ's message store: write, read, look inside, rebuild, count and export."""
     if version:
         write_text(f"reput {reput.__version__}")
     elif context.invoked_subcommand is None:
@@ -82,6 +82,7 @@ _COMMANDS: tuple[Callable[..., int | None], ...] = (
     top.top,
     rebuild.rebuild,
     stats.stats,
+    export.export,
     delete_expired.delete_expired,
     config.config,
     warm.warm,

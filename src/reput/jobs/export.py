@@ -231,7 +231,7 @@ class _ExportJob:
         """Export what is new."""
         started = time.perf_counter()
         first, lost = self._begin()
-        begin, end = first, self._tail.latest()
+        begin, end = first, self._tail.advance(first)
         commits: list[LakeCommit] = []
         while begin.offset < end.offset:
             stop = self._commit_end(begin, end)
@@ -322,8 +322,9 @@ class _ExportJob:
         """The first bodies."""
         left = _SAMPLE_ROWS
         selection = replace(self._rows.selection, columns=("body",))
-        end = self._tail.latest().offset
-        for split in _splits(self._directory.log_files(), self._tail.earliest().offset, end, COMMIT_BYTES):
+        begin = self._tail.earliest()
+        end = self._tail.advance(begin).offset
+        for split in _splits(self._directory.log_files(), begin.offset, end, COMMIT_BYTES):
             for batch in read_split(split, selection, files=self._files):
                 yield batch["body"].slice(0, left)
                 left -= min(left, batch.num_rows)
