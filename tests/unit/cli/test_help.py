@@ -20,6 +20,7 @@ COMMANDS = (
     "rebuild",
     "stats",
     "export",
+    "import",
     "delete-expired",
     "config",
     "warm",
