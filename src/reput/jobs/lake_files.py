@@ -279,6 +279,8 @@ class _FileWriter:
             compression_level=1,
             use_dictionary=[name for name in _FEW_VALUES if name in schema.names],
             write_statistics=leaves,
+            # Lengths apart from the bytes: beside them, zstd looks long for what repeats in a body that has nothing.
+            column_encoding={"body": "DELTA_LENGTH_BYTE_ARRAY"} if _has_bytes(schema) else None,
             sorting_columns=[parquet.SortingColumn(offset)],
         )
         self._waiting: list[pa.Table] = []
@@ -309,6 +311,11 @@ class _FileWriter:
         rows = max(1, table.num_rows * _ROW_GROUP_BYTES // max(table.nbytes, 1))
         self._writer.write_table(table, row_group_size=min(rows, table.num_rows))
         self._waiting, self._bytes = [], 0
+
+
+def _has_bytes(schema: pa.Schema) -> bool:
+    """Whether there are bodies, and they are no structs."""
+    return "body" in schema.names and not pa.types.is_struct(schema.field("body").type)
 
 
 @lru_cache(maxsize=8)
