@@ -28,11 +28,11 @@ from reput.jobs.lake_commits import LakeCommit, LakeCommits
 from reput.jobs.lake_files import LakeFile, LakeRows, Staging, groups_to_merge, merge_files, stage_split
 from reput.jobs.runner import Progress, Runner
 from reput.jobs.split_tasks import run_over_splits
-from reput.log.directory import LogFile, StoreDirectory
+from reput.log.directory import StoreDirectory
 from reput.log.positions import LogPosition, TailLimit
 from reput.log.reader import read_split
 from reput.log.selection import make_selection
-from reput.log.splits import Split, plan_splits
+from reput.log.splits import Split, SplitStop, plan_splits
 from reput.log.tail import LogTail
 
 Format = Literal["parquet", "delta"]
@@ -280,11 +280,17 @@ class _ExportJob:
 
     def _commit(self, begin: int, end: LogPosition, progress: Progress | None) -> LakeCommit:
         staging = Staging(self._commits.stage(), self._files)
-        splits = _splits(self._directory.log_files(), begin, end.offset, self._options.split_bytes)
+        splits = _splits(self._directory, begin, end.offset, self._options.split_bytes)
         outcomes, _ = run_over_splits(
             self._runner, partial(stage_split, self._rows, staging), splits,
             description="export the log", progress=progress,
         )  # fmt: skip
+        cut = [outcome.read for outcome in outcomes if outcome.read.stop is SplitStop.LOG_END]
+        if cut:
+            raise DataLossError(
+                f"{self._directory.path}: the log was to be exported up to offset {end.offset}, and ends at "
+                f"{cut[0].end_offset} now: it was cut meanwhile, as a start after a kill does. Export again"
+            )
         staged = [one for outcome in outcomes for one in outcome.lake_files]
         groups = groups_to_merge(staged, self._options.target_file_bytes)
         small = [group for group in groups if len(group) > 1]
@@ -324,7 +330,7 @@ class _ExportJob:
         selection = replace(self._rows.selection, columns=("body",))
         begin = self._tail.earliest()
         end = self._tail.advance(begin).offset
-        for split in _splits(self._directory.log_files(), begin.offset, end, COMMIT_BYTES):
+        for split in _splits(self._directory, begin.offset, end, COMMIT_BYTES):
             for batch in read_split(split, selection, files=self._files):
                 yield batch["body"].slice(0, left)
                 left -= min(left, batch.num_rows)
@@ -332,14 +338,19 @@ class _ExportJob:
                     return
 
 
-def _splits(log_files: Sequence[LogFile], begin: int, end: int, split_bytes: int) -> list[Split]:
+def _splits(directory: StoreDirectory, begin: int, end: int, split_bytes: int) -> list[Split]:
     """The log from a record's start to an offset, cut as all of its files are."""
-    inside = [split for split in plan_splits(log_files, split_bytes) if split.end > begin and split.begin < end]
-    if inside and inside[0].begin < begin:
-        inside[0] = replace(inside[0], begin=begin)
-    if inside:
-        inside[0] = replace(inside[0], is_record_start=True)
-        inside[-1] = replace(inside[-1], end=min(inside[-1].end, end))
+    if begin >= end:
+        return []
+    splits = plan_splits(directory.log_files(), split_bytes)
+    inside = [split for split in splits if split.end > begin and split.begin < end]
+    if not inside or inside[0].begin > begin or inside[-1].end < end:
+        raise DataLossError(
+            f"{directory.path}: the log was to be exported from offset {begin} to {end}, and the files of some of it "
+            "have gone meanwhile: retention is faster than the export"
+        )
+    inside[0] = replace(inside[0], begin=begin, is_record_start=True)
+    inside[-1] = replace(inside[-1], end=end)
     return inside
 
 

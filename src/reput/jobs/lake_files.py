@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from functools import lru_cache
@@ -241,27 +241,36 @@ class _Chunk:
         if not batch.num_rows:
             return
         self.bytes += shown.nbytes
-        for place, rows in _places(kind, batch):
-            part = shown if rows is None else shown.take(pa.array(rows))
-            self._batches.setdefault(place, []).append(part)
+        codes, places = _places(kind, batch)
+        if len(places) == 1:
+            self._batches.setdefault(places[0], []).append(shown)
+            return
+        order = np.argsort(codes, kind="stable")
+        shown = shown.take(pa.array(order))
+        borders = np.searchsorted(codes[order], np.arange(len(places) + 1)).tolist()
+        for place, (begin, end) in zip(places, pairwise(borders), strict=True):
+            self._batches.setdefault(place, []).append(shown.slice(begin, end - begin))
 
 
-def _places(kind: Kind, batch: pa.RecordBatch) -> Iterator[tuple[_Place, npt.NDArray[np.int64] | None]]:
-    """The places of a batch's rows, and which rows belong there, in order; None for all of them."""
+def _places(kind: Kind, batch: pa.RecordBatch) -> tuple[npt.NDArray[np.int64], list[_Place]]:
+    """The place of each row by its number, and the places by number."""
     topics = batch["topic"].dictionary_encode()
     times = batch["store_timestamp"].cast(pa.int64())
     missing = np.asarray(times.is_null())
     days = np.asarray(times.fill_null(0)) // _DAY_US
-    codes, kinds = np.asarray(topics.indices).astype(np.int64), topics.dictionary.to_pylist()
     first = int(days.min())
     width = int(days.max()) - first + 2  # one behind the last day is that of no time
-    codes = codes * width + np.where(missing, width - 1, days - first)
-    found = np.unique(codes) if codes.min() != codes.max() else codes[:1]
-    order = np.argsort(codes, kind="stable") if found.size > 1 else None
-    borders = [0] if order is None else np.searchsorted(codes[order], found).tolist()
-    for code, (begin, end) in zip(found.tolist(), pairwise([*borders, codes.size]), strict=True):
-        day = None if code % width == width - 1 else first + code % width
-        yield _Place(kind, kinds[code // width], day), None if order is None else order[begin:end]
+    codes = np.asarray(topics.indices) * np.int64(width) + np.where(missing, width - 1, days - first)
+    if codes.min() == codes.max():  # the usual case
+        found, numbers = codes[:1], np.zeros(codes.size, np.int64)
+    else:
+        found, numbers = np.unique(codes, return_inverse=True)
+    names = topics.dictionary.to_pylist()
+    places = [
+        _Place(kind, names[code // width], None if code % width == width - 1 else first + code % width)
+        for code in found.tolist()
+    ]
+    return numbers, places
 
 
 class _FileWriter:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -231,6 +231,61 @@ def test_a_log_that_was_cut_and_went_on_otherwise_is_an_error(tmp_path: Path) ->
     put(tmp_path / "one", 5, 40)
     with pytest.raises(DataLossError, match="is not the one that was read there"):
         run(tmp_path / "one", tmp_path / "out")
+
+
+class Interrupting(LocalRunner):
+    """Does something before or behind the first tasks."""
+
+    def __init__(
+        self, *, before: Callable[[], object] | None = None, behind: Callable[[], object] | None = None
+    ) -> None:
+        super().__init__(1)
+        self._before, self._behind = before, behind
+
+    def run(self, task: Any, items: Any, **options: Any) -> Any:
+        if self._before:
+            self._before()
+        outcomes = super().run(task, items, **options)
+        if self._behind:
+            self._behind()
+        self._before = self._behind = None
+        return outcomes
+
+
+def test_files_that_go_while_the_log_is_exported_are_no_gap_without_an_error(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    put(store, 0, 1000)
+    files = StoreDirectory(store).log_files()
+
+    def delete() -> None:
+        for file in files[:3]:
+            Path(file.path).unlink()
+
+    options = ExportOptions(commit_bytes=1)  # a part is a file
+    with pytest.raises(DataLossError, match="retention is faster"):
+        export(store, tmp_path / "out", runner=Interrupting(behind=delete), options=options)
+    assert {row["commit_log_offset"] for row in rows_of(tmp_path / "out")} < set(range(files[0].end_offset))
+    put(store, 1000, 10)
+    files = StoreDirectory(store).log_files()
+    with pytest.raises(reput.StoreError, match="retention has deleted it"):
+        export(store, tmp_path / "other", runner=Interrupting(before=delete), options=options)
+    assert rows_of(tmp_path / "other") == []
+
+
+def test_a_log_that_is_cut_while_it_is_exported_is_an_error(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    put(store, 0, 20)
+    rows = log_rows(store)
+
+    def cut() -> None:
+        path = Path(StoreDirectory(store).log_files()[0].path)
+        data = path.read_bytes()
+        begin = rows[10]["commit_log_offset"]
+        path.write_bytes(data[:begin] + bytes(len(data) - begin))
+
+    with pytest.raises(DataLossError, match=f"ends at {rows[10]['commit_log_offset']} now"):
+        export(store, tmp_path / "out", runner=Interrupting(before=cut))
+    assert run(store, tmp_path / "out").messages == 10
 
 
 @pytest.mark.parametrize(
