@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bench.apache import Broker
 from bench.figures import Figure, Goal
 from bench.setting import Setting
 from reput.jobs import export as job
@@ -21,41 +24,55 @@ _SCHEMA = "id bigint, price double, customer string, paid boolean, region string
 
 
 def measure(setting: Setting) -> list[Figure]:
-    """Messages a second of a whole run, of one thread and of two; of a run that finds nothing new; of JSON alone."""
-    rates = [
-        Figure("export to Parquet, all columns, synced", "msg/s", goal=Goal(least=1_200_000)),
-        Figure("export to Parquet, all columns, one thread", "msg/s"),
-    ]
-    small = Figure("export to Parquet, five columns and bodies", "msg/s")
+    """Messages a second of a whole run, by one thread and by two; a run that finds nothing new; JSON by itself."""
+    both = Figure("export to Parquet, all columns, synced", "msg/s", goal=Goal(least=1_200_000))
+    one = Figure("export to Parquet, all columns, one thread", "msg/s")
+    few = Figure("export to Parquet, four columns and bodies", "msg/s")
     nothing = Figure("export of a log with nothing new", "s")
-    for i in range(1 + setting.repeats):
-        output = setting.folder("exported")
-        for figure, threads in zip(rates, (2, 1), strict=True):
-            value = _export(setting, output, threads)
-            if i:  # the first round has taken memory from the host
-                figure.values.append(value)
-        started = time.perf_counter()
-        job.export(setting.stock(), output, runner=LocalRunner(2))
-        if i:
-            nothing.values.append(time.perf_counter() - started)
-        value = _export(setting, output, 2, columns=["store_timestamp", "tags", "keys", "unique_key", "body"])
-        if i:
-            small.values.append(value)
-    for figure in (*rates, small):
+    output = setting.folder("exported")
+    asked: list[tuple[list[float], Callable[[], float]]] = [
+        (one.values, lambda: _export(setting, output, 1)),
+        (both.values, lambda: _export(setting, output, 2)),
+        (nothing.values, lambda: _again(setting, output)),
+        (few.values, lambda: _export(setting, output, 2, ["store_timestamp", "tags", "keys", "unique_key", "body"])),
+    ]
+    figures = [both, one, few, nothing]
+    broker = None
+    if setting.apache is not None:
+        broker = Broker(setting.copy(setting.stock(), "stock-broker"))
+        both.note = "the other: RocketMQ's client, 1000 a pull through its broker, written nowhere"
+        both.other = setting.apache.other()
+        pulled = Figure("RocketMQ's client through its broker, 32 a pull", "msg/s", note="by default, 8 threads")
+        figures.append(pulled)
+        for values, batch in ((both.other.values, 1_000), (pulled.values, 32)):
+            asked.append((values, partial(broker.pull, setting.stock_count, batch)))
+    with broker or nullcontext():
+        for i in range(1 + setting.repeats):
+            for values, ask in asked:
+                value = ask()
+                if i:  # the first round has taken memory from the host, and warmed a JVM
+                    values.append(value)
+    for figure in (both, one, few):
         figure.limit = setting.records_limit("memcpy, two threads")
-        figure.note = "Parquet, zstd 1"
     setting.remove(output)
-    return [*rates, small, nothing, *_json(setting)]
+    return [*figures, *_json(setting)]
 
 
-def _export(setting: Setting, output: str, threads: int, columns: list[str] | None = None) -> float:
+def _export(setting: Setting, output: str, threads: int, columns: Sequence[str] | None = None) -> float:
     """Messages a second of an export into an empty folder."""
     setting.remove(output)
-    options = replace(job.ExportOptions(), columns=columns)
+    options = job.ExportOptions(columns=columns)
     result = job.export(setting.stock(), output, runner=LocalRunner(threads), options=options)
     if result.messages != setting.stock_count:
         raise AssertionError(f"{result.messages} of {setting.stock_count} messages were exported")
     return result.messages / result.seconds
+
+
+def _again(setting: Setting, output: str) -> float:
+    """Seconds of one more export into the same folder."""
+    started = time.perf_counter()
+    job.export(setting.stock(), output, runner=LocalRunner(2))
+    return time.perf_counter() - started
 
 
 def _json(setting: Setting) -> list[Figure]:
