@@ -12,7 +12,7 @@ from bench.figures import Other
 from tests.interop.apache import Apache as Process
 from tests.interop.apache import ApacheError, build
 
-__all__ = ["NAME", "Apache", "ApacheError", "OpenStore", "forget_derived"]
+__all__ = ["NAME", "Apache", "ApacheError", "Broker", "OpenStore", "forget_derived"]
 
 _VERSION = "5.3.3"
 NAME = f"RocketMQ {_VERSION}"
@@ -65,6 +65,27 @@ class Apache:
     def other(self, least: float | None = None) -> Other:
         """A column beside a figure of ours."""
         return Other(NAME, least=least)
+
+
+class Broker:
+    """RocketMQ's broker on a store, a name server and a client in one JVM; a context manager that ends it."""
+
+    def __init__(self, path: str) -> None:
+        self._process = Process(_VERSION, _JAVA_OPTIONS)
+        self._process.run("bench-serve", path=path, topic=messages.TOPIC, queues=messages.QUEUES, max=_BATCH_ROWS)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+
+    def pull(self, count: int, batch: int) -> float:
+        """Messages a second, all `count` of the store, pulled by eight threads and looked at, `batch` a call."""
+        seconds: float = self._process.run(
+            "bench-pull", topic=messages.TOPIC, queues=messages.QUEUES, count=count, threads=8, max=batch
+        )
+        return count / seconds
 
 
 class OpenStore:

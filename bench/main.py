@@ -23,7 +23,9 @@ from rich.console import Console
 import reput
 from bench import (
     commands,
+    export,
     get_message,
+    import_,
     limits,
     many_queues,
     memory,
@@ -58,6 +60,8 @@ _QUESTIONS: dict[str, Callable[[Setting], list[Figure]]] = {
     "get_message": get_message.measure,
     "query_message": query_message.measure,
     "rebuild": rebuild.measure,
+    "export": export.measure,
+    "import": import_.measure,
     "recovery": recovery.measure,
     "scan": scan.measure,
     "statistics": statistics.measure,

@@ -16,7 +16,7 @@ from typing import Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
+import pyarrow.dataset as ds
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -26,6 +26,7 @@ from examples.flights.compare import compare_counts, compare_delays, compare_sta
 from examples.flights.counts import COUNT_COLUMNS, Counts, count_in_arrow, count_on_spark
 from examples.flights.events import DEPARTED, TOPICS, airline_names, read_events
 from examples.flights.plots import flight_plots
+from reput.jobs.export import export
 from reput.jobs.rebuild import rebuild
 from reput.jobs.report import Plot, Report, Series, Table
 from reput.jobs.runner import Runner
@@ -36,6 +37,9 @@ from reput.spark.runner import SparkRunner, choose_runner
 DEFAULT_STORE = "build/flights/store"
 DEFAULT_REPORT = "build/flights/report.html"
 DELAY_SQL = f'select count(*) as messages, sum(delay_minutes)::bigint as delay_minutes from "{DEPARTED}"'
+
+#: Of the exported files: their folders are named by topic and day.
+_PARTITIONS = ds.partitioning(pa.schema([("topic", pa.string()), ("date", pa.date32())]), flavor="hive")
 
 RunnerName = Literal["auto", "local", "spark"]
 
@@ -112,10 +116,10 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def run(timed: Steps, days: int | None, store_path: Path, runner_name: RunnerName) -> Report:
-    """All steps, and the report of them. The rebuilt store and the Parquet file come to lie beside the store."""
+    """All steps, and the report of them. The rebuilt store and the exported files come to lie beside the store."""
     rebuilt_path = store_path.with_name(store_path.name + "-rebuilt")
-    parquet_path = store_path.with_name(store_path.name + ".parquet")
-    _make_room(store_path, rebuilt_path, parquet_path)
+    lake_path = store_path.with_name(store_path.name + "-lake")
+    _make_room(store_path, rebuilt_path, lake_path)
     with timed.step("events made") as step:
         events = read_events(days)
         step.messages = len(events)
@@ -125,19 +129,17 @@ def run(timed: Steps, days: int | None, store_path: Path, runner_name: RunnerNam
         runner = choose_runner(runner_name, total_bytes=events.nbytes)
         step.result = "Spark" if isinstance(runner, SparkRunner) else "threads"
     _rebuild(timed, len(events), store_path, rebuilt_path, runner)
-    counts = _count(timed, events, store_path, parquet_path, runner)
+    counts = _count(timed, events, store_path, lake_path, runner)
     disk = _ask(timed, events, counts, store_path, runner)
     return _report(timed.done, events, counts, disk)
 
 
-def _make_room(store: Path, rebuilt: Path, parquet: Path) -> None:
+def _make_room(store: Path, rebuilt: Path, lake: Path) -> None:
     """Remove what an earlier run left at the default place; anywhere else, refuse to touch what exists."""
-    for path in (store, rebuilt, parquet):
+    for path in (store, rebuilt, lake):
         if path.exists() and store != Path(DEFAULT_STORE):
             raise FileExistsError(f"{path} exists: remove it, or name another --store")
-    for directory in (store, rebuilt):
-        shutil.rmtree(directory, ignore_errors=True)
-    parquet.unlink(missing_ok=True)
+        shutil.rmtree(path, ignore_errors=True)
     store.parent.mkdir(parents=True, exist_ok=True)
 
 
@@ -165,17 +167,20 @@ def _rebuild(timed: Steps, messages: int, live: Path, rebuilt: Path, runner: Run
         step.check(findings, f"{size / 1e6:,.0f} MB are equal")
 
 
-def _count(timed: Steps, events: pa.Table, store_path: Path, parquet_path: Path, runner: Runner) -> Counts:
-    """Count on Spark and in the exported Parquet file; both must be what the events themselves give."""
+def _count(timed: Steps, events: pa.Table, store_path: Path, lake: Path, runner: Runner) -> Counts:
+    """Count on Spark and in the exported Parquet files; both must be what the events themselves give."""
     expected = count_in_arrow(events)
     groups = f"{len(expected.counts):,} groups are equal"
     if isinstance(runner, SparkRunner):
         with timed.step("counted on Spark", len(events)) as step:
             step.check(compare_counts("Spark", expected, count_on_spark(runner.session, str(store_path))), groups)
     with timed.step("exported to Parquet", len(events)) as step:
-        step.result = f"{steps.export(store_path, parquet_path, len(events), timed.progress) / 1e6:,.1f} MB"
+        exported = export(store_path, lake, runner=runner, progress=timed.progress)
+        size = sum(topic.bytes for topic in exported.topics)
+        step.result = f"{sum(topic.files for topic in exported.topics)} files, {size / 1e6:,.1f} MB"
     with timed.step("counted in Parquet", len(events)) as step:
-        found = count_in_arrow(pq.read_table(parquet_path, columns=COUNT_COLUMNS))
+        rows = ds.dataset(lake / "messages", format="parquet", partitioning=_PARTITIONS).to_table(columns=COUNT_COLUMNS)
+        found = count_in_arrow(rows)
         step.check(compare_counts("Parquet", expected, found), groups)
     return found
 

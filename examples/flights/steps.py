@@ -1,16 +1,14 @@
-"""What the flights job does with a store: put the events, consume them back, query by key, export to Parquet.
+"""What the flights job does with a store: put the events, consume them back, query by key.
 
 Findings are sentences that say where something differs from the events; none means that all agrees.
 """
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 import reput
 from examples.flights.compare import compare_queue
@@ -96,15 +94,3 @@ def _first_other_message(put: list[bytes], found: list[bytes]) -> str:
         return f"{len(found)} messages found, {len(put)} put"
     row = next(row for row in range(len(put)) if put[row] != found[row])
     return f"message {row}: body {found[row]!r} found, {put[row]!r} put"
-
-
-def export(store: Path, parquet: Path, total: int, progress: Progress) -> int:
-    """Write the whole log as one Parquet file: its size in bytes."""
-    done = 0
-    reader = reput.read_log(str(store))
-    with pq.ParquetWriter(parquet, reader.schema, compression="zstd", compression_level=1) as writer:
-        for batch in reader:
-            writer.write_batch(batch)
-            done += len(batch)
-            progress(done, total, "export")
-    return parquet.stat().st_size

@@ -111,6 +111,13 @@ class FaultyFiles(FileLayer):
         self.step("rename", target)
         super().rename(source, target)
 
+    def rename_files(self, names: Sequence[tuple[str, str]]) -> None:
+        for source, target in names:
+            self.step("rename", target)
+            os.rename(source, target)
+        for folder in sorted({os.path.dirname(path) for pair in names for path in pair}):
+            self.sync_directory(folder)
+
     def unlink(self, path: str) -> None:
         self.step("unlink", path)
         super().unlink(path)

@@ -29,6 +29,8 @@ GOALS = {
     "query_message, one key a call": ("least", 200_000),
     "query_messages, 1000 keys a call": ("least", 2_000_000),
     "rebuild of queues and index, synced": ("least", 3_000_000),
+    "export to Parquet, all columns, synced": ("least", 1_200_000),
+    "import from Parquet, all columns, synced": ("least", 500_000),
     "scan to header columns": ("least", 12_000_000),
     "read_log, all columns": ("least", 3_000_000),
     "statistics by topic, queue and hour": ("least", 4_000_000),

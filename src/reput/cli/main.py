@@ -18,7 +18,22 @@ import typer
 from typer.core import TyperGroup
 
 import reput
-from reput.cli import config, delete_expired, dump, get, info, put, query, rebuild, replay, stats, top, warm
+from reput.cli import (
+    config,
+    delete_expired,
+    dump,
+    export,
+    get,
+    import_,
+    info,
+    put,
+    query,
+    rebuild,
+    replay,
+    stats,
+    top,
+    warm,
+)
 from reput.cli.output import complain, write_text
 from reput.errors import ReputError
 
@@ -49,7 +64,7 @@ class Application(TyperGroup):
 app = typer.Typer(
     cls=Application,
     name="reput",
-    help="Apache RocketMQ's message store: write, read, look inside, rebuild and count.",
+    help="Apache RocketMQ's message store: write, read, look inside, rebuild, count, export and import.",
     rich_markup_mode=None,  # boxes take 0.2 s to import
     pretty_exceptions_enable=False,
     add_completion=False,
@@ -61,7 +76,7 @@ def application(
     context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
 ) -> None:
-    """Apache RocketMQ's message store: write, read, look inside, rebuild and count."""
+    """Apache RocketMQ's message store: write, read, look inside, rebuild, count, export and import."""
     if version:
         write_text(f"reput {reput.__version__}")
     elif context.invoked_subcommand is None:
@@ -83,12 +98,14 @@ _COMMANDS: tuple[Callable[..., int | None], ...] = (
     rebuild.rebuild,
     replay.replay,
     stats.stats,
+    export.export,
+    import_.import_,
     delete_expired.delete_expired,
     config.config,
     warm.warm,
 )
 for _command in _COMMANDS:
-    app.command(help=_help(_command))(_command)
+    app.command(_command.__name__.rstrip("_").replace("_", "-"), help=_help(_command))(_command)
 
 
 def main() -> None:

@@ -79,6 +79,16 @@ def parse_pairs(texts: Sequence[str], option: str) -> dict[str, str]:
     return pairs
 
 
+def parse_list(text: str | None) -> list[str] | None:
+    """Names between commas; None where the option is not given. Raises ConfigError where it names nothing."""
+    if text is None:
+        return None
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if not names:
+        raise ConfigError(f"{text!r}: an empty list; name something, or leave the option out for all")
+    return names
+
+
 def store_config(settings: Sequence[str], broker_conf: str | None) -> MessageStoreConfig:
     """RocketMQ's defaults (SYNC_FLUSH without a broker.conf, as `MessageStore.open`), broker.conf, then `--set`.
 

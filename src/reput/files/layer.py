@@ -180,6 +180,19 @@ class FileLayer:
         for folder in folders:
             self.sync_directory(folder)
 
+    def rename_files(self, names: Sequence[tuple[str, str]]) -> None:
+        """Give files other names, (source, target) each, all of them durably when this returns; with one sync a folder.
+
+        After an error those before the failed one have their new names.
+        """
+        for source, target in names:
+            try:
+                os.rename(source, target)
+            except OSError as error:
+                raise write_failure(error, source, f"rename to {target}", 0) from error
+        for folder in sorted({os.path.dirname(path) for pair in names for path in pair}):
+            self.sync_directory(folder)
+
     def unlink(self, path: str) -> None:
         """Remove a file, durably."""
         try:

@@ -71,14 +71,15 @@ def check_stitches(results: Sequence[SplitResult]) -> dict[int, Split]:
     log's end and that of a later one is given up: then the later one comes back as an empty split.
 
     Args:
-        results: of all planned splits, in log order.
+        results: of all planned splits, in log order. The first one begins at a record by the caller's word, or at the
+            start of a file.
     """
     again: dict[int, Split] = {}
     expected: int | None = None
     log_has_ended = False
     for i, result in enumerate(results):
         split = result.split
-        if split.begin == split.file.start_offset:
+        if split.begin == split.file.start_offset or (i == 0 and split.is_record_start):
             expected = split.begin
         if log_has_ended:
             if result.begin_offset != result.end_offset:

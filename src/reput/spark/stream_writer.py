@@ -15,9 +15,9 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from reput.errors import ConfigError
 from reput.files import DISK
 from reput.formats.sink_commit import SinkBatch
-from reput.spark.bad_rows import discard
 from reput.spark.write_options import WriteOptions
 from reput.spark.writer import StagedRecords, clear_sink, commit, prepare, stage
+from reput.store.bad_rows import discard
 from reput.store.staging_folder import make_folder
 
 if TYPE_CHECKING:

@@ -81,7 +81,8 @@ def _parse(options: Mapping[str, str], own: OptionTable) -> WriteOptions:
     return WriteOptions(**values)
 
 
-def _sink_id_of_text(text: str) -> str:
+def check_sink_id(text: str) -> str:
+    """The name itself; ValueError says what a name may be."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", text):
         raise ValueError("no name of up to 100 letters, digits, dots, dashes and underscores")
     return text
@@ -101,7 +102,7 @@ def _count_of_text(text: str) -> int:
 
 _SINK_OPTIONS: OptionTable = {
     "path": ("path", str),
-    "sinkId": ("sink_id", _sink_id_of_text),
+    "sinkId": ("sink_id", check_sink_id),
     "onBadRow": ("on_bad_row", _on_bad_row_of_text),
     "badRowsPath": ("bad_rows_path", str),
     "stagingPath": ("staging_path", str),

@@ -20,6 +20,8 @@ COMMANDS = (
     "rebuild",
     "replay",
     "stats",
+    "export",
+    "import",
     "delete-expired",
     "config",
     "warm",

@@ -54,6 +54,12 @@ def test_a_split_that_began_elsewhere_is_read_again_from_where_its_neighbour_end
     assert check_stitches(results((0, 60, END), second, (100, 150, END), (150, 170, LOG_END))) == {1: again}
 
 
+def test_a_first_split_that_begins_at_a_record_inside_a_file_is_trusted() -> None:
+    first = SplitResult(Split(FILES[0], 20, 50, True), 20, 60, END)
+    found = [first, *results((0, 0, END), (55, 100, BLANK), (100, 150, END), (150, 170, LOG_END))[1:]]
+    assert check_stitches(found) == {1: Split(FILES[0], 60, 100, True)}
+
+
 def test_records_forged_behind_the_blank_record_are_read_again_as_nothing() -> None:
     found = results((0, 100, BLANK), (60, 100, LOG_END), (100, 150, END), (150, 170, LOG_END))
     assert check_stitches(found) == {1: Split(FILES[0], 100, 100, True)}

@@ -41,6 +41,9 @@ public final class Main {
         commands.put("bench-get", arguments -> Bench.get(store, arguments));
         commands.put("bench-query", arguments -> Bench.query(store, arguments));
         commands.put("bench-sync", arguments -> Bench.sync(store, arguments));
+        BrokerPull broker = new BrokerPull();
+        commands.put("bench-serve", broker::serve);
+        commands.put("bench-pull", broker::pull);
         return commands;
     }
 

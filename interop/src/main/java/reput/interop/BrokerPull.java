@@ -1,0 +1,140 @@
+package reput.interop;
+
+import com.google.gson.JsonObject;
+import java.io.File;
+import java.io.IOException;
+import java.net.ServerSocket;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
+import org.apache.rocketmq.broker.BrokerController;
+import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
+import org.apache.rocketmq.client.consumer.PullResult;
+import org.apache.rocketmq.client.consumer.PullStatus;
+import org.apache.rocketmq.common.BrokerConfig;
+import org.apache.rocketmq.common.TopicConfig;
+import org.apache.rocketmq.common.message.MessageExt;
+import org.apache.rocketmq.common.message.MessageQueue;
+import org.apache.rocketmq.common.namesrv.NamesrvConfig;
+import org.apache.rocketmq.namesrv.NamesrvController;
+import org.apache.rocketmq.remoting.netty.NettyClientConfig;
+import org.apache.rocketmq.remoting.netty.NettyServerConfig;
+import org.apache.rocketmq.store.config.MessageStoreConfig;
+
+/** What a user does to read all messages of a topic: RocketMQ's client pulls them from its broker, in this process. */
+final class BrokerPull {
+    private static final String LOCALHOST = "127.0.0.1";
+    private static final long ROUTE_TIMEOUT_MS = 30_000;
+
+    private String namesrv;
+
+    /**
+     * path: a store, which the broker opens; topic, with so many queues; max: messages a pull at the most. Returns when the
+     * broker is started; it ends with the process.
+     */
+    Object serve(JsonObject arguments) throws Exception {
+        int port = freePort();
+        NettyServerConfig names = new NettyServerConfig();
+        names.setListenPort(port);
+        NamesrvController controller = new NamesrvController(new NamesrvConfig(), names);
+        if (!controller.initialize()) throw new IllegalStateException("the name server does not start");
+        controller.start();
+        namesrv = LOCALHOST + ":" + port;
+        startBroker(arguments, namesrv);
+        return namesrv;
+    }
+
+    private static void startBroker(JsonObject arguments, String namesrv) throws Exception {
+        String path = arguments.get("path").getAsString();
+        MessageStoreConfig store = new MessageStoreConfig();
+        store.setStorePathRootDir(path);
+        store.setStorePathCommitLog(path + File.separator + "commitlog");
+        store.setHaListenPort(freePort());
+        store.setDeleteWhen("99");
+        store.setFileReservedTime(1_000_000);
+        store.setMaxTransferCountOnMessageInMemory(arguments.get("max").getAsInt());
+        store.setMaxTransferCountOnMessageInDisk(arguments.get("max").getAsInt());
+        store.setMaxTransferBytesOnMessageInMemory(4 << 20);
+        store.setMaxTransferBytesOnMessageInDisk(4 << 20);
+        BrokerConfig config = new BrokerConfig();
+        config.setBrokerIP1(LOCALHOST);
+        config.setNamesrvAddr(namesrv);
+        NettyServerConfig server = new NettyServerConfig();
+        server.setListenPort(freePort());
+        BrokerController broker = new BrokerController(config, server, new NettyClientConfig(), store);
+        if (!broker.initialize()) throw new IllegalStateException("the broker does not start on " + path);
+        int queues = arguments.get("queues").getAsInt();
+        broker.getTopicConfigManager().updateTopicConfig(new TopicConfig(arguments.get("topic").getAsString(), queues, queues, 6));
+        broker.start();
+    }
+
+    /**
+     * topic, with so many queues and count messages; threads: pullers; max: messages a pull. Seconds from the first pull to
+     * the last message, each with its body and properties read.
+     */
+    Object pull(JsonObject arguments) throws Exception {
+        String topic = arguments.get("topic").getAsString();
+        int threads = arguments.get("threads").getAsInt();
+        int max = arguments.get("max").getAsInt();
+        DefaultMQPullConsumer consumer = new DefaultMQPullConsumer("export");
+        consumer.setNamesrvAddr(namesrv);
+        consumer.start();
+        ExecutorService pool = Executors.newFixedThreadPool(threads);
+        try {
+            List<MessageQueue> queues = queues(consumer, topic, arguments.get("queues").getAsInt());
+            long begin = System.nanoTime();
+            List<Future<Long>> pulled = new ArrayList<>();
+            for (MessageQueue queue : queues) pulled.add(pool.submit(() -> pullAll(consumer, queue, max)));
+            long messages = 0;
+            for (Future<Long> one : pulled) messages += one.get();
+            double seconds = (System.nanoTime() - begin) / 1e9;
+            if (messages != arguments.get("count").getAsLong()) throw new IllegalStateException(messages + " messages were pulled");
+            return seconds;
+        } finally {
+            pool.shutdownNow();
+            consumer.shutdown();
+        }
+    }
+
+    /** The queues, once the name server knows them. */
+    private static List<MessageQueue> queues(DefaultMQPullConsumer consumer, String topic, int count) throws Exception {
+        long deadline = System.currentTimeMillis() + ROUTE_TIMEOUT_MS;
+        while (true) {
+            Exception why = null;
+            try {
+                List<MessageQueue> queues = new ArrayList<>(consumer.fetchSubscribeMessageQueues(topic));
+                if (queues.size() == count) return queues;
+            } catch (Exception e) {
+                why = e;
+            }
+            if (System.currentTimeMillis() > deadline) throw new IllegalStateException("no route to " + topic, why);
+            Thread.sleep(100);
+        }
+    }
+
+    /** Messages from the first offset of a queue to its end; each is looked at as whoever writes it elsewhere must. */
+    private static long pullAll(DefaultMQPullConsumer consumer, MessageQueue queue, int max) throws Exception {
+        long offset = consumer.minOffset(queue);
+        long end = consumer.maxOffset(queue);
+        long messages = 0;
+        long bytes = 0;
+        while (offset < end) {
+            PullResult result = consumer.pull(queue, "*", offset, max);
+            if (result.getPullStatus() == PullStatus.FOUND) {
+                for (MessageExt message : result.getMsgFoundList()) bytes += message.getBody().length + message.getProperties().size();
+                messages += result.getMsgFoundList().size();
+            }
+            offset = result.getNextBeginOffset();
+        }
+        if (messages > 0 && bytes == 0) throw new IllegalStateException("messages without bodies and properties");
+        return messages;
+    }
+
+    private static int freePort() throws IOException {
+        try (ServerSocket socket = new ServerSocket(0)) {
+            return socket.getLocalPort();
+        }
+    }
+}

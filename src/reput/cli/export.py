@@ -1,0 +1,145 @@
+"""`reput export`: a log as Parquet files by topic and day, or as a Delta table."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from reput.cli.options import CommitLogPath, Json, Master, RunnerName, Store, choose_runner, parse_list
+from reput.cli.output import progress_bar, write_json, write_report
+
+if TYPE_CHECKING:
+    from reput.jobs.export import Export
+    from reput.jobs.report import Report
+
+
+def export(
+    store: Store,
+    output: Annotated[str, typer.Argument(metavar="DIR", help="The folder to export to.")],
+    *,
+    topics: Annotated[str | None, typer.Option("--topics", metavar="LIST", help="Only these topics.")] = None,
+    columns: Annotated[
+        str | None, typer.Option("--columns", metavar="LIST", help="Only these columns, and where a row comes from.")
+    ] = None,
+    decode: Annotated[
+        Literal["raw", "utf8", "json"],
+        typer.Option("--decode", help="What bodies become: bytes, text, or typed fields."),
+    ] = "raw",
+    schema: Annotated[
+        str | None,
+        typer.Option("--schema", metavar="FIELDS", help="Of JSON bodies: 'id bigint, price double'; else inferred."),
+    ] = None,
+    to_format: Annotated[
+        Literal["parquet", "delta"], typer.Option("--format", help="A folder of Parquet files, or a Delta table too.")
+    ] = "parquet",
+    target_file_bytes: Annotated[
+        int, typer.Option("--target-file-bytes", min=1, metavar="N", help="Smaller files are put together.")
+    ] = 4 << 20,
+    follow: Annotated[bool, typer.Option("--follow", help="Go on until Ctrl-C: export what comes.")] = False,
+    interval: Annotated[
+        float, typer.Option("--interval", min=0, metavar="SECONDS", help="The time between two looks with --follow.")
+    ] = 10,
+    allow_data_loss: Annotated[
+        bool, typer.Option("--allow-data-loss", help="Go on behind what retention took before it was exported.")
+    ] = False,
+    report: Annotated[
+        str | None, typer.Option("--report", metavar="FILE.html", help="Also write an HTML report.")
+    ] = None,
+    commit_log_path: CommitLogPath = None,
+    runner_name: RunnerName = "auto",
+    master: Master = None,
+    as_json: Json = False,
+) -> None:
+    """Export messages to Parquet or Delta.
+
+    The files lie in DIR/messages/topic=.../date=.../, in log order; rows whose bodies cannot be decoded in
+    DIR/undecoded, with the reason. Another run to the same folder exports only what is new, each message once, also
+    after a kill. The store is not changed.
+
+    Examples:
+      reput export /tmp/store /tmp/lake
+      reput export /tmp/store /tmp/tables --topics orders --decode utf8 --format delta
+    """
+    from reput.jobs.export import ExportOptions
+    from reput.jobs.export import follow as run_export
+    from reput.log.directory import StoreDirectory
+    from reput.warm import load_kernels
+
+    if report is not None:
+        StoreDirectory(store, commit_log_path=commit_log_path).check_output(report)
+    options = ExportOptions(
+        topics=parse_list(topics),
+        columns=parse_list(columns),
+        decode=decode,
+        schema=schema,
+        format=to_format,
+        commit_log_path=commit_log_path,
+        target_file_bytes=target_file_bytes,
+        fail_on_data_loss=not allow_data_loss,
+    )
+    load_kernels()
+    runner = choose_runner(runner_name, master, store, commit_log_path)
+    pauses = _pauses(interval) if follow else iter([False])
+    with progress_bar() as progress:
+        for result in run_export(
+            store, output, runner=runner, wait=lambda: next(pauses), options=options, progress=progress
+        ):
+            if report is not None:
+                _report(store, output, result).write_html(report)
+            if as_json:
+                write_json(asdict(result) | {"lost": [list(one) for one in result.lost]})
+            elif not follow or result.commits:
+                write_report(_report(store, output, result))
+
+
+def _pauses(seconds: float) -> Iterator[bool]:
+    """Wait each time, and go on."""
+    while True:
+        time.sleep(seconds)
+        yield True
+
+
+def _report(store: str, output: str, result: Export) -> Report:
+    """Rows, bytes and files of each topic."""
+    from reput.jobs.report import Plot, Report, Series, Table
+
+    rows = [(one.topic, one.messages, one.undecoded, one.files, one.bytes) for one in result.topics]
+    bars = [one for one in result.topics if one.bytes]
+    facts: dict[str, str | int | float | None] = {
+        "messages": result.messages,
+        "undecoded": result.undecoded,
+        "from offset": result.begin_offset,
+        "to offset": result.end_offset,
+        "commits": result.commits,
+        "bytes": sum(one.bytes for one in result.topics),
+        "seconds": result.seconds,
+        "messages a second": round(result.messages / result.seconds),
+    }
+    if result.body_schema is not None:
+        facts["schema of bodies"] = result.body_schema
+    findings = [f"offsets {begin} to {end} were gone before they were exported" for begin, end in result.lost]
+    if result.undecoded:
+        findings.append(
+            f"{result.undecoded} bodies could not be decoded: they are in {output}/undecoded, with the reason"
+        )
+    return Report(
+        title=f"Export of {store} to {output}",
+        facts=facts,
+        tables=[Table("topics", ("topic", "messages", "undecoded", "files", "bytes"), rows)],
+        plots=[
+            Plot(
+                "bar",
+                "Bytes by topic",
+                "topic",
+                "bytes",
+                [Series("bytes", [b.topic for b in bars], [b.bytes for b in bars])],
+            )
+        ]
+        if bars
+        else [],
+        findings=findings,
+    )

@@ -1,0 +1,107 @@
+"""`import`: Parquet files or a Delta table into a store, each row once.
+
+The rows are read, checked and encoded by tasks, which may run side by side; what is left for the store's writer is to
+give each record its place. A job does not know the store: it is handed a `MessageSink` (`reput.store.import_sink`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol, TypeVar
+
+import pyarrow as pa
+
+from reput.jobs.lake_source import LakeSource, SourcePart
+from reput.jobs.runner import Progress, Runner
+
+
+class StagedRows(Protocol):
+    """What a sink has made of a part."""
+
+    @property
+    def rows_aside(self) -> int:
+        """Rows that are no messages."""
+        ...
+
+
+S = TypeVar("S", bound=StagedRows)
+#: (name of the part, its rows, number of the first one in the file, the file) -> what was staged. Picklable.
+Stage = Callable[[str, Iterator[pa.RecordBatch], int, str], S]
+
+
+class MessageSink(Protocol[S]):
+    """Where messages go: numbered batches, each once."""
+
+    @property
+    def stage(self) -> Stage[S]:
+        """Makes one part of a batch ready; called in tasks."""
+        ...
+
+    def check(self, schema: pa.Schema) -> None:
+        """Raises MessageIllegalError for columns of which no message can be made."""
+        ...
+
+    def committed(self, source: str) -> int:
+        """How many batches of a source it has."""
+        ...
+
+    def commit(self, source: str, number: int, staged: Sequence[S]) -> int:
+        """Take in a batch, durably; returns how many messages it has."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """What one run imported.
+
+    Attributes:
+        messages: that are in the store now and were not before.
+        aside: rows that RocketMQ would refuse.
+        skipped: rows that runs before have imported, or put aside.
+        batches: that were committed.
+        seconds: of the run.
+    """
+
+    messages: int
+    aside: int
+    skipped: int
+    batches: int
+    seconds: float
+
+
+def import_messages(
+    source: LakeSource, sink: MessageSink[S], *, runner: Runner, progress: Progress | None = None
+) -> Import:
+    """Import the batches that the sink does not have yet, in their order.
+
+    Raises:
+        MessageIllegalError: columns of which no message can be made; or a row, unless the sink puts such rows aside.
+            What was committed before it stays, and the next run goes on behind that.
+        ConfigError: the sink has batches of another source.
+        StoreError: as of the sink.
+    """
+    started = time.perf_counter()
+    sink.check(source.schema)
+    done = sink.committed(source.identity)
+    messages = aside = 0
+    for number in range(done, len(source.batches)):
+        parts = source.batches[number]
+        staged = runner.run(
+            partial(_stage, sink.stage),
+            [(f"{number}-{i}", part) for i, part in enumerate(parts)],
+            description=f"read and encode, {number + 1} of {len(source.batches)}",
+            progress=progress,
+        )
+        messages += sink.commit(source.identity, number, staged)
+        aside += sum(one.rows_aside for one in staged)
+    skipped = sum(part.rows for batch in source.batches[:done] for part in batch)
+    return Import(messages, aside, skipped, len(source.batches) - done, time.perf_counter() - started)
+
+
+def _stage(stage: Stage[S], item: tuple[str, SourcePart]) -> S:
+    """The task: one part -> staged records."""
+    name, part = item
+    return stage(name, part.batches(), part.first_row, part.path)

@@ -1,0 +1,336 @@
+"""Rows of a log -> Parquet files by topic and day, in log order; staged under names that no reader looks at.
+
+A task reads one split and writes a file for each topic and day that it meets. What a task writes depends on its split
+alone, so the files are the same whoever runs the tasks.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import date, timedelta
+from functools import lru_cache
+from itertools import groupby, pairwise
+from typing import Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import parquet
+
+from reput.errors import CorruptRecordError, StoreFormatError
+from reput.files import FileLayer
+from reput.jobs.decoding import BodyDecoder, RawDecoder
+from reput.kernels.record_batch import SCHEMA
+from reput.log.reader import record_batches
+from reput.log.scan import scan_split
+from reput.log.selection import Selection
+from reput.log.splits import Split, SplitResult
+
+Kind = Literal["messages", "undecoded"]
+
+#: What Hive, Spark and Delta call the partition of a null.
+NO_DATE = "__HIVE_DEFAULT_PARTITION__"
+#: Rows that a task keeps before it writes them: a file has at most so much, and a worker's memory is bounded.
+_CHUNK_BYTES = 96 << 20
+_ROW_GROUP_BYTES = 32 << 20
+_DAY_US = 86_400_000_000
+_EPOCH = date(1970, 1, 1)
+_MAX_NAME_BYTES = 255
+_PLAIN = frozenset("-_.")
+#: Columns with few values: a dictionary makes them small, and costs time elsewhere.
+_FEW_VALUES = ("store", "queue_id", "born_host", "store_host", "tags", "status", "reason")
+
+
+@dataclass(frozen=True, slots=True)
+class LakeFile:
+    """A Parquet file of one topic and day.
+
+    Attributes:
+        name: of the staged file.
+        kind: whether it holds messages, or rows whose body could not be decoded.
+        topic: as text.
+        date: ISO 8601, of the store timestamps in UTC; None where they are outside the years 1 to 9999.
+        first_offset, last_offset: commit log offsets of the first and the last row.
+        rows: how many.
+        size: bytes of the file.
+    """
+
+    name: str
+    kind: Kind
+    topic: str
+    date: str | None
+    first_offset: int
+    last_offset: int
+    rows: int
+    size: int
+
+    @property
+    def partition(self) -> tuple[Kind, str, str | None]:
+        """What the rows of a file have in common."""
+        return self.kind, self.topic, self.date
+
+    @property
+    def path(self) -> str:
+        """Where it belongs below the output: `messages/topic=orders/date=2026-11-21/<first offset>.parquet`."""
+        return os.path.join(
+            self.kind,
+            f"topic={escaped(self.topic)}",
+            f"date={self.date or NO_DATE}",
+            f"{self.first_offset:020d}.parquet",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LakeRows:
+    """What the files hold: picklable, the same for all tasks of an export.
+
+    Attributes:
+        selection: the columns that are read: those of the files, and those that place and judge a row.
+        columns: of the files, in order; `body` is as decoded.
+        decoder: of the bodies.
+    """
+
+    selection: Selection
+    columns: tuple[str, ...]
+    decoder: BodyDecoder
+
+    def schema(self, kind: Kind) -> pa.Schema:
+        """Of the files of a kind."""
+        fields = [SCHEMA.field(name) for name in self.columns]
+        if kind == "undecoded":
+            columns = self.columns if "body" in self.columns else (*self.columns, "body")
+            return pa.schema([*(SCHEMA.field(name) for name in columns), ("reason", pa.string())])
+        return pa.schema([field.with_type(self.decoder.type) if field.name == "body" else field for field in fields])
+
+
+@dataclass(frozen=True, slots=True)
+class Staging:
+    """Where the tasks write: a folder that all of them see."""
+
+    folder: str
+    files: FileLayer
+
+
+@dataclass(frozen=True, slots=True)
+class StagedSplit:
+    """What a task tells of its split; `read` and `fault` as in `SplitOutcome`."""
+
+    read: SplitResult
+    fault: CorruptRecordError | None
+    lake_files: tuple[LakeFile, ...]
+
+
+def escaped(topic: str) -> str:
+    """A topic as a part of a path, as Hive, Spark and Delta escape one: `%RETRY%g` is `%25RETRY%25g`.
+
+    Raises StoreFormatError for one that is too long for the name of a folder.
+    """
+    if not topic:
+        return NO_DATE
+    text = "".join(c if c.isalnum() or c in _PLAIN else "".join(f"%{b:02X}" for b in c.encode()) for c in topic)
+    if len(f"topic={text}".encode()) > _MAX_NAME_BYTES:
+        raise StoreFormatError(
+            f"the topic {topic!r} is too long for the name of a folder; name the topics to be exported without it"
+        )
+    return text
+
+
+def stage_split(rows: LakeRows, staging: Staging, split: Split) -> StagedSplit:
+    """The task: one split -> staged files, synced, in log order for each kind, topic and day."""
+    scan = scan_split(split, level=rows.selection.level, files=staging.files)
+    chunk, staged = _Chunk(rows, staging), list[LakeFile]()
+    fault: CorruptRecordError | None = None
+    try:
+        for columns in scan:
+            for batch in record_batches(rows.selection.select(columns), rows.selection):
+                chunk.add(batch)
+                if chunk.bytes >= _CHUNK_BYTES:
+                    staged += chunk.write()
+        staged += chunk.write()
+    except CorruptRecordError as error:
+        fault = error
+    return StagedSplit(scan.result, fault, tuple(staged))
+
+
+def merge_files(rows: LakeRows, staging: Staging, group: Sequence[LakeFile]) -> LakeFile:
+    """The task: small files of one kind, topic and day, in log order -> one staged file."""
+    writer = _FileWriter(rows.schema(group[0].kind))
+    for one in group:
+        data = staging.files.read_bytes(os.path.join(staging.folder, one.name))
+        writer.write(parquet.ParquetFile(pa.BufferReader(data)).read())
+    name, size = writer.close(staging)
+    merged = replace(group[0], name=name, size=size, rows=sum(one.rows for one in group))
+    return replace(merged, last_offset=group[-1].last_offset)
+
+
+def groups_to_merge(lake_files: Sequence[LakeFile], target_bytes: int) -> list[list[LakeFile]]:
+    """Files that shall be one, in the order of their offsets: neighbours of a partition that are small.
+
+    A file of `target_bytes` or more stays alone, and so does one without a small neighbour.
+    """
+    groups: list[list[LakeFile]] = []
+    by_place = sorted(lake_files, key=lambda one: (one.kind, one.topic, one.date or "", one.first_offset))
+    for _, partition in groupby(by_place, key=lambda one: one.partition):
+        size = target_bytes
+        for one in partition:
+            if size >= target_bytes or one.size >= target_bytes:
+                groups.append([])
+                size = 0
+            groups[-1].append(one)
+            size += one.size
+    return groups
+
+
+class _Place(NamedTuple):
+    """Where a row belongs."""
+
+    kind: Kind
+    topic: str
+    day: int | None
+
+
+class _Chunk:
+    """The rows that are kept until they are written."""
+
+    def __init__(self, rows: LakeRows, staging: Staging) -> None:
+        self._rows, self._staging = rows, staging
+        self._batches: dict[_Place, list[pa.RecordBatch]] = {}
+        self.bytes = 0
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Decode the bodies, and give each row to its topic and day."""
+        rows = self._rows
+        if isinstance(rows.decoder, RawDecoder):
+            self._place("messages", batch, batch.select(list(rows.columns)))
+            return
+        values, reasons = rows.decoder.decode(batch["body"], batch["status"])
+        decoded = pa.RecordBatch.from_arrays(
+            [values if name == "body" else batch[name] for name in rows.columns], schema=rows.schema("messages")
+        )
+        if reasons.null_count == len(reasons):
+            self._place("messages", batch, decoded)
+            return
+        good = reasons.is_null()
+        bad = pc.invert(good)
+        undecoded = batch.filter(bad)
+        names = rows.schema("undecoded").names[:-1]
+        arrays = [*(undecoded[name] for name in names), reasons.filter(bad)]
+        self._place("messages", batch.filter(good), decoded.filter(good))
+        self._place("undecoded", undecoded, pa.RecordBatch.from_arrays(arrays, schema=rows.schema("undecoded")))
+
+    def write(self) -> list[LakeFile]:
+        """Stage what is kept, a file for each kind, topic and day."""
+        staged = []
+        for place, batches in self._batches.items():
+            writer = _FileWriter(self._rows.schema(place.kind))
+            writer.write(pa.Table.from_batches(batches))
+            name, size = writer.close(self._staging)
+            first, last = batches[0]["commit_log_offset"][0].as_py(), batches[-1]["commit_log_offset"][-1].as_py()
+            day = None if place.day is None else (_EPOCH + timedelta(days=place.day)).isoformat()
+            count = sum(batch.num_rows for batch in batches)
+            staged.append(LakeFile(name, place.kind, place.topic, day, first, last, count, size))
+        self._batches, self.bytes = {}, 0
+        return staged
+
+    def _place(self, kind: Kind, batch: pa.RecordBatch, shown: pa.RecordBatch) -> None:
+        """Keep the rows of `shown`, placed by topic and store timestamp of `batch`."""
+        if not batch.num_rows:
+            return
+        self.bytes += shown.nbytes
+        codes, places = _places(kind, batch)
+        if len(places) == 1:
+            self._batches.setdefault(places[0], []).append(shown)
+            return
+        order = np.argsort(codes, kind="stable")
+        shown = shown.take(pa.array(order))
+        borders = np.searchsorted(codes[order], np.arange(len(places) + 1)).tolist()
+        for place, (begin, end) in zip(places, pairwise(borders), strict=True):
+            self._batches.setdefault(place, []).append(shown.slice(begin, end - begin))
+
+
+def _places(kind: Kind, batch: pa.RecordBatch) -> tuple[npt.NDArray[np.int64], list[_Place]]:
+    """The place of each row by its number, and the places by number."""
+    topics = batch["topic"].dictionary_encode()
+    times = batch["store_timestamp"].cast(pa.int64())
+    missing = np.asarray(times.is_null())
+    days = np.asarray(times.fill_null(0)) // _DAY_US
+    first = int(days.min())
+    width = int(days.max()) - first + 2  # one behind the last day is that of no time
+    codes = np.asarray(topics.indices) * np.int64(width) + np.where(missing, width - 1, days - first)
+    if codes.min() == codes.max():  # the usual case
+        found, numbers = codes[:1], np.zeros(codes.size, np.int64)
+    else:
+        found, numbers = np.unique(codes, return_inverse=True)
+    names = topics.dictionary.to_pylist()
+    places = [
+        _Place(kind, names[code // width], None if code % width == width - 1 else first + code % width)
+        for code in found.tolist()
+    ]
+    return numbers, places
+
+
+class _FileWriter:
+    """One Parquet file, built in memory and written at once."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._content = pa.BufferOutputStream()
+        self._schema = schema
+        leaves = [name for name in _leaves(schema) if name != "body"]  # as large as itself, and of no use
+        offset = schema.get_field_index("commit_log_offset")
+        self._writer = parquet.ParquetWriter(
+            self._content,
+            schema,
+            compression="zstd",
+            compression_level=1,
+            use_dictionary=[name for name in _FEW_VALUES if name in schema.names],
+            write_statistics=leaves,
+            # Lengths apart from the bytes: beside them, zstd looks long for what repeats in a body that has nothing.
+            column_encoding={"body": "DELTA_LENGTH_BYTE_ARRAY"} if _has_bytes(schema) else None,
+            sorting_columns=[parquet.SortingColumn(offset)],
+        )
+        self._waiting: list[pa.Table] = []
+        self._bytes = 0
+
+    def write(self, table: pa.Table) -> None:
+        """Add rows; they go into row groups of about 32 MiB."""
+        self._waiting.append(table)
+        self._bytes += table.nbytes
+        if self._bytes >= _ROW_GROUP_BYTES:
+            self._flush()
+
+    def close(self, staging: Staging) -> tuple[str, int]:
+        """Write and sync the file; returns its name, which no attempt of a task shares, and its size."""
+        self._flush()
+        self._writer.close()
+        content = self._content.getvalue()
+        name = uuid.uuid4().hex
+        with staging.files.open(os.path.join(staging.folder, name), writable=True, create=True) as file:
+            file.write(0, content)
+            file.sync()
+        return name, content.size
+
+    def _flush(self) -> None:
+        if not self._waiting:
+            return
+        table = pa.concat_tables(self._waiting)
+        rows = max(1, table.num_rows * _ROW_GROUP_BYTES // max(table.nbytes, 1))
+        self._writer.write_table(table, row_group_size=min(rows, table.num_rows))
+        self._waiting, self._bytes = [], 0
+
+
+def _has_bytes(schema: pa.Schema) -> bool:
+    """Whether there are bodies, and they are no structs."""
+    return "body" in schema.names and not pa.types.is_struct(schema.field("body").type)
+
+
+@lru_cache(maxsize=8)
+def _leaves(schema: pa.Schema) -> list[str]:
+    """The paths of the columns as Parquet names them: `keys.list.element`, `body.price`."""
+    content = pa.BufferOutputStream()
+    parquet.write_table(schema.empty_table(), content)
+    columns = parquet.ParquetFile(pa.BufferReader(content.getvalue())).schema
+    return [columns.column(i).path for i in range(len(columns))]

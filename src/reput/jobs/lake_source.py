@@ -1,0 +1,201 @@
+"""What is imported: Parquet files, by file, folder or pattern, or a Delta table, cut into parts that tasks can share.
+
+The parts of a source that nobody has changed are the same at each start, in the same order. So an import that was
+killed knows by a number how far it was.
+"""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from reput.errors import ConfigError, StoreFormatError
+from reput.jobs.job_folder import STATE
+
+#: Bytes (before compression) of a part, and of a batch; they are a part of what makes a source the same.
+PART_BYTES = 32 << 20
+BATCH_BYTES = 256 << 20
+_MAX_PARTS = 1000
+_BATCH_ROWS = 32_768
+_HIVE = pa.schema([("topic", pa.string()), ("date", pa.string())])
+#: Of the partitions of an export: a topic is one of a message's columns, its day is none.
+_NO_COLUMN = "date"
+
+
+@dataclass(frozen=True, slots=True)
+class SourcePart:
+    """Some row groups of one file, and what is read of them; picklable.
+
+    Attributes:
+        path: of the file.
+        first_row: the number of the first row within the file.
+        rows: how many.
+        size: bytes of the row groups before compression.
+        fragment: pyarrow's.
+        schema: of the whole source.
+        columns: that are read.
+        topic: of all rows; None: they have one themselves.
+    """
+
+    path: str
+    first_row: int
+    rows: int
+    size: int
+    fragment: Any
+    schema: pa.Schema
+    columns: tuple[str, ...]
+    topic: str | None
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows, in order."""
+        scanner = self.fragment.scanner(
+            schema=self.schema, columns=list(self.columns), batch_size=_BATCH_ROWS, use_threads=False
+        )
+        for batch in scanner.to_batches():
+            if self.topic is None:
+                yield batch
+            else:
+                yield batch.append_column("topic", pa.repeat(pa.scalar(self.topic), batch.num_rows))
+
+
+@dataclass(frozen=True, slots=True)
+class LakeSource:
+    """A source as it is now.
+
+    Attributes:
+        identity: tells it from any other, and from what it was before it was changed.
+        schema: of the rows that its parts give.
+        batches: the parts, by batch.
+    """
+
+    identity: str
+    schema: pa.Schema
+    batches: tuple[tuple[SourcePart, ...], ...]
+
+    @property
+    def rows(self) -> int:
+        """Of all parts."""
+        return sum(part.rows for batch in self.batches for part in batch)
+
+
+def open_source(
+    path: str | os.PathLike[str], *, topic: str | None = None, columns: Sequence[str] | None = None
+) -> LakeSource:
+    """Look at a source; nothing but the footers of its files is read.
+
+    Files come in the order of the commit log offsets that they begin with, where they have any (those of an export),
+    else in that of their paths.
+
+    Args:
+        path: a Parquet file, a folder of such, a pattern of files, a Delta table, or the output of an export.
+        topic: of all messages; None: the column or the folders (`topic=...`) have it.
+        columns: that are taken; None: all.
+
+    Raises:
+        StoreFormatError: nothing is there, or something else than Parquet files.
+        ConfigError: a column that is not there, no topic, or bodies that were decoded to fields.
+    """
+    root = os.path.abspath(os.path.expanduser(path))
+    if os.path.isdir(os.path.join(root, STATE)) and os.path.isdir(os.path.join(root, "messages")):
+        root = os.path.join(root, "messages")
+    dataset = _dataset(root)
+    fragments = sorted(_fragments(dataset, root), key=_place)
+    names = _columns(dataset, fragments, root, topic, columns)
+    digest = hashlib.blake2b(f"{PART_BYTES} {BATCH_BYTES} {names} {topic}".encode(), digest_size=16)
+    batches: list[list[SourcePart]] = []
+    size = BATCH_BYTES
+    for fragment in fragments:
+        groups = [(group.num_rows, group.total_byte_size) for group in fragment.row_groups]
+        digest.update(f"\n{os.path.relpath(fragment.path, root)} {groups}".encode("utf-8", "surrogatepass"))
+        for part in _parts(fragment, dataset.schema, names, topic):
+            if size >= BATCH_BYTES or len(batches[-1]) >= _MAX_PARTS:
+                batches.append([])
+                size = 0
+            batches[-1].append(part)
+            size += part.size
+    schema = pa.schema([dataset.schema.field(name) for name in names])
+    if topic is not None:
+        schema = schema.append(pa.field("topic", pa.string()))
+    return LakeSource(digest.hexdigest(), schema, tuple(map(tuple, batches)))
+
+
+def _dataset(root: str) -> Any:
+    partitioning = ds.partitioning(_HIVE, flavor="hive")
+    try:
+        if os.path.isdir(os.path.join(root, "_delta_log")):
+            return _delta_table(root).to_pyarrow_dataset()
+        if os.path.exists(root):
+            return ds.dataset(root, format="parquet", partitioning=partitioning)
+        found = sorted(name for name in glob.glob(root, recursive=True) if os.path.isfile(name))
+        if not found:
+            raise StoreFormatError(f"{root}: no such file or folder, and no pattern that a file fits; check the path")
+        return ds.dataset(found, format="parquet", partitioning=partitioning)
+    except (pa.ArrowException, OSError) as error:
+        raise StoreFormatError(f"{root}: cannot be read as Parquet: {str(error).splitlines()[0]}") from error
+
+
+def _delta_table(root: str) -> Any:
+    try:
+        from deltalake import DeltaTable
+    except ImportError as error:
+        raise ConfigError(f"{root}: a Delta table needs deltalake: pip install 'reput[delta]'") from error
+    return DeltaTable(root)
+
+
+def _columns(
+    dataset: Any, fragments: Sequence[Any], root: str, topic: str | None, columns: Sequence[str] | None
+) -> tuple[str, ...]:
+    """The columns that are read of the files; raises ConfigError where no message can be made of them."""
+    given = {name for one in fragments for name in ds.get_partition_keys(one.partition_expression)}
+    given.update(name for one in fragments for name in one.physical_schema.names)
+    there = [name for name in dataset.schema.names if name in given and name != _NO_COLUMN]
+    for name in columns or ():
+        if name not in there:
+            raise ConfigError(f"columns: {root} has no column {name!r}; it has {', '.join(there)}")
+    wanted = [name for name in (columns or there) if topic is None or name != "topic"]
+    if topic is None and "topic" not in wanted:
+        raise ConfigError(f"topic: {root} has no column topic, nor folders topic=...; say to which the messages go")
+    if "body" in wanted and pa.types.is_struct(dataset.schema.field("body").type):
+        raise ConfigError(
+            f"{root}: its bodies were decoded to fields, which do not tell the bytes that they were; import an export "
+            "that was made with decode raw or utf8"
+        )
+    return tuple(wanted)
+
+
+def _fragments(dataset: Any, root: str) -> Iterable[Any]:
+    """Those with rows; each has its footer read."""
+    for fragment in dataset.get_fragments():
+        try:
+            if fragment.count_rows():
+                yield fragment
+        except (pa.ArrowException, OSError) as error:
+            raise StoreFormatError(
+                f"{os.path.join(root, fragment.path)}: no Parquet file: {str(error).splitlines()[0]}; move it away"
+            ) from error
+
+
+def _place(fragment: Any) -> tuple[int, str]:
+    """Where a file belongs among the others."""
+    offset = (fragment.row_groups[0].statistics or {}).get("commit_log_offset")
+    return (offset["min"] if offset and "min" in offset else -1), fragment.path
+
+
+def _parts(fragment: Any, schema: pa.Schema, columns: tuple[str, ...], topic: str | None) -> Iterator[SourcePart]:
+    ids: list[int] = []
+    first = rows = size = 0
+    for group in fragment.row_groups:
+        ids.append(group.id)
+        rows += group.num_rows
+        size += group.total_byte_size
+        if size >= PART_BYTES or group.id == fragment.row_groups[-1].id:
+            taken = fragment.subset(row_group_ids=ids)
+            yield SourcePart(fragment.path, first, rows, size, taken, schema, columns, topic)
+            first, ids, rows, size = first + rows, [], 0, 0

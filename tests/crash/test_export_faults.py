@@ -1,0 +1,142 @@
+"""A process or a machine that ends at every operation of an export: readers see whole files, and each row once at the
+most; the next run completes what is missing, and the folder is that of a run that nothing disturbed."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pytest
+from deltalake import DeltaTable
+
+import reput
+from reput.errors import ReputError
+from reput.files import DISK, FileLayer
+from reput.jobs.export import ExportOptions, export
+from reput.jobs.runner import LocalRunner
+from tests.crash.faulty_files import Crash, FaultyFiles, crash_at, fail_at
+
+#: Two commits; bodies of which some are no UTF-8, two topics, and small files that are put together.
+OPTIONS: dict[str, Any] = {"decode": "utf8", "split_bytes": 3000, "commit_bytes": 4096}
+SMALL = {"mapped_file_size_commit_log": 8192, "max_message_size": 4096}
+ROWS = 60
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("export") / "store"
+    table = pa.table(
+        {
+            "topic": [("orders", "%RETRY%g")[n % 2] for n in range(ROWS)],
+            "body": [b"\xff" if n % 20 == 7 else b"%d" % n * 20 for n in range(ROWS)],
+        }
+    )
+    with reput.MessageStore.open(path, **SMALL) as opened:  # type: ignore[arg-type]
+        opened.put_arrow(table)
+    return path
+
+
+def run(store: Path, output: Path, files: FileLayer, form: str) -> None:
+    export(store, output, runner=LocalRunner(1), options=ExportOptions(**OPTIONS, format=form), files=files)  # type: ignore[arg-type]
+
+
+def rows_seen(output: Path) -> list[int]:
+    """The commit log offsets that a reader of the folders finds, now."""
+    found: list[int] = []
+    for kind in ("messages", "undecoded"):
+        if list((output / kind).rglob("*.parquet")):
+            found += ds.dataset(output / kind, format="parquet").to_table()["commit_log_offset"].to_pylist()
+    return sorted(found)
+
+
+def delta_rows(output: Path) -> list[int]:
+    path = output / "messages"
+    if not DeltaTable.is_deltatable(str(path)):
+        return []
+    return sorted(DeltaTable(path).to_pyarrow_table()["commit_log_offset"].to_pylist())
+
+
+def tree(output: Path) -> dict[str, bytes]:
+    """The files that belong to the user."""
+    return {str(path.relative_to(output)): path.read_bytes() for path in sorted(output.rglob("*.parquet"))}
+
+
+def check_next_run(store: Path, output: Path, expected: Path, form: str) -> None:
+    seen = rows_seen(output)
+    assert len(set(seen)) == len(seen)
+    assert set(seen) <= set(rows_seen(expected))
+    before = delta_rows(output)
+    assert len(set(before)) == len(before)
+    run(store, output, DISK, form)
+    assert tree(output) == tree(expected)
+    assert delta_rows(output) == delta_rows(expected)
+    assert not [path.name for path in (output / "_reput").iterdir() if path.name.startswith("staging")]
+
+
+@pytest.mark.parametrize(("form", "step"), [("parquet", 4), ("delta", 9)])
+def test_a_crash_or_a_power_cut_at_any_operation_costs_nothing_and_doubles_nothing(
+    store: Path, form: str, step: int, tmp_path: Path
+) -> None:
+    counting = FaultyFiles()
+    run(store, tmp_path / "expected", counting, form)
+    assert len(rows_seen(tmp_path / "expected")) == ROWS
+    assert (len(delta_rows(tmp_path / "expected")) == ROWS - 3) == (form == "delta")
+    operations = len(counting.operations)
+    assert operations > 60, "not the export that the steps are for"
+    for number in range(0, operations, step):
+        output, cut = tmp_path / f"{number}/out", tmp_path / f"{number}/cut"
+        files = FaultyFiles(crash_at(number))
+        with pytest.raises(Crash):
+            run(store, output, files, form)
+        files.abandon()
+        if output.exists():
+            files.cut_power(output, cut)
+            check_next_run(store, cut, tmp_path / "expected", form)
+        check_next_run(store, output, tmp_path / "expected", form)
+        shutil.rmtree(tmp_path / str(number))
+
+
+def test_a_disk_that_fails_once_is_an_error_and_the_next_run_completes(store: Path, tmp_path: Path) -> None:
+    counting = FaultyFiles()
+    run(store, tmp_path / "expected", counting, "parquet")
+    for number in range(0, len(counting.operations), 9):
+        output = tmp_path / str(number)
+        files = FaultyFiles(fail_at(number, errno.ENOSPC))
+        with pytest.raises(ReputError):
+            run(store, output, files, "parquet")
+        files.abandon()
+        check_next_run(store, output, tmp_path / "expected", "parquet")
+
+
+_CHILD = """
+import sys
+from tests.crash.test_export_faults import DISK, run
+from pathlib import Path
+print("begun", flush=True)
+run(Path(sys.argv[1]), Path(sys.argv[2]), DISK, "parquet")
+"""
+
+
+def test_a_process_that_is_killed_is_gone_on_with(store: Path, tmp_path: Path) -> None:
+    run(store, tmp_path / "expected", DISK, "parquet")
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    output = tmp_path / "out"
+    child = subprocess.Popen(
+        [sys.executable, "-c", _CHILD, str(store), str(output)], stdout=subprocess.PIPE, env=environment
+    )
+    assert child.stdout is not None
+    assert child.stdout.readline() == b"begun\n"
+    while not (output / "_reput/commits").exists() and child.poll() is None:
+        time.sleep(0.001)
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    check_next_run(store, output, tmp_path / "expected", "parquet")

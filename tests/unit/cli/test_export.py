@@ -1,0 +1,68 @@
+"""reput export: files, text and JSON, a report, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.dataset as ds
+import pytest
+
+import reput
+import reput.cli.export
+
+from .conftest import SMALL_FILES, Run
+
+
+def test_a_store_becomes_parquet_files(store: Path, tmp_path: Path, run_reput: Run) -> None:
+    report = tmp_path / "report.html"
+    answer = run_reput("export", store, tmp_path / "lake", "--json", "--report", report)
+    assert answer.status == 0, answer.err
+    found = answer.object()
+    assert (found["messages"], found["commits"], found["topics"][0]["topic"]) == (5, 1, "orders")
+    table = ds.dataset(tmp_path / "lake/messages", format="parquet").to_table().sort_by("commit_log_offset")
+    assert table["body"].to_pylist() == reput.read_log(store, columns=["body"]).read_all()["body"].to_pylist()
+    assert "orders" in report.read_text()
+
+
+def test_bodies_that_are_no_text_are_told(store: Path, tmp_path: Path, run_reput: Run) -> None:
+    answer = run_reput("export", store, tmp_path / "lake", "--decode", "utf8")
+    assert answer.status == 0, answer.err
+    assert "1 bodies could not be decoded" in answer.out
+    assert len(list((tmp_path / "lake/undecoded").rglob("*.parquet"))) == 1
+
+
+def test_following_tells_each_time_what_came(
+    store: Path, tmp_path: Path, run_reput: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def pauses(seconds: float) -> Iterator[bool]:
+        for count in (1, 2):
+            for _ in range(count):
+                assert run_reput("put", store, "--topic", "orders", "--body", "more", *SMALL_FILES).status == 0
+            yield True
+        yield False
+
+    monkeypatch.setattr(reput.cli.export, "_pauses", pauses)
+    answer = run_reput("export", store, tmp_path / "lake", "--follow", "--json")
+    assert answer.status == 0, answer.err
+    assert [line["messages"] for line in answer.lines()] == [5, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["--schema", "id bigint"], "bodies decoded as raw have none"),
+        (["--decode", "json", "--schema", "id number"], "expected a type"),
+        (["--decode", "json"], "no body of the sample is JSON"),
+        (["--columns", "key"], "did you mean 'keys'"),
+        (["--topics", " ,"], "an empty list"),
+        (["--format", "orc"], "'orc'"),
+    ],
+)
+def test_a_wrong_option_is_refused(
+    store: Path, tmp_path: Path, run_reput: Run, arguments: list[str], reason: str
+) -> None:
+    answer = run_reput("export", store, tmp_path / "lake", *arguments)
+    assert answer.status == 2
+    assert reason in answer.err
+    assert run_reput("export", store, tmp_path / "lake").status == 0

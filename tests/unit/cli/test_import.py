@@ -1,0 +1,57 @@
+"""reput import: an export comes back, what is wrong is told, and a source is imported once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+import reput
+
+from .conftest import SMALL_FILES, Run
+
+
+def test_an_export_comes_back_and_comes_once(store: Path, tmp_path: Path, run_reput: Run) -> None:
+    assert run_reput("export", store, tmp_path / "lake").status == 0
+    answer = run_reput("import", tmp_path / "lake", tmp_path / "copy", "--json", *SMALL_FILES)
+    assert answer.status == 0, answer.err
+    assert (answer.object()["messages"], answer.object()["skipped"]) == (5, 0)
+    columns = ["topic", "queue_id", "queue_offset", "tags", "keys", "properties", "born_timestamp", "body"]
+    assert reput.read_log(tmp_path / "copy", columns).read_all() == reput.read_log(store, columns).read_all()
+    answer = run_reput("import", tmp_path / "lake", tmp_path / "copy", *SMALL_FILES)
+    assert answer.status == 0, answer.err
+    assert "imported before" in answer.out
+    assert len(reput.read_log(tmp_path / "copy").read_all()) == 5
+
+
+def test_rows_put_aside_are_told(tmp_path: Path, run_reput: Run) -> None:
+    parquet.write_table(pa.table({"topic": ["orders", "a b"], "body": ["x", "y"]}), tmp_path / "one.parquet")
+    arguments = ("import", tmp_path / "one.parquet", tmp_path / "store")
+    answer = run_reput(*arguments)
+    assert answer.status == 2
+    assert "one.parquet, row 1: topic 'a b'" in answer.err
+    answer = run_reput(*arguments, "--bad-rows-path", tmp_path / "bad")
+    assert answer.status == 0
+    assert "1 rows were put aside" in answer.err
+    assert parquet.read_table(tmp_path / "bad")["body"].to_pylist() == ["y"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["gone", "store"], "no such file or folder"),
+        (["one.parquet", "store", "--sink-id", "a b"], "no name of up to 100 letters"),
+        (["one.parquet", "store", "--columns", "topic"], "no column 'body'"),
+        (["one.parquet", "store", "--set", "nothing=1"], "nothing"),
+    ],
+)
+def test_what_cannot_be_imported_is_refused(
+    tmp_path: Path, run_reput: Run, monkeypatch: pytest.MonkeyPatch, arguments: list[str], reason: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    parquet.write_table(pa.table({"topic": ["orders"], "body": ["x"]}), "one.parquet")
+    answer = run_reput("import", *arguments)
+    assert answer.status == 2
+    assert reason in answer.err
