@@ -23,7 +23,7 @@ from reput.formats.multi_dispatch import LMQ_PREFIX
 from reput.formats.paths import INDEX
 from reput.jobs.audit_batches import BatchQueueItem, BatchQueueRuns, find_batch_runs
 from reput.jobs.audit_end import end_findings
-from reput.jobs.audit_files import StoreListing, list_store
+from reput.jobs.audit_files import QueueFolder, StoreListing, list_store
 from reput.jobs.audit_index import CheckedIndexFile, IndexFileItem, check_index_file
 from reput.jobs.audit_keys import KeyTarget
 from reput.jobs.audit_merge import MergedUnits, merge_keys, merge_units
@@ -189,7 +189,7 @@ class _Audit:
         merged = self._merge_units(plan, log, outcomes)
         index_rests = self._merge_keys(plan, keys, outcomes)
         rests = [rest for part in merged for rest in part.rests]
-        self._look_at_rest(log, rests, index_rests)
+        self._look_at_rest(log, listing.extensions, rests, index_rests)
         finished = time.perf_counter()
         return AuditResult(
             findings=tuple(sorted_findings(self._findings)),
@@ -304,11 +304,16 @@ class _Audit:
         self._findings += findings
         return rests
 
-    def _look_at_rest(self, log: LogBounds, queues: list[QueueRest], index: list[IndexRest]) -> None:
+    def _look_at_rest(
+        self, log: LogBounds, extensions: QueueFolder, queues: list[QueueRest], index: list[IndexRest]
+    ) -> None:
         description = "look at the rest"
         groups = [tuple(queues[i : i + _QUEUES_OF_A_TASK]) for i in range(0, len(queues), _QUEUES_OF_A_TASK)]
         of_queues = self._runner.run(
-            partial(look_at_queues, log), groups, description=f"{description} of the queues", progress=self._progress
+            partial(look_at_queues, log, extensions),
+            groups,
+            description=f"{description} of the queues",
+            progress=self._progress,
         )
         of_index = self._runner.run(
             partial(look_at_index_file, log), index, description=f"{description} of the index", progress=self._progress

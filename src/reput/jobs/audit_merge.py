@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -53,13 +53,13 @@ def merge_units(
         rest = QueueRest(
             folder.path, *key, is_batch, folder.file_size, listed.pop(key, ()), confirmed,
             (confirmed[0][0], confirmed[-1][1]) if confirmed else (0, 0), (),
+            tuple(zip(*ranges[ranges[:, _STATE] == EXT_DIFFERENT, :2].T.tolist(), strict=True)),
         )  # fmt: skip
-        for first, count, *_ in ranges[ranges[:, _STATE] == EXT_DIFFERENT].tolist():
-            text = f"the ext units of {count} units are not there, or not those of their records"
-            merged.findings.append(rest.finding("ext-unit-wrong", first, count, text))
         merged.rests.append(_with_different(rest, ranges[different], merged.findings))
     for (topic, queue_id), starts in listed.items():  # no record of theirs is left, or ever was
-        merged.rests.append(QueueRest(folder.path, topic, queue_id, is_batch, folder.file_size, starts, (), (0, 0), ()))
+        merged.rests.append(
+            QueueRest(folder.path, topic, queue_id, is_batch, folder.file_size, starts, (), (0, 0), (), ())
+        )
     if waiting:
         count = sum(number for _, number in waiting)
         text = f"{count} units, of records from commit log offset {min(waiting)[0]} on"
@@ -112,10 +112,7 @@ def _with_different(rest: QueueRest, different: Int64s, findings: list[Finding])
     if not rest.is_batch:
         slots = [(first, first + count) for first, count, *_ in looked_at]
         known = _joined(np.array(sorted((a, b - a) for a, b in [*known, *slots]), np.int64).reshape(-1, 2))
-    return QueueRest(
-        rest.folder, rest.topic, rest.queue_id, rest.is_batch, rest.file_size, rest.starts, known, rest.confirmed,
-        tuple(looked_at),
-    )  # fmt: skip
+    return replace(rest, known=known, different=tuple(looked_at))
 
 
 def _within(ranges: Iterable[Range], begin: int, end: int) -> Iterator[Range]:

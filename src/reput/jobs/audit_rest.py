@@ -14,10 +14,12 @@ import numpy.typing as npt
 
 from reput.files import DISK, File
 from reput.formats.batch_consume_queue import BATCH_UNIT_SIZE
-from reput.formats.consume_queue import FILLER, UNIT_SIZE
+from reput.formats.consume_queue import FILLER, UNIT_SIZE, decode_unit
+from reput.formats.consume_queue_ext import decode_address
 from reput.formats.index_file import ENTRY_SIZE, entry_position
 from reput.formats.paths import offset_to_file_name
 from reput.jobs.audit_batches import BATCH_UNIT_TYPE
+from reput.jobs.audit_files import QueueFolder
 from reput.jobs.audit_index import ENTRY_TYPE
 from reput.jobs.audit_runs import Int64s
 from reput.jobs.findings import Finding
@@ -58,6 +60,7 @@ class QueueRest:
         known: slots of records; `confirmed` from the first to the last whose unit is right, empty for none.
         different: (first slot, count, commit log offset of the first record, of the end of the last) of records whose
             unit is not right.
+        ext_different: (first slot, count) of units that are right, but for their ext units.
     """
 
     folder: str
@@ -69,6 +72,7 @@ class QueueRest:
     known: tuple[Range, ...]
     confirmed: Range
     different: tuple[tuple[int, int, int, int], ...]
+    ext_different: tuple[tuple[int, int], ...]
 
     def path(self, slot: int) -> str:
         """The file with a slot."""
@@ -93,12 +97,14 @@ class QueueRest:
         )  # fmt: skip
 
 
-def look_at_queues(log: LogBounds, queues: Sequence[QueueRest]) -> tuple[Finding, ...]:
+def look_at_queues(log: LogBounds, extensions: QueueFolder, queues: Sequence[QueueRest]) -> tuple[Finding, ...]:
     """The task for some queues."""
-    return tuple(finding for queue in queues for finding in _look_at_queue(log, queue))
+    return tuple(finding for queue in queues for finding in _look_at_queue(log, extensions, queue))
 
 
-def _look_at_queue(log: LogBounds, queue: QueueRest) -> Iterator[Finding]:
+def _look_at_queue(log: LogBounds, extensions: QueueFolder, queue: QueueRest) -> Iterator[Finding]:
+    for first, count in queue.ext_different:
+        yield _wrong_ext_unit(queue, extensions, first, count)
     for first, count, offset, end in queue.different:
         yield from _different_units(queue, first, count, offset, end)
     units_of_a_file = queue.file_size // queue.unit_size
@@ -116,6 +122,20 @@ def _look_at_queue(log: LogBounds, queue: QueueRest) -> Iterator[Finding]:
                             totals[code] = slot, total + int(np.count_nonzero(some))
     for code, (slot, total) in totals.items():
         yield queue.finding(code, slot, total, f"{total} units")
+
+
+def _wrong_ext_unit(queue: QueueRest, extensions: QueueFolder, slot: int, count: int) -> Finding:
+    """At the place that a unit leads to."""
+    with DISK.open(queue.path(slot)) as file:
+        address = decode_unit(file.read(queue.position(slot), UNIT_SIZE)).tags_code
+    offset = decode_address(address)
+    position = offset % extensions.file_size
+    path = extensions.file_path(queue.topic, queue.queue_id, offset - position)
+    unit = f"the unit in {queue.path(slot)} at {queue.position(slot)}"
+    text = f"{unit} leads here, where no ext unit of its record is"
+    if count > 1:
+        text += f", nor is it for the {count - 1} units behind it"
+    return Finding("ext-unit-wrong", path, text, position, None, queue.topic, queue.queue_id, slot, count)
 
 
 def _different_units(queue: QueueRest, first: int, count: int, offset: int, end: int) -> Iterator[Finding]:
