@@ -22,7 +22,7 @@ from reput.formats.index_file import file_size
 from reput.formats.multi_dispatch import LMQ_PREFIX
 from reput.formats.paths import INDEX
 from reput.jobs.audit_batches import BatchQueueItem, BatchQueueRuns, find_batch_runs
-from reput.jobs.audit_end import end_findings
+from reput.jobs.audit_end import checkpoint_findings, damage_findings
 from reput.jobs.audit_files import QueueFolder, StoreListing, list_store
 from reput.jobs.audit_index import CheckedIndexFile, IndexFileItem, check_index_file
 from reput.jobs.audit_keys import KeyTarget
@@ -184,8 +184,6 @@ class _Audit:
         outcomes = self._scan(plan, keys, batches)
         scanned = time.perf_counter()
         log = self._bounds(plan, outcomes)
-        newest_ms = max((outcome.newest_ms for outcome in outcomes), default=0)
-        self._findings += end_findings(listing, log, newest_ms, outcomes)
         merged = self._merge_units(plan, log, outcomes)
         index_rests = self._merge_keys(plan, keys, outcomes)
         rests = [rest for part in merged for rest in part.rests]
@@ -276,8 +274,16 @@ class _Audit:
         log_files = plan.listing.log_files
         begin = log_files[0].start_offset if log_files else 0
         end = max((outcome.read.end_offset or begin for outcome in outcomes), default=begin)
-        damaged = tuple((damage.begin, damage.end) for outcome in outcomes for damage in outcome.damages)
-        return LogBounds(begin, end, plan.was_killed, damaged)
+        found = list(damage_findings(plan.listing, plan.was_killed, outcomes))
+        damaged = [
+            (finding.commit_log_offset, finding.commit_log_offset + finding.count)
+            for finding in found
+            if finding.code == "record-damaged" and finding.commit_log_offset is not None
+        ]
+        if not any(behind > end for _, behind in damaged):  # or the newest records are not known
+            found += checkpoint_findings(plan.listing, outcomes)
+        self._findings += found
+        return LogBounds(begin, end, plan.was_killed, tuple(damaged))
 
     def _merge_units(self, plan: _Plan, log: LogBounds, outcomes: Sequence[SplitAudit]) -> list[MergedUnits]:
         listing = plan.listing

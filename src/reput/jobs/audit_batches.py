@@ -69,7 +69,7 @@ def find_batch_runs(item: BatchQueueItem) -> BatchQueueRuns:
 class BatchCheck:
     """Compares the units of one task's records; `close` gives ranges of units, numbered from the queue's begin.
 
-    Records without their units are ranges too, whose number is the queue offset of the first.
+    Records without their units are ranges of messages, by their queue offsets.
     """
 
     def __init__(self, queues: tuple[BatchQueueRuns, ...], batch_topics: frozenset[str]) -> None:
@@ -119,7 +119,9 @@ class BatchCheck:
         for start, count in zip(starts.tolist(), counts.tolist(), strict=True):
             row, end_row = int(at[start]), int(at[start + count - 1])
             end = int(offsets[end_row]) + int(units["size"][end_row])
-            self._ranges.append((number, int(units["base_offset"][row]), count, int(offsets[row]), end, DIFFERENT))
+            base = int(units["base_offset"][row])
+            messages = int(units["base_offset"][end_row]) + int(units["message_count"][end_row]) - base
+            self._ranges.append((number, base, messages, int(offsets[row]), end, DIFFERENT))
 
     def _files_of(self, known: BatchQueueRuns) -> EntryFiles:
         key = known.item.queue.topic, known.item.queue.queue_id

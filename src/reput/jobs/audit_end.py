@@ -9,7 +9,6 @@ import numpy as np
 from reput.files import DISK
 from reput.formats.record import MIN_RECORD_SIZE, STORE_TIMESTAMP, SYS_FLAG, SysFlag
 from reput.jobs.audit_files import StoreListing
-from reput.jobs.audit_rest import LogBounds
 from reput.jobs.audit_scan import SplitAudit
 from reput.jobs.findings import Finding
 from reput.kernels.record_scan import read_records_at
@@ -20,10 +19,8 @@ _HEAD_BYTES = 4 << 20
 _HOST_GROWTH = 12
 
 
-def end_findings(
-    listing: StoreListing, log: LogBounds, newest_ms: int, outcomes: Sequence[SplitAudit]
-) -> Iterator[Finding]:
-    """Of damage inside the log, of what lies behind its end, and of a checkpoint that speaks of later records."""
+def damage_findings(listing: StoreListing, may_grow: bool, outcomes: Sequence[SplitAudit]) -> Iterator[Finding]:
+    """Of damage inside the log, and of what lies behind its end."""
     for outcome in outcomes:
         file = outcome.read.split.file
         for damage in outcome.damages:
@@ -32,10 +29,15 @@ def end_findings(
                 "record-damaged", damage.path, damage.reason, damage.begin - file.start_offset, damage.begin, count=size
             )
     for file, end in _ends(listing, outcomes):
-        finding = _tail_finding(listing, log, file, end)
+        finding = _tail_finding(listing, may_grow, file, end)
         if finding is not None:
             yield finding
+
+
+def checkpoint_findings(listing: StoreListing, outcomes: Sequence[SplitAudit]) -> Iterator[Finding]:
+    """Of a checkpoint that speaks of later records than the log has."""
     checkpoint = listing.checkpoint
+    newest_ms = max((outcome.newest_ms for outcome in outcomes), default=0)
     if checkpoint is not None and newest_ms:
         for name, position, code, timestamp in (
             ("physicMsgTimestamp", 0, "checkpoint-ahead", checkpoint.physic_msg_timestamp),
@@ -59,7 +61,7 @@ def _ends(listing: StoreListing, outcomes: Sequence[SplitAudit]) -> Iterator[tup
                 return
 
 
-def _tail_finding(listing: StoreListing, log: LogBounds, file: LogFile, end: int) -> Finding | None:
+def _tail_finding(listing: StoreListing, may_grow: bool, file: LogFile, end: int) -> Finding | None:
     """What lies from the end of the records on, if it is anything, and no record either."""
     position = end - file.start_offset
     with DISK.open(file.path) as opened:
@@ -74,11 +76,11 @@ def _tail_finding(listing: StoreListing, log: LogBounds, file: LogFile, end: int
     checkpoint, stored_ms = listing.checkpoint, _store_timestamp(head)
     was_flushed = checkpoint is not None and 0 < stored_ms <= checkpoint.physic_msg_timestamp
     later = any(other.start_offset > file.start_offset for other in listing.log_files)
-    if log.may_grow and not was_flushed and (listing.log_is_whole or not later):
+    if may_grow and not was_flushed and (listing.log_is_whole or not later):
         return Finding("torn-tail", file.path, "bytes that no record proves", position, end)
     why = "the checkpoint says that it was on the disk" if was_flushed else "the store was closed"
     text = f"no record here, nor behind it, where one was: {why}"
-    return Finding("record-damaged", file.path, text, position, end)
+    return Finding("record-damaged", file.path, text, position, end, count=file.end_offset - end)
 
 
 def _store_timestamp(head: bytes) -> int:

@@ -44,12 +44,17 @@ class EntryRanges(NamedTuple):
     states: Int64s
 
 
-class MissingKeys(NamedTuple):
-    """Keys one behind the other that have no entries, int64[n] each: of records from `offsets` to `lasts`."""
+@dataclass(frozen=True, slots=True)
+class MissingKeys:
+    """`count` keys one behind the other that have no entries, of records from commit log offset `first` to `last`."""
 
-    offsets: Int64s
-    lasts: Int64s
-    counts: Int64s
+    first: int
+    last: int
+    count: int
+
+    def joined(self, following: MissingKeys) -> MissingKeys:
+        """With those that follow, where no key with an entry stands between."""
+        return MissingKeys(self.first, following.last, self.count + following.count)
 
 
 class WrongTime(NamedTuple):
@@ -61,12 +66,20 @@ class WrongTime(NamedTuple):
 
 
 class KeyAudit(NamedTuple):
-    """What a task found of the index; `last` is the offset of the last record that has an entry, -1 for none."""
+    """What a task found of the index.
+
+    Attributes:
+        last: offset of the last record that has an entry, -1 for none.
+        begins_missing, ends_missing: whether no key with an entry stands before the first or behind the last one
+            without.
+    """
 
     entries: EntryRanges
-    missing: MissingKeys
+    missing: tuple[MissingKeys, ...]
     wrong_times: tuple[WrongTime, ...]
     last: int
+    begins_missing: bool
+    ends_missing: bool
 
 
 class KeyCheck:
@@ -89,8 +102,9 @@ class KeyCheck:
         ).reshape(-1, 2)
         self._wrong_times: list[WrongTime] = []
         self._last = -1
+        self._begins_missing = self._ends_missing = False
         self._entries: list[tuple[Int64s, ...]] = []
-        self._missing: list[tuple[Int64s, ...]] = []
+        self._missing: list[MissingKeys] = []
 
     def put(self, columns: RecordColumns) -> None:
         """Take scanned records (`ScanLevel.KEYS`, without tags)."""
@@ -109,6 +123,7 @@ class KeyCheck:
             keys = with_tags
         if hashes.size:
             self._last = int(offsets[-1])
+            self._ends_missing = False
             self._tell_entries(slices, np.zeros(hashes.size, np.int64), keys.timestamps, entries)
 
     def close(self) -> KeyAudit:
@@ -117,9 +132,11 @@ class KeyCheck:
         none = np.empty(0, np.int64)
         return KeyAudit(
             EntryRanges(*(np.concatenate(column) for column in zip((none,) * 4, *self._entries, strict=True))),
-            MissingKeys(*(np.concatenate(column) for column in zip((none,) * 3, *self._missing, strict=True))),
+            tuple(self._missing),
             tuple(self._wrong_times),
             self._last,
+            self._begins_missing,
+            self._ends_missing,
         )
 
     def _tag_keys(self, columns: RecordColumns) -> IndexKeys:
@@ -146,16 +163,26 @@ class KeyCheck:
         timestamps = columns["store_timestamp"][rows]
         self._tell_entries(slices, states, timestamps, entries)
         last = int(keys.offsets[is_there].max(initial=-1))
+        missing = np.flatnonzero(~is_there & ~_tag_rows(columns, keys))
+        before = np.cumsum(is_there, dtype=np.int64)[missing]
+        self._add_missing(keys.offsets[missing], before, int(np.count_nonzero(is_there)))
         self._last = max(self._last, last)
-        missing = ~is_there & ~_tag_rows(columns, keys)
-        rows = np.flatnonzero(missing)
-        if rows.size:
-            before = np.cumsum(is_there)[rows]  # keys with an entry that stand before
-            behind = keys.offsets[rows] >= last
-            goes_on = (np.diff(before) == 0) & (behind[1:] == behind[:-1])
-            starts = np.flatnonzero(np.append(True, ~goes_on))
-            counts = np.diff(np.append(starts, rows.size))
-            self._missing.append((keys.offsets[rows[starts]], keys.offsets[rows[starts + counts - 1]], counts))
+
+    def _add_missing(self, offsets: Int64s, before: Int64s, entries: int) -> None:
+        """Ranges of the keys of a piece without entry; `before` each are so many of the piece's keys with `entries`."""
+        if not offsets.size:
+            self._ends_missing &= not entries
+            return
+        starts = np.flatnonzero(np.append(True, np.diff(before) != 0))
+        counts = np.diff(np.append(starts, offsets.size))
+        firsts, lasts = offsets[starts], offsets[starts + counts - 1]
+        found = [MissingKeys(*row) for row in np.stack((firsts, lasts, counts), axis=1).tolist()]
+        if not self._missing:
+            self._begins_missing = self._last < 0 and before[0] == 0
+        elif self._ends_missing and before[0] == 0:
+            found[0] = self._missing.pop().joined(found[0])
+        self._missing += found
+        self._ends_missing = bool(before[-1] == entries)
 
     def _tell_entries(
         self, slices: list[Slice], states: Int64s, timestamps: Int64s, entries: npt.NDArray[np.void]
@@ -164,7 +191,7 @@ class KeyCheck:
         numbers = np.concatenate(
             [np.arange(part.first, part.first + part.entries.size, dtype=np.int64) for part in slices] or [states]
         )
-        self._check_headers(files, numbers, states, timestamps)
+        self._check_headers(slices, states, timestamps)
         seconds = _seconds(timestamps, self._begins[files])
         wrong = (seconds != entries["seconds"]) & (states == CONFIRMED)
         # A file's first entry counts from the end of the file before; what was before the first file, nobody knows.
@@ -180,14 +207,16 @@ class KeyCheck:
         told = states[starts] >= 0
         self._entries.append(tuple(column[told] for column in (files[starts], numbers[starts], counts, states[starts])))
 
-    def _check_headers(self, files: Int64s, numbers: Int64s, states: Int64s, timestamps: Int64s) -> None:
+    def _check_headers(self, slices: list[Slice], states: Int64s, timestamps: Int64s) -> None:
         """The times of a file's first and last entry are those of its header."""
-        lasts, end_times = self._ends[files].T
-        firsts = (numbers == 1) & (timestamps != self._begins[files])
-        ends = (numbers == lasts) & (timestamps != end_times)
-        for rows, position in ((firsts, 0), (ends, 8)):
-            for row in np.flatnonzero(rows & (states == CONFIRMED)).tolist():
-                self._wrong_times.append(WrongTime(int(files[row]), position, int(timestamps[row])))
+        begin = 0
+        for part in slices:
+            last, end_time = self._ends[part.file].tolist()
+            for number, position, time in ((1, 0, int(self._begins[part.file])), (last, 8, end_time)):
+                row = begin + number - part.first
+                if begin <= row < begin + part.entries.size and states[row] == CONFIRMED and timestamps[row] != time:
+                    self._wrong_times.append(WrongTime(part.file, position, int(timestamps[row])))
+            begin += part.entries.size
 
 
 def _are_equal(keys: IndexKeys, hashes: npt.NDArray[np.int32], offsets: Int64s) -> bool:

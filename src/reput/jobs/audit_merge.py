@@ -10,7 +10,7 @@ import numpy as np
 from reput.formats.index_file import entry_position
 from reput.jobs.audit_files import QueueFolder
 from reput.jobs.audit_index import CheckedIndexFile
-from reput.jobs.audit_keys import REPEATED, WRONG_TIME, KeyAudit
+from reput.jobs.audit_keys import REPEATED, WRONG_TIME, KeyAudit, MissingKeys
 from reput.jobs.audit_rest import IndexRest, QueueRest, Range
 from reput.jobs.audit_runs import Int64s
 from reput.jobs.audit_units import DIFFERENT, EXT_DIFFERENT, SlotRanges
@@ -50,10 +50,11 @@ def merge_units(
             ranges, different = ranges[~late], different[~late]
         merged.units += int(ranges[~different, _COUNT].sum())
         confirmed = _joined(ranges[~different])
+        wrong_ext = ranges[ranges[:, _STATE] == EXT_DIFFERENT]
         rest = QueueRest(
             folder.path, *key, is_batch, folder.file_size, listed.pop(key, ()), confirmed,
             (confirmed[0][0], confirmed[-1][1]) if confirmed else (0, 0), (),
-            tuple(zip(*ranges[ranges[:, _STATE] == EXT_DIFFERENT, :2].T.tolist(), strict=True)),
+            tuple((first, count) for first, count, _ in _adjacent(wrong_ext[:, [_FIRST, _COUNT, _STATE]])),
         )  # fmt: skip
         merged.rests.append(_with_different(rest, ranges[different], merged.findings))
     for (topic, queue_id), starts in listed.items():  # no record of theirs is left, or ever was
@@ -98,7 +99,7 @@ def _with_different(rest: QueueRest, different: Int64s, findings: list[Finding])
     if not len(different):
         return rest
     looked_at = []
-    for first, count, offset, end, _ in different.tolist():
+    for first, count, offset, end in _side_by_side(different):
         taken = () if rest.is_batch else tuple(_within(rest.known, first, first + count))
         for begin, behind in taken:
             text = f"the record at commit log offset {offset} comes later than the one that the unit is of"
@@ -113,6 +114,34 @@ def _with_different(rest: QueueRest, different: Int64s, findings: list[Finding])
         slots = [(first, first + count) for first, count, *_ in looked_at]
         known = _joined(np.array(sorted((a, b - a) for a, b in [*known, *slots]), np.int64).reshape(-1, 2))
     return replace(rest, known=known, different=tuple(looked_at))
+
+
+def _adjacent(ranges: Int64s) -> Iterator[tuple[int, int, int]]:
+    """First, count and state of ranges in order, joined where one goes on with another's state."""
+    before: tuple[int, int, int] | None = None
+    for first, count, state in ranges.tolist():
+        if before is not None and before[0] + before[1] == first and before[2] == state:
+            before = before[0], before[1] + count, state
+            continue
+        if before is not None:
+            yield before
+        before = first, count, state
+    if before is not None:
+        yield before
+
+
+def _side_by_side(different: Int64s) -> Iterator[tuple[int, int, int, int]]:
+    """First slot, count, offset and end of ranges, joined where one goes on with another: tasks end anywhere."""
+    before: tuple[int, int, int, int] | None = None
+    for first, count, offset, end, _ in different.tolist():
+        if before is not None and before[0] + before[1] == first and before[3] <= offset:
+            before = before[0], before[1] + count, before[2], end
+            continue
+        if before is not None:
+            yield before
+        before = first, count, offset, end
+    if before is not None:
+        yield before
 
 
 def _within(ranges: Iterable[Range], begin: int, end: int) -> Iterator[Range]:
@@ -149,7 +178,7 @@ def merge_keys(
     for number, file in enumerate(files):
         of_file = entries[entries[:, 0] == number]
         of_file = of_file[np.argsort(of_file[:, 1], kind="stable")]
-        for first, count, state in of_file[of_file[:, 3] != 0, 1:].tolist():
+        for first, count, state in _adjacent(of_file[of_file[:, 3] != 0, 1:]):
             position = entry_position(slots, first)
             if state == REPEATED:
                 text = f"entry {first}: its record has another one for the key"
@@ -168,7 +197,8 @@ def _missing_findings(
     folder: str, parts: Sequence[KeyAudit], log_files: Sequence[LogFile], last: int | None
 ) -> Iterator[Finding]:
     waiting = []
-    for offset, behind, count in (row for part in parts for row in np.stack(part.missing, axis=1).tolist()):
+    for missing in _joined_missing(parts):
+        offset, behind, count = missing.first, missing.last, missing.count
         if last is not None and offset >= last:
             waiting.append((offset, count))
             continue
@@ -180,3 +210,17 @@ def _missing_findings(
         count, offset = sum(number for _, number in waiting), min(waiting)[0]
         text = f"{count} entries, of records from commit log offset {offset} on"
         yield Finding("not-dispatched", folder, text, commit_log_offset=offset, count=count)
+
+
+def _joined_missing(parts: Sequence[KeyAudit]) -> list[MissingKeys]:
+    """Those of all tasks, joined where they go on from one to the next."""
+    missing: list[MissingKeys] = []
+    goes_on = False
+    for part in parts:
+        found = list(part.missing)
+        if goes_on and found and part.begins_missing:
+            found[0] = missing.pop().joined(found[0])
+        missing += found
+        if found or part.last >= 0:
+            goes_on = part.ends_missing
+    return missing

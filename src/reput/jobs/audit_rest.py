@@ -141,7 +141,7 @@ def _wrong_ext_unit(queue: QueueRest, extensions: QueueFolder, slot: int, count:
 def _different_units(queue: QueueRest, first: int, count: int, offset: int, end: int) -> Iterator[Finding]:
     """What stands at the slots of records that found something else there."""
     if queue.is_batch:
-        text = f"no unit for {count} records of the queue, commit log offsets {offset} to {end}"
+        text = f"no units for {count} messages of the queue, commit log offsets {offset} to {end}"
         yield Finding("unit-missing", queue.path(0), text, None, offset, queue.topic, queue.queue_id, first, count)
         return
     slot = first

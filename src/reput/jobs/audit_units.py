@@ -111,15 +111,17 @@ class UnitCheck:
         kind = columns["sys_flag"] & SysFlag.TRANSACTION_MASK
         kept = (queues >= 0) & (columns["queue_offset"] >= 0)
         kept &= (kind != SysFlag.TRANSACTION_PREPARED) & (kind != SysFlag.TRANSACTION_ROLLBACK)
+        taken = slice(None) if kept.all() else kept
         rows = self._rows
-        rows.queues.append(queues[kept])
-        rows.queue_offsets.append(columns["queue_offset"][kept])
-        rows.offsets.append(columns["commit_log_offset"][kept])
-        rows.sizes.append(columns["store_size"][kept])
-        rows.tags_codes.append(columns["tags_code"][kept])
-        rows.other_tags_codes.append(_hashed_tags(columns)[kept])
-        rows.timestamps.append(columns["store_timestamp"][kept])
-        rows.optional.append(_optional_rows(record_columns, columns, sources)[kept])
+        rows.queues.append(queues[taken])
+        rows.queue_offsets.append(columns["queue_offset"][taken].copy())  # of the scanner's memory
+        rows.offsets.append(columns["commit_log_offset"][taken].copy())
+        rows.sizes.append(columns["store_size"][taken].copy())
+        rows.tags_codes.append(columns["tags_code"][taken].copy())
+        hashed = _hashed_tags(columns)
+        rows.other_tags_codes.append(rows.tags_codes[-1] if hashed is None else hashed[taken])
+        rows.timestamps.append(columns["store_timestamp"][taken].copy())
+        rows.optional.append(_optional_rows(record_columns, columns, sources)[taken])
         rows.count += rows.queues[-1].size
         if rows.count >= _ROWS:
             self._compare()
@@ -204,17 +206,17 @@ class UnitCheck:
         return path if self._exists[path] else None
 
 
-def _hashed_tags(columns: RecordColumns) -> Int64s:
-    """The hash of the tags in every topic; `tags_code` itself where no message is delayed."""
+def _hashed_tags(columns: RecordColumns) -> Int64s | None:
+    """The hash of the tags in every topic; None where that is `tags_code`, as no message is delayed."""
     delayed = [number for number, (topic, _) in enumerate(columns.queues()) if topic == SCHEDULE_TOPIC]
     if not delayed:
-        return columns["tags_code"]
+        return None
     rows = np.flatnonzero(np.isin(columns["queue"], delayed))
     hashed = columns["tags_code"].copy()
     positions = columns["position"][rows].astype(np.int64)
     read = read_records_at(columns.buffer, positions, np.ascontiguousarray(columns["commit_log_offset"][rows]))
     hashed[rows[: read.rows]] = read["tags_code"]
-    return hashed
+    return np.asarray(hashed)
 
 
 def _optional_rows(
