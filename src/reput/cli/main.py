@@ -18,7 +18,7 @@ import typer
 from typer.core import TyperGroup
 
 import reput
-from reput.cli import audit, config, delete_expired, dump, get, info, put, query, rebuild, stats, top, warm
+from reput.cli import audit, config, delete_expired, diff, dump, get, info, put, query, rebuild, stats, top, warm
 from reput.cli.output import complain, write_text
 from reput.errors import ReputError
 
@@ -82,6 +82,7 @@ _COMMANDS: tuple[Callable[..., int | None], ...] = (
     top.top,
     rebuild.rebuild,
     audit.audit,
+    diff.diff,
     stats.stats,
     delete_expired.delete_expired,
     config.config,

@@ -17,7 +17,6 @@ import pyarrow as pa
 
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import StoreFormatError
-from reput.files import DISK
 from reput.formats.index_file import file_size
 from reput.formats.multi_dispatch import LMQ_PREFIX
 from reput.formats.paths import INDEX
@@ -32,14 +31,13 @@ from reput.jobs.audit_scan import AuditTarget, SplitAudit, audit_split
 from reput.jobs.audit_units import CONFIRMED, SlotRanges, UnitTarget
 from reput.jobs.findings import Finding, FindingClass, findings_table, sorted_findings
 from reput.jobs.job_folder import JobFolder, Option
+from reput.jobs.log_bounds import bounded_splits, fixed_log_end
 from reput.jobs.resuming import ResumingRunner
 from reput.jobs.runner import Progress, Runner
 from reput.jobs.split_tasks import run_over_splits
-from reput.log.directory import IndexFilePath, LogFile, StoreDirectory
+from reput.log.directory import IndexFilePath, StoreDirectory
 from reput.log.index_geometry import index_geometry
-from reput.log.scan import find_end
-from reput.log.sink_commits import committed_end
-from reput.log.splits import Split, plan_splits
+from reput.log.splits import Split
 
 SPLIT_BYTES = 64 << 20
 #: More splits would make more results than the merge should hold.
@@ -137,19 +135,9 @@ def audit(
 
 def _make_plan(directory: StoreDirectory, _: str) -> _Plan:
     """The task that lists a store; one that its writer has open, or was killed with, ends where its log ends now."""
-    listing, was_killed = list_store(directory), directory.was_killed
-    log_end = None
-    if was_killed and listing.log_is_whole:
-        log_end = committed_end(DISK, directory.path, _find_log_end(listing.log_files))
-    return _Plan(listing, was_killed, log_end)
-
-
-def _find_log_end(log_files: Sequence[LogFile]) -> int:
-    for file in reversed(log_files):
-        end = find_end(file, DISK)
-        if end > file.start_offset:
-            return end
-    return log_files[0].start_offset if log_files else 0
+    listing = list_store(directory)
+    log_end = fixed_log_end(directory, listing.log_files) if listing.log_is_whole else None
+    return _Plan(listing, directory.was_killed, log_end)
 
 
 class _Audit:
@@ -247,12 +235,11 @@ class _Audit:
             batches, listing.batch_topics, listing.simple_topics, keys, self._config.delay_levels_ms,
         )  # fmt: skip
         size = max(self._split_bytes, -(-sum(file.size for file in listing.log_files) // _MOST_SPLITS))
-        splits = [_cut(split, plan.log_end) for split in plan_splits(listing.log_files, size)]
-        kept = [split for split in splits if split is not None]
+        splits = bounded_splits(listing.log_files, size, plan.log_end)
         # Where the log has gaps, a file that ends early says nothing of those behind it.
-        groups = [kept]
+        groups = [splits]
         if not listing.log_is_whole:
-            groups = [[split for split in kept if split.file == file] for file in listing.log_files]
+            groups = [[split for split in splits if split.file == file] for file in listing.log_files]
         outcomes = self._run(target, groups)
         undeclared = frozenset[str]().union(*(outcome.undeclared for outcome in outcomes))
         if undeclared and target.units is not None:  # such topics have batch queues
@@ -325,13 +312,6 @@ class _Audit:
             partial(look_at_index_file, log), index, description=f"{description} of the index", progress=self._progress
         )
         self._findings += [finding for found in (*of_queues, *of_index) for finding in found]
-
-
-def _cut(split: Split, log_end: int | None) -> Split | None:
-    """A split up to a fixed end of the log; None behind it."""
-    if log_end is None or split.end <= log_end:
-        return split
-    return replace(split, end=log_end) if split.begin < log_end else None
 
 
 def _last_confirmed(part: SlotRanges) -> int:
