@@ -43,8 +43,8 @@ def diff(
 
     A message is missing (in LEFT only), extra (in RIGHT only) or different, and then the fields are named. By log all
     bytes must be the same: so compare a backup or a replica. By queue the place in the log may be another: so compare a
-    store whose messages were put again. Where one of the two has no log, as what `reput rebuild` makes, the units of the
-    consume queues are compared. Nothing is changed. The exit status is 0 if the two are equal, 1 if they differ.
+    store whose messages were put again. Where one of the two has no log, as what `reput rebuild` makes, the units of
+    the consume queues are compared. Nothing is changed. The exit status is 0 if the two are equal, 1 if they differ.
 
     What can be ignored: commit_log_offset, prepared_transaction_offset, property_crc (all three by queue always),
     store_timestamp, store_host, born_timestamp, born_host, reconsume_times, flag, magic_code.

@@ -88,7 +88,7 @@ class _Side:
     path: str
     log_files: tuple[LogFile, ...]
     log_end: int | None
-    queues: tuple[QueueFiles, ...]
+    queues: tuple[QueueFiles, ...] = ()
 
 
 def diff(
@@ -146,7 +146,7 @@ def _list_side(path: str) -> _Side:
     """The task that looks what there is to be compared."""
     directory = StoreDirectory(path)
     log_files = tuple(directory.log_files())
-    return _Side(path, log_files, fixed_log_end(directory, log_files), tuple(directory.queues()))
+    return _Side(path, log_files, fixed_log_end(directory, log_files))
 
 
 class _Diff:
@@ -175,7 +175,9 @@ class _Diff:
         started = time.perf_counter()
         paths = [directory.path for directory in self._directories]
         sides = self._runner.run(_list_side, paths, description="list the stores", progress=self._progress)
-        self._of_queues = not all(side.log_files for side in sides) and any(side.queues for side in sides)
+        if not all(side.log_files for side in sides):
+            sides = [replace(side, queues=tuple(StoreDirectory(side.path).queues())) for side in sides]
+        self._of_queues = any(side.queues for side in sides)
         if self._of_queues:
             self._by = "queue"
         target = RowTarget(self._by, ignored_mask(self._ignored))
@@ -254,7 +256,8 @@ def _read_split(outcome: RowOutcome | QueueOutcome) -> Split:
     """The split of an outcome, which begins at a record: it was proven."""
     assert isinstance(outcome, RowOutcome)
     read = outcome.read
-    return replace(read.split, begin=read.begin_offset or read.split.end, is_record_start=True)
+    begin = read.split.end if read.begin_offset is None else read.begin_offset
+    return replace(read.split, begin=min(begin, read.split.end), is_record_start=True)
 
 
 def _has_any(blocks: Blocks | None, wanted: dict[Name, Int64s]) -> bool:

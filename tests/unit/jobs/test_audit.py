@@ -31,6 +31,7 @@ SIZES: dict[str, Any] = {
     "max_hash_slot_num": SLOTS,
     "max_index_num": ENTRIES,
     "max_message_size": 4096,
+    "flush_disk_type": "ASYNC_FLUSH",
 }
 LOG, QUEUE = "commitlog/00000000000000016384", "consumequeue/orders/1/00000000000000000400"
 
