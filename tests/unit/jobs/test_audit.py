@@ -157,7 +157,8 @@ def test_counts_are_those_of_the_store(closed_store: Path) -> None:
 
 
 def test_what_retention_deleted_from_the_log_alone_is_expired_and_harmless(tmp_path: Path) -> None:
-    with reput.MessageStore.open(tmp_path / "store", **SIZES, files=RoomyFiles()) as store:
+    synced = SIZES | {"flush_disk_type": "SYNC_FLUSH"}  # only files that are flushed are deleted
+    with reput.MessageStore.open(tmp_path / "store", **synced, files=RoomyFiles()) as store:
         put(store)
         age(tmp_path / "store", 2)
         assert store.delete_expired().commit_log_files
