@@ -50,7 +50,7 @@ def diff(
     store_timestamp, store_host, born_timestamp, born_host, reconsume_times, flag, magic_code.
 
     Examples:
-      reput diff /tmp/store /backup/store
+      cp -r /tmp/store /tmp/copy && reput diff /tmp/store /tmp/copy
       reput diff /tmp/store /tmp/copy --by queue --ignore store_timestamp,store_host --json
     """
     from reput.jobs import diff as job

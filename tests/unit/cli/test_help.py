@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import subprocess
 from pathlib import Path
@@ -10,7 +11,21 @@ import pytest
 
 from .conftest import run_reput
 
-COMMANDS = ("put", "get", "query", "dump", "info", "top", "rebuild", "stats", "delete-expired", "config", "warm")
+COMMANDS = (
+    "put",
+    "get",
+    "query",
+    "dump",
+    "info",
+    "top",
+    "rebuild",
+    "audit",
+    "diff",
+    "stats",
+    "delete-expired",
+    "config",
+    "warm",
+)
 
 
 def examples_of(command: str) -> list[str]:
@@ -26,8 +41,8 @@ def examples_of(command: str) -> list[str]:
 
 
 def run_example(example: str, folder: Path) -> int:
-    """Run one example with `folder` in place of /tmp; what stands before a `|` goes to the shell."""
-    *producer, command = example.replace("/tmp/", f"{folder}/").split(" | ")
+    """Run one example with `folder` in place of /tmp; what stands before a `|` or `&&` goes to the shell."""
+    *producer, command = re.split(r" \| | && ", example.replace("/tmp/", f"{folder}/"))
     stdin = subprocess.run(producer[0], shell=True, check=True, capture_output=True).stdout if producer else None
     program, *arguments = shlex.split(command)
     assert program == "reput"

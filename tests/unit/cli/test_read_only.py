@@ -22,6 +22,7 @@ READING = (
     ("dump", "--what", "checkpoint"),
     ("info",),
     ("stats", "--bucket", "1m"),
+    ("audit",),
 )
 
 
