@@ -22,7 +22,9 @@ from rich.console import Console
 
 import reput
 from bench import (
+    audit,
     commands,
+    diff,
     get_message,
     limits,
     many_queues,
@@ -57,6 +59,8 @@ _QUESTIONS: dict[str, Callable[[Setting], list[Figure]]] = {
     "get_message": get_message.measure,
     "query_message": query_message.measure,
     "rebuild": rebuild.measure,
+    "audit": audit.measure,
+    "diff": diff.measure,
     "recovery": recovery.measure,
     "scan": scan.measure,
     "spark_sink": spark_sink.measure,

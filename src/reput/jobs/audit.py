@@ -17,21 +17,19 @@ import pyarrow as pa
 
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import StoreFormatError
-from reput.formats.index_file import file_size
-from reput.formats.multi_dispatch import LMQ_PREFIX
 from reput.formats.paths import INDEX
 from reput.jobs.audit_batches import BatchQueueItem, BatchQueueRuns, find_batch_runs
 from reput.jobs.audit_end import checkpoint_findings, damage_findings
-from reput.jobs.audit_files import QueueFolder, StoreListing, list_store
-from reput.jobs.audit_index import CheckedIndexFile, IndexFileItem, check_index_file
+from reput.jobs.audit_files import QueueFolder, StoreListing
+from reput.jobs.audit_index import IndexFileItem, check_index_file
 from reput.jobs.audit_keys import KeyTarget
 from reput.jobs.audit_merge import MergedUnits, merge_keys, merge_units
+from reput.jobs.audit_plan import AuditPlan, make_plan
 from reput.jobs.audit_rest import IndexRest, LogBounds, QueueRest, look_at_index_file, look_at_queues
 from reput.jobs.audit_scan import AuditTarget, SplitAudit, audit_split
-from reput.jobs.audit_units import CONFIRMED, SlotRanges, UnitTarget
+from reput.jobs.audit_units import CONFIRMED, SlotRanges
 from reput.jobs.findings import Finding, FindingClass, findings_table, sorted_findings
 from reput.jobs.job_folder import JobFolder, Option
-from reput.jobs.log_bounds import bounded_splits, fixed_log_end
 from reput.jobs.resuming import ResumingRunner
 from reput.jobs.runner import Progress, Runner
 from reput.jobs.split_tasks import run_over_splits
@@ -40,8 +38,6 @@ from reput.log.index_geometry import index_geometry
 from reput.log.splits import Split
 
 SPLIT_BYTES = 64 << 20
-#: More splits would make more results than the merge should hold.
-_MOST_SPLITS = 2048
 _QUEUES_OF_A_TASK = 64
 
 
@@ -77,15 +73,6 @@ class AuditResult:
     def is_clean(self) -> bool:
         """Whether no finding is worse than harmless."""
         return all(finding.kind.finding_class is FindingClass.HARMLESS for finding in self.findings)
-
-
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    """What is audited, fixed at the beginning: of a store that is written meanwhile, the part up to `log_end`."""
-
-    listing: StoreListing
-    was_killed: bool
-    log_end: int | None
 
 
 def audit(
@@ -133,13 +120,6 @@ def audit(
     return result
 
 
-def _make_plan(directory: StoreDirectory, _: str) -> _Plan:
-    """The task that lists a store; one that its writer has open, or was killed with, ends where its log ends now."""
-    listing = list_store(directory)
-    log_end = fixed_log_end(directory, listing.log_files) if listing.log_is_whole else None
-    return _Plan(listing, directory.was_killed, log_end)
-
-
 class _Audit:
     """One audit: the phases, and what they share."""
 
@@ -161,14 +141,14 @@ class _Audit:
     def run(self) -> AuditResult:
         """All phases."""
         started = time.perf_counter()
-        task = partial(_make_plan, self._directory)
+        task = partial(make_plan, self._directory)
         (plan,) = self._runner.run(task, [self._directory.path], description="list the store", progress=self._progress)
         listing = plan.listing
         self._findings += listing.findings
-        index, slots = self._check_index(plan)
+        keys = self._check_index(plan)
+        index = () if keys is None else keys.files
         batches = self._find_batch_runs(listing)
         checked = time.perf_counter()
-        keys = KeyTarget(tuple(index), slots) if self._config.message_index_enable else None
         outcomes = self._scan(plan, keys, batches)
         scanned = time.perf_counter()
         log = self._bounds(plan, outcomes)
@@ -192,19 +172,19 @@ class _Audit:
             },
         )  # fmt: skip
 
-    def _check_index(self, plan: _Plan) -> tuple[list[CheckedIndexFile], int]:
-        """Each index file by itself, and how many slots each has."""
+    def _check_index(self, plan: AuditPlan) -> KeyTarget | None:
+        """Each index file by itself; None where keys cannot be looked for, or shall not."""
         config, listing = self._config, plan.listing
-        if not self._config.message_index_enable or not listing.index_files:
-            return [], config.max_hash_slot_num
+        if not config.message_index_enable:
+            return None
+        if not listing.index_files:
+            return KeyTarget((), config.max_hash_slot_num)
         found = [IndexFilePath(path, listing.index_file_size) for path in listing.index_files]
         try:
             slots, entries = index_geometry(found, config.max_hash_slot_num, config.max_index_num)
         except StoreFormatError as error:
             self._findings.append(Finding("index-geometry", listing.index_files[0], str(error)))
-            return [], config.max_hash_slot_num
-        if file_size(slots, entries) != listing.index_file_size:
-            raise AssertionError("index_geometry answers with numbers that make the size")
+            return None
         last = len(found) - 1
         items = [
             IndexFileItem(number, file.path, slots, entries, plan.was_killed and number == last)
@@ -212,7 +192,7 @@ class _Audit:
         ]
         checked = self._runner.run(check_index_file, items, description="check the index", progress=self._progress)
         self._findings += [finding for file in checked for finding in file.findings]
-        return checked, slots
+        return KeyTarget(tuple(checked), slots)
 
     def _find_batch_runs(self, listing: StoreListing) -> tuple[BatchQueueRuns, ...]:
         folder = listing.batch_queues
@@ -222,24 +202,8 @@ class _Audit:
         description = "check the batch consume queues"
         return tuple(self._runner.run(find_batch_runs, items, description=description, progress=self._progress))
 
-    def _scan(self, plan: _Plan, keys: KeyTarget | None, batches: tuple[BatchQueueRuns, ...]) -> list[SplitAudit]:
-        listing = plan.listing
-        queues, extensions = listing.queues, listing.extensions
-        has_queues = not any(part.hides_queues for part in self._directory.foreign_parts())
-        target = AuditTarget(
-            UnitTarget(
-                queues.path, queues.file_size, listing.batch_topics,
-                any(queue.topic.startswith(LMQ_PREFIX) for queue in queues.queues),
-                extensions.path, extensions.file_size,
-            ) if has_queues else None,
-            batches, listing.batch_topics, listing.simple_topics, keys, self._config.delay_levels_ms,
-        )  # fmt: skip
-        size = max(self._split_bytes, -(-sum(file.size for file in listing.log_files) // _MOST_SPLITS))
-        splits = bounded_splits(listing.log_files, size, plan.log_end)
-        # Where the log has gaps, a file that ends early says nothing of those behind it.
-        groups = [splits]
-        if not listing.log_is_whole:
-            groups = [[split for split in splits if split.file == file] for file in listing.log_files]
+    def _scan(self, plan: AuditPlan, keys: KeyTarget | None, batches: tuple[BatchQueueRuns, ...]) -> list[SplitAudit]:
+        target, groups = plan.target(keys, batches, self._config.delay_levels_ms), plan.groups(self._split_bytes)
         outcomes = self._run(target, groups)
         undeclared = frozenset[str]().union(*(outcome.undeclared for outcome in outcomes))
         if undeclared and target.units is not None:  # such topics have batch queues
@@ -257,7 +221,7 @@ class _Audit:
             outcomes += run_over_splits(self._runner, task, splits, description=description, progress=self._progress)[0]
         return outcomes
 
-    def _bounds(self, plan: _Plan, outcomes: Sequence[SplitAudit]) -> LogBounds:
+    def _bounds(self, plan: AuditPlan, outcomes: Sequence[SplitAudit]) -> LogBounds:
         log_files = plan.listing.log_files
         begin = log_files[0].start_offset if log_files else 0
         end = max((outcome.read.end_offset or begin for outcome in outcomes), default=begin)
@@ -272,7 +236,7 @@ class _Audit:
         self._findings += found
         return LogBounds(begin, end, plan.was_killed, tuple(damaged))
 
-    def _merge_units(self, plan: _Plan, log: LogBounds, outcomes: Sequence[SplitAudit]) -> list[MergedUnits]:
+    def _merge_units(self, plan: AuditPlan, log: LogBounds, outcomes: Sequence[SplitAudit]) -> list[MergedUnits]:
         listing = plan.listing
         of_units = [outcome.units for outcome in outcomes if outcome.units is not None]
         of_batches = [outcome.batches for outcome in outcomes]
@@ -287,7 +251,7 @@ class _Audit:
             self._findings += merged[-1].findings
         return merged
 
-    def _merge_keys(self, plan: _Plan, keys: KeyTarget | None, outcomes: Sequence[SplitAudit]) -> list[IndexRest]:
+    def _merge_keys(self, plan: AuditPlan, keys: KeyTarget | None, outcomes: Sequence[SplitAudit]) -> list[IndexRest]:
         if keys is None:
             return []
         parts = [outcome.keys for outcome in outcomes if outcome.keys is not None]

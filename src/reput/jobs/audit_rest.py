@@ -267,10 +267,8 @@ def look_at_index_file(log: LogBounds, rest: IndexRest) -> tuple[Finding, ...]:
                 offsets = np.frombuffer(data, ENTRY_TYPE, len(data) // ENTRY_SIZE)["offset"].astype(np.int64)
                 expired, behind = (offsets < log.begin) & (offsets >= 0), offsets >= log.end
                 excused = log.is_damaged(offsets) | (behind & log.may_grow)
-                for i in np.flatnonzero(~(expired | behind | excused)).tolist():
-                    text = f"entry {first + i} leads to commit log offset {offsets[i]}, where no record has its key"
-                    position = entry_position(rest.slots, first + i)
-                    findings.append(Finding("index-entry-wrong", rest.path, text, position, int(offsets[i])))
+                wrong = np.flatnonzero(~(expired | behind | excused))
+                findings += _wrong_entries(rest, first + wrong, offsets[wrong])
                 for code, some in (("expired", expired), ("behind-end", behind & ~excused)):
                     if some.any():
                         number, total = totals.get(code, (first + int(some.argmax()), 0))
@@ -279,3 +277,14 @@ def look_at_index_file(log: LogBounds, rest: IndexRest) -> tuple[Finding, ...]:
         position = entry_position(rest.slots, number)
         findings.append(Finding(f"index-entry-{code}", rest.path, f"{total} entries", position, count=total))
     return tuple(findings)
+
+
+def _wrong_entries(rest: IndexRest, numbers: Int64s, offsets: Int64s) -> Iterator[Finding]:
+    starts = np.flatnonzero(np.append(True, np.diff(numbers) != 1)[: numbers.size])
+    counts = np.diff(np.append(starts, numbers.size))
+    for start, count in zip(starts.tolist(), counts.tolist(), strict=True):
+        number, offset = int(numbers[start]), int(offsets[start])
+        text = f"entry {number} leads to commit log offset {offset}, where no record has its key"
+        yield Finding(
+            "index-entry-wrong", rest.path, text, entry_position(rest.slots, number), offset, count=int(count)
+        )
