@@ -127,12 +127,11 @@ def _look_at_queue(log: LogBounds, extensions: QueueFolder, queue: QueueRest) ->
 def _wrong_ext_unit(queue: QueueRest, extensions: QueueFolder, slot: int, count: int) -> Finding:
     """At the place that a unit leads to."""
     with DISK.open(queue.path(slot)) as file:
-        address = decode_unit(file.read(queue.position(slot), UNIT_SIZE)).tags_code
-    offset = decode_address(address)
+        unit = file.read(queue.position(slot), UNIT_SIZE).ljust(UNIT_SIZE, b"\0")  # of a file that was cut
+    offset = decode_address(decode_unit(unit).tags_code)
     position = offset % extensions.file_size
     path = extensions.file_path(queue.topic, queue.queue_id, offset - position)
-    unit = f"the unit in {queue.path(slot)} at {queue.position(slot)}"
-    text = f"{unit} leads here, where no ext unit of its record is"
+    text = f"the unit in {queue.path(slot)} at {queue.position(slot)} leads here, where no ext unit of its record is"
     if count > 1:
         text += f", nor is it for the {count - 1} units behind it"
     return Finding("ext-unit-wrong", path, text, position, None, queue.topic, queue.queue_id, slot, count)
