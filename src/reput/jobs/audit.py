@@ -26,10 +26,10 @@ from reput.jobs.audit_keys import KeyTarget
 from reput.jobs.audit_merge import MergedUnits, merge_keys, merge_units
 from reput.jobs.audit_plan import AuditPlan, make_plan
 from reput.jobs.audit_rest import IndexRest, LogBounds, QueueRest, look_at_index_file, look_at_queues
-from reput.jobs.audit_scan import AuditTarget, SplitAudit, audit_split
-from reput.jobs.audit_units import CONFIRMED, SlotRanges
+from reput.jobs.audit_scan import AuditTarget, SplitAudit, audit_split, dispatched_end, is_behind
 from reput.jobs.findings import Finding, FindingClass, findings_table, sorted_findings
 from reput.jobs.job_folder import JobFolder, Option
+from reput.jobs.log_bounds import proven_split
 from reput.jobs.resuming import ResumingRunner
 from reput.jobs.runner import Progress, Runner
 from reput.jobs.split_tasks import run_over_splits
@@ -210,7 +210,27 @@ class _Audit:
             topics = target.batch_topics | undeclared
             target = replace(target, batch_topics=topics, units=replace(target.units, batch_topics=topics))
             outcomes = self._run(target, groups, "read the log once more")
+        if plan.was_killed:
+            self._look_again(target, outcomes)
         return outcomes
+
+    def _look_again(self, target: AuditTarget, outcomes: list[SplitAudit]) -> None:
+        """Read those splits again, of a store that may be open, where units are missing although later ones are there.
+
+        Its dispatch writes the units of many records queue by queue: what was missing may be there by now.
+        """
+        last = dispatched_end(outcomes)
+        again = [
+            number
+            for number, outcome in enumerate(outcomes)
+            if any(is_behind(part, last) for part in (outcome.units, outcome.batches) if part is not None)
+        ]
+        splits = [proven_split(outcomes[number].read) for number in again]
+        redone = self._runner.run(
+            partial(audit_split, target), splits, description="look at the latest units again", progress=self._progress
+        )
+        for number, outcome in zip(again, redone, strict=True):
+            outcomes[number] = replace(outcome, read=outcomes[number].read)
 
     def _run(
         self, target: AuditTarget, groups: list[list[Split]], description: str = "read the log"
@@ -242,7 +262,7 @@ class _Audit:
         of_batches = [outcome.batches for outcome in outcomes]
         undispatched = None
         if plan.was_killed:
-            last = max((_last_confirmed(part) for part in (*of_units, *of_batches)), default=-1)
+            last = dispatched_end(outcomes)
             if last >= 0 or not (listing.queues.queues or listing.batch_queues.queues):
                 undispatched = max(last, log.begin)
         merged = []
@@ -276,8 +296,3 @@ class _Audit:
             partial(look_at_index_file, log), index, description=f"{description} of the index", progress=self._progress
         )
         self._findings += [finding for found in (*of_queues, *of_index) for finding in found]
-
-
-def _last_confirmed(part: SlotRanges) -> int:
-    """Where the last record ends whose unit is right; -1 without any."""
-    return int(part.ends[part.states == CONFIRMED].max(initial=-1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from reput.errors import CorruptRecordError
 from reput.jobs.audit_batches import BatchCheck, BatchQueueRuns
 from reput.jobs.audit_keys import KeyAudit, KeyCheck, KeyTarget
-from reput.jobs.audit_units import SlotRanges, UnitCheck, UnitTarget
+from reput.jobs.audit_units import CONFIRMED, SlotRanges, UnitCheck, UnitTarget
 from reput.kernels.columns import RecordColumns, RecordStatus
 from reput.kernels.record_scan import ScanLevel
 from reput.log.queue_types import QueueTypes
@@ -85,3 +86,14 @@ def _property_damages(path: str, columns: RecordColumns) -> list[Damage]:
     places = zip(columns["commit_log_offset"][rows].tolist(), columns["store_size"][rows].tolist(), strict=True)
     reason = "the property __CRC32# says otherwise than the record's bytes"
     return [Damage(path, offset, offset + size, reason) for offset, size in places]
+
+
+def dispatched_end(outcomes: Sequence[SplitAudit]) -> int:
+    """Where the last record ends whose unit is right; -1 without any."""
+    parts = [part for outcome in outcomes for part in (outcome.units, outcome.batches) if part is not None]
+    return max((int(part.ends[part.states == CONFIRMED].max(initial=-1)) for part in parts), default=-1)
+
+
+def is_behind(part: SlotRanges, dispatched: int) -> bool:
+    """Whether a record before that end has no right unit."""
+    return bool(((part.states != CONFIRMED) & (part.offsets < dispatched)).any())

@@ -31,14 +31,13 @@ from reput.jobs.diff_rows import (
     read_split_rows,
 )
 from reput.jobs.job_folder import JobFolder, Option
-from reput.jobs.log_bounds import bounded_splits, fixed_log_end
+from reput.jobs.log_bounds import bounded_splits, fixed_log_end, proven_split
 from reput.jobs.resuming import ResumingRunner
 from reput.jobs.runner import Progress, Runner
 from reput.jobs.split_tasks import run_over_splits
 from reput.kernels.content_hash import IGNORABLE, ignored_mask
 from reput.log.directory import LogFile, QueueFiles, StoreDirectory
 from reput.log.scan import Damage
-from reput.log.splits import Split
 
 SPLIT_BYTES = 64 << 20
 #: More splits would make more results than the merge should hold.
@@ -244,20 +243,12 @@ class _Diff:
                 )
                 found.append([rows for part in of_queues for rows in part.rows])
                 continue
-            splits = [_read_split(parts[i]) for i in concerned]
+            splits = [proven_split(part.read) for part in (parts[i] for i in concerned) if isinstance(part, RowOutcome)]
             of_splits = self._runner.run(
                 partial(read_split_rows, target), splits, description=description, progress=self._progress
             )
             found.append([rows for part in of_splits for rows in part.rows])
         return match_rows(self._by, *found)
-
-
-def _read_split(outcome: RowOutcome | QueueOutcome) -> Split:
-    """The split of an outcome, which begins at a record: it was proven."""
-    assert isinstance(outcome, RowOutcome)
-    read = outcome.read
-    begin = read.split.end if read.begin_offset is None else read.begin_offset
-    return replace(read.split, begin=min(begin, read.split.end), is_record_start=True)
 
 
 def _has_any(blocks: Blocks | None, wanted: dict[Name, Int64s]) -> bool:

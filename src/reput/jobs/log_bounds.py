@@ -9,7 +9,7 @@ from reput.files import DISK
 from reput.log.directory import LogFile, StoreDirectory
 from reput.log.scan import find_end
 from reput.log.sink_commits import committed_end
-from reput.log.splits import Split, plan_splits
+from reput.log.splits import Split, SplitResult, plan_splits
 
 
 def fixed_log_end(directory: StoreDirectory, log_files: Sequence[LogFile]) -> int | None:
@@ -29,3 +29,9 @@ def bounded_splits(log_files: Sequence[LogFile], split_bytes: int, log_end: int 
     if log_end is None:
         return splits
     return [replace(split, end=min(split.end, log_end)) for split in splits if split.begin < log_end]
+
+
+def proven_split(read: SplitResult) -> Split:
+    """A split that was read once, and whose begin was proven with its neighbours (`check_stitches`): from there on."""
+    begin = read.split.end if read.begin_offset is None else read.begin_offset
+    return replace(read.split, begin=min(begin, read.split.end), is_record_start=True)
