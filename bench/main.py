@@ -22,7 +22,9 @@ from rich.console import Console
 
 import reput
 from bench import (
+    audit,
     commands,
+    diff,
     export,
     get_message,
     import_,
@@ -62,6 +64,8 @@ _QUESTIONS: dict[str, Callable[[Setting], list[Figure]]] = {
     "rebuild": rebuild.measure,
     "export": export.measure,
     "import": import_.measure,
+    "audit": audit.measure,
+    "diff": diff.measure,
     "recovery": recovery.measure,
     "scan": scan.measure,
     "statistics": statistics.measure,

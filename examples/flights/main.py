@@ -26,6 +26,7 @@ from examples.flights.compare import compare_counts, compare_delays, compare_sta
 from examples.flights.counts import COUNT_COLUMNS, Counts, count_in_arrow, count_on_spark
 from examples.flights.events import DEPARTED, TOPICS, airline_names, read_events
 from examples.flights.plots import flight_plots
+from reput.jobs.audit import audit
 from reput.jobs.export import export
 from reput.jobs.rebuild import rebuild
 from reput.jobs.report import Plot, Report, Series, Table
@@ -129,6 +130,7 @@ def run(timed: Steps, days: int | None, store_path: Path, runner_name: RunnerNam
         runner = choose_runner(runner_name, total_bytes=events.nbytes)
         step.result = "Spark" if isinstance(runner, SparkRunner) else "threads"
     _rebuild(timed, len(events), store_path, rebuilt_path, runner)
+    _audit(timed, len(events), store_path, runner)
     counts = _count(timed, events, store_path, lake_path, runner)
     disk = _ask(timed, events, counts, store_path, runner)
     return _report(timed.done, events, counts, disk)
@@ -165,6 +167,12 @@ def _rebuild(timed: Steps, messages: int, live: Path, rebuilt: Path, runner: Run
     with timed.step("compared byte for byte", messages) as step:
         size, findings = compare_stores(live, rebuilt, timed.progress)
         step.check(findings, f"{size / 1e6:,.0f} MB are equal")
+
+
+def _audit(timed: Steps, messages: int, store: Path, runner: Runner) -> None:
+    with timed.step("audited", messages) as step:
+        result = audit(str(store), runner=runner, progress=timed.progress)
+        step.check(map(str, result.findings), f"{result.units:,} units, {result.index_entries:,} index entries right")
 
 
 def _count(timed: Steps, events: pa.Table, store_path: Path, lake: Path, runner: Runner) -> Counts:

@@ -24,6 +24,7 @@ KERNEL_MODULES = (
     "reput.kernels.batch_consume_queue",
     "reput.kernels.index_file",
     "reput.kernels.tags",
+    "reput.kernels.content_hash",
     "reput.kernels.gather",
     "reput.kernels.json_objects",
     "reput.files.runs",

@@ -24,6 +24,7 @@ def test_all_steps_agree_on_spark(tmp_path: Path, capsys: pytest.CaptureFixture[
         "consumed back",
         "queried by tail",
         "rebuilt",
+        "audited",
         "counted on Spark",
         "counted in Parquet",
         "statistics",

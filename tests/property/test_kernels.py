@@ -17,6 +17,7 @@ from reput.formats.index_file import encode_header, entry_position, file_size
 from reput.formats.java import index_hash, string_hash
 from reput.kernels.columns import NARROW, WIDE, RecordColumns, ScanStop
 from reput.kernels.consume_queue import PULL_RESULT_COUNT, PullLimits, Selected, group_units, select_run, select_units
+from reput.kernels.content_hash import IGNORABLE, hash_contents, ignored_mask
 from reput.kernels.crc32 import crc32_slices
 from reput.kernels.index_file import (
     IndexPlace,
@@ -36,6 +37,7 @@ from reput.kernels.record_encode import EncodeFault
 from reput.kernels.record_scan import DEFAULT_DELAYS_MS, RecordScanner, ScanLevel, find_record, read_records_at
 from reput.kernels.tags import keep_matching_tags
 from tests.oracles import consume_queue as queue_twin
+from tests.oracles import content_hash as content_twin
 from tests.oracles import index_file as index_twin
 from tests.oracles import record_batch as batch_twin
 from tests.oracles import record_encode as encode_twin
@@ -551,6 +553,15 @@ def test_tags_are_compared_by_their_text(log, wanted, texts):
         np.array([0, *accumulate(map(len, texts))], np.int32), *scratch_row(),
     )  # fmt: skip
     assert [tuple(pair) for pair in table[:kept].tolist()] == expected
+
+
+@given(logs(), st.sets(st.sampled_from(IGNORABLE)))
+@settings(max_examples=100)
+def test_a_content_hash_is_made_of_all_fields_but_those_that_are_ignored(log, ignored):
+    data, base_offset = log
+    columns = SCANNERS[ScanLevel.HEADER].scan(as_array(data), base_offset)
+    expected = [content_twin.hash_row(row, ignored) for row in scan_twin.scan(data, base_offset).rows]
+    assert hash_contents(columns, ignored_mask(tuple(ignored))).tolist() == expected
 
 
 @given(logs(), st.permutations(SCHEMA.names), st.integers(0, len(SCHEMA.names)))

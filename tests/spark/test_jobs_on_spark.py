@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,10 +14,15 @@ import pytest
 import reput
 from reput.errors import CorruptRecordError, ReputError, StoreLockedError
 from reput.formats.paths import LOCK
+from reput.jobs.audit import audit
+from reput.jobs.diff import diff
+from reput.jobs.findings import SCHEMA as SCHEMA_OF_FINDINGS
 from reput.jobs.rebuild import rebuild
 from reput.jobs.runner import LocalRunner, Progress
 from reput.jobs.statistics import statistics
 from reput.kernels.record_batch import SCHEMA
+from reput.spark import audit as spark_audit
+from reput.spark import diff as spark_diff
 from reput.spark.runner import SparkRunner
 
 if TYPE_CHECKING:
@@ -101,6 +107,25 @@ class TestRebuild:
         with pytest.raises(ReputError, match="read the log: Spark gave the job up"):
             rebuild(CORPORA / "clean" / "store", tmp_path / "out", runner=DyingRunner(spark), **GEOMETRY)
         assert not (tmp_path / "out").exists()
+
+
+class TestAuditAndDiff:
+    def test_findings_are_the_same_and_come_as_a_dataframe(self, spark: SparkSession, tmp_path: Path) -> None:
+        store = Path(shutil.copytree(CORPORA / "retention" / "store", tmp_path / "store"))
+        path = next(store.glob("consumequeue/topic-1/*/*"))
+        data = bytearray(path.read_bytes())
+        data[-1 - len(data) + len(data.rstrip(b"\0"))] ^= 1
+        path.write_bytes(data)
+        local = audit(store, runner=LocalRunner(2), split_bytes=20_000)
+        found = spark_audit(spark, store, split_bytes=30_000)
+        assert found.toArrow().select(SCHEMA_OF_FINDINGS.names).to_pylist() == local.table.to_pylist()
+        assert "unit-wrong" in {row["code"] for row in found.collect()}
+
+    def test_differences_are_the_same(self, spark: SparkSession) -> None:
+        left, right = CORPORA / "clean" / "store", CORPORA / "ipv6" / "store"
+        local = diff(left, right, runner=LocalRunner(2), by="queue", split_bytes=20_000)
+        found = spark_diff(spark, left, right, by="queue", split_bytes=30_000)
+        assert found.toArrow().to_pylist() == local.table.to_pylist() != []
 
 
 class DyingRunner(SparkRunner):

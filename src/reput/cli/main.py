@@ -19,8 +19,10 @@ from typer.core import TyperGroup
 
 import reput
 from reput.cli import (
+    audit,
     config,
     delete_expired,
+    diff,
     dump,
     export,
     get,
@@ -97,6 +99,8 @@ _COMMANDS: tuple[Callable[..., int | None], ...] = (
     top.top,
     rebuild.rebuild,
     replay.replay,
+    audit.audit,
+    diff.diff,
     stats.stats,
     export.export,
     import_.import_,

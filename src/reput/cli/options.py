@@ -44,6 +44,18 @@ Settings = Annotated[
 BrokerConf = Annotated[
     str | None, typer.Option("--broker-conf", metavar="FILE", help="A broker.conf with keys of the configuration.")
 ]
+ReportFile = Annotated[
+    str | None,
+    typer.Option(
+        "--report", metavar="FILE.html", help="Also write an HTML report with plots; a file of that name is replaced."
+    ),
+]
+WorkDir = Annotated[
+    str | None,
+    typer.Option(
+        "--work-dir", metavar="DIR", help="A folder for what was done: after a kill the same command goes on there."
+    ),
+]
 RunnerName = Annotated[
     Literal["auto", "local", "spark"], typer.Option("--runner", help="Who runs the job: threads here, or Spark.")
 ]
@@ -122,8 +134,13 @@ def choose_runner(
     name: Literal["auto", "local", "spark"], master: str | None, store: str, commit_log_path: str | None
 ) -> Runner:
     """The runner that `--runner` and `--master` mean for a store; raises ConfigError for an unknown one."""
+    from reput.errors import StoreFormatError
     from reput.log.directory import StoreDirectory
     from reput.spark import runner
 
-    log_files = StoreDirectory(store, commit_log_path=commit_log_path).log_files()
-    return runner.choose_runner(name, total_bytes=sum(file.size for file in log_files), master=master)
+    directory = StoreDirectory(store, commit_log_path=commit_log_path)
+    try:
+        total_bytes = sum(file.size for file in directory.log_files())
+    except StoreFormatError:  # for the job to tell: some look into such a log
+        total_bytes = 0
+    return runner.choose_runner(name, total_bytes=total_bytes, master=master)

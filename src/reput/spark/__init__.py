@@ -11,14 +11,27 @@ from typing import TYPE_CHECKING, Any
 from reput.spark.session import session
 
 if TYPE_CHECKING:
+    from reput.spark.findings import audit, diff
     from reput.spark.log_stream import bytes_behind_latest, read_log_stream
     from reput.spark.source import explain, read_log, register
     from reput.spark.statistics_stream import statistics_stream
 
-__all__ = ["bytes_behind_latest", "explain", "read_log", "read_log_stream", "register", "session", "statistics_stream"]
+__all__ = [
+    "audit",
+    "bytes_behind_latest",
+    "diff",
+    "explain",
+    "read_log",
+    "read_log_stream",
+    "register",
+    "session",
+    "statistics_stream",
+]
 
 _MODULES = {
+    "audit": "findings",
     "bytes_behind_latest": "log_stream",
+    "diff": "findings",
     "explain": "source",
     "read_log": "source",
     "read_log_stream": "log_stream",

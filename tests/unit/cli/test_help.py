@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import subprocess
 from pathlib import Path
@@ -22,6 +23,8 @@ COMMANDS = (
     "stats",
     "export",
     "import",
+    "audit",
+    "diff",
     "delete-expired",
     "config",
     "warm",
@@ -41,8 +44,8 @@ def examples_of(command: str) -> list[str]:
 
 
 def run_example(example: str, folder: Path) -> int:
-    """Run one example with `folder` in place of /tmp; what stands before a `|` goes to the shell."""
-    *producer, command = example.replace("/tmp/", f"{folder}/").split(" | ")
+    """Run one example with `folder` in place of /tmp; what stands before a `|` or `&&` goes to the shell."""
+    *producer, command = re.split(r" \| | && ", example.replace("/tmp/", f"{folder}/"))
     stdin = subprocess.run(producer[0], shell=True, check=True, capture_output=True).stdout if producer else None
     program, *arguments = shlex.split(command)
     assert program == "reput"

@@ -24,6 +24,7 @@ READING = (
     ("stats", "--bucket", "1m"),
     ("query", "--topics", "topic-1", "--begin", "2020-01-01"),
     ("query", "--sql", "select topic, count(*) from messages group by topic"),
+    ("audit",),
 )
 
 

@@ -1,0 +1,140 @@
+"""`reput audit`: the log against queues, extensions and index."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from reput.cli.options import (
+    CommitLogPath,
+    Json,
+    Master,
+    ReportFile,
+    RunnerName,
+    Settings,
+    Store,
+    WorkDir,
+    choose_runner,
+    parse_pairs,
+)
+from reput.cli.output import progress_bar, write_json, write_report
+from reput.errors import ConfigError
+
+if TYPE_CHECKING:
+    from reput.jobs.audit import AuditResult
+    from reput.jobs.report import Report
+
+#: The keys that `--set` takes here: what the files do not say.
+_KEYS = ("max_hash_slot_num", "max_index_num", "message_delay_level", "message_index_enable")
+#: Findings that the terminal and the HTML report show; JSON has all.
+_SHOWN_FINDINGS = 40
+
+
+def audit(
+    store: Store,
+    *,
+    settings: Settings,
+    report: ReportFile = None,
+    work_dir: WorkDir = None,
+    commit_log_path: CommitLogPath = None,
+    runner_name: RunnerName = "auto",
+    master: Master = None,
+    as_json: Json = False,
+) -> int:
+    """Compare queues, extensions, index, checkpoint and settings with the log.
+
+    Every record is checked by its CRC; it must have its unit and its index entries, and every unit and entry must have
+    its record. A finding has a code, a file and a position in it, a class, and what to do. The classes: lost (stored,
+    and cannot be read any more), hidden (in the log, but consumers, queries or a start do not get at it), harmless
+    (what a kill or a retention leaves by RocketMQ's own rules). With any that is lost or hidden the exit status is 1.
+
+    Nothing is changed, and the store may be open: then its log is looked at up to where it ends now. --set takes what
+    the files do not say: messageDelayLevel, maxHashSlotNum, maxIndexNum, and messageIndexEnable=false for a broker
+    without index.
+
+    Examples:
+      reput audit /tmp/store
+      reput audit /tmp/store --report /tmp/audit.html --work-dir /tmp/audit
+    """
+    from reput.jobs import audit as job
+    from reput.log.directory import StoreDirectory
+    from reput.warm import load_kernels
+
+    arguments = _arguments(settings)
+    if report is not None:
+        StoreDirectory(store, commit_log_path=commit_log_path).check_output(report)
+    load_kernels()
+    with progress_bar() as progress:
+        result = job.audit(
+            store,
+            runner=choose_runner(runner_name, master, store, commit_log_path),
+            commit_log_path=commit_log_path,
+            work_dir=work_dir,
+            progress=progress,
+            **arguments,
+        )
+    if report is not None:
+        _report(store, result).write_html(report)
+    if as_json:
+        write_json(_facts(result) | {"phase_seconds": result.phase_seconds, "findings": result.table.to_pylist()})
+    else:
+        write_report(_report(store, result))
+    return 0 if result.is_clean else 1
+
+
+def _arguments(settings: list[str]) -> dict[str, Any]:
+    """`--set` as arguments of the job; raises ConfigError for a key that it does not take."""
+    from reput.config.message_store import MessageStoreConfig
+    from reput.config.properties import snake_case
+
+    pairs = parse_pairs(settings, "--set")
+    config = MessageStoreConfig.from_mapping(pairs)
+    names = [snake_case(name) for name in pairs]
+    for name in names:
+        if name not in _KEYS:
+            raise ConfigError(f"--set {name}: an audit takes {', '.join(_KEYS)} only")
+    return {name: getattr(config, name) for name in names}
+
+
+def _facts(result: AuditResult) -> dict[str, Any]:
+    counts = Counter(finding.kind.finding_class.value for finding in result.findings)
+    return {
+        "messages": result.messages,
+        "log_bytes": result.log_bytes,
+        "log_end": result.log_end,
+        "units": result.units,
+        "queues": result.queues,
+        "index_entries": result.index_entries,
+        "index_files": result.index_files,
+        **{name: counts[name] for name in ("lost", "hidden", "harmless")},
+        "seconds": result.seconds,
+    }
+
+
+def _report(store: str, result: AuditResult) -> Report:
+    """How many findings of each code, the worst ones, and the codes as a plot."""
+    from reput.jobs.findings import KINDS
+    from reput.jobs.report import Plot, Report, Series, Table
+
+    facts = _facts(result) | {"log bytes a second": round(result.log_bytes / result.seconds)}
+    facts["result"] = "clean" if result.is_clean else "findings"
+    codes = Counter(finding.code for finding in result.findings)
+    kinds = [(code, KINDS[code].finding_class.value, count, *KINDS[code][1:]) for code, count in codes.items()]
+    shown = result.findings[:_SHOWN_FINDINGS]
+    name = "findings" if len(shown) == len(result.findings) else f"the worst {len(shown)} of {len(result.findings)}"
+    rows = [
+        (found.code, found.kind.finding_class.value, found.path, found.position, found.count, found.text)
+        for found in shown
+    ]
+    tables = [
+        Table("codes", ("code", "class", "findings", "meaning", "what to do"), kinds),
+        Table(name, ("code", "class", "file", "position", "count", "text"), rows),
+    ]
+    bars = Series("findings", list(codes), list(codes.values()))
+    return Report(
+        title=f"Audit of {store}",
+        facts={name.replace("_", " "): value for name, value in facts.items()},
+        tables=tables if result.findings else [],
+        plots=[Plot("bar", "Findings by code", "code", "findings", [bars])] if codes else [],
+        findings=[str(found) for found in shown if found.kind.finding_class != "harmless"],
+    )

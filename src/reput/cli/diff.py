@@ -1,0 +1,128 @@
+"""`reput diff`: two stores message by message."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from reput.cli.options import Json, Master, ReportFile, RunnerName, WorkDir, choose_runner
+from reput.cli.output import progress_bar, write_json, write_report
+
+if TYPE_CHECKING:
+    from reput.jobs.diff import DiffResult
+    from reput.jobs.report import Report
+
+#: Differences that the terminal and the HTML report show; JSON has those of the table.
+_SHOWN_ROWS = 40
+
+
+def diff(
+    left: Annotated[str, typer.Argument(metavar="LEFT", help="A store's directory.")],
+    right: Annotated[str, typer.Argument(metavar="RIGHT", help="The directory of the other one.")],
+    *,
+    by: Annotated[
+        Literal["log", "queue"],
+        typer.Option(
+            "--by", help="What is compared side by side: commit log offsets, or topic, queue and queue offset."
+        ),
+    ] = "log",
+    ignore: Annotated[
+        str, typer.Option("--ignore", metavar="LIST", help="Fields that may differ: store_timestamp,store_host.")
+    ] = "",
+    max_rows: Annotated[
+        int, typer.Option("--max-rows", metavar="N", min=0, help="Differences that are told; all are counted.")
+    ] = 10_000,
+    report: ReportFile = None,
+    work_dir: WorkDir = None,
+    runner_name: RunnerName = "auto",
+    master: Master = None,
+    as_json: Json = False,
+) -> int:
+    """Compare two stores, message by message.
+
+    A message is missing (in LEFT only), extra (in RIGHT only) or different, and then the fields are named. By log all
+    bytes must be the same: so compare a backup or a replica. By queue the place in the log may be another: so compare a
+    store whose messages were put again. Where one of the two has no log, as what `reput rebuild` makes, the units of
+    the consume queues are compared. Nothing is changed. The exit status is 0 if the two are equal, 1 if they differ.
+
+    What can be ignored: commit_log_offset, prepared_transaction_offset, property_crc (all three by queue always),
+    store_timestamp, store_host, born_timestamp, born_host, reconsume_times, flag, magic_code.
+
+    Examples:
+      cp -r /tmp/store /tmp/copy && reput diff /tmp/store /tmp/copy
+      reput diff /tmp/store /tmp/copy --by queue --ignore store_timestamp,store_host --json
+    """
+    from reput.jobs import diff as job
+    from reput.log.directory import StoreDirectory
+    from reput.warm import load_kernels
+
+    if report is not None:
+        for store in (left, right):
+            StoreDirectory(store).check_output(report)
+    load_kernels()
+    with progress_bar() as progress:
+        result = job.diff(
+            left,
+            right,
+            runner=choose_runner(runner_name, master, left, None),
+            by=by,
+            ignore=[name.strip() for name in ignore.split(",") if name.strip()],
+            max_rows=max_rows,
+            work_dir=work_dir,
+            progress=progress,
+        )
+    if report is not None:
+        _report(left, right, result).write_html(report)
+    if as_json:
+        write_json(_facts(result) | {"differences": result.table.to_pylist()})
+    else:
+        write_report(_report(left, right, result))
+    return 0 if result.is_equal else 1
+
+
+def _facts(result: DiffResult) -> dict[str, Any]:
+    return {
+        "left_messages": result.left_messages,
+        "right_messages": result.right_messages,
+        "compared": "units of the consume queues" if result.of_queues else "messages of the logs",
+        "missing": result.missing,
+        "extra": result.extra,
+        "different": result.different,
+        "damages": [damage._asdict() for damage in (*result.left_damages, *result.right_damages)],
+        "seconds": result.seconds,
+    }
+
+
+def _report(left: str, right: str, result: DiffResult) -> Report:
+    """Counts, the first differences, and how many of each kind a topic has as a plot."""
+    from reput.jobs.report import Plot, Report, Series, Table
+
+    facts = _facts(result) | {"result": "equal" if result.is_equal else "differences"}
+    del facts["damages"]
+    rows = [
+        [", ".join(value) if isinstance(value, list) else value for value in row.values()]
+        for row in result.table.slice(0, _SHOWN_ROWS).to_pylist()
+    ]
+    told = result.missing + result.extra + result.different
+    name = "differences" if told <= _SHOWN_ROWS else f"the first {len(rows)} of {told} differences"
+    counted = result.table.group_by(["kind", "topic"]).aggregate([([], "count_all")]).to_pylist()
+    topics = sorted({row["topic"] for row in counted})
+    series = [
+        Series(kind, topics, [_count(counted, kind, topic) for topic in topics])
+        for kind in dict.fromkeys(row["kind"] for row in counted)
+    ]
+    return Report(
+        title=f"{left} and {right}",
+        facts={name.replace("_", " "): value for name, value in facts.items()},
+        tables=[Table(name, result.table.column_names, rows)] if rows else [],
+        plots=[Plot("bar", "Differences told by topic", "topic", "messages", series)] if series else [],
+        findings=[
+            f"{damage.path}: from commit log offset {damage.begin} to {damage.end} passed over: {damage.reason}"
+            for damage in (*result.left_damages, *result.right_damages)
+        ],
+    )
+
+
+def _count(counted: list[dict[str, Any]], kind: str, topic: str) -> int:
+    return sum(row["count_all"] for row in counted if row["kind"] == kind and row["topic"] == topic)

@@ -1,0 +1,92 @@
+"""The log's damage, its end, and what the checkpoint says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from reput.files import DISK
+from reput.formats.record import MIN_RECORD_SIZE, STORE_TIMESTAMP, SYS_FLAG, SysFlag
+from reput.jobs.audit_files import StoreListing
+from reput.jobs.audit_scan import SplitAudit
+from reput.jobs.findings import Finding
+from reput.kernels.record_scan import read_records_at
+from reput.log.directory import LogFile
+from reput.log.splits import SplitStop
+
+_HEAD_BYTES = 4 << 20
+_HOST_GROWTH = 12
+
+
+def damage_findings(listing: StoreListing, may_grow: bool, outcomes: Sequence[SplitAudit]) -> Iterator[Finding]:
+    """Of damage inside the log, and of what lies behind its end."""
+    for outcome in outcomes:
+        file = outcome.read.split.file
+        for damage in outcome.damages:
+            size = damage.end - damage.begin
+            yield Finding(
+                "record-damaged", damage.path, damage.reason, damage.begin - file.start_offset, damage.begin, count=size
+            )
+    for file, end in _ends(listing, outcomes):
+        finding = _tail_finding(listing, may_grow, file, end)
+        if finding is not None:
+            yield finding
+
+
+def checkpoint_findings(listing: StoreListing, outcomes: Sequence[SplitAudit]) -> Iterator[Finding]:
+    """Of a checkpoint that speaks of later records than the log has."""
+    checkpoint = listing.checkpoint
+    newest_ms = max((outcome.newest_ms for outcome in outcomes), default=0)
+    if checkpoint is not None and newest_ms:
+        for name, position, code, timestamp in (
+            ("physicMsgTimestamp", 0, "checkpoint-ahead", checkpoint.physic_msg_timestamp),
+            ("logicsMsgTimestamp", 8, "checkpoint-wrong", checkpoint.logics_msg_timestamp),
+            ("indexMsgTimestamp", 16, "checkpoint-wrong", checkpoint.index_msg_timestamp),
+        ):
+            if timestamp > newest_ms:
+                text = f"{name} is {timestamp}, the newest record of the log was stored at {newest_ms}"
+                yield Finding(code, listing.checkpoint_path, text, position)
+
+
+def _ends(listing: StoreListing, outcomes: Sequence[SplitAudit]) -> Iterator[tuple[LogFile, int]]:
+    """Where reading ended before a file did: at the log's end, or, where files are missing, in several files."""
+    for file in listing.log_files:
+        of_file = [outcome for outcome in outcomes if outcome.read.split.file == file]
+        ends = [outcome.read.end_offset for outcome in of_file if outcome.read.end_offset is not None]
+        is_blank = any(outcome.read.stop is SplitStop.BLANK for outcome in of_file)
+        if of_file and not is_blank and max(ends, default=0) < file.end_offset:
+            yield file, max(ends, default=file.start_offset)
+            if listing.log_is_whole:
+                return
+
+
+def _tail_finding(listing: StoreListing, may_grow: bool, file: LogFile, end: int) -> Finding | None:
+    """What lies from the end of the records on, if it is anything, and no record either."""
+    position = end - file.start_offset
+    with DISK.open(file.path) as opened:
+        if not opened.has_data_from(position):
+            return None
+        head = opened.read(position, _HEAD_BYTES)
+    read = read_records_at(
+        np.frombuffer(head, np.uint8), np.zeros(1, np.int64), np.array([end], np.int64), check_crc=True
+    )
+    if min(read.first_fault(), read.rows):
+        return None  # it was put since
+    checkpoint, stored_ms = listing.checkpoint, _store_timestamp(head)
+    was_flushed = checkpoint is not None and 0 < stored_ms <= checkpoint.physic_msg_timestamp
+    later = any(other.start_offset > file.start_offset for other in listing.log_files)
+    if may_grow and not was_flushed and (listing.log_is_whole or not later):
+        return Finding("torn-tail", file.path, "bytes that no record proves", position, end)
+    why = "the checkpoint says that it was on the disk" if was_flushed else "the store was closed"
+    text = f"no record here, nor behind it, where one was: {why}"
+    return Finding("record-damaged", file.path, text, position, end, count=file.end_offset - end)
+
+
+def _store_timestamp(head: bytes) -> int:
+    """The store timestamp of the record that the bytes begin with, if they do; 0 for too few."""
+    if len(head) < MIN_RECORD_SIZE + _HOST_GROWTH:
+        return 0
+    sys_flag = int.from_bytes(head[SYS_FLAG : SYS_FLAG + 4], "big")
+    begin = STORE_TIMESTAMP + (_HOST_GROWTH if sys_flag & SysFlag.BORN_HOST_V6 else 0)
+    return int.from_bytes(head[begin : begin + 8], "big", signed=True)

@@ -1,0 +1,99 @@
+"""The main task of an audit: the records of one split of the log, and what the derived files have of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from reput.errors import CorruptRecordError
+from reput.jobs.audit_batches import BatchCheck, BatchQueueRuns
+from reput.jobs.audit_keys import KeyAudit, KeyCheck, KeyTarget
+from reput.jobs.audit_units import CONFIRMED, SlotRanges, UnitCheck, UnitTarget
+from reput.kernels.columns import RecordColumns, RecordStatus
+from reput.kernels.record_scan import ScanLevel
+from reput.log.queue_types import QueueTypes
+from reput.log.scan import Damage, scan_split
+from reput.log.splits import Split, SplitResult
+
+
+@dataclass(frozen=True, slots=True)
+class AuditTarget:
+    """What the records are compared with; `units` or `keys` is None where that part is left out."""
+
+    units: UnitTarget | None
+    batches: tuple[BatchQueueRuns, ...]
+    batch_topics: frozenset[str]
+    simple_topics: frozenset[str]
+    keys: KeyTarget | None
+    delays_ms: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SplitAudit:
+    """What one task tells the merge.
+
+    Attributes:
+        read, fault: as in `SplitOutcome`; damage is passed over and told in `damages`, so there is no fault.
+        newest_ms: the greatest store timestamp.
+        undeclared: topics of inner batches that nothing says have batch queues.
+    """
+
+    read: SplitResult
+    messages: int
+    log_bytes: int
+    newest_ms: int
+    damages: tuple[Damage, ...]
+    undeclared: frozenset[str]
+    units: SlotRanges | None
+    batches: SlotRanges
+    keys: KeyAudit | None
+    fault: CorruptRecordError | None = None
+
+
+def audit_split(target: AuditTarget, split: Split) -> SplitAudit:
+    """Scan a split, every CRC checked, and compare queues and index with its records."""
+    units = None if target.units is None else UnitCheck(target.units)
+    batches = BatchCheck(target.batches, target.batch_topics)
+    keys = None if target.keys is None else KeyCheck(target.keys)
+    types = QueueTypes(set(target.batch_topics), target.simple_topics)
+    undeclared: set[str] = set()
+    damages: list[Damage] = []
+    messages = log_bytes = newest_ms = 0
+    level = ScanLevel.KEYS if keys else ScanLevel.PROPERTIES
+    scan = scan_split(split, level=level, delays_ms=target.delays_ms, skip_damage=True)
+    for columns in scan:
+        messages += columns.rows
+        log_bytes += columns.consumed
+        newest_ms = max(newest_ms, int(columns["store_timestamp"].max()))
+        undeclared |= types.undeclared(columns)
+        damages += _property_damages(split.file.path, columns)
+        if units is not None:
+            units.put(columns)
+            batches.put(columns)
+        if keys is not None:
+            keys.put(columns)
+    return SplitAudit(
+        scan.result, messages, log_bytes, newest_ms, (*scan.damages, *damages), frozenset(undeclared),
+        None if units is None else units.close(), batches.close(), None if keys is None else keys.close(),
+    )  # fmt: skip
+
+
+def _property_damages(path: str, columns: RecordColumns) -> list[Damage]:
+    """Records that contradict the CRC that they carry among their properties."""
+    rows = np.flatnonzero(columns["status"] & RecordStatus.BAD_PROPERTY_CRC)
+    places = zip(columns["commit_log_offset"][rows].tolist(), columns["store_size"][rows].tolist(), strict=True)
+    reason = "the property __CRC32# says otherwise than the record's bytes"
+    return [Damage(path, offset, offset + size, reason) for offset, size in places]
+
+
+def dispatched_end(outcomes: Sequence[SplitAudit]) -> int:
+    """Where the last record ends whose unit is right; -1 without any."""
+    parts = [part for outcome in outcomes for part in (outcome.units, outcome.batches) if part is not None]
+    return max((int(part.ends[part.states == CONFIRMED].max(initial=-1)) for part in parts), default=-1)
+
+
+def is_behind(part: SlotRanges, dispatched: int) -> bool:
+    """Whether a record before that end has no right unit."""
+    return bool(((part.states != CONFIRMED) & (part.offsets < dispatched)).any())

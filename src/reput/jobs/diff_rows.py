@@ -1,0 +1,211 @@
+"""Messages as `diff` compares them: rows of a key and a hash, first summed up by blocks of keys, then one by one.
+
+A block is some consecutive keys of one queue, or of the log. Hashes add up in any order, so the sums of all tasks make
+those of the store, and two stores agree in a block if count and sum are equal.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from reput.errors import CorruptRecordError
+from reput.files import DISK
+from reput.formats.consume_queue import FILLER, UNIT_SIZE
+from reput.formats.paths import file_name_to_offset
+from reput.formats.record import SysFlag
+from reput.kernels.columns import RecordColumns
+from reput.kernels.consume_queue import UNIT_TYPE
+from reput.kernels.content_hash import hash_contents
+from reput.kernels.record_scan import ScanLevel
+from reput.log.directory import QueueFiles
+from reput.log.scan import Damage, scan_split
+from reput.log.splits import Split, SplitResult
+
+Int64s = npt.NDArray[np.int64]
+UInt64s = npt.NDArray[np.uint64]
+By = Literal["log", "queue"]
+
+#: Of a block: commit log bytes, or queue offsets.
+_LOG_BLOCK, _QUEUE_BLOCK = 1 << 20, 1 << 12
+_ODD = np.uint64(0x9FB21C651E98DF25)
+
+#: Topic and queue id; one for the whole log.
+Name = tuple[bytes, int]
+WHOLE_LOG: Name = (b"", 0)
+
+
+class Rows(NamedTuple):
+    """Messages, one element each.
+
+    Attributes:
+        names: of queues.
+        queues: int64[n], numbers into `names`.
+        keys: int64[n], what is compared side by side: the queue offset (-1 for prepared and rolled back messages, which
+            have none), or the commit log offset.
+        hashes: uint64[n].
+        offsets, sizes, queue_offsets: int64[n], of the records.
+    """
+
+    names: tuple[Name, ...]
+    queues: Int64s
+    keys: Int64s
+    hashes: UInt64s
+    offsets: Int64s
+    sizes: Int64s
+    queue_offsets: Int64s
+
+
+class Blocks(NamedTuple):
+    """Sums of rows, one element a block: int64[n], but for the sums of hashes, uint64[n]."""
+
+    names: tuple[Name, ...]
+    queues: Int64s
+    blocks: Int64s
+    counts: Int64s
+    sums: UInt64s
+
+
+@dataclass(frozen=True, slots=True)
+class RowTarget:
+    """How messages become rows. `wanted` are blocks by name; None asks for sums of all instead."""
+
+    by: By
+    ignored: int
+    wanted: dict[Name, Int64s] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RowOutcome:
+    """What one task tells the merge; `read` is that of a split, None for queues. Damage is passed over."""
+
+    read: SplitResult
+    blocks: Blocks | None
+    rows: tuple[Rows, ...]
+    damages: tuple[Damage, ...]
+    fault: CorruptRecordError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QueueOutcome:
+    """The same of one queue."""
+
+    blocks: Blocks | None
+    rows: tuple[Rows, ...]
+
+
+def read_split_rows(target: RowTarget, split: Split) -> RowOutcome:
+    """The task for one split of a log. CRCs are not checked: a damaged body is a difference."""
+    scan = scan_split(split, level=ScanLevel.QUEUES, check_crc=False, skip_damage=True)
+    blocks, rows = _collect(target, (_record_rows(target, columns) for columns in scan))
+    return RowOutcome(scan.result, blocks, rows, tuple(scan.damages))
+
+
+def read_queue_rows(target: RowTarget, queue: QueueFiles) -> QueueOutcome:
+    """The task for one consume queue of a directory without a log: a unit is a message."""
+    blocks, rows = _collect(target, _unit_rows(queue))
+    return QueueOutcome(blocks, rows)
+
+
+def _collect(target: RowTarget, pieces: Iterator[Rows]) -> tuple[Blocks | None, tuple[Rows, ...]]:
+    if target.wanted is None:
+        return add_up([_sums(target.by, rows) for rows in pieces]), ()
+    return None, tuple(_wanted_rows(target.by, rows, target.wanted) for rows in pieces)
+
+
+def _record_rows(target: RowTarget, columns: RecordColumns) -> Rows:
+    offsets, queue_offsets = columns["commit_log_offset"], columns["queue_offset"]
+    keys = offsets
+    if target.by == "queue":
+        kind = columns["sys_flag"] & SysFlag.TRANSACTION_MASK
+        has_none = (kind == SysFlag.TRANSACTION_PREPARED) | (kind == SysFlag.TRANSACTION_ROLLBACK)
+        keys = np.where(has_none, -1, queue_offsets)
+    return Rows(
+        tuple(columns.queues()), columns["queue"].astype(np.int64), keys, hash_contents(columns, target.ignored),
+        offsets, columns["store_size"].astype(np.int64), queue_offsets,
+    )  # fmt: skip
+
+
+def _unit_rows(queue: QueueFiles) -> Iterator[Rows]:
+    for path in queue.paths:
+        start = file_name_to_offset(os.path.basename(path))
+        assert start is not None, "StoreDirectory lists no other files"
+        data = DISK.read_bytes(path)
+        units = np.frombuffer(data, UNIT_TYPE, len(data) // UNIT_SIZE)
+        offsets, sizes = units["commit_log_offset"].astype(np.int64), units["size"].astype(np.int64)
+        used = np.flatnonzero((sizes > 0) & (sizes != FILLER.size))
+        words = [part.astype(np.int64).view(np.uint64)[used] for part in (offsets, sizes, units["tags_code"])]
+        hashes = np.zeros(used.size, np.uint64)
+        for word in words:
+            hashes = (hashes ^ word) * _ODD
+            hashes ^= hashes >> np.uint64(32)
+        slots = start // UNIT_SIZE + used
+        queues = np.zeros(used.size, np.int64)
+        yield Rows(((queue.topic.encode(), queue.queue_id),), queues, slots, hashes, offsets[used], sizes[used], slots)
+
+
+def _blocks_of(by: By, keys: Int64s) -> Int64s:
+    blocks: Int64s = keys // (_LOG_BLOCK if by == "log" else _QUEUE_BLOCK)
+    return blocks
+
+
+def _sums(by: By, rows: Rows) -> Blocks:
+    blocks = _blocks_of(by, rows.keys)
+    # A hash says nothing of the key where the key is ignored in it: both, mixed, so that no two rows can change places.
+    hashes = (rows.hashes ^ rows.keys.view(np.uint64)) * _ODD
+    if by == "log":
+        return _add_up((WHOLE_LOG,), np.zeros(blocks.size, np.int64), blocks, np.ones_like(blocks), hashes)
+    return _add_up(rows.names, rows.queues, blocks, np.ones_like(blocks), hashes)
+
+
+def _add_up(names: tuple[Name, ...], queues: Int64s, blocks: Int64s, counts: Int64s, sums: UInt64s) -> Blocks:
+    """One element for each queue and block."""
+    if not queues.size:
+        return Blocks(names, queues, blocks, counts, sums)
+    small = queues.astype(np.uint16) if len(names) < 1 << 16 else queues  # sixteen bits are sorted by counting
+    order = np.argsort(small, kind="stable")
+    if ((np.diff(blocks[order]) < 0) & (np.diff(queues[order]) == 0)).any():  # the log order is not the queue's
+        order = np.lexsort((blocks, queues))
+    queues, blocks = queues[order], blocks[order]
+    starts = np.flatnonzero(np.append(True, (np.diff(queues) != 0) | (np.diff(blocks) != 0)))
+    return Blocks(
+        names, queues[starts], blocks[starts], np.add.reduceat(counts[order], starts),
+        np.add.reduceat(sums[order], starts),
+    )  # fmt: skip
+
+
+def add_up(parts: Sequence[Blocks]) -> Blocks:
+    """The sums of several, by queue and block; names in the order of first sight."""
+    numbers: dict[Name, int] = {}
+    columns: list[tuple[npt.NDArray[np.int64 | np.uint64], ...]] = []
+    for part in parts:
+        of_part = np.array([numbers.setdefault(name, len(numbers)) for name in part.names], np.int64)
+        if part.queues.size:
+            columns.append((of_part[part.queues], part.blocks, part.counts, part.sums))
+    if not columns:
+        none = np.empty(0, np.int64)
+        return Blocks(tuple(numbers), none, none, none, np.empty(0, np.uint64))
+    queues, blocks, counts, sums = (np.concatenate(column) for column in zip(*columns, strict=True))
+    return _add_up(tuple(numbers), queues, blocks, counts, sums)
+
+
+def _wanted_rows(by: By, rows: Rows, wanted: dict[Name, Int64s]) -> Rows:
+    """The rows in wanted blocks."""
+    blocks = _blocks_of(by, rows.keys)
+    kept = np.zeros(blocks.size, np.bool_)
+    if by == "log":
+        kept = np.isin(blocks, wanted[WHOLE_LOG])
+    else:
+        for number, name in enumerate(rows.names):
+            if name in wanted:
+                of_queue = np.flatnonzero(rows.queues == number)
+                kept[of_queue] = np.isin(blocks[of_queue], wanted[name])
+    return Rows(
+        rows.names, rows.queues[kept], rows.keys[kept], rows.hashes[kept], rows.offsets[kept], rows.sizes[kept],
+        rows.queue_offsets[kept],
+    )  # fmt: skip

@@ -1,0 +1,184 @@
+"""Findings of `audit`: what does not agree, where, how bad it is, and what to do. The codes are stable names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+import pyarrow as pa
+
+
+class FindingClass(StrEnum):
+    """How bad a finding is, worst first."""
+
+    #: Bytes that were stored and cannot be read any more.
+    LOST = "lost"
+    #: In the log, but a consumer, a query or a start does not get at it.
+    HIDDEN = "hidden"
+    #: What a kill, a recovery or a retention leaves behind by RocketMQ's own rules; nobody reads anything wrong.
+    HARMLESS = "harmless"
+
+
+class Kind(NamedTuple):
+    """What all findings of one code have in common."""
+
+    finding_class: FindingClass
+    meaning: str
+    advice: str
+
+
+_LOST, _HIDDEN, _HARMLESS = FindingClass
+_REBUILD = "build queues and index again with `reput rebuild`"
+
+#: By code; docs/jobs.md shows the same table.
+KINDS: dict[str, Kind] = {
+    "record-damaged": Kind(
+        _LOST, "bytes of the log that no record proves, in front of others", "restore the log file from a copy"
+    ),
+    "log-file-missing": Kind(_LOST, "a log file between two others is not there", "restore it from a copy"),
+    "checkpoint-ahead": Kind(
+        _LOST,
+        "the checkpoint says that later records were on the disk than the log has",
+        "look for the end of the log in a copy or on a replica",
+    ),
+    "config-damaged": Kind(
+        _LOST, "a JSON file below config/ cannot be read, nor its backup", "correct it, or put back a copy"
+    ),
+    "checkpoint-wrong": Kind(
+        _HIDDEN,
+        "the checkpoint speaks of later units or index entries than the log has records: a start may read too little",
+        "delete the file checkpoint of the closed store: the next start reads the whole log",
+    ),
+    "file-size": Kind(
+        _HIDDEN, "a file has not the size of those beside it: RocketMQ does not start", "restore it from a copy"
+    ),
+    "foreign-file": Kind(
+        _HIDDEN, "a name that is none of RocketMQ's: it does not start, or passes over the file", "move it away"
+    ),
+    "queue-file-missing": Kind(_HIDDEN, "a queue file between two others is not there", _REBUILD),
+    "queue-type": Kind(
+        _HIDDEN, "a topic has queues of a kind that topics.json does not say: RocketMQ does not start", "move them away"
+    ),
+    "queue-offset-repeated": Kind(
+        _HIDDEN,
+        "a record whose queue offset an earlier one has: the first wins, consumers never get this one",
+        "put the message again, if it is wanted",
+    ),
+    "unit-missing": Kind(_HIDDEN, "a record has no unit in its queue: consumers do not get it", _REBUILD),
+    "unit-wrong": Kind(_HIDDEN, "a unit says something else than the record of its queue offset", _REBUILD),
+    "ext-unit-wrong": Kind(_HIDDEN, "a unit leads to an ext unit that is not its record's", _REBUILD),
+    "index-entry-missing": Kind(_HIDDEN, "a key of a record has no index entry: queries do not find it", _REBUILD),
+    "index-entry-wrong": Kind(_HIDDEN, "an index entry leads to no record that has its key", _REBUILD),
+    "index-chain-broken": Kind(_HIDDEN, "a slot or an entry does not lead to the newest one before it", _REBUILD),
+    "index-header-wrong": Kind(_HIDDEN, "the header of an index file is not what its entries make", _REBUILD),
+    "index-geometry": Kind(
+        _HIDDEN,
+        "the index files do not tell how many slots they have, so they were not looked into",
+        "give --set maxHashSlotNum=... and --set maxIndexNum=...",
+    ),
+    "torn-tail": Kind(
+        _HARMLESS,
+        "bytes behind the log's end that no record proves, of a store that was not closed",
+        "none: a start cuts",
+    ),
+    "not-dispatched": Kind(
+        _HARMLESS, "the log's last records have no units or entries yet", "none: a start, or the running store, does it"
+    ),
+    "unit-behind-end": Kind(
+        _HARMLESS,
+        "units behind the last message of their queue, which a recovery cut off",
+        "none: they are written over",
+    ),
+    "unit-expired": Kind(_HARMLESS, "units of records that retention has deleted", "none: they go with their file"),
+    "index-entry-repeated": Kind(
+        _HARMLESS, "a record was indexed twice, by a dispatch after a crash", "none: queries show it once or twice"
+    ),
+    "index-entry-behind-end": Kind(
+        _HARMLESS, "index entries behind the log's end, which a recovery cut off", "none: they lead nowhere"
+    ),
+    "index-entry-expired": Kind(
+        _HARMLESS, "index entries of records that retention has deleted", "none: they go with their file"
+    ),
+    "config-backup": Kind(
+        _HARMLESS, "a JSON file below config/ cannot be read, but its backup can", "none: the backup is read"
+    ),
+    "checkpoint-short": Kind(
+        _HARMLESS,
+        "the checkpoint is missing or short: a start after a kill reads more",
+        "none: the next flush writes it",
+    ),
+    "foreign-part": Kind(_HARMLESS, "a part of the store that reput does not read", "see the text"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that does not agree, or `count` of them side by side.
+
+    Attributes:
+        code: of `KINDS`.
+        path: the file.
+        text: what was expected and what was found.
+        position: of the first byte in the file; None where it is the file as a whole.
+        commit_log_offset: of the (first) record, where it has one.
+        topic, queue_id, queue_offset: of the (first) message.
+        count: units, entries, records or bytes, as the code says.
+    """
+
+    code: str
+    path: str
+    text: str
+    position: int | None = None
+    commit_log_offset: int | None = None
+    topic: str | None = None
+    queue_id: int | None = None
+    queue_offset: int | None = None
+    count: int = 1
+
+    @property
+    def kind(self) -> Kind:
+        """What findings of this code have in common."""
+        return KINDS[self.code]
+
+    def __str__(self) -> str:
+        where = self.path if self.position is None else f"{self.path} at {self.position}"
+        return f"{self.code} ({self.kind.finding_class}): {where}: {self.text}; {self.kind.advice}"
+
+
+SCHEMA = pa.schema(
+    [
+        pa.field("code", pa.string(), nullable=False),
+        pa.field("class", pa.string(), nullable=False),
+        pa.field("path", pa.string(), nullable=False),
+        ("position", pa.int64()),
+        ("commit_log_offset", pa.int64()),
+        ("topic", pa.string()),
+        ("queue_id", pa.int32()),
+        ("queue_offset", pa.int64()),
+        pa.field("count", pa.int64(), nullable=False),
+        pa.field("text", pa.string(), nullable=False),
+        pa.field("meaning", pa.string(), nullable=False),
+        pa.field("advice", pa.string(), nullable=False),
+    ]
+)
+
+
+def sorted_findings(findings: Iterable[Finding]) -> list[Finding]:
+    """The worst first, then by file and place; each once."""
+    classes = list(FindingClass)
+    return sorted(
+        set(findings),
+        key=lambda found: (classes.index(found.kind.finding_class), found.path, found.position or 0, found.text),
+    )
+
+
+def findings_table(findings: Iterable[Finding]) -> pa.Table:
+    """One row a finding, by `SCHEMA`."""
+    rows = []
+    for found in findings:
+        row = {name: getattr(found, name, None) for name in SCHEMA.names}
+        kind = found.kind
+        rows.append(row | {"class": kind.finding_class.value, "meaning": kind.meaning, "advice": kind.advice})
+    return pa.Table.from_pylist(rows, SCHEMA)

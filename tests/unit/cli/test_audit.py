@@ -1,0 +1,96 @@
+"""reput audit: exit statuses, JSON, text and the HTML report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from .conftest import Run
+
+
+@pytest.fixture
+def damaged(golden: Callable[[str], Path]) -> tuple[Path, Path]:
+    """A store, and its queue file in which a bit has flipped."""
+    store = golden("clean")
+    path = sorted(store.glob("consumequeue/topic-1/1/*"))[0]
+    data = bytearray(path.read_bytes())
+    data[27] ^= 1
+    path.write_bytes(data)
+    return store, path
+
+
+def test_a_clean_store_is_0_and_has_no_findings(golden: Callable[[str], Path], run_reput: Run) -> None:
+    answer = run_reput("audit", golden("clean"), "--json")
+    assert answer.status == 0, answer.err
+    found = answer.object()
+    assert (found["messages"], found["units"], found["findings"]) == (1000, 1000, [])
+    assert (found["lost"], found["hidden"], found["harmless"]) == (0, 0, 0)
+
+
+def test_damage_is_1_and_named(damaged: tuple[Path, Path], run_reput: Run) -> None:
+    store, path = damaged
+    answer = run_reput("audit", store, "--json")
+    assert answer.status == 1, answer.err
+    (finding,) = answer.object()["findings"]
+    assert (finding["code"], finding["class"], finding["path"], finding["position"]) == (
+        "unit-wrong", "hidden", str(path), 20,
+    )  # fmt: skip
+    assert {"meaning", "advice", "text", "count", "topic", "queue_id", "queue_offset"} <= finding.keys()
+    text = run_reput("audit", store)
+    assert text.status == 1
+    assert f"unit-wrong (hidden): {path} at 20: expected the unit of the record at" in text.out
+
+
+def test_what_is_harmless_is_told_and_0(golden: Callable[[str], Path], run_reput: Run) -> None:
+    answer = run_reput("audit", golden("torn"))
+    assert answer.status == 0, answer.err
+    assert "torn-tail" in answer.out
+
+
+def test_a_report_is_one_html_file(damaged: tuple[Path, Path], tmp_path: Path, run_reput: Run) -> None:
+    answer = run_reput("audit", damaged[0], "--report", tmp_path / "report.html", "--work-dir", tmp_path / "work")
+    assert answer.status == 1, answer.err
+    page = (tmp_path / "report.html").read_text()
+    assert page.startswith("<!doctype html>")
+    assert "unit-wrong" in page
+    assert 'id="plot-0"' in page
+
+
+def test_a_broken_log_folder_is_a_finding_and_no_error(golden: Callable[[str], Path], run_reput: Run) -> None:
+    store = golden("clean")
+    (store / "commitlog" / "core.1234").write_bytes(b"")
+    answer = run_reput("audit", store, "--json")
+    assert answer.status == 1, answer.err
+    assert [finding["code"] for finding in answer.object()["findings"]] == ["foreign-file"]
+
+
+def test_an_index_that_the_broker_did_not_have_is_not_missed(golden: Callable[[str], Path], run_reput: Run) -> None:
+    store = golden("clean")
+    for path in (store / "index").iterdir():
+        path.unlink()
+    assert run_reput("audit", store).status == 1
+    assert run_reput("audit", store, "--set", "messageIndexEnable=false").status == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("--set", "mappedFileSizeCommitLog=4096"), "an audit takes max_hash_slot_num"),
+        (("--runner", "nobody"), "is not one of"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_exit_2(
+    golden: Callable[[str], Path], run_reput: Run, arguments: tuple[str, ...], reason: str
+) -> None:
+    answer = run_reput("audit", golden("clean"), *arguments)
+    assert (answer.status, answer.out) == (2, "")
+    assert reason in answer.err
+
+
+def test_a_report_inside_the_store_is_refused(golden: Callable[[str], Path], run_reput: Run) -> None:
+    store = golden("clean")
+    answer = run_reput("audit", store, "--report", store / "report.html")
+    assert answer.status == 2
+    assert "lies inside the store" in answer.err

@@ -1,0 +1,71 @@
+"""reput diff: exit statuses, JSON, text and the HTML report."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from .conftest import Run
+
+
+@pytest.fixture
+def stores(golden: Callable[[str], Path], tmp_path: Path) -> tuple[Path, Path]:
+    """A store and its copy."""
+    store = golden("clean")
+    return store, Path(shutil.copytree(store, tmp_path / "copy"))
+
+
+def flip(store: Path, position: int) -> None:
+    path = sorted((store / "commitlog").iterdir())[0]
+    data = bytearray(path.read_bytes())
+    data[position] ^= 1
+    path.write_bytes(data)
+
+
+def test_equal_stores_are_0(stores: tuple[Path, Path], run_reput: Run) -> None:
+    for by in ("log", "queue"):
+        answer = run_reput("diff", *stores, "--by", by, "--json")
+        assert answer.status == 0, answer.err
+        found = answer.object()
+        assert (found["left_messages"], found["right_messages"], found["differences"]) == (1000, 1000, [])
+
+
+def test_a_difference_is_1_and_its_fields_are_named(stores: tuple[Path, Path], tmp_path: Path, run_reput: Run) -> None:
+    flip(stores[1], 47)
+    answer = run_reput("diff", *stores, "--json", "--report", tmp_path / "report.html", "--work-dir", tmp_path / "work")
+    assert answer.status == 1, answer.err
+    found = answer.object()
+    assert (found["missing"], found["extra"], found["different"]) == (0, 0, 1)
+    (row,) = found["differences"]
+    assert (row["kind"], row["left_offset"], row["right_offset"], row["fields"]) == (
+        "different", 0, 0, ["born_timestamp"],
+    )  # fmt: skip
+    page = (tmp_path / "report.html").read_text()
+    assert "born_timestamp" in page
+    assert 'id="plot-0"' in page
+    text = run_reput("diff", *stores)
+    assert text.status == 1
+    assert "born_timestamp" in text.out
+    assert run_reput("diff", *stores, "--ignore", "born_timestamp").status == 0
+
+
+def test_what_cannot_be_read_is_a_finding(stores: tuple[Path, Path], run_reput: Run) -> None:
+    flip(stores[1], 3)
+    answer = run_reput("diff", *stores)
+    assert answer.status == 1
+    assert "passed over" in answer.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [(("--ignore", "body"), "'body' cannot be left out"), (("--by", "time"), "is not one of")],
+)
+def test_wrong_usage_is_one_line_and_exit_2(
+    stores: tuple[Path, Path], run_reput: Run, arguments: tuple[str, ...], reason: str
+) -> None:
+    answer = run_reput("diff", *stores, *arguments)
+    assert (answer.status, answer.out) == (2, "")
+    assert reason in answer.err

@@ -1,0 +1,409 @@
+"""Audit: stores of ours in every state are clean, and what is damaged is named with its file and its place."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import reput
+from reput.errors import ConfigError, StoreFormatError
+from reput.formats.checkpoint import decode_checkpoint, encode_checkpoint
+from reput.formats.index_file import entry_position, slot_position
+from reput.formats.metadata import TopicConfig
+from reput.jobs.audit import AuditResult, audit
+from reput.jobs.findings import KINDS, SCHEMA
+from reput.jobs.runner import LocalRunner, Progress
+from tests.crash.further_units import BOTH
+from tests.crash.retained import RoomyFiles, age
+
+SLOTS, ENTRIES = 50, 150
+SIZES: dict[str, Any] = {
+    "mapped_file_size_commit_log": 16 << 10,
+    "mapped_file_size_consume_queue": 20 * 20,
+    "max_hash_slot_num": SLOTS,
+    "max_index_num": ENTRIES,
+    "max_message_size": 4096,
+    "flush_disk_type": "ASYNC_FLUSH",
+}
+LOG, QUEUE = "commitlog/00000000000000016384", "consumequeue/orders/1/00000000000000000400"
+
+
+def put(store: reput.MessageStore, count: int = 200) -> None:
+    for n in range(count):
+        message = reput.Message("orders", b"x" * 200, tags=f"t{n % 3}", keys=(f"k{n}", "all"))
+        store.put_message(message, queue_id=n % 4)
+    store.wait_dispatched()
+
+
+def run(path: Path, **options: Any) -> AuditResult:
+    return audit(path, **({"runner": LocalRunner(2), "split_bytes": 4000} | options))
+
+
+@pytest.fixture(scope="module")
+def closed_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """200 messages in four queues, over several files of each kind."""
+    path = tmp_path_factory.mktemp("audit") / "store"
+    with reput.MessageStore.open(path, **SIZES) as store:
+        put(store)
+    return path
+
+
+@pytest.fixture
+def store(closed_store: Path, tmp_path: Path) -> Path:
+    """A copy to be damaged."""
+    return Path(shutil.copytree(closed_store, tmp_path / "store"))
+
+
+def flip(path: Path, position: int, mask: int = 1) -> None:
+    data = bytearray(path.read_bytes())
+    data[position] ^= mask
+    path.write_bytes(data)
+
+
+def write(path: Path, position: int, data: bytes) -> None:
+    content = bytearray(path.read_bytes())
+    content[position : position + len(data)] = data
+    path.write_bytes(content)
+
+
+def cut(path: Path, size: int) -> None:
+    path.write_bytes(path.read_bytes()[:size])
+
+
+def index_file(store: Path, number: int = 1) -> Path:
+    return sorted((store / "index").iterdir())[number]
+
+
+def codes(result: AuditResult) -> list[str]:
+    return [finding.code for finding in result.findings]
+
+
+# -- clean ------------------------------------------------------------------------------------------------------------
+
+
+def further(path: Path) -> None:
+    with reput.MessageStore.open(path, **BOTH) as store:  # type: ignore[arg-type]
+        for n in range(60):
+            properties = {"INNER_MULTI_DISPATCH": f"%LMQ%a,%LMQ%{n % 3}"} if n % 2 else {}
+            store.put_message(reput.Message("orders", b"x", tags=f"t{n % 3}", properties=properties), queue_id=n % 2)
+        store.wait_dispatched()
+
+
+def batches(path: Path) -> None:
+    with reput.MessageStore.open(path, **SIZES, mapper_file_size_batch_consume_queue=46 * 10) as store:
+        store.update_topic(TopicConfig("orders", 4, 4, attributes={"queue.type": "BatchCQ"}))
+        for n in range(60):
+            messages = [reput.Message("orders", b"x" * 50, keys=(f"k{n}",), unique_key=f"u{n}-{i}") for i in range(3)]
+            store.put_batch(messages, queue_id=n % 2)
+            store.put_message(reput.Message("orders", b"y", keys=("one",)), queue_id=n % 2)
+        store.wait_dispatched()
+
+
+def transactions(path: Path) -> None:
+    with reput.MessageStore.open(path, **SIZES) as store:
+        for n in range(80):
+            store.put_message(reput.Message("orders", b"x", keys=(f"k{n}",), sys_flag=(0, 4, 8, 12)[n % 4]))
+        store.wait_dispatched()
+
+
+def reopened(path: Path) -> None:
+    for _ in range(3):
+        with reput.MessageStore.open(path, **SIZES) as store:
+            put(store, 33)
+
+
+def killed(path: Path) -> None:
+    """As a kill leaves it: a copy of a store that is open."""
+    living = path.with_name("living")
+    with reput.MessageStore.open(living, **SIZES) as store:
+        put(store, 100)
+        shutil.copytree(living, path)
+
+
+def recovered(path: Path) -> None:
+    killed(path)
+    with reput.MessageStore.open(path, **SIZES) as store:
+        put(store, 20)
+
+
+def nothing(path: Path) -> None:
+    with reput.MessageStore.open(path, **SIZES):
+        pass
+
+
+@pytest.mark.parametrize("make", [further, batches, transactions, reopened, killed, recovered, nothing])
+def test_a_store_of_ours_is_clean_whatever_the_splits(make: Callable[[Path], None], tmp_path: Path) -> None:
+    make(tmp_path / "store")
+    result = run(tmp_path / "store")
+    assert result.findings == ()
+    assert run(tmp_path / "store", split_bytes=1 << 20, runner=LocalRunner(1)).findings == ()
+    assert result.table.num_rows == 0
+    assert result.table.schema == SCHEMA
+
+
+def test_counts_are_those_of_the_store(closed_store: Path) -> None:
+    result = run(closed_store)
+    assert (result.messages, result.units, result.queues) == (200, 200, 4)
+    assert (result.index_entries, result.index_files) == (400, 3)
+    assert result.is_clean
+
+
+def test_what_retention_deleted_from_the_log_alone_is_expired_and_harmless(tmp_path: Path) -> None:
+    synced = SIZES | {"flush_disk_type": "SYNC_FLUSH"}  # only files that are flushed are deleted
+    with reput.MessageStore.open(tmp_path / "store", **synced, files=RoomyFiles()) as store:
+        put(store)
+        age(tmp_path / "store", 2)
+        assert store.delete_expired().commit_log_files
+    result = run(tmp_path / "store")
+    assert result.is_clean
+    assert set(codes(result)) <= {"unit-expired", "index-entry-expired"}
+    assert result.messages < 200
+
+
+def test_an_open_store_is_audited_up_to_where_its_log_ends(tmp_path: Path) -> None:
+    with reput.MessageStore.open(tmp_path / "store", **SIZES) as store:
+        put(store)
+        result = run(tmp_path / "store", runner=_PutsMore(store))
+        assert (result.messages, result.is_clean) == (200, True)
+        assert set(codes(result)) <= {"not-dispatched"}
+
+
+class _PutsMore(LocalRunner):
+    """Puts messages when the end of the log is known, and before queues and index are looked at."""
+
+    def __init__(self, store: reput.MessageStore) -> None:
+        super().__init__(1)
+        self._store = store
+
+    def run(
+        self, task: Callable[[Any], Any], items: Sequence[Any], *, description: str, progress: Progress | None = None
+    ) -> list[Any]:
+        results = super().run(task, items, description=description, progress=progress)
+        put(self._store, 30)
+        return results
+
+
+# -- damage -----------------------------------------------------------------------------------------------------------
+
+
+DAMAGES: dict[str, tuple[str, Callable[[Path], None], str, int | None]] = {
+    "unit offset": ("unit-wrong", lambda store: flip(store / QUEUE, 47), QUEUE, 40),
+    "unit size": ("unit-wrong", lambda store: flip(store / QUEUE, 51), QUEUE, 40),
+    "unit tags code": ("unit-wrong", lambda store: flip(store / QUEUE, 59), QUEUE, 40),
+    "unit gone": ("unit-missing", lambda store: write(store / QUEUE, 40, bytes(20)), QUEUE, 40),
+    "filler unit": (
+        "unit-missing", lambda store: write(store / QUEUE, 40, b"\0" * 8 + b"\x7f\xff\xff\xff" + b"\0" * 8), QUEUE, 40
+    ),
+    "queue file gone": ("unit-missing", lambda store: (store / QUEUE).unlink(), QUEUE, 0),
+    "queue file between others gone": ("queue-file-missing", lambda store: (store / QUEUE).unlink(), QUEUE, None),
+    "queue file cut": ("file-size", lambda store: (store / QUEUE).write_bytes(bytes(390)), QUEUE, None),
+    "foreign queue file": (
+        "foreign-file", lambda store: (store / QUEUE).with_name("copy").write_bytes(b""),
+        "consumequeue/orders/1/copy", None,
+    ),
+    "log file gone": ("log-file-missing", lambda store: (store / LOG).unlink(), LOG, None),
+    "log file cut": ("file-size", lambda store: cut(store / LOG, 9000), LOG, None),
+    "foreign log file": (
+        "foreign-file", lambda store: (store / LOG).with_name("core").write_bytes(b""), "commitlog/core", None
+    ),
+    "foreign index file": (
+        "foreign-file", lambda store: (store / "index" / "x").write_bytes(b""), "index/x", None
+    ),
+    "settings and their backup": (
+        "config-damaged", lambda store: (store / "config" / "topics.json").write_bytes(b"{"), "config/topics.json", 1
+    ),
+    "settings": ("config-backup", lambda store: damage_with_backup(store), "config/topics.json", 1),
+    "checkpoint ahead": ("checkpoint-ahead", lambda store: move_checkpoint(store, 0), "checkpoint", 0),
+    "checkpoint of queues ahead": ("checkpoint-wrong", lambda store: move_checkpoint(store, 1), "checkpoint", 8),
+    "no checkpoint": ("checkpoint-short", lambda store: (store / "checkpoint").unlink(), "checkpoint", None),
+}  # fmt: skip
+
+
+def damage_with_backup(store: Path) -> None:
+    (store / "config" / "topics.json").write_bytes(b"{")
+    (store / "config" / "topics.json.bak").write_bytes(b"{}")
+
+
+def move_checkpoint(store: Path, field: int) -> None:
+    checkpoint = decode_checkpoint((store / "checkpoint").read_bytes())
+    values = list(checkpoint)
+    values[field] = 1 << 50
+    (store / "checkpoint").write_bytes(encode_checkpoint(type(checkpoint)(*values)))
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_damage_is_named_with_its_file_and_its_place(name: str, store: Path) -> None:
+    code, damage, path, position = DAMAGES[name]
+    (store / "config").mkdir(exist_ok=True)
+    damage(store)
+    result = run(store)
+    found = [finding for finding in result.findings if finding.code == code]
+    assert (str(store / path), position) in {(finding.path, finding.position) for finding in found}, result.findings
+    assert result.is_clean == all(KINDS[code].finding_class == "harmless" for code in codes(result))
+    assert run(store, split_bytes=1 << 20, runner=LocalRunner(1)).findings == result.findings
+
+
+def test_damage_of_the_log_is_told_once_and_its_units_and_entries_are_not_blamed(store: Path) -> None:
+    flip(store / LOG, 450)
+    (finding,) = run(store).findings
+    assert (finding.code, finding.path) == ("record-damaged", str(store / LOG))
+    assert finding.position is not None
+    assert finding.position <= 450 < finding.position + finding.count
+    assert finding.commit_log_offset == 16384 + finding.position
+
+
+def test_the_last_record_of_a_closed_store_is_not_taken_for_a_torn_tail(store: Path) -> None:
+    last = sorted((store / "commitlog").iterdir())[-1]
+    data = last.read_bytes().rstrip(b"\0")
+    flip(last, len(data) - 150)
+    result = run(store)
+    assert codes(result) == ["record-damaged"]
+    (store / "abort").write_bytes(b"")
+    (store / "checkpoint").write_bytes(bytes(4096))
+    assert codes(run(store)) == ["torn-tail"]
+
+
+def test_each_field_of_an_index_file_is_checked(store: Path) -> None:
+    path = index_file(store)
+    data = path.read_bytes()
+    slot = next(slot for slot in range(SLOTS) if any(data[slot_position(slot) : slot_position(slot) + 4]))
+    entry = entry_position(SLOTS, 7)
+    for position, code in (
+        (7, "index-header-wrong"), (15, "index-header-wrong"), (23, "index-header-wrong"),
+        (31, "index-header-wrong"), (35, "index-header-wrong"), (39, "index-header-wrong"),
+        (slot_position(slot) + 3, "index-chain-broken"), (entry + 3, "index-entry-wrong"),
+        (entry + 11, "index-entry-wrong"), (entry + 15, "index-entry-wrong"), (entry + 19, "index-chain-broken"),
+    ):  # fmt: skip
+        flip(path, position)
+        result = run(store, max_hash_slot_num=SLOTS, max_index_num=ENTRIES)
+        here = [finding for finding in result.findings if finding.code == code and finding.path == str(path)]
+        assert any(finding.position is not None and 0 <= position - finding.position < 20 for finding in here), (
+            position, result.findings,
+        )  # fmt: skip
+        path.write_bytes(data)
+    assert run(store).findings == ()
+
+
+def test_a_lost_index_file_hides_its_keys(store: Path) -> None:
+    index_file(store).unlink()
+    result = run(store)
+    assert set(codes(result)) == {"index-entry-missing"}
+    assert sum(finding.count for finding in result.findings) == ENTRIES - 1
+    assert run(store, message_index_enable=False).findings == ()
+
+
+def test_a_unit_that_leads_to_another_record_is_wrong_at_both_ends(store: Path) -> None:
+    data = (store / QUEUE).read_bytes()
+    write(store / QUEUE, 40, data[60:80])
+    (finding,) = run(store).findings
+    assert (finding.code, finding.queue_offset, finding.position) == ("unit-wrong", 22, 40)
+
+
+def test_units_behind_a_queue_are_harmless_and_so_are_entries_of_a_record_indexed_twice(store: Path) -> None:
+    last = sorted((store / "consumequeue" / "orders" / "1").iterdir())[-1]
+    used = len(last.read_bytes().rstrip(b"\0"))
+    used += -used % 20
+    unit = (store / QUEUE).read_bytes()[:20]
+    write(last, used, unit)
+    result = run(store)
+    assert [(finding.code, finding.position, finding.count) for finding in result.findings] == [
+        ("unit-behind-end", used, 1)
+    ]
+    assert result.is_clean
+
+
+def test_a_repeated_queue_offset_hides_the_later_record(tmp_path: Path) -> None:
+    from tests.unit.jobs.test_rebuild import Put, write_log
+
+    (tmp_path / "store").mkdir()
+    write_log(tmp_path / "store", [Put(body=b"x" * n, queue_step=-1 if n == 5 else 0) for n in range(9)])
+    from reput.jobs.rebuild import rebuild
+
+    rebuild(tmp_path / "store", tmp_path / "out", runner=LocalRunner(1), index=False)
+    shutil.copytree(tmp_path / "out" / "consumequeue", tmp_path / "store" / "consumequeue")
+    result = run(tmp_path / "store")
+    repeated = [finding for finding in result.findings if finding.code == "queue-offset-repeated"]
+    assert [(finding.queue_offset, finding.count) for finding in repeated] == [(4, 1)]
+    assert not {"unit-missing", "unit-wrong"} & set(codes(result))
+
+
+@settings(max_examples=60)
+@given(data=st.data())
+def test_no_flipped_bit_of_a_derived_file_goes_unnoticed(
+    data: st.DataObject, closed_store: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    store = tmp_path_factory.mktemp("flipped") / "store"
+    shutil.copytree(closed_store, store)
+    path = data.draw(st.sampled_from(sorted(p for p in store.glob("*/**/*") if p.parts[-4] == "consumequeue")))
+    used = np.flatnonzero(np.frombuffer(path.read_bytes(), np.uint8))
+    position = data.draw(st.sampled_from(used.tolist()))
+    flip(path, position, 1 << data.draw(st.integers(0, 7)))
+    result = run(store)
+    assert not result.is_clean
+    assert (str(path), position - position % 20) in {(finding.path, finding.position) for finding in result.findings}
+
+
+# -- the job ----------------------------------------------------------------------------------------------------------
+
+
+class _Dies(LocalRunner):
+    """Is killed when so many tasks have run."""
+
+    def __init__(self, tasks: int) -> None:
+        super().__init__(1)
+        self.left = tasks
+
+    def run(
+        self, task: Callable[[Any], Any], items: Sequence[Any], *, description: str, progress: Progress | None = None
+    ) -> list[Any]:
+        def counted(item: Any) -> Any:
+            if self.left == 0:
+                raise KeyboardInterrupt
+            self.left -= 1
+            return task(item)
+
+        return super().run(counted, items, description=description, progress=progress)
+
+
+def test_an_audit_that_was_killed_goes_on_and_finds_the_same(store: Path, tmp_path: Path) -> None:
+    flip(store / QUEUE, 47)
+    expected = run(store)
+    killed_once = 0
+    for tasks in range(1, 40, 6):
+        work = tmp_path / f"work-{tasks}"
+        try:
+            run(store, work_dir=work, runner=_Dies(tasks))
+        except KeyboardInterrupt:
+            killed_once += 1
+        result = run(store, work_dir=work)
+        assert replace(result, seconds=0, phase_seconds={}) == replace(expected, seconds=0, phase_seconds={})
+    assert killed_once > 3
+
+
+def test_a_work_dir_of_other_options_is_refused(store: Path, tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        run(store, work_dir=tmp_path / "work", runner=_Dies(3))
+    with pytest.raises(ConfigError, match="split_bytes was 4000 and is 8000"):
+        run(store, work_dir=tmp_path / "work", split_bytes=8000)
+    with pytest.raises(ConfigError, match="lies inside the store"):
+        run(store, work_dir=store / "work")
+
+
+def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(StoreFormatError, match="no store"):
+        run(tmp_path)
+
+
+def test_every_code_is_documented() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "jobs.md").read_text()
+    assert [
+        code for code, kind in KINDS.items() if f"| `{code}` | {kind.finding_class} | {kind.meaning}" not in page
+    ] == []
