@@ -40,10 +40,11 @@ def rebuild(
 ) -> int:
     """Build consume queues and index from the log.
 
-    They go into a new directory; the store is not changed. File sizes are those of the store's own files; --set gives
-    others: mappedFileSizeConsumeQueue, mapperFileSizeBatchConsumeQueue, maxHashSlotNum, maxIndexNum,
-    mappedFileSizeConsumeQueueExt. Extensions and light message queues are built where the store has them, or as --set
-    enableConsumeQueueExt and enableLmq say. A broker with delay levels of its own needs --set messageDelayLevel.
+    They go into a new directory; the store is not changed. File sizes are those of the store's own files; one that was
+    cut is told, and the exit status is 1 then. --set gives others: mappedFileSizeConsumeQueue,
+    mapperFileSizeBatchConsumeQueue, maxHashSlotNum, maxIndexNum, mappedFileSizeConsumeQueueExt. Extensions and light
+    message queues are built where the store has them, or as --set enableConsumeQueueExt and enableLmq say. A broker
+    with delay levels of its own needs --set messageDelayLevel.
 
     Extensions get no bit maps: they come from the consumers' SQL filters, which the log does not hold. Without one
     every filter looks at the message itself, so nothing is lost but time.
@@ -69,6 +70,7 @@ def rebuild(
         )
     answer = asdict(result)
     phases = answer.pop("phase_seconds")
+    findings = answer.pop("findings")
     if as_json:
         write_json(asdict(result))
     else:
@@ -76,8 +78,9 @@ def rebuild(
             {name: format_value(value) for name, value in answer.items()}
             | {f"seconds: {name}": format_value(value) for name, value in phases.items()}
             | {"messages a second": format_value(round(result.messages / result.seconds))}
+            | {f"finding {number}": finding for number, finding in enumerate(findings, start=1)}
         )
-    return 0
+    return 1 if findings else 0
 
 
 def _arguments(settings: list[str]) -> dict[str, Any]:

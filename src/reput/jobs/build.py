@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from reput.config.dispatch_rules import DispatchRules
-from reput.config.message_store import MessageStoreConfig
 from reput.files import DISK
 from reput.formats.batch_consume_queue import BATCH_UNIT_SIZE
 from reput.formats.paths import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX
 from reput.jobs.batch_builder import BatchQueueFinish, QueueKey, UnitChunk, merge_chunks
 from reput.jobs.ext_builder import ExtChunk
+from reput.jobs.geometry import Geometry
 from reput.jobs.index_builder import IndexFilePlan, KeyChunk, plan_index_files
 from reput.jobs.runner import Progress, Runner
 from reput.jobs.scan_task import (
@@ -30,9 +30,8 @@ from reput.jobs.scan_task import (
     scan_splits,
 )
 from reput.jobs.split_tasks import run_over_splits
-from reput.jobs.unit_writer import FurtherUnits, QueueFinish, QueueRange
+from reput.jobs.unit_writer import QueueFinish, QueueRange
 from reput.log.directory import LogFile
-from reput.log.queue_types import QueueTypes
 from reput.log.splits import Split, plan_splits
 
 _QUEUES_OF_A_FINISH = 64
@@ -48,6 +47,7 @@ class RebuildResult:
         keys: keys in `index_files` index files.
         written_bytes: the parts of the files that are in use.
         in_order: whether the log had to be read a second time in one go, because queue offsets repeat or leave gaps.
+        findings: what of the store's derived files cannot be right.
         seconds: of the whole job, and of each phase.
     """
 
@@ -59,6 +59,7 @@ class RebuildResult:
     index_files: int
     written_bytes: int
     in_order: bool
+    findings: tuple[str, ...]
     seconds: float
     phase_seconds: dict[str, float]
 
@@ -69,21 +70,20 @@ class Build:
     def __init__(
         self,
         folder: str,
-        sizes: MessageStoreConfig,
-        types: QueueTypes,
+        geometry: Geometry,
         runner: Runner,
         index: bool,
         rules: DispatchRules,
-        further: FurtherUnits,
         progress: Progress | None,
     ) -> None:
         self._folder = folder
-        self._sizes = sizes
-        self._types = types
+        self._sizes = geometry.config
+        self._types = geometry.types
+        self._findings = geometry.findings
         self._runner = runner
         self._index = index
         self._rules = rules
-        self._further = further
+        self._further = geometry.further
         self._progress = progress
 
     def run(self, log_files: Sequence[LogFile], split_bytes: int, started: float) -> RebuildResult:
@@ -105,6 +105,7 @@ class Build:
             index_files=len(index_plans),
             written_bytes=written,
             in_order=in_order,
+            findings=self._findings,
             seconds=finished - started,
             phase_seconds={"scan": scanned - started, "build and sync": finished - scanned},
         )

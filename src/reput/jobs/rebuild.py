@@ -19,10 +19,9 @@ from reput.config.dispatch_rules import DispatchRules
 from reput.errors import StoreError, StoreFormatError
 from reput.files import DISK
 from reput.jobs.build import Build, RebuildResult
-from reput.jobs.geometry import find_file_sizes, find_further_units
+from reput.jobs.geometry import find_geometry
 from reput.jobs.runner import Progress, Runner
 from reput.log.directory import StoreDirectory
-from reput.log.queue_types import find_queue_types
 
 if TYPE_CHECKING:
     from reput.kernels.consume_queue_ext import BitMaps
@@ -58,7 +57,8 @@ def rebuild(
     Topics with batch consume queues get theirs in `batchconsumequeue/`: those that `config/topics.json` or a folder
     of the store names, and those with inner batches that neither knows.
 
-    File sizes that are not given are those of the store's own files, else RocketMQ's defaults. Consume queue extensions
+    File sizes that are not given are those that most of the store's own files have, else RocketMQ's defaults; a
+    file that has another one, as it was cut, is a finding. Consume queue extensions
     (`consumequeue_ext/`, with what `bit_maps` gives for the columns of each scan) and light message queues are built
     where they are asked for, or, if nothing is said (None), where the store has them. Everything is built in
     `<output>.unfinished` and renamed at the end: a rebuild that was killed leaves no `output`, and the next one begins
@@ -69,8 +69,8 @@ def rebuild(
     version whose files these are to be. The tasks need a file system that all share.
 
     Raises:
-        StoreFormatError: no store, a foreign file, or index files whose geometry must be given; also where `output`
-            exists and is not an empty folder.
+        StoreFormatError: no store, a foreign file in the log, or files of two sizes, as many of each, so that theirs
+            must be given; also where `output` exists and is not an empty folder.
         CorruptRecordError: damage in the log, a queue offset beyond what the log can hold, a topic that cannot
             name a folder.
         ConfigError: file sizes or delay levels that RocketMQ does not allow; an `output` inside the store.
@@ -78,18 +78,18 @@ def rebuild(
     """
     started = time.perf_counter()
     directory = StoreDirectory(store_path, commit_log_path=commit_log_path)
-    further = replace(
-        find_further_units(
-            directory, enable_consume_queue_ext, mapped_file_size_consume_queue_ext, bit_maps, enable_lmq
-        ),
-        any_topic=rules.multi_dispatches_any_topic,
-    )
-    sizes = find_file_sizes(
-        directory, mapped_file_size_consume_queue, mapper_file_size_batch_consume_queue, max_hash_slot_num,
-        max_index_num, index,
-    )  # fmt: skip
-    if message_delay_level is not None:
-        sizes = replace(sizes, message_delay_level=message_delay_level)
+    given = {
+        "mapped_file_size_consume_queue": mapped_file_size_consume_queue,
+        "mapper_file_size_batch_consume_queue": mapper_file_size_batch_consume_queue,
+        "max_hash_slot_num": max_hash_slot_num,
+        "max_index_num": max_index_num,
+        "enable_consume_queue_ext": enable_consume_queue_ext,
+        "mapped_file_size_consume_queue_ext": mapped_file_size_consume_queue_ext,
+        "enable_lmq": enable_lmq,
+        "message_delay_level": message_delay_level,
+    }
+    given = {name: value for name, value in given.items() if value is not None}
+    geometry = find_geometry(directory, given, rules=rules, index=index, bit_maps=bit_maps)
     output = os.path.abspath(output)
     if DISK.exists(output) and not (DISK.is_directory(output) and not DISK.list_directory(output)):
         raise StoreFormatError(f"{output}: exists already and is not an empty folder; give the name of a new one")
@@ -99,7 +99,7 @@ def rebuild(
     _remove(unfinished)
     folder = os.path.join(unfinished, uuid.uuid4().hex)
     try:
-        build = Build(folder, sizes, find_queue_types(directory), runner, index, rules, further, progress)
+        build = Build(folder, geometry, runner, index, rules, progress)
         result = build.run(log_files, split_bytes, started)
         DISK.rename(folder, output)
     finally:
