@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -34,6 +34,10 @@ def rebuild(
     rules: Annotated[
         DispatchRules, typer.Option("--rules", help="The RocketMQ version to build as: 5.5.0 indexes tags too.")
     ] = DispatchRules.V5_3_3,
+    damaged: Annotated[
+        Literal["refuse", "skip"],
+        typer.Option("--damaged", help="What becomes of damage in the log: no rebuild, or one of all that is whole."),
+    ] = "refuse",
     runner_name: RunnerName = "auto",
     master: Master = None,
     as_json: Json = False,
@@ -45,6 +49,9 @@ def rebuild(
     mapperFileSizeBatchConsumeQueue, maxHashSlotNum, maxIndexNum, mappedFileSizeConsumeQueueExt. Extensions and light
     message queues are built where the store has them, or as --set enableConsumeQueueExt and enableLmq say. A broker
     with delay levels of its own needs --set messageDelayLevel.
+
+    Damage in the log is refused. With --damaged skip queues and index are built from all records that are whole, before
+    and behind it; each range that was passed over is told, and the exit status is 1.
 
     Extensions get no bit maps: they come from the consumers' SQL filters, which the log does not hold. Without one
     every filter looks at the message itself, so nothing is lost but time.
@@ -65,22 +72,22 @@ def rebuild(
             runner=choose_runner(runner_name, master, store, commit_log_path),
             commit_log_path=commit_log_path,
             rules=rules,
+            damaged=damaged,
             progress=progress,
             **arguments,
         )
-    answer = asdict(result)
-    phases = answer.pop("phase_seconds")
-    findings = answer.pop("findings")
+    answer = asdict(result) | {"damages": [damage._asdict() for damage in result.damages]}
     if as_json:
-        write_json(asdict(result))
+        write_json(answer)
     else:
+        phases, findings, _ = answer.pop("phase_seconds"), answer.pop("findings"), answer.pop("damages")
         write_fields(
             {name: format_value(value) for name, value in answer.items()}
             | {f"seconds: {name}": format_value(value) for name, value in phases.items()}
             | {"messages a second": format_value(round(result.messages / result.seconds))}
             | {f"finding {number}": finding for number, finding in enumerate(findings, start=1)}
         )
-    return 1 if findings else 0
+    return 1 if result.findings else 0
 
 
 def _arguments(settings: list[str]) -> dict[str, Any]:

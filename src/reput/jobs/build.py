@@ -32,6 +32,7 @@ from reput.jobs.scan_task import (
 from reput.jobs.split_tasks import run_over_splits
 from reput.jobs.unit_writer import QueueFinish, QueueRange
 from reput.log.directory import LogFile
+from reput.log.scan import Damage
 from reput.log.splits import Split, plan_splits
 
 _QUEUES_OF_A_FINISH = 64
@@ -47,7 +48,8 @@ class RebuildResult:
         keys: keys in `index_files` index files.
         written_bytes: the parts of the files that are in use.
         in_order: whether the log had to be read a second time in one go, because queue offsets repeat or leave gaps.
-        findings: what of the store's derived files cannot be right.
+        damages: what of the log was passed over, in its order.
+        findings: the same in words, and what of the store's derived files cannot be right.
         seconds: of the whole job, and of each phase.
     """
 
@@ -59,6 +61,7 @@ class RebuildResult:
     index_files: int
     written_bytes: int
     in_order: bool
+    damages: tuple[Damage, ...]
     findings: tuple[str, ...]
     seconds: float
     phase_seconds: dict[str, float]
@@ -74,6 +77,7 @@ class Build:
         runner: Runner,
         index: bool,
         rules: DispatchRules,
+        skip_damage: bool,
         progress: Progress | None,
     ) -> None:
         self._folder = folder
@@ -83,6 +87,7 @@ class Build:
         self._runner = runner
         self._index = index
         self._rules = rules
+        self._skip_damage = skip_damage
         self._further = geometry.further
         self._progress = progress
 
@@ -94,6 +99,7 @@ class Build:
         batch_chunks = merge_chunks(outcome.batch_chunks for outcome in outcomes)
         batch_units = sum(chunk.size for chunks in batch_chunks.values() for chunk in chunks) // BATCH_UNIT_SIZE
         index_plans = self._plan_index([chunk for outcome in outcomes for chunk in outcome.chunks])
+        damages = tuple(damage for outcome in outcomes for damage in outcome.damages)
         written = self._finish(index_plans, queues, merge_ext_chunks(outcomes), batch_chunks)
         finished = time.perf_counter()
         return RebuildResult(
@@ -105,7 +111,8 @@ class Build:
             index_files=len(index_plans),
             written_bytes=written,
             in_order=in_order,
-            findings=self._findings,
+            damages=damages,
+            findings=(*map(_finding, damages), *self._findings),
             seconds=finished - started,
             phase_seconds={"scan": scanned - started, "build and sync": finished - scanned},
         )
@@ -115,7 +122,9 @@ class Build:
         self._make_folders()
         size = self._sizes.mapped_file_size_consume_queue
         delays_ms = self._sizes.delay_levels_ms if self._rules.redispatches_deliver_time else ()
-        target = ScanTarget(self._folder, size, self._index, self._rules, delays_ms, self._further, self._types)
+        target = ScanTarget(
+            self._folder, size, self._index, self._rules, delays_ms, self._further, self._types, self._skip_damage
+        )
         splits = plan_splits(log_files, split_bytes)
         outcomes, misled = run_over_splits(
             self._runner, partial(scan_one, target), splits, description="read the log", progress=self._progress
@@ -173,6 +182,12 @@ class Build:
         for name in (KEYS, BATCH_UNITS, *(() if ext_file_size is None else (EXT,))):
             DISK.remove_tree(os.path.join(self._folder, name))
         return written
+
+
+def _finding(damage: Damage) -> str:
+    return (
+        f"{damage.path}: passed over {damage.end - damage.begin} bytes from offset {damage.begin} on: {damage.reason}"
+    )
 
 
 def _finish(step: IndexFilePlan | QueueFinish | BatchQueueFinish) -> int:

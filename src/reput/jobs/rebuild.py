@@ -13,10 +13,10 @@ import os
 import time
 import uuid
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from reput.config.dispatch_rules import DispatchRules
-from reput.errors import StoreError, StoreFormatError
+from reput.errors import CorruptRecordError, StoreError, StoreFormatError
 from reput.files import DISK
 from reput.jobs.build import Build, RebuildResult
 from reput.jobs.geometry import find_geometry
@@ -50,6 +50,7 @@ def rebuild(
     split_bytes: int = SPLIT_BYTES,
     index: bool = True,
     rules: DispatchRules = DispatchRules.V5_3_3,
+    damaged: Literal["refuse", "skip"] = "refuse",
     progress: Progress | None = None,
 ) -> RebuildResult:
     """Build `consumequeue/` and `index/` in the new directory `output`, synced. The store itself is not changed.
@@ -68,11 +69,15 @@ def rebuild(
     delivery, by `message_delay_level` where the broker had levels of its own. `rules` name the RocketMQ
     version whose files these are to be. The tasks need a file system that all share.
 
+    Damage in the log is refused, or with `damaged="skip"` passed over: then all whole records before and behind it are
+    there, fillers stand for the units that are lost, and each range of the log that was passed over is in the result.
+    Behind damage the log goes on at the first record that proves itself together with the two that follow it.
+
     Raises:
         StoreFormatError: no store, a foreign file in the log, or files of two sizes, as many of each, so that theirs
             must be given; also where `output` exists and is not an empty folder.
         CorruptRecordError: damage in the log, a queue offset beyond what the log can hold, a topic that cannot
-            name a folder.
+            name a folder; not with `damaged="skip"`.
         ConfigError: file sizes or delay levels that RocketMQ does not allow; an `output` inside the store.
         StoreFullError: no space.
     """
@@ -99,12 +104,19 @@ def rebuild(
     _remove(unfinished)
     folder = os.path.join(unfinished, uuid.uuid4().hex)
     try:
-        build = Build(folder, geometry, runner, index, rules, progress)
+        build = Build(folder, geometry, runner, index, rules, damaged == "skip", progress)
         result = build.run(log_files, split_bytes, started)
         DISK.rename(folder, output)
+    except CorruptRecordError as error:
+        raise _with_way_past(error) from None
     finally:
         _remove(unfinished)
     return replace(result, seconds=time.perf_counter() - started)
+
+
+def _with_way_past(error: CorruptRecordError) -> CorruptRecordError:
+    advice = "or build from all that is whole, and be told what is not, by --damaged skip (damaged='skip')"
+    return CorruptRecordError(error.path, error.offset, f"{error.reason}; {advice}")
 
 
 def _remove(unfinished: str) -> None:

@@ -19,7 +19,7 @@ from reput.jobs.index_builder import KeyChunk, KeySpill
 from reput.jobs.unit_writer import FurtherUnits, QueueRange, UnitWriter
 from reput.kernels.record_scan import ScanLevel
 from reput.log.queue_types import QueueTypes
-from reput.log.scan import scan_split
+from reput.log.scan import Damage, scan_split
 from reput.log.splits import Split, SplitResult, SplitStop
 
 #: Folders for what lives no longer than the rebuild.
@@ -39,11 +39,15 @@ class ScanTarget:
     delays_ms: tuple[int, ...]
     further: FurtherUnits
     types: QueueTypes
+    skip_damage: bool
 
 
 @dataclass(frozen=True, slots=True)
 class ScanOutcome:
-    """What one task tells the merge; `read` and `fault` as in `SplitOutcome`, of the last split that it read."""
+    """What one task tells the merge; `read` and `fault` as in `SplitOutcome`, of the last split that it read.
+
+    `damages` are what it passed over, whole records that cannot have a unit included.
+    """
 
     read: SplitResult
     messages: int
@@ -53,6 +57,7 @@ class ScanOutcome:
     undeclared: frozenset[str]
     chunks: tuple[KeyChunk, ...]
     ext_chunks: dict[tuple[str, int], list[ExtChunk]]
+    damages: tuple[Damage, ...]
     fault: CorruptRecordError | None
 
 
@@ -66,16 +71,21 @@ def scan_splits(target: ScanTarget, splits: Sequence[Split]) -> ScanOutcome:
     spill_name = f"{splits[0].begin}-{uuid.uuid4().hex}"  # an attempt of this task that counts as lost may live on
     ext_path = os.path.join(target.folder, EXT, spill_name)
     units = UnitWriter(
-        os.path.join(target.folder, CONSUME_QUEUE), target.queue_file_size, target.types.batch, target.further, ext_path
-    )
+        os.path.join(target.folder, CONSUME_QUEUE), target.queue_file_size, target.types.batch, target.further,
+        ext_path, skip_damage=target.skip_damage,
+    )  # fmt: skip
     batch_units = BatchUnitSpill(os.path.join(target.folder, BATCH_UNITS, spill_name), target.types)
     spill = KeySpill(os.path.join(target.folder, KEYS, spill_name))
     level = ScanLevel.KEYS if target.index else ScanLevel.PROPERTIES
     messages = log_bytes = 0
+    damages: list[Damage] = []
     fault: CorruptRecordError | None = None
     try:
         for split in splits:
-            scan = scan_split(split, level=level, delays_ms=target.delays_ms, index_tags=target.rules.indexes_tags)
+            scan = scan_split(
+                split, level=level, delays_ms=target.delays_ms, index_tags=target.rules.indexes_tags,
+                skip_damage=target.skip_damage,
+            )  # fmt: skip
             for columns in scan:
                 messages += columns.rows
                 log_bytes += columns.consumed
@@ -83,6 +93,7 @@ def scan_splits(target: ScanTarget, splits: Sequence[Split]) -> ScanOutcome:
                 units.put(columns, split.file.path)
                 if target.index:
                     spill.put(columns)
+            damages += scan.damages
             if scan.stop is SplitStop.LOG_END:
                 break
     except CorruptRecordError as error:
@@ -94,7 +105,7 @@ def scan_splits(target: ScanTarget, splits: Sequence[Split]) -> ScanOutcome:
     ranges, chunks = tuple(units.ranges.values()), tuple(spill.chunks)
     return ScanOutcome(
         scan.result, messages, log_bytes, ranges, batch_units.chunks, frozenset(batch_units.undeclared), chunks,
-        units.ext.chunks, fault,
+        units.ext.chunks, tuple(sorted([*damages, *units.damages], key=lambda damage: damage.begin)), fault,
     )  # fmt: skip
 
 
