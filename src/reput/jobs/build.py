@@ -1,4 +1,4 @@
-"""The phases of a rebuild, in a folder that nobody else knows yet."""
+"""The phases of a rebuild, in a folder that nobody else knows yet, by a runner that may know finished tasks."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import NamedTuple
 
-from reput.config.dispatch_rules import DispatchRules
 from reput.files import DISK
 from reput.formats.batch_consume_queue import BATCH_UNIT_SIZE
 from reput.formats.paths import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX
 from reput.jobs.batch_builder import BatchQueueFinish, QueueKey, UnitChunk, merge_chunks
+from reput.jobs.build_plan import BuildPlan
 from reput.jobs.ext_builder import ExtChunk
-from reput.jobs.geometry import Geometry
 from reput.jobs.index_builder import IndexFilePlan, KeyChunk, plan_index_files
 from reput.jobs.runner import Progress, Runner
 from reput.jobs.scan_task import (
@@ -31,7 +31,7 @@ from reput.jobs.scan_task import (
 )
 from reput.jobs.split_tasks import run_over_splits
 from reput.jobs.unit_writer import QueueFinish, QueueRange
-from reput.log.directory import LogFile
+from reput.log.queue_types import QueueTypes
 from reput.log.scan import Damage
 from reput.log.splits import Split, plan_splits
 
@@ -51,6 +51,7 @@ class RebuildResult:
         damages: what of the log was passed over, in its order.
         findings: the same in words, and what of the store's derived files cannot be right.
         seconds: of the whole job, and of each phase.
+        resumed: whether it went on with what a killed rebuild had done; the seconds are those of the last start.
     """
 
     messages: int
@@ -65,35 +66,39 @@ class RebuildResult:
     findings: tuple[str, ...]
     seconds: float
     phase_seconds: dict[str, float]
+    resumed: bool = False
+
+
+class Built(NamedTuple):
+    """What is to be kept of a build: its result, and the path of what was built."""
+
+    result: RebuildResult
+    path: str
 
 
 class Build:
-    """One rebuild: the phases, and what they share."""
+    """One rebuild: the phases, and what they share.
 
-    def __init__(
-        self,
-        folder: str,
-        geometry: Geometry,
-        runner: Runner,
-        index: bool,
-        rules: DispatchRules,
-        skip_damage: bool,
-        progress: Progress | None,
-    ) -> None:
-        self._folder = folder
-        self._sizes = geometry.config
-        self._types = geometry.types
-        self._findings = geometry.findings
+    Where the log turns out to be another than was thought, all is built in a further folder: what finished tasks have
+    written, and what they have returned, stays true for a start that comes after a kill.
+
+    Attributes:
+        folder: What is built, once `run` has returned.
+    """
+
+    def __init__(self, path: str, plan: BuildPlan, runner: Runner, progress: Progress | None) -> None:
+        self._path = path
+        self._plan = plan
+        self._sizes = plan.geometry.config
+        self._further = plan.geometry.further
         self._runner = runner
-        self._index = index
-        self._rules = rules
-        self._skip_damage = skip_damage
-        self._further = geometry.further
         self._progress = progress
+        self.folder = self._scratch = ""
 
-    def run(self, log_files: Sequence[LogFile], split_bytes: int, started: float) -> RebuildResult:
-        """All phases; what is returned lies in the unfinished folder."""
-        outcomes, in_order = self._scan(log_files, split_bytes)
+    def run(self) -> RebuildResult:
+        """All phases."""
+        started = time.perf_counter()
+        outcomes, in_order = self._scan()
         scanned = time.perf_counter()
         queues = merge_queues(outcomes)
         batch_chunks = merge_chunks(outcome.batch_chunks for outcome in outcomes)
@@ -112,48 +117,63 @@ class Build:
             written_bytes=written,
             in_order=in_order,
             damages=damages,
-            findings=(*map(_finding, damages), *self._findings),
+            findings=(*map(_finding, damages), *self._plan.geometry.findings),
             seconds=finished - started,
             phase_seconds={"scan": scanned - started, "build and sync": finished - scanned},
         )
 
-    def _scan(self, log_files: Sequence[LogFile], split_bytes: int) -> tuple[list[ScanOutcome], bool]:
+    def _scan(self) -> tuple[list[ScanOutcome], bool]:
         """Write the units and spill the keys; all at once, or else in the order of the log, which is the truth."""
-        self._make_folders()
-        size = self._sizes.mapped_file_size_consume_queue
-        delays_ms = self._sizes.delay_levels_ms if self._rules.redispatches_deliver_time else ()
-        target = ScanTarget(
-            self._folder, size, self._index, self._rules, delays_ms, self._further, self._types, self._skip_damage
-        )
-        splits = plan_splits(log_files, split_bytes)
+        plan, types, description = self._plan, self._plan.geometry.types, "read the log"
+        splits = plan_splits(plan.log_files, plan.split_bytes)
+        target = self._begin("at-once", types)
         outcomes, misled = run_over_splits(
-            self._runner, partial(scan_one, target), splits, description="read the log", progress=self._progress
+            self._runner, partial(scan_one, target), splits, description=description, progress=self._progress
         )
         undeclared = frozenset[str]().union(*(outcome.undeclared for outcome in outcomes))
         if undeclared:  # their units lie in consume queues
-            self._types = replace(self._types, batch=self._types.batch | undeclared)
-            DISK.remove_tree(self._folder)
-            return self._scan(log_files, split_bytes)
+            types = replace(types, batch=types.batch | undeclared)
+            target = self._begin("with-batch-queues", types)
+            outcomes, misled = run_over_splits(
+                self._runner, partial(scan_one, target), splits,
+                description=f"{description} with batch consume queues", progress=self._progress,
+            )  # fmt: skip
         in_order = any(outcome.messages for outcome in misled) or not queues_join(outcomes)
         if in_order:
-            DISK.remove_tree(self._folder)
-            self._make_folders()
-            whole = tuple(Split(file, file.start_offset, file.end_offset, True) for file in log_files)
+            target = self._begin("in-order", types)
+            whole = tuple(Split(file, file.start_offset, file.end_offset, True) for file in plan.log_files)
             outcomes = self._runner.run(
-                partial(scan_splits, target), [whole], description="read the log in order", progress=self._progress
+                partial(scan_splits, target), [whole], description=f"{description} in order", progress=self._progress
             )
             for outcome in outcomes:
                 if outcome.fault:
                     raise outcome.fault
         return outcomes, in_order
 
-    def _make_folders(self) -> None:
-        ext = () if self._further.ext_file_size is None else (CONSUME_QUEUE_EXT, EXT)
-        for name in (CONSUME_QUEUE, KEYS, BATCH_UNITS, *ext, *((INDEX,) if self._index else ())):
-            DISK.make_directories(os.path.join(self._folder, name))
+    def _begin(self, name: str, types: QueueTypes) -> ScanTarget:
+        """Make the folders of a pass over the log; those of the one before it are of no use any more."""
+        if self.folder:
+            DISK.remove_tree(os.path.dirname(self.folder))
+        self.folder = os.path.join(self._path, name, "built")
+        self._scratch = os.path.join(self._path, name, "scratch")
+        has_ext = self._further.ext_file_size is not None
+        for folder in (
+            CONSUME_QUEUE,
+            *((CONSUME_QUEUE_EXT,) if has_ext else ()),
+            *((INDEX,) if self._plan.index else ()),
+        ):
+            DISK.make_directories(os.path.join(self.folder, folder))
+        for folder in (KEYS, BATCH_UNITS, EXT):
+            DISK.make_directories(os.path.join(self._scratch, folder))
+        rules, size = self._plan.rules, self._sizes.mapped_file_size_consume_queue
+        delays_ms = self._sizes.delay_levels_ms if rules.redispatches_deliver_time else ()
+        return ScanTarget(
+            self.folder, self._scratch, size, self._plan.index, rules, delays_ms, self._further, types,
+            self._plan.skip_damage,
+        )  # fmt: skip
 
     def _plan_index(self, chunks: Sequence[KeyChunk]) -> list[IndexFilePlan]:
-        folder = os.path.join(self._folder, INDEX)
+        folder = os.path.join(self.folder, INDEX)
         return plan_index_files(folder, chunks, self._sizes.max_hash_slot_num, self._sizes.max_index_num)
 
     def _finish(
@@ -164,23 +184,21 @@ class Build:
         batch_chunks: dict[QueueKey, tuple[UnitChunk, ...]],
     ) -> int:
         """Build the index files, finish the queues, sync all; returns the bytes in use."""
-        folder = os.path.join(self._folder, CONSUME_QUEUE)
+        folder = os.path.join(self.folder, CONSUME_QUEUE)
         size = self._sizes.mapped_file_size_consume_queue
-        ext_folder, ext_file_size = os.path.join(self._folder, CONSUME_QUEUE_EXT), self._further.ext_file_size
+        ext_folder, ext_file_size = os.path.join(self.folder, CONSUME_QUEUE_EXT), self._further.ext_file_size
         steps: list[IndexFilePlan | QueueFinish | BatchQueueFinish] = [*index_plans]  # first, since they take longest
         for (topic, queue_id), chunks in batch_chunks.items():
-            batch_folder = os.path.join(self._folder, BATCH_CONSUME_QUEUE, topic, str(queue_id))
+            batch_folder = os.path.join(self.folder, BATCH_CONSUME_QUEUE, topic, str(queue_id))
             steps.append(BatchQueueFinish(batch_folder, self._sizes.mapper_file_size_batch_consume_queue, chunks))
         for i in range(0, len(queues), _QUEUES_OF_A_FINISH):
             some = tuple(queues[i : i + _QUEUES_OF_A_FINISH])
             of_some = tuple(tuple(ext_chunks.get((queue.topic, queue.queue_id), ())) for queue in some)
             steps.append(QueueFinish(folder, size, some, ext_folder, ext_file_size, of_some))
-        description = "build the index, sync" if self._index else "sync"
+        description = "build the index, sync" if self._plan.index else "sync"
         written = sum(self._runner.run(_finish, steps, description=description, progress=self._progress))
-        if self._index:
-            DISK.sync_directory(os.path.join(self._folder, INDEX))
-        for name in (KEYS, BATCH_UNITS, *(() if ext_file_size is None else (EXT,))):
-            DISK.remove_tree(os.path.join(self._folder, name))
+        if self._plan.index:
+            DISK.sync_directory(os.path.join(self.folder, INDEX))
         return written
 
 

@@ -8,18 +8,21 @@ The units of batch consume queues have no slots: they are spilled, and written b
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
-import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from reput.config.dispatch_rules import DispatchRules
-from reput.errors import CorruptRecordError, StoreError, StoreFormatError
+from reput.errors import CorruptRecordError, StoreFormatError
 from reput.files import DISK
-from reput.jobs.build import Build, RebuildResult
+from reput.jobs.build import Build, Built, RebuildResult
+from reput.jobs.build_plan import BuildFolder, BuildPlan, plan_build
 from reput.jobs.geometry import find_geometry
+from reput.jobs.job_folder import JobFolder, Option
+from reput.jobs.resuming import ResumingRunner
 from reput.jobs.runner import Progress, Runner
 from reput.log.directory import StoreDirectory
 
@@ -62,12 +65,14 @@ def rebuild(
     file that has another one, as it was cut, is a finding. Consume queue extensions
     (`consumequeue_ext/`, with what `bit_maps` gives for the columns of each scan) and light message queues are built
     where they are asked for, or, if nothing is said (None), where the store has them. Everything is built in
-    `<output>.unfinished` and renamed at the end: a rebuild that was killed leaves no `output`, and the next one begins
-    anew. Where queue offsets repeat, as after a crash, the first message wins, as in
-    `ConsumeQueue.putMessagePositionInfo`; a gap is filled with filler units, so that each unit stands at its own queue
-    offset (RocketMQ logs an error and puts it into the gap). The units of delayed messages hold the time of
-    delivery, by `message_delay_level` where the broker had levels of its own. `rules` name the RocketMQ
-    version whose files these are to be. The tasks need a file system that all share.
+    `<output>.unfinished` and renamed at the end: a rebuild that was killed leaves no `output`, and the same call goes
+    on where it was, unless the log was written to or the machine started again; then it begins anew.
+
+    Where queue offsets repeat, as after a crash, the first message wins, as in `ConsumeQueue.putMessagePositionInfo`; a
+    gap is filled with filler units, so that each unit stands at its own queue offset (RocketMQ logs an error and puts
+    it into the gap). The units of delayed messages hold the time of delivery, by `message_delay_level` where the broker
+    had levels of its own. `rules` name the RocketMQ version whose files these are to be. The tasks need a file system
+    that all share.
 
     Damage in the log is refused, or with `damaged="skip"` passed over: then all whole records before and behind it are
     there, fillers stand for the units that are lost, and each range of the log that was passed over is in the result.
@@ -75,10 +80,13 @@ def rebuild(
 
     Raises:
         StoreFormatError: no store, a foreign file in the log, or files of two sizes, as many of each, so that theirs
-            must be given; also where `output` exists and is not an empty folder.
+            must be given; also where `output` exists and is not an empty folder, or `<output>.unfinished` is no
+            rebuild's.
         CorruptRecordError: damage in the log, a queue offset beyond what the log can hold, a topic that cannot
             name a folder; not with `damaged="skip"`.
-        ConfigError: file sizes or delay levels that RocketMQ does not allow; an `output` inside the store.
+        ConfigError: file sizes or delay levels that RocketMQ does not allow; an `output` inside the store; other
+            options than the killed rebuild had that is to be gone on with.
+        StoreLockedError: another process builds this output.
         StoreFullError: no space.
     """
     started = time.perf_counter()
@@ -96,30 +104,61 @@ def rebuild(
     given = {name: value for name, value in given.items() if value is not None}
     geometry = find_geometry(directory, given, rules=rules, index=index, bit_maps=bit_maps)
     output = os.path.abspath(output)
-    if DISK.exists(output) and not (DISK.is_directory(output) and not DISK.list_directory(output)):
+    unfinished = output + _UNFINISHED
+    options = given | {
+        "store": directory.path, "commit_log_path": ",".join(directory.commit_log_folders), "index": index,
+        "rules": rules.value, "damaged": damaged, "split_bytes": split_bytes, "bit_maps": _name_of(bit_maps),
+    }  # fmt: skip
+    is_free = not DISK.exists(output) or (DISK.is_directory(output) and not DISK.list_directory(output))
+    if not is_free and not DISK.exists(unfinished):
         raise StoreFormatError(f"{output}: exists already and is not an empty folder; give the name of a new one")
     directory.check_output(output)
-    log_files = directory.log_files()
-    unfinished = output + _UNFINISHED
-    _remove(unfinished)
-    folder = os.path.join(unfinished, uuid.uuid4().hex)
-    try:
-        build = Build(folder, geometry, runner, index, rules, damaged == "skip", progress)
-        result = build.run(log_files, split_bytes, started)
-        DISK.rename(folder, output)
-    except CorruptRecordError as error:
-        raise _with_way_past(error) from None
-    finally:
-        _remove(unfinished)
-    return replace(result, seconds=time.perf_counter() - started)
+    with _job_folder(unfinished, options) as folder:
+        build_folder = BuildFolder(folder)
+        built: Built | None = build_folder.result
+        if built is None or DISK.exists(built.path):
+            if not is_free:
+                raise StoreFormatError(f"{output}: exists already and is not an empty folder; move it away to go on")
+        elif is_free:  # it had its name, and was taken away
+            build_folder.forget()
+            built = None
+        if built is None:
+            plan = plan_build(
+                directory.log_files(), geometry, split_bytes=split_bytes, index=index, rules=rules,
+                skip_damage=damaged == "skip",
+            )  # fmt: skip
+            built = _build(folder, build_folder, plan, runner, progress)
+        if DISK.exists(built.path):  # else a kill came when it had its name
+            DISK.rename(built.path, output)
+        folder.finish()
+    DISK.remove_tree(unfinished)
+    return replace(built.result, seconds=time.perf_counter() - started)
 
 
-def _with_way_past(error: CorruptRecordError) -> CorruptRecordError:
-    advice = "or build from all that is whole, and be told what is not, by --damaged skip (damaged='skip')"
-    return CorruptRecordError(error.path, error.offset, f"{error.reason}; {advice}")
+@contextmanager
+def _job_folder(path: str, options: Mapping[str, Option]) -> Iterator[JobFolder]:
+    """The folder of the job; one whose log is damaged does not go on, and leaves nothing."""
+    with JobFolder(path, "rebuild", options) as folder:
+        try:
+            yield folder
+        except CorruptRecordError as error:
+            folder.finish()
+            DISK.remove_tree(path)
+            advice = "or build from all that is whole, and be told what is not, by --damaged skip (damaged='skip')"
+            raise CorruptRecordError(error.path, error.offset, f"{error.reason}; {advice}") from None
 
 
-def _remove(unfinished: str) -> None:
-    """Remove what a rebuild has left, as far as none of its tasks still writes there, below a name of its own."""
-    with contextlib.suppress(StoreError):
-        DISK.remove_tree(unfinished)
+def _build(
+    folder: JobFolder, build_folder: BuildFolder, plan: BuildPlan, runner: Runner, progress: Progress | None
+) -> Built:
+    """Everything, in the folder of the job; what a killed start has done is not done again."""
+    plan = build_folder.settle(plan)
+    build = Build(build_folder.path, plan, ResumingRunner(runner, folder), progress)
+    built = Built(replace(build.run(), resumed=build_folder.resumed), build.folder)
+    build_folder.keep_result(built)
+    return built
+
+
+def _name_of(function: object) -> str | None:
+    """Of a function that an option names; None for None."""
+    return None if function is None else str(getattr(function, "__qualname__", type(function).__qualname__))

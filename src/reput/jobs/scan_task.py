@@ -30,9 +30,10 @@ BATCH_UNITS = "batch-units"
 
 @dataclass(frozen=True, slots=True)
 class ScanTarget:
-    """Where the tasks of the first phase write, and what."""
+    """Where the tasks of the first phase write, and what; `scratch` is for what is gone when the job is done."""
 
     folder: str
+    scratch: str
     queue_file_size: int
     index: bool
     rules: DispatchRules
@@ -69,13 +70,13 @@ def scan_one(target: ScanTarget, split: Split) -> ScanOutcome:
 def scan_splits(target: ScanTarget, splits: Sequence[Split]) -> ScanOutcome:
     """Read splits up to the log's end, write their units, and spill their keys."""
     spill_name = f"{splits[0].begin}-{uuid.uuid4().hex}"  # an attempt of this task that counts as lost may live on
-    ext_path = os.path.join(target.folder, EXT, spill_name)
+    ext_path = os.path.join(target.scratch, EXT, spill_name)
     units = UnitWriter(
         os.path.join(target.folder, CONSUME_QUEUE), target.queue_file_size, target.types.batch, target.further,
         ext_path, skip_damage=target.skip_damage,
     )  # fmt: skip
-    batch_units = BatchUnitSpill(os.path.join(target.folder, BATCH_UNITS, spill_name), target.types)
-    spill = KeySpill(os.path.join(target.folder, KEYS, spill_name))
+    batch_units = BatchUnitSpill(os.path.join(target.scratch, BATCH_UNITS, spill_name), target.types)
+    spill = KeySpill(os.path.join(target.scratch, KEYS, spill_name))
     level = ScanLevel.KEYS if target.index else ScanLevel.PROPERTIES
     messages = log_bytes = 0
     damages: list[Damage] = []
