@@ -28,8 +28,13 @@ _KEYS = (
 def rebuild(
     store: Store,
     *,
-    output: Annotated[str, typer.Option("--output", metavar="DIR", help="The new directory to write to.")],
     settings: Settings,
+    output: Annotated[
+        str | None, typer.Option("--output", metavar="DIR", help="The new directory to write to.")
+    ] = None,
+    in_place: Annotated[
+        bool, typer.Option("--in-place", help="Exchange the store's own, instead; nobody may have it open.")
+    ] = False,
     commit_log_path: CommitLogPath = None,
     rules: Annotated[
         DispatchRules, typer.Option("--rules", help="The RocketMQ version to build as: 5.5.0 indexes tags too.")
@@ -44,11 +49,11 @@ def rebuild(
 ) -> int:
     """Build consume queues and index from the log.
 
-    They go into a new directory; the store is not changed. File sizes are those of the store's own files; one that was
-    cut is told, and the exit status is 1 then. --set gives others: mappedFileSizeConsumeQueue,
-    mapperFileSizeBatchConsumeQueue, maxHashSlotNum, maxIndexNum, mappedFileSizeConsumeQueueExt. Extensions and light
-    message queues are built where the store has them, or as --set enableConsumeQueueExt and enableLmq say. A broker
-    with delay levels of its own needs --set messageDelayLevel.
+    They go into a new directory, or with --in-place take the place of the store's own. File sizes are those of the
+    store's own files; one that was cut is told, and the exit status is 1 then. --set gives others:
+    mappedFileSizeConsumeQueue, mapperFileSizeBatchConsumeQueue, maxHashSlotNum, maxIndexNum,
+    mappedFileSizeConsumeQueueExt. Extensions and light message queues are built where the store has them, or as --set
+    enableConsumeQueueExt and enableLmq say. A broker with delay levels of its own needs --set messageDelayLevel.
 
     Damage in the log is refused. With --damaged skip queues and index are built from all records that are whole, before
     and behind it; each range that was passed over is told, and the exit status is 1.
@@ -56,13 +61,20 @@ def rebuild(
     Extensions get no bit maps: they come from the consumers' SQL filters, which the log does not hold. Without one
     every filter looks at the message itself, so nothing is lost but time.
 
-    Example:
+    A rebuild that was killed goes on where it was when the same command is given again, unless the log was written to
+    since. With --in-place queues and index are built beside and then exchanged; killed on the way, the store is whole
+    all the same: the next start of a broker builds what is missing from the log, which takes long.
+
+    Examples:
       reput rebuild /tmp/store --output /tmp/rebuilt --runner local
+      reput rebuild /tmp/store --in-place
     """
     from reput.jobs import rebuild as job
     from reput.jobs.report import format_value
     from reput.warm import load_kernels
 
+    if (output is None) != in_place:
+        raise ConfigError("give --output with a new directory, or --in-place for a store that nobody has open")
     arguments = _arguments(settings)
     load_kernels()
     with progress_bar() as progress:

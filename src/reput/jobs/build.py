@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from reput.files import DISK
 from reput.formats.batch_consume_queue import BATCH_UNIT_SIZE
+from reput.formats.index_file import HEADER_SIZE, decode_header
 from reput.formats.paths import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX
 from reput.jobs.batch_builder import BatchQueueFinish, QueueKey, UnitChunk, merge_chunks
 from reput.jobs.build_plan import BuildPlan
@@ -51,6 +52,9 @@ class RebuildResult:
         damages: what of the log was passed over, in its order.
         findings: the same in words, and what of the store's derived files cannot be right.
         seconds: of the whole job, and of each phase.
+        kept_queues: rebuilt in place: those ("topic/queue id") without a message, which stay as they are.
+        last_timestamp: store time (ms) of the log's last message; 0 without any.
+        index_timestamp: end time (ms) of the last index file that is full; 0 without any.
         resumed: whether it went on with what a killed rebuild had done; the seconds are those of the last start.
     """
 
@@ -66,6 +70,9 @@ class RebuildResult:
     findings: tuple[str, ...]
     seconds: float
     phase_seconds: dict[str, float]
+    last_timestamp: int
+    index_timestamp: int
+    kept_queues: tuple[str, ...] = ()
     resumed: bool = False
 
 
@@ -120,6 +127,8 @@ class Build:
             findings=(*map(_finding, damages), *self._plan.geometry.findings),
             seconds=finished - started,
             phase_seconds={"scan": scanned - started, "build and sync": finished - scanned},
+            last_timestamp=next((outcome.last_timestamp for outcome in reversed(outcomes) if outcome.messages), 0),
+            index_timestamp=_end_of_last_full(index_plans),
         )
 
     def _scan(self) -> tuple[list[ScanOutcome], bool]:
@@ -200,6 +209,14 @@ class Build:
         if self._plan.index:
             DISK.sync_directory(os.path.join(self.folder, INDEX))
         return written
+
+
+def _end_of_last_full(plans: Sequence[IndexFilePlan]) -> int:
+    full = [plan.path for plan in plans if plan.key_count == plan.max_index_num - 1]
+    if not full:
+        return 0
+    with DISK.open(full[-1]) as file:
+        return decode_header(file.read(0, HEADER_SIZE)).end_timestamp
 
 
 def _finding(damage: Damage) -> str:

@@ -1,7 +1,8 @@
 """What a rebuild builds from which log, fixed at its first start: what a killed one has done must fit the rest.
 
 What tasks of the first phase write is not synced, since all of it is written once more, or synced, by those of the
-second. So it counts only until the machine is started again; and only for the log as it was.
+second. So it counts only until the machine is started again; and only for the log as it was. What is all built is
+synced, and counts longer.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import os
 import pickle
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from reput.config.dispatch_rules import DispatchRules
 from reput.files import DISK
@@ -18,8 +19,11 @@ from reput.jobs.geometry import Geometry
 from reput.jobs.job_folder import JobFolder
 from reput.log.directory import LogFile
 
+if TYPE_CHECKING:
+    from reput.kernels.consume_queue_ext import BitMaps
+
 _BUILD, _OUTCOMES = "build", "outcomes"
-_PLAN, _RESULT = "plan", "result"
+_PLAN, _RESULT, _SWAP = "plan", "result", "swap"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +48,8 @@ class BuildPlan:
     boot: str
 
     def is_of_same_log(self, other: BuildPlan) -> bool:
-        """Whether tasks of the other plan, which has the same options, have written what those of this one would."""
-        return (self.log_files, self.modified_ms, self.boot) == (other.log_files, other.modified_ms, other.boot)
+        """Whether the log is as it was, as far as its files tell."""
+        return (self.log_files, self.modified_ms) == (other.log_files, other.modified_ms)
 
 
 def plan_build(
@@ -90,23 +94,38 @@ class BuildFolder:
     def settle(self, plan: BuildPlan) -> BuildPlan:
         """The plan to follow: that of the killed rebuild if it is of the same log; else this one, and all is anew."""
         kept: BuildPlan | None = self._load(_PLAN)
-        if kept is not None and kept.is_of_same_log(plan):
+        bit_maps = plan.geometry.further.bit_maps
+        if kept is not None and kept.is_of_same_log(plan) and (kept.boot == plan.boot or self.result is not None):
             self.resumed = True
-            further = replace(kept.geometry.further, bit_maps=plan.geometry.further.bit_maps)
-            return replace(kept, geometry=replace(kept.geometry, further=further))
+            return _with_bit_maps(kept, bit_maps)
+        if kept is not None and self.swap is not None:  # the store's own folders do not tell any more
+            plan = replace(plan, geometry=_with_bit_maps(kept, bit_maps).geometry)
         self.forget()
-        further = replace(plan.geometry.further, bit_maps=None)  # a function, which need not be one that pickles
-        self._keep(_PLAN, replace(plan, geometry=replace(plan.geometry, further=further)))
+        self._keep(_PLAN, _with_bit_maps(plan, None))  # a function, which need not be one that pickles
         return plan
 
     @property
     def result(self) -> Any:
-        """What was kept as the result of the job; None where not all is built."""
-        return self._load(_RESULT) if self._load(_PLAN) is not None else None
+        """What was kept as the result of the job; None where not all is built, and synced."""
+        return self._load(_RESULT)
+
+    @property
+    def has_been_named(self) -> bool:
+        """Whether what was built is not here any more: it has the name of the output."""
+        return self.result is not None and not DISK.exists(self.result.path)
 
     def keep_result(self, result: object) -> None:
         """All is built, and synced."""
         self._keep(_RESULT, result)
+
+    @property
+    def swap(self) -> Any:
+        """The swap that has begun, if one has."""
+        return self._load(_SWAP)
+
+    def keep_swap(self, swap: object) -> None:
+        """From here on the store's own folders are about to change."""
+        self._keep(_SWAP, swap)
 
     def _keep(self, name: str, value: object) -> None:
         DISK.write_atomically(os.path.join(self.path, name), pickle.dumps(value))
@@ -114,3 +133,8 @@ class BuildFolder:
     def _load(self, name: str) -> Any:
         path = os.path.join(self.path, name)
         return pickle.loads(DISK.read_bytes(path)) if DISK.exists(path) else None
+
+
+def _with_bit_maps(plan: BuildPlan, bit_maps: BitMaps | None) -> BuildPlan:
+    further = replace(plan.geometry.further, bit_maps=bit_maps)
+    return replace(plan, geometry=replace(plan.geometry, further=further))

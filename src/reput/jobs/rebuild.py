@@ -10,20 +10,23 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from reput.config.dispatch_rules import DispatchRules
-from reput.errors import CorruptRecordError, StoreFormatError
+from reput.errors import ConfigError, CorruptRecordError, StoreFormatError
 from reput.files import DISK
+from reput.formats.paths import LOCK
 from reput.jobs.build import Build, Built, RebuildResult
 from reput.jobs.build_plan import BuildFolder, BuildPlan, plan_build
+from reput.jobs.emptied_queues import keep_emptied_queues
 from reput.jobs.geometry import find_geometry
 from reput.jobs.job_folder import JobFolder, Option
 from reput.jobs.resuming import ResumingRunner
 from reput.jobs.runner import Progress, Runner
+from reput.jobs.swap import check_folders, plan_swap
 from reput.log.directory import StoreDirectory
 
 if TYPE_CHECKING:
@@ -37,7 +40,7 @@ _UNFINISHED = ".unfinished"
 
 def rebuild(
     store_path: str | os.PathLike[str],
-    output: str | os.PathLike[str],
+    output: str | os.PathLike[str] | None,
     *,
     runner: Runner,
     commit_log_path: str | os.PathLike[str] | None = None,
@@ -57,6 +60,10 @@ def rebuild(
     progress: Progress | None = None,
 ) -> RebuildResult:
     """Build `consumequeue/` and `index/` in the new directory `output`, synced. The store itself is not changed.
+
+    With `output` None they take the place of the store's own, which nobody may have open: built beside, in
+    `rebuild.unfinished/` of the store, then swapped (`reput.jobs.swap`), and the old ones removed. Queues that have no
+    message in the log any more stay as they are, since they know the offset of their next one.
 
     Topics with batch consume queues get theirs in `batchconsumequeue/`: those that `config/topics.json` or a folder
     of the store names, and those with inner batches that neither knows.
@@ -85,8 +92,8 @@ def rebuild(
         CorruptRecordError: damage in the log, a queue offset beyond what the log can hold, a topic that cannot
             name a folder; not with `damaged="skip"`.
         ConfigError: file sizes or delay levels that RocketMQ does not allow; an `output` inside the store; other
-            options than the killed rebuild had that is to be gone on with.
-        StoreLockedError: another process builds this output.
+            options than the killed rebuild had that is to be gone on with; damage to be skipped in place.
+        StoreLockedError: another process builds this output, or has the store open that is to be rebuilt in place.
         StoreFullError: no space.
     """
     started = time.perf_counter()
@@ -102,37 +109,83 @@ def rebuild(
         "message_delay_level": message_delay_level,
     }
     given = {name: value for name, value in given.items() if value is not None}
-    geometry = find_geometry(directory, given, rules=rules, index=index, bit_maps=bit_maps)
-    output = os.path.abspath(output)
-    unfinished = output + _UNFINISHED
     options = given | {
         "store": directory.path, "commit_log_path": ",".join(directory.commit_log_folders), "index": index,
         "rules": rules.value, "damaged": damaged, "split_bytes": split_bytes, "bit_maps": _name_of(bit_maps),
     }  # fmt: skip
+
+    def plan() -> BuildPlan:
+        geometry = find_geometry(directory, given, rules=rules, index=index, bit_maps=bit_maps)
+        return plan_build(
+            directory.log_files(), geometry, split_bytes=split_bytes, index=index, rules=rules,
+            skip_damage=damaged == "skip",
+        )  # fmt: skip
+
+    if output is None:
+        if damaged == "skip":
+            raise ConfigError(
+                "a store whose log is damaged is not rebuilt in place, as it could not be opened: give an output"
+            )
+        result = _rebuild_in_place(directory, options, plan, runner, progress)
+    else:
+        result = _rebuild_to(os.path.abspath(output), directory, options, plan, runner, progress)
+    return replace(result, seconds=time.perf_counter() - started)
+
+
+def _rebuild_to(
+    output: str,
+    directory: StoreDirectory,
+    options: Mapping[str, Option],
+    make_plan: Callable[[], BuildPlan],
+    runner: Runner,
+    progress: Progress | None,
+) -> RebuildResult:
+    unfinished = output + _UNFINISHED
     is_free = not DISK.exists(output) or (DISK.is_directory(output) and not DISK.list_directory(output))
     if not is_free and not DISK.exists(unfinished):
         raise StoreFormatError(f"{output}: exists already and is not an empty folder; give the name of a new one")
     directory.check_output(output)
+    plan = make_plan()
     with _job_folder(unfinished, options) as folder:
         build_folder = BuildFolder(folder)
-        built: Built | None = build_folder.result
-        if built is None or DISK.exists(built.path):
-            if not is_free:
-                raise StoreFormatError(f"{output}: exists already and is not an empty folder; move it away to go on")
-        elif is_free:  # it had its name, and was taken away
+        if build_folder.has_been_named and is_free:  # and was taken away
             build_folder.forget()
-            built = None
-        if built is None:
-            plan = plan_build(
-                directory.log_files(), geometry, split_bytes=split_bytes, index=index, rules=rules,
-                skip_damage=damaged == "skip",
-            )  # fmt: skip
-            built = _build(folder, build_folder, plan, runner, progress)
-        if DISK.exists(built.path):  # else a kill came when it had its name
+        plan = build_folder.settle(plan)
+        if not is_free and not build_folder.has_been_named:
+            raise StoreFormatError(f"{output}: exists already and is not an empty folder; move it away to go on")
+        built = build_folder.result or _build(folder, build_folder, plan, runner, progress)
+        if is_free:
             DISK.rename(built.path, output)
         folder.finish()
     DISK.remove_tree(unfinished)
-    return replace(built.result, seconds=time.perf_counter() - started)
+    return replace(built.result, resumed=build_folder.resumed)
+
+
+def _rebuild_in_place(
+    directory: StoreDirectory,
+    options: Mapping[str, Option],
+    make_plan: Callable[[], BuildPlan],
+    runner: Runner,
+    progress: Progress | None,
+) -> RebuildResult:
+    check_folders(directory)
+    unfinished = os.path.join(directory.path, "rebuild" + _UNFINISHED)
+    lock = DISK.lock(os.path.join(directory.path, LOCK))
+    try:
+        with _job_folder(unfinished, options) as folder:
+            build_folder = BuildFolder(folder)
+            plan = build_folder.settle(make_plan())
+            built = build_folder.result or _build(folder, build_folder, plan, runner, progress, directory)
+            swap = build_folder.swap
+            if swap is None:
+                swap = plan_swap(directory, built.path, folder.state_folder("old"), built.result)
+                build_folder.keep_swap(swap)
+            swap.run()
+            folder.finish()
+        DISK.remove_tree(unfinished)
+    finally:
+        lock.release()
+    return replace(built.result, resumed=build_folder.resumed)
 
 
 @contextmanager
@@ -149,12 +202,20 @@ def _job_folder(path: str, options: Mapping[str, Option]) -> Iterator[JobFolder]
 
 
 def _build(
-    folder: JobFolder, build_folder: BuildFolder, plan: BuildPlan, runner: Runner, progress: Progress | None
+    folder: JobFolder,
+    build_folder: BuildFolder,
+    plan: BuildPlan,
+    runner: Runner,
+    progress: Progress | None,
+    in_place_of: StoreDirectory | None = None,
 ) -> Built:
     """Everything, in the folder of the job; what a killed start has done is not done again."""
-    plan = build_folder.settle(plan)
     build = Build(build_folder.path, plan, ResumingRunner(runner, folder), progress)
-    built = Built(replace(build.run(), resumed=build_folder.resumed), build.folder)
+    result = build.run()
+    if in_place_of is not None and plan.log_files:
+        kept = keep_emptied_queues(in_place_of, build.folder, plan.log_files[0].start_offset)
+        result = replace(result, kept_queues=tuple(kept))
+    built = Built(result, build.folder)
     build_folder.keep_result(built)
     return built
 

@@ -47,12 +47,14 @@ class ScanTarget:
 class ScanOutcome:
     """What one task tells the merge; `read` and `fault` as in `SplitOutcome`, of the last split that it read.
 
-    `damages` are what it passed over, whole records that cannot have a unit included.
+    `last_timestamp` is the store time (ms) of its last message, 0 without any. `damages` are what it passed over, whole
+    records that cannot have a unit included.
     """
 
     read: SplitResult
     messages: int
     log_bytes: int
+    last_timestamp: int
     queues: tuple[QueueRange, ...]
     batch_chunks: dict[QueueKey, list[UnitChunk]]
     undeclared: frozenset[str]
@@ -78,7 +80,7 @@ def scan_splits(target: ScanTarget, splits: Sequence[Split]) -> ScanOutcome:
     batch_units = BatchUnitSpill(os.path.join(target.scratch, BATCH_UNITS, spill_name), target.types)
     spill = KeySpill(os.path.join(target.scratch, KEYS, spill_name))
     level = ScanLevel.KEYS if target.index else ScanLevel.PROPERTIES
-    messages = log_bytes = 0
+    messages = log_bytes = last_timestamp = 0
     damages: list[Damage] = []
     fault: CorruptRecordError | None = None
     try:
@@ -90,6 +92,7 @@ def scan_splits(target: ScanTarget, splits: Sequence[Split]) -> ScanOutcome:
             for columns in scan:
                 messages += columns.rows
                 log_bytes += columns.consumed
+                last_timestamp = int(columns["store_timestamp"][-1])
                 batch_units.put(columns)
                 units.put(columns, split.file.path)
                 if target.index:
@@ -105,8 +108,9 @@ def scan_splits(target: ScanTarget, splits: Sequence[Split]) -> ScanOutcome:
         spill.close()
     ranges, chunks = tuple(units.ranges.values()), tuple(spill.chunks)
     return ScanOutcome(
-        scan.result, messages, log_bytes, ranges, batch_units.chunks, frozenset(batch_units.undeclared), chunks,
-        units.ext.chunks, tuple(sorted([*damages, *units.damages], key=lambda damage: damage.begin)), fault,
+        scan.result, messages, log_bytes, last_timestamp, ranges, batch_units.chunks,
+        frozenset(batch_units.undeclared), chunks, units.ext.chunks,
+        tuple(sorted([*damages, *units.damages], key=lambda damage: damage.begin)), fault,
     )  # fmt: skip
 
 

@@ -50,16 +50,19 @@ class CountingRunner(LocalRunner):
         return super().run(task, items, description=description, progress=progress)
 
 
-def killed(call: Callable[[], object], changes: int) -> bool:
-    """Run in a process of its own, which kills itself before its n-th change of the disk; whether it came so far."""
+def killed(call: Callable[[], object], changes: int, begin: tuple[type, str] | None = None) -> bool:
+    """Run in a process of its own, which kills itself before its n-th change of the disk; whether it came so far.
+
+    begin: the method from whose call on changes count; None: all do.
+    """
     child = os.fork()
     if child == 0:
         try:
-            left = iter(range(changes - 1, -1, -1))
+            left, counting = iter(range(changes - 1, -1, -1)), [True] * (begin is None)
 
             def counted(method: Callable[..., Any]) -> Callable[..., Any]:
                 def change(*arguments: Any, **options: Any) -> Any:
-                    if next(left) == 0:
+                    if counting and next(left) == 0:
                         os.kill(os.getpid(), signal.SIGKILL)
                     return method(*arguments, **options)
 
@@ -68,6 +71,14 @@ def killed(call: Callable[[], object], changes: int) -> bool:
             for layer, names in CHANGES:
                 for name in names:
                     setattr(layer, name, counted(getattr(layer, name)))
+            if begin is not None:
+                first = getattr(*begin)
+
+                def begun(*arguments: Any) -> Any:
+                    counting.append(True)
+                    return first(*arguments)
+
+                setattr(*begin, begun)
             call()
             os._exit(0)
         finally:
