@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from reput.cli.options import CommitLogPath, Json, Master, RunnerName, Settings, Store, choose_runner, parse_pairs
-from reput.cli.output import progress_bar, write_fields, write_json
+from reput.cli.output import progress_bar, write_json, write_report
 from reput.config.dispatch_rules import DispatchRules
 from reput.errors import ConfigError
+
+if TYPE_CHECKING:
+    from reput.jobs.rebuild import RebuildResult
+    from reput.jobs.report import Report
 
 #: The keys that `--set` takes here: what is written, and the sizes of the files.
 _KEYS = (
@@ -43,6 +47,12 @@ def rebuild(
         Literal["refuse", "skip"],
         typer.Option("--damaged", help="What becomes of damage in the log: no rebuild, or one of all that is whole."),
     ] = "refuse",
+    report: Annotated[
+        str | None,
+        typer.Option(
+            "--report", metavar="FILE.html", help="Also write an HTML report; a file of that name is replaced."
+        ),
+    ] = None,
     runner_name: RunnerName = "auto",
     master: Master = None,
     as_json: Json = False,
@@ -68,14 +78,17 @@ def rebuild(
     Examples:
       reput rebuild /tmp/store --output /tmp/rebuilt --runner local
       reput rebuild /tmp/store --in-place
+      reput rebuild /tmp/store --output /tmp/rescued --damaged skip --report /tmp/rebuild.html
     """
     from reput.jobs import rebuild as job
-    from reput.jobs.report import format_value
+    from reput.log.directory import StoreDirectory
     from reput.warm import load_kernels
 
     if (output is None) != in_place:
         raise ConfigError("give --output with a new directory, or --in-place for a store that nobody has open")
     arguments = _arguments(settings)
+    if report is not None:
+        StoreDirectory(store, commit_log_path=commit_log_path).check_output(report)
     load_kernels()
     with progress_bar() as progress:
         result = job.rebuild(
@@ -88,18 +101,34 @@ def rebuild(
             progress=progress,
             **arguments,
         )
-    answer = asdict(result) | {"damages": [damage._asdict() for damage in result.damages]}
+    if report is not None:
+        _report(store, result).write_html(report)
     if as_json:
-        write_json(answer)
+        write_json(asdict(result) | {"damages": [damage._asdict() for damage in result.damages]})
     else:
-        phases, findings, _ = answer.pop("phase_seconds"), answer.pop("findings"), answer.pop("damages")
-        write_fields(
-            {name: format_value(value) for name, value in answer.items()}
-            | {f"seconds: {name}": format_value(value) for name, value in phases.items()}
-            | {"messages a second": format_value(round(result.messages / result.seconds))}
-            | {f"finding {number}": finding for number, finding in enumerate(findings, start=1)}
-        )
+        write_report(_report(store, result))
     return 1 if result.findings else 0
+
+
+def _report(store: str, result: RebuildResult) -> Report:
+    """What was built, how long each phase took, and what was not as it should be."""
+    from reput.jobs.report import Plot, Report, Series, Table
+
+    phases, seconds = list(result.phase_seconds), list(result.phase_seconds.values())
+    facts = asdict(result)
+    for name in ("damages", "findings", "phase_seconds", "kept_queues", "last_timestamp", "index_timestamp"):
+        facts.pop(name)
+    facts["messages a second"] = round(result.messages / result.seconds)
+    tables = [Table("phases", ("phase", "seconds"), list(zip(phases, seconds, strict=True)))]
+    if result.kept_queues:
+        tables.append(Table("queues without a message, kept", ("queue",), [(queue,) for queue in result.kept_queues]))
+    return Report(
+        title=f"Rebuild of {store}",
+        facts=facts,
+        tables=tables,
+        plots=[Plot("bar", "Seconds by phase", "phase", "seconds", [Series("seconds", phases, seconds)])],
+        findings=result.findings,
+    )
 
 
 def _arguments(settings: list[str]) -> dict[str, Any]:

@@ -11,12 +11,12 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from reput.config.dispatch_rules import DispatchRules
-from reput.errors import ConfigError, CorruptRecordError, StoreFormatError
+from reput.errors import ConfigError, CorruptRecordError, StoreError, StoreFormatError
 from reput.files import DISK
 from reput.formats.paths import LOCK
 from reput.jobs.build import Build, Built, RebuildResult
@@ -111,7 +111,7 @@ def rebuild(
     given = {name: value for name, value in given.items() if value is not None}
     options = given | {
         "store": directory.path, "commit_log_path": ",".join(directory.commit_log_folders), "index": index,
-        "rules": rules.value, "damaged": damaged, "split_bytes": split_bytes, "bit_maps": _name_of(bit_maps),
+        "rules": rules.value, "damaged": damaged, "bit_maps": _name_of(bit_maps),
     }  # fmt: skip
 
     def plan() -> BuildPlan:
@@ -156,8 +156,7 @@ def _rebuild_to(
         built = build_folder.result or _build(folder, build_folder, plan, runner, progress)
         if is_free:
             DISK.rename(built.path, output)
-        folder.finish()
-    DISK.remove_tree(unfinished)
+        _remove(folder)
     return replace(built.result, resumed=build_folder.resumed)
 
 
@@ -181,8 +180,7 @@ def _rebuild_in_place(
                 swap = plan_swap(directory, built.path, folder.state_folder("old"), built.result)
                 build_folder.keep_swap(swap)
             swap.run()
-            folder.finish()
-        DISK.remove_tree(unfinished)
+            _remove(folder)
     finally:
         lock.release()
     return replace(built.result, resumed=build_folder.resumed)
@@ -195,10 +193,16 @@ def _job_folder(path: str, options: Mapping[str, Option]) -> Iterator[JobFolder]
         try:
             yield folder
         except CorruptRecordError as error:
-            folder.finish()
-            DISK.remove_tree(path)
+            _remove(folder)
             advice = "or build from all that is whole, and be told what is not, by --damaged skip (damaged='skip')"
             raise CorruptRecordError(error.path, error.offset, f"{error.reason}; {advice}") from None
+
+
+def _remove(folder: JobFolder) -> None:
+    """Remove the folder of the job, as far as no task of a driver that was killed still writes there."""
+    with suppress(StoreError):
+        folder.finish()
+        DISK.remove_tree(folder.path)
 
 
 def _build(

@@ -124,6 +124,9 @@ def test_the_command_tells_what_it_passed_over_and_ends_with_1(tmp_path: Path) -
     (damage,) = answer.object()["damages"]
     assert (answer.status, damage["path"], damage["begin"]) == (1, path, stored[2].offset)
     assert damage["end"] - damage["begin"] == stored[2].size
-    text = run_reput(*call, "--output", tmp_path / "3", *sizes, "--damaged", "skip")
+    page = tmp_path / "report.html"
+    text = run_reput(*call, "--output", tmp_path / "3", *sizes, "--damaged", "skip", "--report", page)
     assert text.status == 1
-    assert f"passed over {stored[2].size} bytes from offset {stored[2].offset} on" in text.out
+    for shown in (text.out, page.read_text()):
+        assert f"passed over {stored[2].size} bytes from offset {stored[2].offset} on" in shown
+        assert "build and sync" in shown

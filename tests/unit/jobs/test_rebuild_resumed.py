@@ -191,7 +191,7 @@ def test_the_sizes_found_at_the_first_start_stay(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changed", "names"),
     [
-        ({"split_bytes": 500}, "split_bytes was 1000 and is 500"),
+        ({"index": False}, "index was true and is false"),
         ({"damaged": "skip"}, 'damaged was "refuse" and is "skip"'),
         ({"message_delay_level": "7s"}, 'message_delay_level was null and is "7s"'),
     ],
@@ -205,6 +205,15 @@ def test_other_options_are_refused_and_nothing_changes(tmp_path: Path, changed: 
     assert sorted(path.stat().st_mtime_ns for path in tmp_path.rglob("*")) == before
     _, ran = resumed(tmp_path / "store", tmp_path / "out")
     assert ran["read the log"] == 0
+
+
+def test_who_runs_the_tasks_and_how_large_they_are_may_change(tmp_path: Path) -> None:
+    write_log(tmp_path / "store", plain())
+    interrupted(tmp_path / "store", tmp_path / "out", split_bytes=500)
+    result, ran = resumed(tmp_path / "store", tmp_path / "out", split_bytes=2000)
+    assert (result.resumed, ran["read the log"]) == (True, 0)
+    rebuild_small(tmp_path / "store", tmp_path / "whole")
+    assert files_of(tmp_path / "out") == files_of(tmp_path / "whole")
 
 
 def test_another_store_is_not_gone_on_with(tmp_path: Path) -> None:
