@@ -173,7 +173,7 @@ class Build:
         ):
             DISK.make_directories(os.path.join(self.folder, folder))
         for folder in (KEYS, BATCH_UNITS, EXT):
-            DISK.make_directories(os.path.join(self._scratch, folder))
+            DISK.add_directories(os.path.join(self._scratch, folder))
         rules, size = self._plan.rules, self._sizes.mapped_file_size_consume_queue
         delays_ms = self._sizes.delay_levels_ms if rules.redispatches_deliver_time else ()
         return ScanTarget(

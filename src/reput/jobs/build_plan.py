@@ -1,14 +1,12 @@
 """What a rebuild builds from which log, fixed at its first start: what a killed one has done must fit the rest.
 
 What tasks of the first phase write is not synced, since all of it is written once more, or synced, by those of the
-second. So it counts only until the machine is started again; and only for the log as it was. What is all built is
-synced, and counts longer.
+second; nor is what they return. So it counts only until the machine is started again, and only for the log as it was.
 """
 
 from __future__ import annotations
 
 import os
-import pickle
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +15,7 @@ from reput.files import DISK
 from reput.files.owner import owner_text
 from reput.jobs.geometry import Geometry
 from reput.jobs.job_folder import JobFolder
+from reput.jobs.resuming import keep, load
 from reput.log.directory import LogFile
 
 if TYPE_CHECKING:
@@ -76,8 +75,8 @@ class BuildFolder:
     """
 
     def __init__(self, folder: JobFolder) -> None:
-        self._folder = folder
-        self.path = folder.state_folder(_BUILD)
+        self._state = folder.state_folder()
+        self.path = os.path.join(self._state, _BUILD)
         self.resumed = False
         if not folder.resumed:  # a kill in the middle of the end of another one may have left something
             self.forget()
@@ -87,20 +86,22 @@ class BuildFolder:
         plan = os.path.join(self.path, _PLAN)
         if DISK.exists(plan):
             DISK.unlink(plan)  # first: from here on nothing of the old one counts
-        for name in (_BUILD, _OUTCOMES):
-            DISK.remove_tree(self._folder.state_folder(name))
-        self.path = self._folder.state_folder(_BUILD)
+        for path in (self.path, os.path.join(self._state, _OUTCOMES)):
+            if DISK.exists(path):
+                DISK.remove_tree(path)
 
     def settle(self, plan: BuildPlan) -> BuildPlan:
         """The plan to follow: that of the killed rebuild if it is of the same log; else this one, and all is anew."""
         kept: BuildPlan | None = self._load(_PLAN)
         bit_maps = plan.geometry.further.bit_maps
-        if kept is not None and kept.is_of_same_log(plan) and (kept.boot == plan.boot or self.result is not None):
-            self.resumed = True
-            return _with_bit_maps(kept, bit_maps)
-        if kept is not None and self.swap is not None:  # the store's own folders do not tell any more
-            plan = replace(plan, geometry=_with_bit_maps(kept, bit_maps).geometry)
-        self.forget()
+        if kept is not None:
+            if kept.is_of_same_log(plan) and (kept.boot == plan.boot or self.swap is not None):
+                self.resumed = True
+                return _with_bit_maps(kept, bit_maps)
+            if self.swap is not None:  # the store's own folders do not tell any more
+                plan = replace(plan, geometry=_with_bit_maps(kept, bit_maps).geometry)
+            self.forget()
+        DISK.make_directories(self.path)
         self._keep(_PLAN, _with_bit_maps(plan, None))  # a function, which need not be one that pickles
         return plan
 
@@ -124,15 +125,16 @@ class BuildFolder:
         return self._load(_SWAP)
 
     def keep_swap(self, swap: object) -> None:
-        """From here on the store's own folders are about to change."""
-        self._keep(_SWAP, swap)
+        """From here on the store's own folders are about to change: what says how outlives a power cut."""
+        for name in (_PLAN, _RESULT):
+            self._keep(name, self._load(name), synced=True)
+        self._keep(_SWAP, swap, synced=True)
 
-    def _keep(self, name: str, value: object) -> None:
-        DISK.write_atomically(os.path.join(self.path, name), pickle.dumps(value))
+    def _keep(self, name: str, value: object, *, synced: bool = False) -> None:
+        keep(os.path.join(self.path, name), value, synced=synced)
 
     def _load(self, name: str) -> Any:
-        path = os.path.join(self.path, name)
-        return pickle.loads(DISK.read_bytes(path)) if DISK.exists(path) else None
+        return load(os.path.join(self.path, name))
 
 
 def _with_bit_maps(plan: BuildPlan, bit_maps: BitMaps | None) -> BuildPlan:

@@ -214,7 +214,7 @@ def _build(
     in_place_of: StoreDirectory | None = None,
 ) -> Built:
     """Everything, in the folder of the job; what a killed start has done is not done again."""
-    build = Build(build_folder.path, plan, ResumingRunner(runner, folder), progress)
+    build = Build(build_folder.path, plan, ResumingRunner(runner, folder, synced=False), progress)
     result = build.run()
     if in_place_of is not None and plan.log_files:
         kept = keep_emptied_queues(in_place_of, build.folder, plan.log_files[0].start_offset)

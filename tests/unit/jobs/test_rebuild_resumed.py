@@ -19,6 +19,7 @@ from reput.files.layer import FileLayer
 from reput.formats.paths import offset_to_file_name
 from reput.jobs import build_plan
 from reput.jobs.rebuild import RebuildResult
+from reput.jobs.resuming import load
 from reput.jobs.runner import LocalRunner, Progress
 from tests.unit.jobs.test_rebuild import Put, files_of, rebuild_small, write_log
 
@@ -28,7 +29,7 @@ CHANGES = (
     (File, ("write", "allocate", "sync")),
 )
 #: A kill at each n-th change: as fine as a test may take.
-STRIDE = 13
+STRIDE = 9
 
 
 class CountingRunner(LocalRunner):
@@ -98,9 +99,9 @@ def crashed() -> list[Put]:
 
 
 def tasks_done(output: Path) -> int:
-    """Outcomes that are kept."""
+    """Outcomes that are kept, and whole."""
     kept = output.with_name("out.unfinished") / "_reput/outcomes"
-    return len([path for path in kept.iterdir() if "." not in path.name]) if kept.exists() else 0
+    return len([path for path in kept.iterdir() if load(str(path)) is not None]) if kept.exists() else 0
 
 
 @pytest.mark.parametrize("puts", [plain, crashed])
