@@ -37,6 +37,7 @@ from bench import (
     put_messages,
     query_message,
     rebuild,
+    rebuild_cores,
     recovery,
     scan,
     spark_cores,
@@ -77,6 +78,7 @@ _QUESTIONS: dict[str, Callable[[Setting], list[Figure]]] = {
     "spark_source": spark_source.measure,
     "spark_stream": spark_stream.measure,
     "spark_cores": spark_cores.measure,
+    "rebuild_cores": rebuild_cores.measure,
 }
 
 

@@ -26,7 +26,7 @@ def spark_rates(path: str, output: str, seconds: str, master: str) -> list[float
     read_log(spark, path).write.format("noop").mode("append").save()
     runner = SparkRunner(spark)
     rates = _rates(path, output, runner, float(seconds), 0)
-    (memory,) = runner.run(_resident_mb_of_workers, [0], description="memory")
+    (memory,) = runner.run(most_resident_mb_of_workers, [0], description="memory")
     spark.stop()
     return [*rates, max(memory)]
 
@@ -57,7 +57,7 @@ def _rates(path: str, output: str, runner: Runner, seconds: float, begin: float)
     return rates
 
 
-def _resident_mb_of_workers(_: int) -> list[float]:
+def most_resident_mb_of_workers(_: int) -> list[float]:
     daemon = os.getppid()
     with open(f"/proc/{daemon}/task/{daemon}/children") as children:
         return [_most_resident_mb(worker) for worker in children.read().split()]

@@ -12,7 +12,10 @@ import pyarrow as pa
 import pytest
 
 import reput
+from reput.config.dispatch_rules import DispatchRules
 from reput.errors import CorruptRecordError, ReputError, StoreLockedError
+from reput.formats.batch_consume_queue import BATCH_UNIT_SIZE
+from reput.formats.consume_queue import UNIT_SIZE
 from reput.formats.paths import LOCK
 from reput.jobs.audit import audit
 from reput.jobs.diff import diff
@@ -24,6 +27,8 @@ from reput.kernels.record_batch import SCHEMA
 from reput.spark import audit as spark_audit
 from reput.spark import diff as spark_diff
 from reput.spark.runner import SparkRunner
+from tests.golden.test_rebuild_golden import expected_files, origin, used_files
+from tests.unit.jobs.test_rebuild_resumed import CountingRunner
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -76,6 +81,29 @@ class TestRebuild:
         rebuild(store, tmp_path / "spark", runner=SparkRunner(spark), split_bytes=20_000, **GEOMETRY)
         assert tree(tmp_path / "spark") == tree(tmp_path / "local") != {}
 
+    @pytest.mark.parametrize("case", ["5.3.3/bcq", "5.3.3/clean", "4.9.7/delay"])
+    def test_files_are_those_of_a_rebuild_of_apache(self, spark: SparkSession, case: str, tmp_path: Path) -> None:
+        options = origin(case)
+        rebuild(
+            CORPORA.parent / case / "store", tmp_path / "out", runner=SparkRunner(spark), split_bytes=20_000,
+            mapped_file_size_consume_queue=options["consumeQueueEntries"] * UNIT_SIZE,
+            mapper_file_size_batch_consume_queue=options["consumeQueueEntries"] * BATCH_UNIT_SIZE,
+            max_hash_slot_num=options["hashSlots"], max_index_num=options["indexEntries"],
+            rules=DispatchRules(case.split("/")[0]),
+        )  # fmt: skip
+        assert used_files(tmp_path / "out", options["hashSlots"]) == expected_files(case)
+
+    def test_what_a_killed_job_has_done_is_not_done_again(
+        self, spark: SparkSession, large_store: Path, tmp_path: Path
+    ) -> None:
+        rebuild(large_store, tmp_path / "local", runner=LocalRunner(2))
+        with pytest.raises(KeyboardInterrupt):
+            rebuild(large_store, tmp_path / "out", runner=InterruptedRunner(spark), split_bytes=1 << 20)
+        runner = CountingRunner()
+        result = rebuild(large_store, tmp_path / "out", runner=runner)
+        assert (result.resumed, result.messages, runner.ran["read the log"]) == (True, MESSAGES, 0)
+        assert tree(tmp_path / "out") == tree(tmp_path / "local")
+
     def test_files_are_the_same_on_a_store_of_ours_and_those_that_it_wrote_itself(
         self, spark: SparkSession, large_store: Path, tmp_path: Path
     ) -> None:
@@ -126,6 +154,15 @@ class TestAuditAndDiff:
         local = diff(left, right, runner=LocalRunner(2), by="queue", split_bytes=20_000)
         found = spark_diff(spark, left, right, by="queue", split_bytes=30_000)
         assert found.toArrow().to_pylist() == local.table.to_pylist() != []
+
+
+class InterruptedRunner(SparkRunner):
+    """Runs the first phase."""
+
+    def run(self, *arguments: Any, description: str, **options: Any) -> list[Any]:
+        if description != "read the log":
+            raise KeyboardInterrupt
+        return super().run(*arguments, description=description, **options)
 
 
 class DyingRunner(SparkRunner):

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from reput.cli.options import CommitLogPath, Json, Master, RunnerName, Settings, Store, choose_runner, parse_pairs
-from reput.cli.output import progress_bar, write_fields, write_json
+from reput.cli.output import progress_bar, write_json, write_report
 from reput.config.dispatch_rules import DispatchRules
 from reput.errors import ConfigError
+
+if TYPE_CHECKING:
+    from reput.jobs.rebuild import RebuildResult
+    from reput.jobs.report import Report
 
 #: The keys that `--set` takes here: what is written, and the sizes of the files.
 _KEYS = (
@@ -28,34 +32,63 @@ _KEYS = (
 def rebuild(
     store: Store,
     *,
-    output: Annotated[str, typer.Option("--output", metavar="DIR", help="The new directory to write to.")],
     settings: Settings,
+    output: Annotated[
+        str | None, typer.Option("--output", metavar="DIR", help="The new directory to write to.")
+    ] = None,
+    in_place: Annotated[
+        bool, typer.Option("--in-place", help="Exchange the store's own, instead; nobody may have it open.")
+    ] = False,
     commit_log_path: CommitLogPath = None,
     rules: Annotated[
         DispatchRules, typer.Option("--rules", help="The RocketMQ version to build as: 5.5.0 indexes tags too.")
     ] = DispatchRules.V5_3_3,
+    damaged: Annotated[
+        Literal["refuse", "skip"],
+        typer.Option("--damaged", help="What becomes of damage in the log: no rebuild, or one of all that is whole."),
+    ] = "refuse",
+    report: Annotated[
+        str | None,
+        typer.Option(
+            "--report", metavar="FILE.html", help="Also write an HTML report; a file of that name is replaced."
+        ),
+    ] = None,
     runner_name: RunnerName = "auto",
     master: Master = None,
     as_json: Json = False,
 ) -> int:
     """Build consume queues and index from the log.
 
-    They go into a new directory; the store is not changed. File sizes are those of the store's own files; --set gives
-    others: mappedFileSizeConsumeQueue, mapperFileSizeBatchConsumeQueue, maxHashSlotNum, maxIndexNum,
+    They go into a new directory, or with --in-place take the place of the store's own. File sizes are those of the
+    store's own files; one that was cut is told, and the exit status is 1 then. --set gives others:
+    mappedFileSizeConsumeQueue, mapperFileSizeBatchConsumeQueue, maxHashSlotNum, maxIndexNum,
     mappedFileSizeConsumeQueueExt. Extensions and light message queues are built where the store has them, or as --set
     enableConsumeQueueExt and enableLmq say. A broker with delay levels of its own needs --set messageDelayLevel.
+
+    Damage in the log is refused. With --damaged skip queues and index are built from all records that are whole, before
+    and behind it; each range that was passed over is told, and the exit status is 1.
 
     Extensions get no bit maps: they come from the consumers' SQL filters, which the log does not hold. Without one
     every filter looks at the message itself, so nothing is lost but time.
 
-    Example:
+    A rebuild that was killed goes on where it was when the same command is given again, unless the log was written to
+    since. With --in-place queues and index are built beside and then exchanged; killed on the way, the store is whole
+    all the same: the next start of a broker builds what is missing from the log, which takes long.
+
+    Examples:
       reput rebuild /tmp/store --output /tmp/rebuilt --runner local
+      reput rebuild /tmp/store --in-place
+      reput rebuild /tmp/store --output /tmp/rescued --damaged skip --report /tmp/rebuild.html
     """
     from reput.jobs import rebuild as job
-    from reput.jobs.report import format_value
+    from reput.log.directory import StoreDirectory
     from reput.warm import load_kernels
 
+    if (output is None) != in_place:
+        raise ConfigError("give --output with a new directory, or --in-place for a store that nobody has open")
     arguments = _arguments(settings)
+    if report is not None:
+        StoreDirectory(store, commit_log_path=commit_log_path).check_output(report)
     load_kernels()
     with progress_bar() as progress:
         result = job.rebuild(
@@ -64,20 +97,38 @@ def rebuild(
             runner=choose_runner(runner_name, master, store, commit_log_path),
             commit_log_path=commit_log_path,
             rules=rules,
+            damaged=damaged,
             progress=progress,
             **arguments,
         )
-    answer = asdict(result)
-    phases = answer.pop("phase_seconds")
+    if report is not None:
+        _report(store, result).write_html(report)
     if as_json:
-        write_json(asdict(result))
+        write_json(asdict(result) | {"damages": [damage._asdict() for damage in result.damages]})
     else:
-        write_fields(
-            {name: format_value(value) for name, value in answer.items()}
-            | {f"seconds: {name}": format_value(value) for name, value in phases.items()}
-            | {"messages a second": format_value(round(result.messages / result.seconds))}
-        )
-    return 0
+        write_report(_report(store, result))
+    return 1 if result.findings else 0
+
+
+def _report(store: str, result: RebuildResult) -> Report:
+    """What was built, how long each phase took, and what was not as it should be."""
+    from reput.jobs.report import Plot, Report, Series, Table
+
+    phases, seconds = list(result.phase_seconds), list(result.phase_seconds.values())
+    facts = asdict(result)
+    for name in ("damages", "findings", "phase_seconds", "kept_queues", "last_timestamp", "index_timestamp"):
+        facts.pop(name)
+    facts["messages a second"] = round(result.messages / result.seconds)
+    tables = [Table("phases", ("phase", "seconds"), list(zip(phases, seconds, strict=True)))]
+    if result.kept_queues:
+        tables.append(Table("queues without a message, kept", ("queue",), [(queue,) for queue in result.kept_queues]))
+    return Report(
+        title=f"Rebuild of {store}",
+        facts=facts,
+        tables=tables,
+        plots=[Plot("bar", "Seconds by phase", "phase", "seconds", [Series("seconds", phases, seconds)])],
+        findings=result.findings,
+    )
 
 
 def _arguments(settings: list[str]) -> dict[str, Any]:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from reput.errors import CorruptRecordError
 from reput.files import DISK
 from reput.formats.consume_queue import FILLER, UNIT_SIZE, encode_unit
 from reput.formats.message_batch import MIN_ITEM_SIZE
@@ -25,6 +24,7 @@ from reput.kernels.columns import RecordColumns
 from reput.kernels.consume_queue import UnitRuns, group_units
 from reput.kernels.consume_queue_ext import bit_maps_of, encode_ext_units
 from reput.kernels.multi_dispatch import add_multi_dispatch_rows
+from reput.log.scan import Damage
 
 if TYPE_CHECKING:
     from reput.kernels.consume_queue_ext import BitMaps
@@ -78,6 +78,7 @@ class UnitWriter:
     Attributes:
         ranges: what was written, by (topic, queue id).
         ext: the ext units of what was written, where `further` asks for them; they go to a file `ext_path`.
+        damages: whole records that cannot have a unit, with `skip_damage`; they are left out.
     """
 
     def __init__(
@@ -87,7 +88,11 @@ class UnitWriter:
         batch_topics: Set[str] = frozenset(),
         further: FurtherUnits = _NOTHING_FURTHER,
         ext_path: str = "",
+        *,
+        skip_damage: bool = False,
     ) -> None:
+        self.damages: list[Damage] = []
+        self._skip_damage = skip_damage
         self.ranges: dict[tuple[str, int], QueueRange] = {}
         self._batch_topics = batch_topics
         self._folder = folder
@@ -101,7 +106,8 @@ class UnitWriter:
 
         Raises:
             CorruptRecordError: a queue offset that a log of this size cannot hold, or a topic that is no name of a
-                folder. The log before that record may have been written, nothing of these records is.
+                folder, unless damage is skipped. The log before that record may have been written, nothing of these
+                records is.
         """
         if not columns.rows:
             return
@@ -112,9 +118,9 @@ class UnitWriter:
             columns, sources = add_multi_dispatch_rows(
                 columns, enable_lmq=further.enable_lmq, any_topic=further.any_topic
             )
-        has_unit = _rows_with_unit(columns, self._batch_topics)
-        _check_queue_offsets(columns, has_unit, log_path)
-        queues = self._queues_of(columns, has_unit, log_path)
+        names = [topic_folder_name(topic) for topic, _ in columns.queues()]
+        has_unit = self._without_damage(columns, names, _rows_with_unit(columns, names, self._batch_topics), log_path)
+        queues = self._queues_of(columns, names, has_unit)
         next_offsets = np.array([queue.next_offset if queue else _NO_QUEUE for queue in queues], np.int64)
         row = 0
         while row < columns.rows:
@@ -141,8 +147,28 @@ class UnitWriter:
         """Close what was spilled; nothing is synced."""
         self.ext.close()
 
+    def _without_damage(
+        self, columns: RecordColumns, names: list[str | None], has_unit: npt.NDArray[np.bool_] | None, log_path: str
+    ) -> npt.NDArray[np.bool_] | None:
+        """`has_unit` less the rows that cannot have one, which are told."""
+        wrong = _wrong_queue_offsets(columns)
+        if None in names:  # hostile bytes must not lead out of the rebuild's folder
+            wrong |= np.isin(columns["queue"], [k for k, name in enumerate(names) if name is None])
+        if has_unit is not None:
+            wrong &= has_unit
+        if not wrong.any():
+            return has_unit
+        for row in np.flatnonzero(wrong).tolist():
+            begin = int(columns["commit_log_offset"][row])
+            damage = Damage(log_path, begin, begin + int(columns["store_size"][row]), _reason(columns, row))
+            if not self._skip_damage:
+                raise damage.error()
+            self.damages.append(damage)
+        columns["queue_offset"][wrong] = -1  # a repeat, whatever comes next
+        return ~wrong if has_unit is None else has_unit & ~wrong
+
     def _queues_of(
-        self, columns: RecordColumns, has_unit: npt.NDArray[np.bool_] | None, log_path: str
+        self, columns: RecordColumns, names: list[str | None], has_unit: npt.NDArray[np.bool_] | None
     ) -> list[QueueRange | None]:
         """The range of each queue of the scan, begun where it is new; None where it has no unit."""
         first_rows = columns.queue_rows
@@ -151,12 +177,11 @@ class UnitWriter:
             rows = np.flatnonzero(has_unit)[::-1]
             first_rows[columns["queue"][rows]] = rows  # of equal indexes the last one stays: the queue's first row
         found: list[QueueRange | None] = []
-        for k, (topic, queue_id) in enumerate(columns.queues()):
+        for k, ((_, queue_id), name) in enumerate(zip(columns.queues(), names, strict=True)):
             row = int(first_rows[k])
-            if row < 0:
+            if row < 0 or name is None:
                 found.append(None)
                 continue
-            name = _folder_name(topic, log_path, int(columns["commit_log_offset"][row]))
             queue = self.ranges.get((name, queue_id))
             if queue is None:
                 offset = int(columns["queue_offset"][row])
@@ -237,43 +262,35 @@ def queue_folder(folder: str, queue: QueueRange) -> str:
     return os.path.join(folder, queue.topic, str(queue.queue_id))
 
 
-def _rows_with_unit(columns: RecordColumns, batch_topics: Set[str]) -> npt.NDArray[np.bool_] | None:
+def _rows_with_unit(
+    columns: RecordColumns, names: list[str | None], batch_topics: Set[str]
+) -> npt.NDArray[np.bool_] | None:
     """bool[rows], False for prepared and rolled back messages and those of batch topics; None where all have a unit."""
     kind = columns["sys_flag"] & SysFlag.TRANSACTION_MASK
     without = (kind == SysFlag.TRANSACTION_PREPARED) | (kind == SysFlag.TRANSACTION_ROLLBACK)
     if batch_topics:
-        of_batch = [k for k, (topic, _) in enumerate(columns.queues()) if topic_folder_name(topic) in batch_topics]
-        without |= np.isin(columns["queue"], of_batch)
+        without |= np.isin(columns["queue"], [k for k, name in enumerate(names) if name in batch_topics])
     return ~without if without.any() else None
 
 
-def _check_queue_offsets(columns: RecordColumns, has_unit: npt.NDArray[np.bool_] | None, log_path: str) -> None:
-    """Each message before one in its queue took at least so much of the log before it, alone or with others."""
+def _wrong_queue_offsets(columns: RecordColumns) -> npt.NDArray[np.bool_]:
+    """bool[rows]: each message before one in its queue took at least so much of the log, alone or with others."""
     queue_offsets, offsets = columns["queue_offset"], columns["commit_log_offset"]
     if queue_offsets.min() >= 0 and int(queue_offsets.max()) <= int(offsets[0]) // MIN_ITEM_SIZE:
-        return
-    wrong = (queue_offsets < 0) | (queue_offsets > offsets // MIN_ITEM_SIZE)
-    if has_unit is not None:
-        wrong &= has_unit
-    if wrong.any():
-        row = int(wrong.argmax())
-        raise CorruptRecordError(
-            log_path,
-            int(offsets[row]),
-            f"the record says queue offset {queue_offsets[row]}, but before it the log can hold at most "
-            f"{int(offsets[row]) // MIN_ITEM_SIZE} messages; look at it with `reput dump`",
-        )
+        return np.zeros(columns.rows, np.bool_)
+    return (queue_offsets < 0) | (queue_offsets > offsets // MIN_ITEM_SIZE)
 
 
-def _folder_name(topic: bytes, log_path: str, offset: int) -> str:
-    """The topic as a folder's name, as RocketMQ decodes it; hostile bytes must not lead out of the rebuild's folder."""
-    name = topic_folder_name(topic)
-    if name is None:
+def _reason(columns: RecordColumns, row: int) -> str:
+    """Why a record that is whole cannot have a unit."""
+    topic = columns.queues()[columns["queue"][row]][0]
+    if topic_folder_name(topic) is None:
         shown = topic[:80].decode("utf-8", "replace")
-        raise CorruptRecordError(
-            log_path, offset, f"the topic {shown!r} cannot name a folder; look at the record with `reput dump`"
-        )
-    return name
+        return f"the topic {shown!r} cannot name a folder; look at the record with `reput dump`"
+    return (
+        f"the record says queue offset {columns['queue_offset'][row]}, but before it the log can hold at most "
+        f"{int(columns['commit_log_offset'][row]) // MIN_ITEM_SIZE} messages; look at it with `reput dump`"
+    )
 
 
 def _write_pieces(pieces: list[tuple[str, int, int, int]]) -> None:

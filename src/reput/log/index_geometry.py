@@ -51,26 +51,37 @@ def index_geometry(
     if any(entry.size != size for entry in written):
         sizes = sorted({entry.size for entry in written})
         raise StoreFormatError(f"{path}: index files of different sizes ({sizes}) lie in one store; move index/ away")
-    with files.open(path) as file:
-        header = decode_header(file.read(0, HEADER_SIZE))
-        data = np.frombuffer(file.map(random=True).view, np.uint8)
-        has_configured_size = size == file_size(slots, entries)
-        if has_configured_size and _possible(data, header, np.array([slots])).size:
-            return slots, entries
-        candidates = _candidates(data, header)
-    if candidates.size == 1:
-        return int(candidates[0]), _entries(size, int(candidates[0]))
-    if has_configured_size and not candidates.size:
+    fitting = fitting_slots(written[0], slots, entries, files)
+    if fitting.size == 1:
+        return int(fitting[0]), entries_of(size, int(fitting[0]))
+    if size == file_size(slots, entries) and not fitting.size:
         return slots, entries  # damaged: whatever is found by it is compared with the log
-    fitting = ", ".join(f"{number} and {_entries(size, number)}" for number in candidates[:3].tolist())
+    pairs = ", ".join(f"{number} and {entries_of(size, number)}" for number in fitting[:3].tolist())
     raise StoreFormatError(
         f"{path}: {size} bytes, which {slots} slots and {entries} entries do not make, and its content does not tell "
-        f"the numbers{f' ({candidates.size} pairs fit it: {fitting}, ...)' if fitting else ''}: give "
+        f"the numbers{f' ({fitting.size} pairs fit it: {pairs}, ...)' if pairs else ''}: give "
         "max_hash_slot_num and max_index_num"
     )
 
 
-def _entries(size: int, slots: int) -> int:
+def fitting_slots(entry: IndexFilePath, slots: int, entries: int, files: FileLayer = DISK) -> npt.NDArray[np.int64]:
+    """int64, the slot counts under which length and content of an index file agree; none where it is damaged.
+
+    The configured one alone, where it is among them.
+    """
+    if entry.size < HEADER_SIZE:
+        return np.empty(0, np.int64)
+    with files.open(entry.path) as file:
+        header = decode_header(file.read(0, HEADER_SIZE))
+        data = np.frombuffer(file.map(random=True).view, np.uint8)
+        configured = np.array([slots])
+        if entry.size == file_size(slots, entries) and _possible(data, header, configured).size:
+            return configured
+        return _candidates(data, header)
+
+
+def entries_of(size: int, slots: int) -> int:
+    """The entries of an index file of so many bytes and slots."""
     return (size - HEADER_SIZE - SLOT_SIZE * slots) // ENTRY_SIZE
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -46,8 +46,12 @@ class QueueTypes:
         return {name for name in names if name is not None} - self.batch - self.simple
 
 
-def find_queue_types(directory: StoreDirectory) -> QueueTypes:
+def find_queue_types(directory: StoreDirectory, batch_folders: Set[str] | None = None) -> QueueTypes:
     """By `config/topics.json`; a topic that it does not have is known by a folder of batch consume queues.
+
+    Args:
+        directory: The store.
+        batch_folders: The topics with such a folder; None: those that `directory` lists.
 
     Raises:
         CorruptMetadataError: `topics.json` and its backup are damaged.
@@ -55,7 +59,7 @@ def find_queue_types(directory: StoreDirectory) -> QueueTypes:
     topics = read_metadata(directory.path, Topics, directory.files)
     table: Mapping[str, TopicConfig] = topics.topic_config_table if topics is not None else {}
     batch = {name for name, topic in table.items() if is_batch_cq(topic)}
-    found = {queue.topic for queue in directory.batch_queues()}
+    found = {queue.topic for queue in directory.batch_queues()} if batch_folders is None else batch_folders
     return QueueTypes(batch | (found - table.keys()), frozenset(table.keys() - batch))
 
 

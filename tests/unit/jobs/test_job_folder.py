@@ -13,7 +13,7 @@ import pytest
 
 from reput.errors import ConfigError, StoreFormatError, StoreLockedError
 from reput.jobs.job_folder import JobFolder
-from reput.jobs.resuming import ResumingRunner
+from reput.jobs.resuming import ResumingRunner, keep, load
 from reput.jobs.runner import LocalRunner
 
 OPTIONS = {"topics": ["orders"], "level": 1}
@@ -166,3 +166,16 @@ def test_a_fault_is_looked_for_again(tmp_path: Path) -> None:
         damaged = runner.run(lambda item: Outcome(item, ValueError("damage")), [1], description="scan")
         assert damaged[0].fault is not None
         assert runner.run(Outcome, [1], description="scan") == [Outcome(1)]
+
+
+@pytest.mark.parametrize("size", [0, 5, 30])
+def test_an_outcome_that_a_kill_has_torn_is_none(tmp_path: Path, size: int) -> None:
+    path = tmp_path / "outcome"
+    assert load(str(path)) is None
+    keep(str(path), list(range(100)), synced=False)
+    assert load(str(path)) == list(range(100))
+    path.write_bytes(path.read_bytes()[:size] + b"x" * 1000)
+    assert load(str(path)) is None
+    keep(str(path), "shorter", synced=False)
+    assert load(str(path)) == "shorter"
+    assert os.listdir(tmp_path) == ["outcome"]

@@ -1,0 +1,107 @@
+"""Queues and index that were built, put in the place of a store's own so that a kill at any moment does no harm.
+
+Four folders cannot be exchanged at once. So first the checkpoint says that no queue and no index is on the disk, and
+the store is marked as killed: whoever opens it, RocketMQ or reput, dispatches the whole log again, and drops what is
+there. Then the old folders go away, all of them before the first new one comes: whatever mixture a kill leaves, it has
+new folders alone, and what is missing is dispatched. The last steps say that all is there.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from reput.errors import StoreFormatError
+from reput.files import DISK
+from reput.formats.checkpoint import CHECKPOINT_SIZE, Checkpoint, encode_checkpoint
+from reput.formats.paths import (
+    ABORT,
+    BATCH_CONSUME_QUEUE,
+    CHECKPOINT,
+    CONFIG,
+    CONSUME_QUEUE,
+    CONSUME_QUEUE_EXT,
+    INDEX,
+)
+from reput.formats.shutdown import SHUTDOWN_FILE
+from reput.jobs.build import RebuildResult
+from reput.log.directory import StoreDirectory
+
+#: In the order in which they come. Without consume queues a start of RocketMQ's dispatches everything.
+_FOLDERS = (CONSUME_QUEUE, BATCH_CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX)
+
+
+@dataclass(frozen=True, slots=True)
+class Swap:
+    """The plan of a swap, written down before its first step.
+
+    Attributes:
+        store: the store's directory.
+        built: the folder with the new ones.
+        aside: where the old ones go.
+        names: of the new folders.
+        was_killed: whether the store was marked as killed before.
+        checkpoint: of the store when all is done.
+    """
+
+    store: str
+    built: str
+    aside: str
+    names: tuple[str, ...]
+    was_killed: bool
+    checkpoint: Checkpoint
+
+    def run(self) -> None:
+        """All steps; those that were done before a kill are done again, or found done."""
+        self._write_checkpoint(self.checkpoint._replace(logics_msg_timestamp=0, index_msg_timestamp=0))
+        abort = os.path.join(self.store, ABORT)  # behind it: a RocketMQ that finds both loses nothing of the index
+        if not DISK.exists(abort):
+            DISK.write_atomically(abort, str(os.getpid()).encode())
+        shutdown = os.path.join(self.store, CONFIG, SHUTDOWN_FILE)
+        if DISK.exists(shutdown):  # it speaks of the old ones, and only spares work
+            DISK.unlink(shutdown)
+        DISK.make_directories(self.aside)
+        for name in reversed(_FOLDERS):
+            path, old = os.path.join(self.store, name), os.path.join(self.aside, name)
+            if name == INDEX and name not in self.names:  # none was asked for
+                continue
+            if DISK.exists(path) and (name not in self.names or DISK.exists(os.path.join(self.built, name))):
+                if DISK.exists(old):  # of a start between a kill and now
+                    DISK.remove_tree(old)
+                DISK.rename(path, old)
+        for name in _FOLDERS:
+            new = os.path.join(self.built, name)
+            if DISK.exists(new):
+                DISK.rename(new, os.path.join(self.store, name))
+        if not self.was_killed:
+            DISK.unlink(abort)
+        self._write_checkpoint(self.checkpoint)
+
+    def _write_checkpoint(self, checkpoint: Checkpoint) -> None:
+        path = os.path.join(self.store, CHECKPOINT)
+        with DISK.open(path, writable=True, create=True, size=CHECKPOINT_SIZE) as file:
+            file.write(0, encode_checkpoint(checkpoint)[:40])  # one sector: the old ones or the new ones
+            file.sync()
+        DISK.sync_directory(self.store)
+
+
+def plan_swap(directory: StoreDirectory, built: str, aside: str, result: RebuildResult) -> Swap:
+    """The swap of what was built, all of it synced, into a store that nobody has open."""
+    before = directory.checkpoint() or Checkpoint(0, 0, 0)
+    after = before._replace(logics_msg_timestamp=result.last_timestamp, index_msg_timestamp=result.index_timestamp)
+    names = tuple(name for name in _FOLDERS if DISK.exists(os.path.join(built, name)))
+    return Swap(directory.path, built, aside, names, directory.was_killed, after)
+
+
+def check_folders(directory: StoreDirectory) -> None:
+    """Raises StoreFormatError where a store's queues and index cannot be swapped."""
+    for part in directory.foreign_parts():
+        if part.hides_queues:
+            raise StoreFormatError(f"{part}; a rebuild in place would take it away: use --output")
+    for name in _FOLDERS:
+        path = os.path.join(directory.path, name)
+        if os.path.ismount(path) or os.path.realpath(path) != os.path.join(os.path.realpath(directory.path), name):
+            raise StoreFormatError(
+                f"{path}: leads to another disk or folder, which cannot be swapped at once; use --output, and move "
+                "what is built there by hand while the store is closed"
+            )

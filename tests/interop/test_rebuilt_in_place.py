@@ -1,0 +1,70 @@
+"""A rebuild in place, whole or killed on its way: RocketMQ opens the store and has every message, unit and key."""
+
+from __future__ import annotations
+
+import shutil
+from functools import partial
+from pathlib import Path
+
+import reput
+from reput.config.dispatch_rules import DispatchRules
+from reput.jobs.rebuild import rebuild
+from reput.jobs.runner import LocalRunner
+from reput.jobs.swap import Swap
+from tests.crash.faulty_files import FaultyFiles
+from tests.interop import workload
+from tests.interop.apache import Apache
+from tests.interop.test_our_stores import SINCE_5, SMALL, Options
+from tests.interop.witness import check_agreement, open_apache, told_by_apache
+from tests.unit.jobs.test_rebuild_in_place import DERIVED, spoil
+from tests.unit.jobs.test_rebuild_resumed import killed
+
+OPTIONS = SMALL | {"max_index_num": 130}
+#: One index file: those that RocketMQ begins in one millisecond overwrite one another.
+ONE_INDEX_FILE = SMALL | {"max_index_num": 2000}
+#: Every n-th change of the disk in a swap is tried: each rename makes three.
+STRIDE = 5
+
+
+def write(path: Path, options: Options) -> None:
+    with reput.MessageStore.open(path, files=FaultyFiles(), **options) as store:
+        if options["dispatch_rules"] in SINCE_5:
+            store.update_topic(workload.BATCH_TOPIC)
+            workload.put(store, workload.inner_batches(120))
+        else:
+            workload.put(store, workload.messages(120))
+
+
+def test_apache_has_all_of_a_store_that_was_rebuilt_in_place_and_goes_on(apache: Apache, tmp_path: Path) -> None:
+    path, options = tmp_path / "store", OPTIONS | {"dispatch_rules": apache.version}
+    write(path, options)
+    spoil(path)
+    rebuild(path, None, runner=LocalRunner(2), rules=DispatchRules(apache.version))
+    ours = shutil.copytree(path, tmp_path / "ours")
+    open_apache(apache, path, options)
+    with reput.MessageStore.open(ours, files=FaultyFiles(), **options) as store:
+        check_agreement(store, apache)
+    assert all(result["status"] == "PUT_OK" for result in apache.run("put", messages=workload.messages(40, seed=9)))
+    theirs = told_by_apache(apache)
+    apache.run("close")
+    with reput.MessageStore.open(path, files=FaultyFiles(), **options) as store:
+        assert not store.recovery.was_killed
+        assert len(theirs.records) > 40
+
+
+def test_apache_and_reput_have_all_wherever_the_swap_was_killed(apache: Apache, tmp_path: Path) -> None:
+    options = ONE_INDEX_FILE | {"dispatch_rules": apache.version}
+    write(tmp_path / "whole", options)
+    mixtures = set()
+    for changes in range(1, 100, STRIDE):
+        path = shutil.copytree(tmp_path / "whole", tmp_path / str(changes))
+        call = partial(rebuild, path, None, runner=LocalRunner(1), rules=DispatchRules(apache.version))
+        if not killed(call, changes, begin=(Swap, "run")):
+            break
+        mixtures.add(tuple(sorted(folder.name for folder in path.glob("*") if folder.name in DERIVED)))
+        ours = shutil.copytree(path, tmp_path / f"ours-{changes}")
+        open_apache(apache, path, options)
+        with reput.MessageStore.open(ours, files=FaultyFiles(), **options) as store:
+            check_agreement(store, apache)
+        apache.run("close")
+    assert {(), ("consumequeue",)} <= mixtures
