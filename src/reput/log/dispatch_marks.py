@@ -71,7 +71,7 @@ def with_mark(newest: DispatchMark, marks: Sequence[DispatchMark]) -> list[Dispa
     seen = set()
     for mark in reversed(marks):
         distance = ((newest.position.offset - mark.position.offset) // _NEAREST_BYTES).bit_length()
-        if mark.position.offset < newest.position.offset and distance not in seen:
+        if mark.position.last is not None and distance not in seen:  # else any log at all would fit
             seen.add(distance)
             kept.append(mark)
     return [newest, *reversed(kept)]

@@ -181,6 +181,8 @@ class LogDispatch:
         except DataLossError:
             self.recover()
         begin = self.position
+        if begin.last is None:
+            max_bytes = 1  # so that there is a mark near the log's beginning, which tells it from any other
         rows = 0
         first_timestamp = 0
         end = begin
