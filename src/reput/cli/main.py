@@ -18,7 +18,7 @@ import typer
 from typer.core import TyperGroup
 
 import reput
-from reput.cli import config, delete_expired, dump, get, info, put, query, rebuild, stats, top, warm
+from reput.cli import config, delete_expired, dispatch, dump, get, info, put, query, rebuild, stats, top, warm
 from reput.cli.output import complain, write_text
 from reput.errors import ReputError
 
@@ -81,6 +81,7 @@ _COMMANDS: tuple[Callable[..., int | None], ...] = (
     info.info,
     top.top,
     rebuild.rebuild,
+    dispatch.dispatch,
     stats.stats,
     delete_expired.delete_expired,
     config.config,

@@ -162,9 +162,7 @@ class LogTail:
         file = self._file_of(begin.offset)
         if file is None or (limit.end_offset is not None and limit.end_offset <= begin.offset):
             return begin
-        with open_listed(self.directory.files, file.path) as opened:
-            is_written = any(opened.read(begin.offset - file.start_offset, BLANK_SIZE))
-        if not is_written and file.path == self._judged_path:
+        if not self.is_written(begin.offset) and file.path == self._judged_path:
             return begin
         if self.directory.was_killed:  # or is alive; asked before, too, for a start may take the batch back meanwhile
             committed = begun_end(self.directory.files, self.directory.path, _NO_END)
@@ -253,6 +251,14 @@ class LogTail:
     def _position(self, begin: LogPosition, last: _Row | None, end_offset: int) -> LogPosition:
         """The position at `end_offset` behind a row; `begin` where there was none."""
         return begin if last is None else LogPosition(end_offset, self._read(last))
+
+    def is_written(self, offset: int) -> bool:
+        """Whether something, if not a whole record, begins at an offset: 8 bytes are read."""
+        file = self._file_of(offset)
+        if file is None:
+            return False
+        with open_listed(self.directory.files, file.path) as opened:
+            return any(opened.read(offset - file.start_offset, BLANK_SIZE))
 
     def last_record(self, file: LogFile, columns: RecordColumns) -> LastRecord:
         """The last row of a piece of a file, as a position keeps it."""

@@ -23,10 +23,9 @@ from reput.files import DISK, FileLayer
 from reput.formats.index_file import IndexHeader
 from reput.formats.metadata import Topics
 from reput.formats.paths import CONSUME_QUEUE
-from reput.formats.record import BLANK_SIZE
 from reput.kernels.columns import RecordColumns
 from reput.kernels.record_scan import ScanLevel
-from reput.log.directory import LogFile, StoreDirectory, open_listed
+from reput.log.directory import LogFile, StoreDirectory
 from reput.log.dispatch_marks import DispatchMark, IndexMark, encode_marks, marks_path, read_marks, with_mark
 from reput.log.metadata import metadata_path
 from reput.log.positions import LogPosition
@@ -210,7 +209,7 @@ class LogDispatch:
             low = max(begin, file.start_offset)
             if file.end_offset <= begin:
                 continue
-            if not self._is_written(file, low):
+            if not self._tail.is_written(low):
                 return
             scan = scan_split(
                 Split(file, low, file.end_offset, is_record_start=True),
@@ -233,10 +232,6 @@ class LogDispatch:
                     return
             if scan.stop is not SplitStop.BLANK:
                 return
-
-    def _is_written(self, file: LogFile, offset: int) -> bool:
-        with open_listed(self._log.files, file.path) as opened:
-            return any(opened.read(offset - file.start_offset, BLANK_SIZE))
 
     def _committed(self, end: int) -> int:
         """Where a batch of a sink begins that may still be taken back; `end` where none does."""
