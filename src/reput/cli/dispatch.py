@@ -23,8 +23,10 @@ _LINE_EVERY_S = 1.0
 def dispatch(
     store: Store,
     *,
-    output: Annotated[str, typer.Option("--output", metavar="DIR", help="The folder to keep up to date.")],
     settings: Settings,
+    output: Annotated[
+        str | None, typer.Option("--output", metavar="DIR", help="The folder to keep up to date; else the store's own.")
+    ] = None,
     once: Annotated[bool, typer.Option("--once", help="Dispatch what is there, and stop.")] = False,
     commit_log_path: CommitLogPath = None,
     runner_name: RunnerName = "auto",
@@ -34,15 +36,16 @@ def dispatch(
     """Follow a log, and keep its queues and index up to date.
 
     The store may be open, in another process or on another machine that shares the file system. Queues, extensions and
-    index go into a folder of their own, batch by batch, each durable before the next one begins; started again, it goes
-    on where it was, however it ended. It runs as a Structured Streaming query, or with --runner local in this process.
+    index go into a folder of their own, or into the store's own folders if it was opened with dispatch="spark"; batch
+    by batch, each durable before the next one begins. Started again, it goes on where it was, however it ended. It runs
+    as a Structured Streaming query, or with --runner local in this process.
 
     Sizes and kinds of files are those of the store's own; --set gives others, as for `reput rebuild`. Once a second a
     line on stderr says how far it is. Ctrl-C ends it.
 
     Examples:
       reput dispatch /tmp/store --output /tmp/replica --once
-      reput dispatch /tmp/store --output /tmp/replica --runner spark --master spark://host:7077
+      reput dispatch /tmp/store --runner spark --master spark://host:7077
     """
     import threading
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
+from reput.config.message_store import MessageStoreConfig
 from reput.errors import CorruptMetadataError
 from reput.files import FileLayer
 from reput.formats.index_file import IndexHeader
@@ -21,6 +22,9 @@ from reput.log.positions import LastRecord, LogPosition
 DISPATCH_FILE = "reputDispatch.json"
 #: Older marks are the rarer the further back they lie: one for each power of two of so many bytes.
 _NEAREST_BYTES = 1 << 20
+
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,22 @@ class DispatchMark:
     index: IndexMark | None = None
 
 
+#: The configuration that decides what is written: kept beside the marks, for files of two kinds do not go on.
+SETTINGS = (
+    "mapped_file_size_consume_queue",
+    "mapper_file_size_batch_consume_queue",
+    "message_index_enable",
+    "max_hash_slot_num",
+    "max_index_num",
+    "enable_consume_queue_ext",
+    "mapped_file_size_consume_queue_ext",
+    "enable_multi_dispatch",
+    "enable_lmq",
+    "message_delay_level",
+    "dispatch_rules",
+)
+
+
 def marks_path(root: str) -> str:
     """Where the marks of queues below a directory are."""
     return os.path.join(root, CONFIG, DISPATCH_FILE)
@@ -49,20 +69,36 @@ def read_marks(root: str, files: FileLayer) -> list[DispatchMark]:
 
     Raises CorruptMetadataError where the file is not what a dispatcher writes.
     """
+    return _read(root, files, lambda content: [_mark(entry) for entry in content["marks"]]) or []
+
+
+def read_config(root: str, files: FileLayer) -> MessageStoreConfig | None:
+    """What is written below a directory: RocketMQ's defaults but for `SETTINGS`; None where no dispatcher was there.
+
+    Raises CorruptMetadataError as `read_marks`.
+    """
+    return _read(root, files, lambda content: MessageStoreConfig.from_mapping(content["settings"]))
+
+
+def _read(root: str, files: FileLayer, decode: Callable[[Any], T]) -> T | None:
     path = marks_path(root)
     if not files.exists(path):
-        return []
+        return None
     try:
-        return [_mark(entry) for entry in json.loads(files.read_bytes(path))["marks"]]
+        return decode(json.loads(files.read_bytes(path)))
     except (ValueError, KeyError, TypeError) as error:
         raise CorruptMetadataError(
             path, 0, f"not what a dispatcher writes ({error!r}); remove the folder's queues and index, and this file"
         ) from None
 
 
-def encode_marks(marks: Sequence[DispatchMark]) -> bytes:
-    """The content of the file."""
-    return (json.dumps({"marks": [_entry(mark) for mark in marks]}, indent=1) + "\n").encode()
+def write_marks(root: str, marks: Sequence[DispatchMark], config: MessageStoreConfig, files: FileLayer) -> None:
+    """Replace the file, durably."""
+    settings = {name: str(value) for name in SETTINGS if (value := getattr(config, name)) is not None}
+    content = {"settings": settings, "marks": [_entry(mark) for mark in marks]}
+    path = marks_path(root)
+    files.make_directories(os.path.dirname(path))
+    files.write_atomically(path, (json.dumps(content, indent=1) + "\n").encode())
 
 
 def with_mark(newest: DispatchMark, marks: Sequence[DispatchMark]) -> list[DispatchMark]:

@@ -10,7 +10,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -18,10 +18,13 @@ from reput.config.message_store import MessageStoreConfig
 from reput.errors import ConfigError, ReputError
 from reput.files import DISK
 from reput.formats.multi_dispatch import LMQ_PREFIX
+from reput.formats.paths import CONFIG
 from reput.jobs.job_folder import JobFolder, Option
 from reput.log.directory import StoreDirectory, usual_file_size
+from reput.log.dispatch_marks import read_config
 from reput.log.index_geometry import index_geometry
 from reput.log.queue_extensions import queue_extensions
+from reput.store.dispatch_turn import lock_dispatcher
 from reput.store.log_dispatch import DispatchedBatch, LogDispatch
 
 if TYPE_CHECKING:
@@ -33,6 +36,8 @@ if TYPE_CHECKING:
 _IDLE_WAIT_S = 0.01
 #: Between two looks at whether the query shall stop.
 _STOP_WAIT_S = 1
+#: In the folder `config` of a store; an output has a place of its own.
+_CHECKPOINT = "reputDispatchCheckpoint"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +69,7 @@ class DispatchResult:
 
 def dispatch(
     store_path: str | os.PathLike[str],
-    output: str | os.PathLike[str],
+    output: str | os.PathLike[str] | None = None,
     *,
     session: SparkSession | None,
     once: bool = False,
@@ -74,18 +79,19 @@ def dispatch(
     on_batch: Callable[[DispatchedBatch], None] = lambda batch: None,
     stop: threading.Event | None = None,
 ) -> DispatchResult:
-    """Follow the log of a store and keep its queues, extensions and index in `output` up to date.
+    """Follow the log of a store and keep its queues, extensions and index up to date, in `output` or its own folders.
 
-    The store may be live, in another process or on another machine that shares the file system. What is in `output`
-    equals what the store's own dispatch writes, byte for byte; open it for reading with `store_path_commit_log` set to
-    the store's log. File sizes, extensions and light queues are those of the store's own files, else RocketMQ's.
+    The store may be live, in another process or on another machine that shares the file system. What is written equals
+    what the store's own dispatch writes, byte for byte. Open an output for reading with `store_path_commit_log` set to
+    the store's log; its file sizes, extensions and light queues are those of the store's own files, else RocketMQ's.
 
     Each batch is durable when the next one begins. A dispatcher that was killed goes on where it was, whenever it is
     started again with the same output.
 
     Args:
         store_path: the store's directory.
-        output: a folder of its own, made where it is missing.
+        output: a folder of its own, made where it is missing. None: the store's own folders; the store must have been
+            opened with `dispatch="spark"`, whose configuration counts, and may be opened and closed meanwhile.
         session: the Spark session that runs the query (a classic one: Spark Connect runs a query's Python elsewhere).
             None: a loop in this process.
         once: dispatch what is there, then return; else only `stop` or an error ends it.
@@ -99,6 +105,7 @@ def dispatch(
         StoreFormatError: no store, or an output of another job or with other files.
         ConfigError: the output was begun with other options, or lies in the store; a session of Spark Connect.
         StoreLockedError: another dispatcher works there.
+        StoreStateError: no `output`, and the store dispatches by itself.
         DataLossError: the log has nothing in common with what was dispatched, or retention was faster.
         CorruptRecordError: damage in the log.
         StoreFullError: no space.
@@ -106,19 +113,43 @@ def dispatch(
     if session is not None and getattr(session, "sparkContext", None) is None:
         raise ConfigError("dispatch needs a classic Spark session: Spark Connect runs a query's Python on its server")
     directory = StoreDirectory(store_path, commit_log_path=commit_log_path)
+    with ExitStack() as held:
+        if output is None:
+            target = _own_folders(directory, settings, held)
+        else:
+            target = _output(directory, output, settings or {}, held)
+        dispatcher = LogDispatch(directory, target.path, target.config, in_store=output is None, bit_maps=bit_maps)
+        held.callback(dispatcher.close)
+        return _Run(dispatcher, on_batch, stop or threading.Event(), once=once).run(session, directory, target)
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """Where is written and how, and where Spark may keep its checkpoint."""
+
+    path: str
+    config: MessageStoreConfig
+    checkpoint: str
+
+
+def _output(
+    directory: StoreDirectory, output: str | os.PathLike[str], settings: Mapping[str, object], held: ExitStack
+) -> _Target:
     directory.check_output(output)
-    given = dict(settings or {})
     options: dict[str, Option] = {"store": directory.path, "log": list(directory.commit_log_folders)}
-    options |= {name: str(value) for name, value in given.items()}
-    with JobFolder(output, "dispatch", options) as folder:
-        config = written_config(directory, folder.path, given)
-        dispatcher = LogDispatch(directory, folder.path, config, bit_maps=bit_maps)
-        try:
-            return _Run(dispatcher, on_batch, stop or threading.Event(), once=once).run(
-                session, directory, folder.path, folder.state_folder("checkpoint")
-            )
-        finally:
-            dispatcher.close()
+    options |= {name: str(value) for name, value in settings.items()}
+    folder = held.enter_context(JobFolder(output, "dispatch", options))
+    config = read_config(folder.path, DISK) or written_config(directory, settings)
+    return _Target(folder.path, config, folder.state_folder("checkpoint"))
+
+
+def _own_folders(directory: StoreDirectory, settings: Mapping[str, object] | None, held: ExitStack) -> _Target:
+    if settings:
+        raise ConfigError("settings: in a store's own folders the configuration counts that it was opened with")
+    held.callback(lock_dispatcher(directory.path, DISK).release)
+    config = read_config(directory.path, DISK)
+    assert config is not None, "whoever has the lock knows that the marks are there"
+    return _Target(directory.path, config, os.path.join(directory.path, CONFIG, _CHECKPOINT))
 
 
 class _Run:
@@ -136,13 +167,11 @@ class _Run:
         self._working = threading.Lock()
         self._result = DispatchResult(end_offset=dispatcher.position.offset)
 
-    def run(
-        self, session: SparkSession | None, directory: StoreDirectory, marks: str, checkpoint: str
-    ) -> DispatchResult:
+    def run(self, session: SparkSession | None, directory: StoreDirectory, target: _Target) -> DispatchResult:
         """Until there is nothing more, or somebody stops it."""
         with suppress(KeyboardInterrupt):
             if session is not None:
-                self._query(session, directory, marks, checkpoint)
+                self._query(session, directory, target)
             else:
                 self._drain()
                 while not self._once and not self._stop.wait(_IDLE_WAIT_S):
@@ -158,7 +187,7 @@ class _Run:
                 if self._once and batch.last_store_timestamp > self._started_ms:
                     break
 
-    def _query(self, session: SparkSession, directory: StoreDirectory, marks: str, checkpoint: str) -> None:
+    def _query(self, session: SparkSession, directory: StoreDirectory, target: _Target) -> None:
         from pyspark.errors import StreamingQueryException
 
         from reput.spark.dispatch_trigger import DispatchTriggerSource
@@ -172,9 +201,11 @@ class _Run:
 
         session.dataSource.register(DispatchTriggerSource)
         folders = ",".join(directory.commit_log_folders)
-        ticks = session.readStream.format("reput-dispatch").options(path=directory.path, folders=folders, marks=marks)
-        DISK.remove_tree(checkpoint)  # the marks are what counts: a checkpoint of before could only be wrong
-        writer = ticks.load().writeStream.foreachBatch(run_batch).option("checkpointLocation", checkpoint)
+        options = {"path": directory.path, "folders": folders, "marks": target.path}
+        ticks = session.readStream.format("reput-dispatch").options(**options).load()
+        if DISK.exists(target.checkpoint):
+            DISK.remove_tree(target.checkpoint)  # the marks are what counts: an old checkpoint could only be wrong
+        writer = ticks.writeStream.foreachBatch(run_batch).option("checkpointLocation", target.checkpoint)
         query = (writer.trigger(availableNow=True) if self._once else writer).start()
         try:
             while not query.awaitTermination(_STOP_WAIT_S) and not self._stop.is_set():
@@ -190,23 +221,16 @@ class _Run:
                 pass
 
 
-def written_config(directory: StoreDirectory, output: str, settings: Mapping[str, object]) -> MessageStoreConfig:
-    """What is written and how: by the files of the output, else of the store, else RocketMQ's defaults; then settings.
+def written_config(directory: StoreDirectory, settings: Mapping[str, object]) -> MessageStoreConfig:
+    """What is written and how: by the files of the store, else RocketMQ's defaults; settings go before both.
 
     Raises:
         ConfigError: a setting that is none, or a wrong value.
         StoreFormatError: index files whose geometry must be given.
     """
-    found: dict[str, object] = {}
-    places = [directory]
-    if any(DISK.exists(os.path.join(output, name)) for name in ("consumequeue", "index")):
-        places.insert(0, StoreDirectory(output))
-    for place in reversed(places):
-        found |= _sizes(place)
-    config = MessageStoreConfig.from_mapping({**found, **settings})
+    config = MessageStoreConfig.from_mapping({**_sizes(directory), **settings})
     if not {"max_hash_slot_num", "max_index_num"} & settings.keys():
-        index_files = next((place.index_files() for place in places if place.index_files()), [])
-        slots, entries = index_geometry(index_files, config.max_hash_slot_num, config.max_index_num)
+        slots, entries = index_geometry(directory.index_files(), config.max_hash_slot_num, config.max_index_num)
         config = replace(config, max_hash_slot_num=slots, max_index_num=entries)
     return config
 

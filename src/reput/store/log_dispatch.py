@@ -12,6 +12,7 @@ import logging
 import os
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -20,13 +21,12 @@ import numpy as np
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import CorruptRecordError, DataLossError
 from reput.files import DISK, FileLayer
-from reput.formats.index_file import IndexHeader
 from reput.formats.metadata import Topics
 from reput.formats.paths import CONSUME_QUEUE
 from reput.kernels.columns import RecordColumns
 from reput.kernels.record_scan import ScanLevel
 from reput.log.directory import LogFile, StoreDirectory
-from reput.log.dispatch_marks import DispatchMark, IndexMark, encode_marks, marks_path, read_marks, with_mark
+from reput.log.dispatch_marks import DispatchMark, marks_path, read_marks, with_mark, write_marks
 from reput.log.metadata import metadata_path
 from reput.log.positions import LogPosition
 from reput.log.queue_types import find_queue_types
@@ -34,6 +34,7 @@ from reput.log.scan import MAX_ROWS, WINDOW_BYTES, first_rows, scan_split
 from reput.log.sink_commits import begun_end
 from reput.log.splits import Split, SplitStop
 from reput.log.tail import LogTail, is_whole
+from reput.store.dispatch_turn import check_dispatched_by_others, index_mark, turn
 from reput.store.index_restore import restore_index
 from reput.store.index_service import IndexService
 from reput.store.queue_tables import QueueTables
@@ -78,8 +79,8 @@ class LogDispatch:
         log: The store whose log is read.
         path: Where the queues go: a folder of their own, or the store's own directory.
         config: File sizes, and what is written beside units.
-        follows_retention: Whether files go when the log no longer has their messages. In a store's own directory its
-            writer deletes them.
+        in_store: Whether `path` is the store's own directory: then its writer deletes what retention lets go, and may
+            be opened anew, so that each batch needs its turn (`reput.store.dispatch_turn`).
         files: The file layer.
         bit_maps: As for `MessageStore.open`.
 
@@ -97,7 +98,7 @@ class LogDispatch:
         path: str,
         config: MessageStoreConfig,
         *,
-        follows_retention: bool = True,
+        in_store: bool = False,
         files: FileLayer = DISK,
         bit_maps: BitMaps | None = None,
     ) -> None:
@@ -105,7 +106,7 @@ class LogDispatch:
         self._tail = LogTail(log)
         self._path = path
         self._config = config
-        self._follows_retention = follows_retention
+        self._in_store = in_store
         self._files = files
         self._bit_maps = bit_maps
         self._min_offset = -1
@@ -113,14 +114,25 @@ class LogDispatch:
         self._queues: QueueTables | None = None
         self._index: IndexService | None = None
         self._marks: list[DispatchMark] = []
-        self.recover()
+        with self._turn():
+            self._recover()
 
     @property
     def position(self) -> LogPosition:
         """Where the next batch begins."""
         return self._marks[0].position
 
-    def recover(self) -> None:
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """The time in which queues and index may be written."""
+        if not self._in_store:
+            yield
+            return
+        with turn(self._path, self._files):
+            check_dispatched_by_others(self._path, self._files)
+            yield
+
+    def _recover(self) -> None:
         """Take queues and index back to the newest mark whose record the log still has."""
         marks = read_marks(self._path, self._files) or [DispatchMark(self._tail.earliest())]
         lost: DataLossError | None = None
@@ -175,10 +187,22 @@ class LogDispatch:
             StoreFullError: No space. The same call may succeed later.
         """
         started = time.perf_counter()
+        if not self._has_changed() and not self._tail.is_written(self.position.offset):
+            return None
+        with self._turn():
+            return self._run_once(max_bytes, started)
+
+    def _has_changed(self) -> bool:
+        """Whether the log, or the queues of a store that was opened anew, are not those of the last batch."""
         try:
             self._tail.check(self.position)
         except DataLossError:
-            self.recover()
+            return True
+        return self._in_store and read_marks(self._path, self._files)[:1] != self._marks[:1]
+
+    def _run_once(self, max_bytes: int, started: float) -> DispatchedBatch | None:
+        if self._has_changed():
+            self._recover()
         begin = self.position
         if begin.last is None:
             max_bytes = 1  # so that there is a mark near the log's beginning, which tells it from any other
@@ -257,7 +281,8 @@ class LogDispatch:
         assert self._queues is not None
         path = metadata_path(self._log.path, Topics)
         is_there = self._log.files.exists(path)
-        identity = (is_there, *(self._log.files.identity(path) if is_there else ()))
+        files = self._log.files
+        identity = (files.identity(path), files.modified_ms(path)) if is_there else (None,)
         if identity != self._topics_identity:
             types = find_queue_types(self._log)
             self._queues.types.batch |= types.batch
@@ -266,21 +291,17 @@ class LogDispatch:
 
     def _commit(self, end: LogPosition) -> None:
         """Sync what was dispatched, and say so."""
-        queues, index = self._queues, None
+        queues = self._queues
         assert queues is not None
         if self._index is not None:
             self._index.flush()
-            if files := self._index.index_files:
-                index = IndexMark(os.path.basename(files[-1].path), IndexHeader(*files[-1].header.tolist()))
         queues.flush()
-        self._write(with_mark(DispatchMark(end, index), self._marks))
-        if self._follows_retention:
+        self._write(with_mark(DispatchMark(end, index_mark(self._index)), self._marks))
+        if not self._in_store:
             self._delete_expired(queues)
 
     def _write(self, marks: list[DispatchMark]) -> None:
-        path = marks_path(self._path)
-        self._files.make_directories(os.path.dirname(path))
-        self._files.write_atomically(path, encode_marks(marks))
+        write_marks(self._path, marks, self._config, self._files)
         self._marks = marks
 
     def _delete_expired(self, queues: QueueTables) -> None:
