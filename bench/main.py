@@ -23,6 +23,7 @@ from rich.console import Console
 import reput
 from bench import (
     commands,
+    dispatch,
     get_message,
     limits,
     many_queues,
@@ -66,6 +67,7 @@ _QUESTIONS: dict[str, Callable[[Setting], list[Figure]]] = {
     "commands": commands.measure,
     "spark_source": spark_source.measure,
     "spark_stream": spark_stream.measure,
+    "dispatch": dispatch.measure,
     "spark_cores": spark_cores.measure,
 }
 

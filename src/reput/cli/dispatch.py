@@ -43,9 +43,8 @@ def dispatch(
     Sizes and kinds of files are those of the store's own; --set gives others, as for `reput rebuild`. Once a second a
     line on stderr says how far it is. Ctrl-C ends it.
 
-    Examples:
-      reput dispatch /tmp/store --output /tmp/replica --once
-      reput dispatch /tmp/store --runner spark --master spark://host:7077
+    Example:
+      reput dispatch /tmp/store --output /tmp/replica --once --runner local
     """
     import threading
 

@@ -20,6 +20,8 @@ from reput.formats.paths import CONFIG
 from reput.log.positions import LastRecord, LogPosition
 
 DISPATCH_FILE = "reputDispatch.json"
+#: Held by the process that dispatches into a store's own folders.
+DISPATCHER_LOCK = "reputDispatcher.lock"
 #: Older marks are the rarer the further back they lie: one for each power of two of so many bytes.
 _NEAREST_BYTES = 1 << 20
 

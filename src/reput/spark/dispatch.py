@@ -15,13 +15,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from reput.config.message_store import MessageStoreConfig
+from reput.config.properties import camel_case
 from reput.errors import ConfigError, ReputError
 from reput.files import DISK
 from reput.formats.multi_dispatch import LMQ_PREFIX
 from reput.formats.paths import CONFIG
 from reput.jobs.job_folder import JobFolder, Option
 from reput.log.directory import StoreDirectory, usual_file_size
-from reput.log.dispatch_marks import read_config
+from reput.log.dispatch_marks import SETTINGS, read_config
 from reput.log.index_geometry import index_geometry
 from reput.log.queue_extensions import queue_extensions
 from reput.store.dispatch_turn import lock_dispatcher
@@ -136,10 +137,12 @@ def _output(
     directory: StoreDirectory, output: str | os.PathLike[str], settings: Mapping[str, object], held: ExitStack
 ) -> _Target:
     directory.check_output(output)
+    if unknown := sorted(settings.keys() - set(SETTINGS)):
+        raise ConfigError(f"{', '.join(unknown)}: dispatch takes {', '.join(map(camel_case, SETTINGS))}")
     options: dict[str, Option] = {"store": directory.path, "log": list(directory.commit_log_folders)}
     options |= {name: str(value) for name, value in settings.items()}
+    config = read_config(os.fspath(output), DISK) or written_config(directory, settings)
     folder = held.enter_context(JobFolder(output, "dispatch", options))
-    config = read_config(folder.path, DISK) or written_config(directory, settings)
     return _Target(folder.path, config, folder.state_folder("checkpoint"))
 
 

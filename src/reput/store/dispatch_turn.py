@@ -19,14 +19,14 @@ from reput.files import FileLayer
 from reput.files.lock import RecordLock
 from reput.formats.index_file import IndexHeader
 from reput.formats.paths import CONFIG
-from reput.log.dispatch_marks import DispatchMark, IndexMark, marks_path, write_marks
+from reput.log.dispatch_marks import DISPATCHER_LOCK, DispatchMark, IndexMark, marks_path, write_marks
 from reput.log.positions import LogPosition
 
 if TYPE_CHECKING:
     from reput.store.index_service import IndexService
     from reput.store.opening import Parts
 
-_DISPATCHER_LOCK, _TURN_LOCK = "reputDispatcher.lock", "reputDispatch.lock"
+_TURN_LOCK = "reputDispatch.lock"
 #: A batch is a gigabyte of log at the most.
 _TURN_TIMEOUT_S = 60.0
 _RETRY_S = 0.01
@@ -34,7 +34,7 @@ _RETRY_S = 0.01
 
 def dispatcher_lock_path(root: str) -> str:
     """The lock that a dispatcher of a store's own queues holds as long as it lives."""
-    return os.path.join(root, CONFIG, _DISPATCHER_LOCK)
+    return os.path.join(root, CONFIG, DISPATCHER_LOCK)
 
 
 def _turn_path(root: str) -> str:

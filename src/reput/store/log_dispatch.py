@@ -110,6 +110,7 @@ class LogDispatch:
         self._files = files
         self._bit_maps = bit_maps
         self._min_offset = -1
+        self._judged_offset = -1
         self._topics_identity: tuple[object, ...] = ()
         self._queues: QueueTables | None = None
         self._index: IndexService | None = None
@@ -187,7 +188,8 @@ class LogDispatch:
             StoreFullError: No space. The same call may succeed later.
         """
         started = time.perf_counter()
-        if not self._has_changed() and not self._tail.is_written(self.position.offset):
+        offset = self.position.offset
+        if not self._has_changed() and offset == self._judged_offset and not self._tail.is_written(offset):
             return None
         with self._turn():
             return self._run_once(max_bytes, started)
@@ -206,15 +208,19 @@ class LogDispatch:
         begin = self.position
         if begin.last is None:
             max_bytes = 1  # so that there is a mark near the log's beginning, which tells it from any other
-        rows = 0
-        first_timestamp = 0
+        rows = first_timestamp = 0
         end = begin
-        for file, columns in self._pieces(begin.offset, max_bytes):
-            self._dispatch(columns, file)
-            first_timestamp = first_timestamp or int(columns["store_timestamp"][0])
-            rows += columns.rows
-            end = LogPosition(columns.next_offset, self._tail.last_record(file, columns))
-        if end is begin:
+        # The log's end is judged once: zeros end most logs, and to look for a record behind them takes time.
+        for tell_damage in (False, True) if begin.offset != self._judged_offset else (False,):
+            for file, columns in self._pieces(begin.offset, max_bytes, tell_damage=tell_damage):
+                self._dispatch(columns, file)
+                first_timestamp = first_timestamp or int(columns["store_timestamp"][0])
+                rows += columns.rows
+                end = LogPosition(columns.next_offset, self._tail.last_record(file, columns))
+            if end is not begin:
+                break
+        else:
+            self._judged_offset = begin.offset
             return None
         assert end.last is not None
         self._commit(end)
@@ -223,7 +229,7 @@ class LogDispatch:
             int(time.time() * 1000) - first_timestamp, time.perf_counter() - started,
         )  # fmt: skip
 
-    def _pieces(self, begin: int, max_bytes: int) -> Iterator[tuple[LogFile, RecordColumns]]:
+    def _pieces(self, begin: int, max_bytes: int, *, tell_damage: bool) -> Iterator[tuple[LogFile, RecordColumns]]:
         """The records from an offset on that prove themselves, up to the log's end or behind so many bytes."""
         queues = self._queues
         assert queues is not None
@@ -233,13 +239,14 @@ class LogDispatch:
             low = max(begin, file.start_offset)
             if file.end_offset <= begin:
                 continue
-            if not self._tail.is_written(low):
+            if not (tell_damage or self._tail.is_written(low)):
                 return
             scan = scan_split(
                 Split(file, low, file.end_offset, is_record_start=True),
                 level=ScanLevel.KEYS if self._config.message_index_enable else ScanLevel.PROPERTIES,
                 delays_ms=self._config.delay_levels_ms,
                 index_tags=self._config.dispatch_rules.indexes_tags,
+                tell_damage=tell_damage,
                 max_rows=_MAX_ROWS_OF_MANY if many else MAX_ROWS,
                 window_bytes=_WINDOW_OF_MANY if many else WINDOW_BYTES,
                 files=self._log.files,

@@ -10,7 +10,20 @@ import pytest
 
 from .conftest import run_reput
 
-COMMANDS = ("put", "get", "query", "dump", "info", "top", "rebuild", "stats", "delete-expired", "config", "warm")
+COMMANDS = (
+    "put",
+    "get",
+    "query",
+    "dump",
+    "info",
+    "top",
+    "rebuild",
+    "dispatch",
+    "stats",
+    "delete-expired",
+    "config",
+    "warm",
+)
 
 
 def examples_of(command: str) -> list[str]:
