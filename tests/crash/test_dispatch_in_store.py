@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -106,6 +108,15 @@ def test_there_is_one_dispatcher_and_it_is_never_the_store_as_well(tmp_path: Pat
         store.wait_dispatched()
         check_seen(store, 0, 15)
     check_store(path, SMALL)
+
+
+def test_a_store_that_rocketmq_has_opened_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    reput.MessageStore.open(path, dispatch="spark", **SMALL).close()
+    later = time.time() + 60
+    os.utime(path / "lock", (later, later))
+    with pytest.raises(StoreStateError, match="RocketMQ has opened the store since"):
+        dispatch(path, session=None, once=True)
 
 
 @pytest.mark.parametrize(

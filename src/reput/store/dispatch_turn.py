@@ -18,7 +18,7 @@ from reput.errors import StoreLockedError, StoreStateError
 from reput.files import FileLayer
 from reput.files.lock import RecordLock
 from reput.formats.index_file import IndexHeader
-from reput.formats.paths import CONFIG
+from reput.formats.paths import CONFIG, LOCK
 from reput.log.dispatch_marks import DISPATCHER_LOCK, DispatchMark, IndexMark, marks_path, write_marks
 from reput.log.positions import LogPosition
 
@@ -61,10 +61,16 @@ def lock_dispatcher(root: str, files: FileLayer) -> RecordLock:
 
 
 def check_dispatched_by_others(root: str, files: FileLayer) -> None:
-    """Raises StoreStateError where a store dispatches by itself."""
-    if not files.exists(marks_path(root)):
+    """Raises StoreStateError where a store dispatches by itself, or RocketMQ did, which writes `lock` as it starts."""
+    path, lock_path = marks_path(root), os.path.join(root, LOCK)
+    if not files.exists(path):
         raise StoreStateError(
             f'{root}: the store dispatches by itself; open it with dispatch="spark" first, or give an output folder'
+        )
+    if files.exists(lock_path) and files.modified_ms(lock_path) > files.modified_ms(path):
+        raise StoreStateError(
+            f"{lock_path}: RocketMQ has opened the store since {path} was written, and dispatches by itself; stop it, "
+            'and open the store with dispatch="spark" again'
         )
 
 

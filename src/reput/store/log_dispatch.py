@@ -308,6 +308,8 @@ class LogDispatch:
             self._delete_expired(queues)
 
     def _write(self, marks: list[DispatchMark]) -> None:
+        if self._in_store:
+            check_dispatched_by_others(self._path, self._files)
         write_marks(self._path, marks, self._config, self._files)
         self._marks = marks
 
