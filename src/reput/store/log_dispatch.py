@@ -12,6 +12,7 @@ import logging
 import os
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -115,6 +116,7 @@ class LogDispatch:
         self._queues: QueueTables | None = None
         self._index: IndexService | None = None
         self._marks: list[DispatchMark] = []
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="reput-dispatch-scan")
         with self._turn():
             self._recover()
 
@@ -155,7 +157,7 @@ class LogDispatch:
         )
 
     def _load(self, mark: DispatchMark) -> None:
-        self.close()
+        self._let_go()
         config, offset = self._config, mark.position.offset
         self._topics_identity = ()
         self._files.make_directories(os.path.join(self._path, CONSUME_QUEUE))
@@ -247,11 +249,12 @@ class LogDispatch:
                 delays_ms=self._config.delay_levels_ms,
                 index_tags=self._config.dispatch_rules.indexes_tags,
                 tell_damage=tell_damage,
+                look_ahead=True,
                 max_rows=_MAX_ROWS_OF_MANY if many else MAX_ROWS,
                 window_bytes=_WINDOW_OF_MANY if many else WINDOW_BYTES,
                 files=self._log.files,
             )
-            for columns in scan:
+            for columns in self._ahead(iter(scan)):
                 committed = min(limit, self._committed(columns.next_offset))
                 rows = int(np.searchsorted(columns["commit_log_offset"], committed))
                 is_cut = rows < columns.rows
@@ -263,6 +266,16 @@ class LogDispatch:
                     return
             if scan.stop is not SplitStop.BLANK:
                 return
+
+    def _ahead(self, pieces: Iterator[RecordColumns]) -> Iterator[RecordColumns]:
+        """The same, each scanned while the one before is dispatched."""
+        upcoming = self._pool.submit(next, pieces, None)
+        try:
+            while (piece := upcoming.result()) is not None:
+                upcoming = self._pool.submit(next, pieces, None)
+                yield piece
+        finally:
+            wait([upcoming])
 
     def _committed(self, end: int) -> int:
         """Where a batch of a sink begins that may still be taken back; `end` where none does."""
@@ -324,6 +337,10 @@ class LogDispatch:
 
     def close(self) -> None:
         """Close all files. What is not committed counts for nothing."""
+        self._pool.shutdown()
+        self._let_go()
+
+    def _let_go(self) -> None:
         if self._queues is not None:
             self._queues.close()
         if self._index is not None:
