@@ -153,6 +153,17 @@ def test_the_log_of_another_store_is_refused_and_nothing_changes(store: Path, tm
     assert derived(output) == expected
 
 
+def test_records_that_retention_deleted_before_they_were_dispatched_are_told(store: Path, tmp_path: Path) -> None:
+    output = tmp_path / "output"
+    dispatcher = dispatch(store, output)
+    dispatcher.run_once(BATCH_BYTES)
+    put(store, 40, 80)
+    for path in sorted((store / "commitlog").iterdir())[:3]:
+        path.unlink()
+    with pytest.raises(DataLossError, match=r"the log was to be read on from \d+, and there is no such file"):
+        dispatcher.run_once(BATCH_BYTES)
+
+
 def test_files_of_messages_that_retention_deleted_go_too(store: Path, tmp_path: Path) -> None:
     output = tmp_path / "output"
     drain(dispatch(store, output))

@@ -13,7 +13,7 @@ import reput
 from reput.errors import ConfigError, CorruptRecordError, StoreLockedError
 from reput.spark.dispatch import DispatchResult, dispatch
 from reput.store.log_dispatch import DispatchedBatch
-from tests.crash.invariants import SMALL
+from tests.crash.invariants import SMALL, check_store
 from tests.crash.test_dispatch_faults import bit_maps, derived, put
 
 if TYPE_CHECKING:
@@ -79,6 +79,27 @@ def test_a_live_store_is_followed_until_somebody_stops_it(spark: SparkSession, t
             assert [m.body for m in replica.query_message("orders", "k")] == [b"first"]
             assert replica.get_message("orders", 0, 180).messages()[0].keys == ("2-59",)
     assert derived(output) == derived(path)
+
+
+def test_a_query_writes_into_the_folders_of_a_store_that_leaves_it_to_spark(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    path, stop = tmp_path / "store", threading.Event()
+    with (
+        reput.MessageStore.open(path, dispatch="spark", **SMALL) as store,
+        ThreadPoolExecutor() as pool,
+    ):
+        following = pool.submit(dispatch, path, session=spark, stop=stop)
+        try:
+            for number in range(3):
+                store.put_messages([reput.Message("orders", b"x" * 90, keys=[f"{number}-{n}"]) for n in range(60)])
+                store.wait_dispatched(60)
+                assert [m.queue_offset for m in store.query_message("orders", f"{number}-7")] == [60 * number + 7]
+                assert store.get_message("orders", 0, 60 * number + 59).messages()[0].keys == (f"{number}-59",)
+        finally:
+            stop.set()
+        assert following.result(60).messages == 180
+    check_store(path, SMALL)
 
 
 def test_what_is_wrong_keeps_its_type_and_names_the_place(spark: SparkSession, tmp_path: Path) -> None:
