@@ -25,6 +25,7 @@ from bench import (
     audit,
     commands,
     diff,
+    dispatch,
     export,
     get_message,
     import_,
@@ -77,6 +78,7 @@ _QUESTIONS: dict[str, Callable[[Setting], list[Figure]]] = {
     "commands": commands.measure,
     "spark_source": spark_source.measure,
     "spark_stream": spark_stream.measure,
+    "dispatch": dispatch.measure,
     "spark_cores": spark_cores.measure,
     "rebuild_cores": rebuild_cores.measure,
 }

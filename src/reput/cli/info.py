@@ -46,6 +46,9 @@ def info(store: Store, *, commit_log_path: CommitLogPath = None, as_json: Json =
 
 def _directory_facts(directory: StoreDirectory) -> dict[str, Any]:
     """What the names and sizes of the files say."""
+    from reput.formats.paths import CONFIG
+    from reput.log.dispatch_marks import DISPATCHER_LOCK, read_marks
+
     log_files, index_files, checkpoint = directory.log_files(), directory.index_files(), directory.checkpoint()
     apparent, allocated = _disk_use(directory, directory.path)
     for folder in directory.commit_log_folders:
@@ -53,10 +56,13 @@ def _directory_facts(directory: StoreDirectory) -> dict[str, Any]:
             uses = (apparent, allocated), _disk_use(directory, folder)
             apparent, allocated = (a + b for a, b in zip(*uses, strict=True))
     holder = lock_holder(directory)
+    marks = read_marks(directory.path, directory.files)
     return {
         "path": directory.path,
         "locked_by_process": holder,
         "was_killed": directory.was_killed and holder is None,
+        "dispatched_to": marks[0].position.offset if marks else None,
+        "dispatched_by_process": lock_holder(directory, CONFIG, DISPATCHER_LOCK) if marks else None,
         "commit_log_files": len(log_files),
         "commit_log_file_size": log_files[0].size if log_files else None,
         "index_files": len(index_files),
@@ -134,6 +140,7 @@ def _write(answer: dict[str, Any]) -> None:
             "bytes, holes counted": format_value(answer["apparent_bytes"]),
             "bytes on the disk": format_value(answer["allocated_bytes"]),
             **(_runtime_fields(runtime) if runtime else {}),
+            **({} if answer["dispatched_to"] is None else {"dispatched by others": _dispatch_text(answer)}),
             **({"retention": _RETENTION.format_map(retention)} if retention else {}),
             **(
                 {
@@ -176,6 +183,15 @@ def _runtime_fields(runtime: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def _dispatch_text(answer: dict[str, Any]) -> str:
+    from reput.jobs.report import format_value
+
+    process, end = answer["dispatched_by_process"], answer["dispatched_to"]
+    behind = max((answer["max_commit_log_offset"] or 0) - end, 0)
+    who = "nobody now; start `reput dispatch`" if process is None else f"process {process}"
+    return f"up to offset {end}, {format_value(behind)} bytes behind, by {who}"
+
+
 def _span(first: object, last: object) -> str:
     return " to ".join("unknown" if end in (None, "") else str(end) for end in (first, last))
 
@@ -199,15 +215,15 @@ def _disk_use(directory: StoreDirectory, path: str) -> tuple[int, int]:
     return apparent, allocated
 
 
-def lock_holder(directory: StoreDirectory) -> int | None:
-    """The process that holds the store's lock, as Linux lists it; the lock file itself is not opened.
+def lock_holder(directory: StoreDirectory, *names: str) -> int | None:
+    """The process that holds the store's lock, or another one below it; as Linux lists it, for no lock file is opened.
 
     By the inode and the byte range of `RecordLock`; the device numbers of the list are not those of `stat` on every
     file system.
     """
     from reput.formats.paths import LOCK
 
-    path = os.path.join(directory.path, LOCK)
+    path = os.path.join(directory.path, *(names or (LOCK,)))
     if not directory.files.exists(path):
         return None
     _, inode = directory.files.identity(path)

@@ -50,6 +50,7 @@ def scan_split(
     delays_ms: Sequence[int] = DEFAULT_DELAYS_MS,
     index_tags: bool = False,
     skip_damage: bool = False,
+    look_ahead: bool = False,
     files: FileLayer = DISK,
 ) -> SplitScan:
     """Scan the records that start in a split; nothing is read before the result is iterated over.
@@ -63,9 +64,14 @@ def scan_split(
         window_bytes: bytes read at once; a longer record is read whole all the same.
         delays_ms, index_tags: as `RecordScanner` takes them.
         skip_damage: where a record does not prove itself, go on at the next one that does, instead of an error.
+        look_ahead: whether a piece is valid until the one behind the next is asked for: another thread may ask for the
+            next one meanwhile.
     """
-    scanner = RecordScanner(max_rows, level=level, delays_ms=delays_ms, index_tags=index_tags)
-    return SplitScan(split, scanner, check_crc, tell_damage, window_bytes, skip_damage, files)
+    scanners = [
+        RecordScanner(max_rows, level=level, delays_ms=delays_ms, index_tags=index_tags)
+        for _ in range(2 if look_ahead else 1)
+    ]
+    return SplitScan(split, scanners, check_crc, tell_damage, window_bytes, skip_damage, files)
 
 
 class Damage(NamedTuple):
@@ -100,9 +106,9 @@ def find_end(file: LogFile, files: FileLayer) -> int:
 class SplitScan:
     """The records of one split, as `scan_split` gives it: an iterable of `RecordColumns`, to be gone through once.
 
-    Each piece is valid until the next one is asked for. Iterating raises CorruptRecordError where a record does not
-    prove itself and a later one does (unless damage is skipped), and StoreError where a file cannot be read, or
-    retention has deleted it.
+    Each piece is valid until the next one is asked for, or with `look_ahead` the one behind it. Iterating raises
+    CorruptRecordError where a record does not prove itself and a later one does (unless damage is skipped), and
+    StoreError where a file cannot be read, or retention has deleted it.
 
     Attributes, as `SplitResult` has them, final when the iteration has ended:
         begin_offset: where the first record starts.
@@ -114,7 +120,7 @@ class SplitScan:
     def __init__(
         self,
         split: Split,
-        scanner: RecordScanner,
+        scanners: Sequence[RecordScanner],
         check_crc: bool,
         tell_damage: bool,
         window_bytes: int,
@@ -127,11 +133,17 @@ class SplitScan:
         self.stop = SplitStop.SPLIT_END
         self.damages: list[Damage] = []
         self._skip_damage = skip_damage
-        self._scanner = scanner
+        self._scanners = scanners
+        self._pieces = 0
         self._check_crc = check_crc
         self._tell_damage = tell_damage
         self._window_bytes = window_bytes
         self._files = files
+
+    @property
+    def _scanner(self) -> RecordScanner:
+        """The one whose piece nobody has."""
+        return self._scanners[self._pieces % len(self._scanners)]
 
     @property
     def result(self) -> SplitResult:
@@ -141,7 +153,7 @@ class SplitScan:
     def __iter__(self) -> Iterator[RecordColumns]:
         split = self.split
         with open_listed(self._files, split.file.path) as file:
-            window = _Window(file, split.file, self._window_bytes)
+            window = _Window(file, split.file, self._window_bytes, len(self._scanners))
             begin = split.begin if split.is_record_start else window.find(split.begin)
             if begin is not None and begin < split.end:
                 self.begin_offset = self.end_offset = begin
@@ -157,6 +169,8 @@ class SplitScan:
             if rows:
                 columns = first_rows(columns, rows)
                 offset = self.end_offset = columns.next_offset
+                self._pieces += 1
+                window.keep()
                 yield columns
                 data = data[columns.consumed :] if columns.stop is ScanStop.FULL else window.read(offset)
             elif is_blank(data, file_end - offset):
@@ -229,12 +243,21 @@ class SplitScan:
 
 
 class _Window:
-    """Reads pieces of one file into one buffer; offsets are those of the commit log."""
+    """Reads pieces of one file into one buffer, or into two in turns; offsets are those of the commit log."""
 
-    def __init__(self, file: File, log_file: LogFile, window_bytes: int) -> None:
+    def __init__(self, file: File, log_file: LogFile, window_bytes: int, buffers: int = 1) -> None:
         self.log_file = log_file
         self._file = file
-        self._buffer = np.empty(min(window_bytes, log_file.size), np.uint8)
+        self._buffers = [np.empty(min(window_bytes, log_file.size), np.uint8) for _ in range(buffers)]
+        self._read_last = self._free = 0
+
+    @property
+    def _buffer(self) -> npt.NDArray[np.uint8]:
+        return self._buffers[self._free]
+
+    def keep(self) -> None:
+        """Leave what was read last as it is, as long as the next pieces come from the other buffer, if there is one."""
+        self._free = (self._read_last + 1) % len(self._buffers)
 
     def read(self, offset: int) -> npt.NDArray[np.uint8]:
         """Bytes from `offset` on, valid until the next call: a window, or the record there if that is longer.
@@ -242,6 +265,7 @@ class _Window:
         Of a blank record only the head: behind it there may be a gigabyte of nothing, which takes time and cache.
         """
         left = self.log_file.end_offset - offset
+        self._read_last = self._free
         data = self._read(offset, self._buffer[:BLANK_SIZE])
         if is_blank(data, left):
             return data

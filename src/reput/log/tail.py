@@ -162,9 +162,7 @@ class LogTail:
         file = self._file_of(begin.offset)
         if file is None or (limit.end_offset is not None and limit.end_offset <= begin.offset):
             return begin
-        with open_listed(self.directory.files, file.path) as opened:
-            is_written = any(opened.read(begin.offset - file.start_offset, BLANK_SIZE))
-        if not is_written and file.path == self._judged_path:
+        if not self.is_written(begin.offset) and file.path == self._judged_path:
             return begin
         if self.directory.was_killed:  # or is alive; asked before, too, for a start may take the batch back meanwhile
             committed = begun_end(self.directory.files, self.directory.path, _NO_END)
@@ -229,7 +227,7 @@ class LogTail:
             scan = self._scan(split, tell_damage=tell_damage)
             for columns in scan:
                 taken = limit.rows_within(columns, begin.offset, rows)
-                if taken == columns.rows and not _is_whole(columns):
+                if taken == columns.rows and not is_whole(columns):
                     taken -= 1
                 if taken:
                     last = _row(file, columns, taken - 1)
@@ -252,20 +250,31 @@ class LogTail:
 
     def _position(self, begin: LogPosition, last: _Row | None, end_offset: int) -> LogPosition:
         """The position at `end_offset` behind a row; `begin` where there was none."""
-        if last is None:
-            return begin
-        # Read anew: it may have been scanned while it was being written.
-        with open_listed(self.directory.files, last.file.path) as opened:
-            header = opened.read(last.offset - last.file.start_offset, last.header_size)
-        return LogPosition(
-            end_offset, LastRecord(last.offset, last.store_timestamp, last.header_size, zlib.crc32(header))
-        )
+        return begin if last is None else LogPosition(end_offset, self._read(last))
+
+    def is_written(self, offset: int) -> bool:
+        """Whether something, if not a whole record, begins at an offset: 8 bytes are read."""
+        file = self._file_of(offset)
+        if file is None:
+            return False
+        with open_listed(self.directory.files, file.path) as opened:
+            return any(opened.read(offset - file.start_offset, BLANK_SIZE))
+
+    def last_record(self, file: LogFile, columns: RecordColumns) -> LastRecord:
+        """The last row of a piece of a file, as a position keeps it."""
+        return self._read(_row(file, columns, columns.rows - 1))
+
+    def _read(self, row: _Row) -> LastRecord:
+        """Read anew: it may have been scanned while it was being written."""
+        with open_listed(self.directory.files, row.file.path) as opened:
+            header = opened.read(row.offset - row.file.start_offset, row.header_size)
+        return LastRecord(row.offset, row.store_timestamp, row.header_size, zlib.crc32(header))
 
     def _first_store_timestamp(self, file: LogFile) -> int | None:
         """That of a file's first record; None where no record that is whole for certain starts there."""
         split = Split(file, file.start_offset, file.end_offset, is_record_start=True)
         columns = next(iter(self._scan(split, max_rows=1)), None)
-        return None if columns is None or not _is_whole(columns) else int(columns["store_timestamp"][0])
+        return None if columns is None or not is_whole(columns) else int(columns["store_timestamp"][0])
 
     def _found_at(self, file: LogFile, offset: int) -> str:
         columns = next(iter(self._scan(Split(file, offset, file.end_offset, is_record_start=True), max_rows=1)), None)
@@ -342,7 +351,7 @@ def _row(file: LogFile, columns: RecordColumns, row: int) -> _Row:
     )
 
 
-def _is_whole(columns: RecordColumns) -> bool:
+def is_whole(columns: RecordColumns) -> bool:
     """Whether the last row has the end of its properties; see `LogTail.advance`."""
     end = int(columns["position"][-1] + columns["store_size"][-1])
     return bool(columns["properties_size"][-1] == 0 or columns.buffer[end - 1] != 0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Set
+from collections.abc import Callable, Iterable, Set
 from threading import Lock
 
 import numpy as np
@@ -14,7 +14,7 @@ from reput.formats.paths import BATCH_CONSUME_QUEUE, topic_folder_name
 from reput.kernels.batch_consume_queue import NO_BATCH_QUEUE, group_batch_units
 from reput.kernels.columns import RecordColumns
 from reput.kernels.consume_queue import UnitRuns
-from reput.log.directory import QueueFiles
+from reput.log.directory import QueueFiles, numbered_files
 from reput.store.batch_consume_queue import BatchConsumeQueue
 from reput.store.statistics import TopicCounts
 
@@ -60,6 +60,13 @@ class BatchConsumeQueueStore:
         for queue_files in found:
             starts = [int(path.rpartition("/")[2]) for path in queue_files.paths]
             self._make(queue_files.topic, queue_files.queue_id).load(starts, end_offset)
+
+    def follow(self, keys: Iterable[tuple[str, int]], end_offset: int) -> None:
+        """Look at some queues anew, to which another process may have written."""
+        for topic, queue_id in keys:
+            starts = [file.start_offset for file in numbered_files(self._files, f"{self.path}/{topic}/{queue_id}")]
+            if starts:
+                self._make(topic, queue_id).load(starts, end_offset)
 
     def remove(self, topic: str) -> None:
         """Forget a topic's queues and remove their files."""

@@ -94,6 +94,10 @@ class ConsumeQueueExt:
                 if file.zero_from(self.end_offset - last):
                     self._dirty.add(last)
 
+    def find_files(self) -> None:
+        """Take over the files that another process has made."""
+        self._starts = self._found_files()
+
     def _found_files(self) -> list[int]:
         """First bytes of all files of the folder, also of those that do not count since their size is another."""
         if not self._files.is_directory(self._path):

@@ -13,11 +13,11 @@ import numpy.typing as npt
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import CorruptRecordError, StoreFormatError
 from reput.files import FileLayer
-from reput.formats.consume_queue import FILLER, UNIT_SIZE
+from reput.formats.consume_queue import UNIT_SIZE
 from reput.formats.message_batch import MIN_ITEM_SIZE
 from reput.formats.paths import CONSUME_QUEUE, topic_folder_name
 from reput.kernels.columns import RecordColumns
-from reput.kernels.consume_queue import UNIT_TYPE, UnitRuns, group_units
+from reput.kernels.consume_queue import UnitRuns, group_units
 from reput.kernels.consume_queue_ext import ExtRuns, bit_maps_of, encode_ext_units
 from reput.kernels.multi_dispatch import add_multi_dispatch_rows
 from reput.log.directory import QueueFiles, usual_file_size
@@ -25,7 +25,7 @@ from reput.store.consume_queue import ConsumeQueue
 from reput.store.consume_queue_ext import ConsumeQueueExt, ConsumeQueueExtensions, Run
 from reput.store.statistics import TopicCounts
 from reput.store.unit_places import advance, place_units
-from reput.store.unit_search import Units, read_units, search_units
+from reput.store.unit_search import Units, are_fillers, follow_units, read_units, search_units, written_before
 
 if TYPE_CHECKING:
     from reput.kernels.consume_queue_ext import BitMaps
@@ -112,31 +112,37 @@ class ConsumeQueueStore:
             end_offset: Commit log offset.
             known: What the max offset of each (topic, queue id) was at the last clean exit: a guess that spares reads.
         """
-
-        def is_written(units: Units) -> npt.NDArray[np.bool_]:
-            ends = units["commit_log_offset"] + units["size"]
-            written: npt.NDArray[np.bool_] = (units["size"] > 0) & (_are_fillers(units) | (ends <= end_offset))
-            return written
-
         queues = [self._make(queue_files.topic, queue_files.queue_id) for queue_files in found]
         starts = [[int(path.rpartition("/")[2]) for path in queue_files.paths] for queue_files in found]
         first = np.array([begin[0] for begin in starts], np.int64) // UNIT_SIZE
         last = first + np.array([len(begin) for begin in starts], np.int64) * (self._file_size // UNIT_SIZE)
         begins = zip(queues, first.tolist(), strict=True)  # after a kill most queues are dispatched anew
         guess = np.array([known.get((queue.topic, queue.queue_id), begin) for queue, begin in begins], np.int64)
-        ends = search_units(self._files, queues, first, last, guess, is_written)
+        ends = search_units(self._files, queues, first, last, guess, written_before(end_offset))
         filled = np.flatnonzero(ends > first)
         units = read_units(self._files, [queues[i] for i in filled.tolist()], ends[filled] - 1)
         physical = np.full(ends.size, -1, np.int64)
-        physical[filled] = np.where(_are_fillers(units), -1, units["commit_log_offset"] + units["size"])
+        physical[filled] = np.where(are_fillers(units), -1, units["commit_log_offset"] + units["size"])
         for queue, begin, end, physical_end in zip(queues, starts, ends.tolist(), physical.tolist(), strict=True):
             queue.start_with(begin, end, physical_end)
+
+    def follow(self, next_offsets: Mapping[tuple[str, int], int], end_offset: int, store_timestamp: int) -> None:
+        """Take over what another process has dispatched of the log before an offset.
+
+        Args:
+            next_offsets: The queue offset that the next message of each queue gets, of those that may have grown.
+            end_offset: Commit log offset.
+            store_timestamp: Of the last record before it, in ms.
+        """
+        queues = [self._table.get(key) or self._make(*key) for key in next_offsets]
+        follow_units(self._files, queues, np.array(list(next_offsets.values()), np.int64), end_offset)
+        self.built_timestamp = store_timestamp
 
     def raise_min_offsets(self, min_commit_log_offset: int) -> None:
         """Move each `min_offset` to the first unit whose record the log still has (`ConsumeQueue.correctMinOffset`)."""
 
         def is_gone(units: Units) -> npt.NDArray[np.bool_]:
-            return _are_fillers(units) | (units["commit_log_offset"] < min_commit_log_offset)
+            return are_fillers(units) | (units["commit_log_offset"] < min_commit_log_offset)
 
         queues = self.queues()
         first = np.array([queue.min_offset for queue in queues], np.int64)
@@ -401,8 +407,3 @@ class ConsumeQueueStore:
         """Let go of all maps; no file is open."""
         for queue in self._table.values():
             queue.drop_mappings()
-
-
-def _are_fillers(units: Units) -> npt.NDArray[np.bool_]:
-    fillers: npt.NDArray[np.bool_] = units == np.array(tuple(FILLER), UNIT_TYPE)
-    return fillers

@@ -46,7 +46,7 @@ class IndexFile:
         header: int64[6], the header's fields (see kernels.index_file); on disk after `flush` and after every put.
     """
 
-    __slots__ = ("_file", "_mapping", "_place", "_reserved", "capacity", "header", "path", "slots")
+    __slots__ = ("_file", "_is_followed", "_mapping", "_place", "_reserved", "capacity", "header", "path", "slots")
 
     def __init__(self, files: FileLayer, path: str, slots: int, capacity: int, *, writable: bool, create: bool) -> None:
         self.path = path
@@ -56,6 +56,7 @@ class IndexFile:
             path, writable=writable, create=create, size=file_size(slots, capacity) if create else None
         )
         self._reserved = 0
+        self._is_followed = False
         if create:
             try:
                 self._file.allocate(0, entry_position(slots, 0))
@@ -65,10 +66,23 @@ class IndexFile:
                 raise
             files.sync_directory(path.rpartition("/")[0])
         self._mapping = self._file.map(writable=writable, random=True)
-        header = decode_header(self._mapping.view[:40])
-        self.header = np.array(header, np.int64)
-        self.header[INDEX_COUNT] = max(header.index_count, 1)
+        self.header = self._read_header()
         self._place: tuple[object, tuple[Block, int, int, bool]] | None = None
+
+    def _read_header(self) -> npt.NDArray[np.int64]:
+        header = np.array(decode_header(self._mapping.view[:40]), np.int64)
+        header[INDEX_COUNT] = max(int(header[INDEX_COUNT]), 1)
+        return header
+
+    def follow(self) -> None:
+        """See what another process has put. It may go on: what a slot leads to is an entry, whatever `count` is."""
+        self._is_followed = True
+        self.header = self._read_header()
+
+    @property
+    def _end_number(self) -> int:
+        """Entries below this number are valid."""
+        return self.capacity if self._is_followed else self.count
 
     @property
     def address(self) -> int:
@@ -81,7 +95,7 @@ class IndexFile:
         kept, header = self._place, self.header
         if kept is None or kept[0] is not header:
             begin, end, _, _, _, count = header.tolist()
-            place = Block(IndexPlace(self.address, self.slots, count, begin)), begin, end, count <= 1
+            place = Block(IndexPlace(self.address, self.slots, self._end_number, begin)), begin, end, count <= 1
             kept = self._place = header, place
         return kept[1]
 
@@ -154,8 +168,8 @@ class IndexFile:
             numbers, offsets = np.empty(room, np.int32), np.empty(room, np.int64)
             left = wanted.copy()
             count = find_entries(
-                self._mapping.address, self.slots, self.count, int(self.header[0]), begin, end, hashes, left, room,
-                numbers, offsets,
+                self._mapping.address, self.slots, self._end_number, int(self.header[0]), begin, end, hashes, left,
+                room, numbers, offsets,
             )  # fmt: skip
             if count >= 0:
                 wanted[:] = left

@@ -166,6 +166,23 @@ class IndexService:
         """Commit log offset of the first record whose keys may be missing; -1 when nothing is indexed."""
         return self._last_offset
 
+    def follow(self) -> None:
+        """See the files and entries that another process has made."""
+        last = self.index_files[-1:]
+        entries = self._files.list_directory(self._path) if self._files.is_directory(self._path) else []
+        paths = [f"{self._path}/{entry.name}" for entry in entries if entry.size == self._file_size]
+        added = [
+            IndexFile(self._files, path, self._slots, self._capacity, writable=False, create=False)
+            for path in paths
+            if not last or path > last[0].path
+        ]
+        for file in (*last, *added):
+            file.follow()
+        with self._changing:
+            self.index_files = [*self.index_files, *added]
+        full = [file.end_timestamp for file in (*last, *added) if file.is_full]
+        self.flushed_timestamp = max([self.flushed_timestamp, *full])
+
     def dispatch(self, columns: RecordColumns) -> None:
         """Put the keys of scanned records; those that are in already are dropped, so dispatching again does no harm.
 

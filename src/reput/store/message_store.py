@@ -9,10 +9,10 @@ from concurrent.futures import Future
 from contextlib import ExitStack
 from itertools import chain
 from threading import Lock
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 from reput.config.message_store import FlushDiskType, MessageStoreConfig
-from reput.errors import MessageIllegalError, StoreError, StoreStateError
+from reput.errors import ConfigError, MessageIllegalError, StoreError, StoreStateError
 from reput.files import DISK, FileLayer
 from reput.formats.message import Message, refuse_wrong_types
 from reput.store.message_reader import MessageReader
@@ -56,8 +56,10 @@ class MessageStore(MessageReader):
         on_arrival: Callable[[RecordColumns], None] | None,
         *,
         retention: bool,
+        by_others: bool = False,
     ) -> None:
         from reput.store.flush import FlushPolicy, FlushRealTimeService
+        from reput.store.following import DispatchFollower
         from reput.store.group_commit import GroupCommitService
         from reput.store.housekeeping import FlushConsumeQueueService
         from reput.store.put import PutMessage
@@ -80,7 +82,12 @@ class MessageStore(MessageReader):
             else FlushRealTimeService(parts.log, config)
         )
         dispatchers: list[Dispatcher] = [parts.queues, *([parts.index] if parts.index is not None else []), self._stats]
-        self._reput = ReputMessageService(parts.log, dispatchers, config, on_arrival)
+        self._by_others = by_others
+        self._reput = (
+            DispatchFollower(path, parts, config, files)
+            if by_others
+            else ReputMessageService(parts.log, dispatchers, config, on_arrival)
+        )
         self._reput.reput_from_offset = parts.log.max_offset
         self._putting = PutMessage(parts.log, self._flush, config, self._reput.wake_if_idle, self._stats)
         self._putting_batches = PutBatch(
@@ -99,6 +106,7 @@ class MessageStore(MessageReader):
         *,
         read_only: bool = False,
         retention: bool = False,
+        dispatch: Literal["thread", "spark"] = "thread",
         config: MessageStoreConfig | None = None,
         on_arrival: Callable[[RecordColumns], None] | None = None,
         bit_maps: BitMaps | None = None,
@@ -113,6 +121,9 @@ class MessageStore(MessageReader):
             read_only: Take no lock and change no byte: what queues and index of a live, killed or closed store show.
             retention: Delete commit log files that have expired, by hour, age and disk, and refuse puts on a full disk,
                 as RocketMQ does; otherwise only `delete_expired` deletes.
+            dispatch: Who keeps queues and index up to date: a thread of this store, or another process that follows the
+                log, `reput dispatch PATH`. Without one of these nothing new is seen by get and query, and
+                `dispatch_behind_bytes` grows.
             config: All configuration; RocketMQ's defaults but SYNC_FLUSH where it is left out.
             on_arrival: Called by the dispatch thread with the columns of newly dispatched records; one that names light
                 queues has a further row for each of them, with that queue's name and offset.
@@ -136,11 +147,16 @@ class MessageStore(MessageReader):
         base = config or MessageStoreConfig(flush_disk_type=FlushDiskType.SYNC_FLUSH)
         settings = MessageStoreConfig.from_mapping(options, base)
         root = os.path.abspath(os.path.expanduser(path))
+        by_others = dispatch == "spark"
+        if dispatch not in ("thread", "spark"):
+            raise ConfigError(f"dispatch={dispatch!r}: expected 'thread' or 'spark'")
+        if by_others and (on_arrival is not None or bit_maps is not None):
+            raise ConfigError('dispatch="spark": on_arrival and bit_maps belong to the process that dispatches')
         if read_only:
             parts = open_for_reading(root, settings, files, progress)
         else:
-            parts = open_for_writing(root, settings, files, progress, bit_maps)
-        return cls(root, settings, parts, files, on_arrival, retention=retention)
+            parts = open_for_writing(root, settings, files, progress, bit_maps, by_others=by_others)
+        return cls(root, settings, parts, files, on_arrival, retention=retention, by_others=by_others)
 
     # -- putting
 
@@ -361,12 +377,13 @@ class MessageStore(MessageReader):
         if failure is not None:
             raise failure
         end = self._log.max_offset
-        if self._log.flushed_offset < end or self._reput.reput_from_offset < end:
+        is_dispatched = self._reput.reput_from_offset >= end
+        if self._log.flushed_offset < end or not (is_dispatched or self._by_others):
             raise StoreError(
                 f"{self.path}: synced to {self._log.flushed_offset} and dispatched to {self._reput.reput_from_offset} "
                 f"of {end}; the exit is not marked as clean, and the next start recovers"
             )
-        close_cleanly(self.path, parts, self._files)
+        close_cleanly(self.path, parts, self._files, is_dispatched=is_dispatched)
 
     def __enter__(self) -> Self:
         return self

@@ -18,6 +18,7 @@ from reput.log.directory import IndexFilePath, LogFile, QueueFiles, StoreDirecto
 from reput.log.index_geometry import index_geometry
 from reput.log.queue_types import QueueTypes, check_queue_folders, find_queue_types
 from reput.log.sink_commits import committed_end
+from reput.store import dispatch_turn
 from reput.store.checkpoint import AbortFile, StoreCheckpoint
 from reput.store.commit_log import CommitLog
 from reput.store.config_files import TopicConfigManager
@@ -172,9 +173,18 @@ def _last_used_file(log: CommitLog) -> int:
 
 
 def open_for_writing(
-    path: str, config: MessageStoreConfig, files: FileLayer, progress: Progress, bit_maps: BitMaps | None = None
+    path: str,
+    config: MessageStoreConfig,
+    files: FileLayer,
+    progress: Progress,
+    bit_maps: BitMaps | None = None,
+    *,
+    by_others: bool = False,
 ) -> Parts:
-    """Lock, check, recover; see the errors of `MessageStore.open`. The store's threads are not started."""
+    """Lock, check, recover; see the errors of `MessageStore.open`. The store's threads are not started.
+
+    `by_others`: what comes is dispatched by another process.
+    """
     folders = _elsewhere(config) or _commit_log_folders(path, config)
     if _is_fresh(files, path):
         for folder in (*folders, f"{path}/{CONSUME_QUEUE}", f"{path}/{CONFIG}"):
@@ -186,7 +196,10 @@ def open_for_writing(
     with ExitStack() as undo:
         lock = files.lock(f"{path}/{LOCK}")
         undo.callback(lock.release)
-        parts = _recover(path, config, files, progress, lock, undo, bit_maps)
+        with dispatch_turn.opening(path, files, by_others=by_others):
+            parts = _recover(path, config, files, progress, lock, undo, bit_maps)
+            if by_others:
+                dispatch_turn.hand_over(path, files, parts, config)
         undo.pop_all()
     return parts
 
@@ -420,8 +433,11 @@ def open_for_reading(
     return Parts(log, queues, index, RecoveryReport(found.was_killed, end, end.offset, 0, damage=damage))
 
 
-def close_cleanly(path: str, parts: Parts, files: FileLayer) -> None:
-    """Sync everything derived, say how far it is, and take the marker away: the next start has nothing to do."""
+def close_cleanly(path: str, parts: Parts, files: FileLayer, *, is_dispatched: bool = True) -> None:
+    """Sync everything derived, say how far it is, and take the marker away: the next start has nothing to do.
+
+    Where another process has not dispatched all of the log, the next start looks for itself.
+    """
     assert parts.checkpoint is not None
     assert parts.abort is not None
     logics = parts.queues.flush()
@@ -433,7 +449,9 @@ def close_cleanly(path: str, parts: Parts, files: FileLayer) -> None:
     offsets = {(queue.topic, queue.queue_id): queue.max_offset for queue in parts.queues.queues() if queue.max_offset}
     count = len(parts.index.index_files) if parts.index is not None else -1  # no number of files: it lacks something
     files.make_directories(f"{path}/{CONFIG}")
-    files.write_atomically(
-        f"{path}/{CONFIG}/{SHUTDOWN_FILE}", encode_shutdown(Shutdown(parts.log.max_offset, count, offsets))
-    )
+    shutdown_path = f"{path}/{CONFIG}/{SHUTDOWN_FILE}"
+    if is_dispatched:
+        files.write_atomically(shutdown_path, encode_shutdown(Shutdown(parts.log.max_offset, count, offsets)))
+    elif files.exists(shutdown_path):
+        files.unlink(shutdown_path)
     parts.abort.remove()

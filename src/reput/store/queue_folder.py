@@ -8,7 +8,7 @@ from threading import Lock
 
 from reput.files import FileLayer, Mapping
 from reput.formats.paths import offset_to_file_name
-from reput.log.directory import open_listed
+from reput.log.directory import numbered_files, open_listed
 from reput.store.statistics import TopicCounts
 
 
@@ -84,6 +84,12 @@ class QueueFolder:
     def file_path(self, start: int) -> str:
         """The file that begins at a byte of the queue."""
         return f"{self.path}/{offset_to_file_name(start)}"
+
+    def find_files(self) -> None:
+        """Take over the files that another process has made."""
+        starts = [file.start_offset for file in numbered_files(self._files, self.path)]
+        with self._lock:
+            self._starts = starts
 
     def _map(self, start: int) -> Mapping | None:
         """Map the file that begins at a byte of the queue; None where there is none any more."""

@@ -75,6 +75,19 @@ class QueueTables:
         self.simple.load(found, end_offset, known)
         self.batch.load(batch_found, end_offset)
 
+    def follow(self, next_offsets: Mapping[tuple[str, int], int], end_offset: int, store_timestamp: int) -> None:
+        """See `ConsumeQueueStore.follow`."""
+        behind = {key: end for key, end in next_offsets.items() if self._max_offset(key) < end}
+        of_batch = {key[0] for key in behind} & self.types.batch
+        if of_batch:
+            self.batch.follow([key for key in behind if key[0] in of_batch], end_offset)
+        simple = {key: end for key, end in behind.items() if key[0] not in of_batch}
+        self.simple.follow(simple, end_offset, store_timestamp)
+
+    def _max_offset(self, key: tuple[str, int]) -> int:
+        queue = self.find(*key)
+        return queue.max_offset if queue is not None else 0
+
     def raise_min_offsets(self, min_commit_log_offset: int) -> None:
         """See `ConsumeQueue.raise_min_offset`."""
         self.simple.raise_min_offsets(min_commit_log_offset)

@@ -105,10 +105,13 @@ class ReputMessageService:
         self.reput_from_offset = following
         if columns.rows and self._on_arrival is not None:
             self._on_arrival(self._arrivals(columns))
+        self._tell_waiting()
+        return columns.rows or 1
+
+    def _tell_waiting(self) -> None:
         if self._waiting:
             with self._progress:
                 self._progress.notify_all()
-        return columns.rows or 1
 
     def _arrivals(self, columns: RecordColumns) -> RecordColumns:
         """A row for each queue that a message arrived in, further ones too (`notifyMessageArrive4MultiQueue`)."""

@@ -10,13 +10,60 @@ import numpy as np
 import numpy.typing as npt
 
 from reput.files import FileLayer
-from reput.formats.consume_queue import UNIT_SIZE
+from reput.formats.consume_queue import FILLER, UNIT_SIZE
 from reput.kernels.consume_queue import UNIT_TYPE
 from reput.store.consume_queue import ConsumeQueue
 
 Offsets = npt.NDArray[np.int64]
 #: Units as a structured array, see `UNIT_TYPE`.
 Units = npt.NDArray[np.void]
+
+
+def are_fillers(units: Units) -> npt.NDArray[np.bool_]:
+    """Which units fill a gap."""
+    fillers: npt.NDArray[np.bool_] = units == np.array(tuple(FILLER), UNIT_TYPE)
+    return fillers
+
+
+def written_before(end_offset: int) -> Callable[[Units], npt.NDArray[np.bool_]]:
+    """Tells which units are written and their records end at or before a commit log offset; fillers count as such."""
+
+    def is_written(units: Units) -> npt.NDArray[np.bool_]:
+        ends = units["commit_log_offset"] + units["size"]
+        written: npt.NDArray[np.bool_] = (units["size"] > 0) & (are_fillers(units) | (ends <= end_offset))
+        return written
+
+    return is_written
+
+
+def follow_units(files: FileLayer, queues: Sequence[ConsumeQueue], guess: Offsets, end_offset: int) -> None:
+    """Take over the units that another process has written of records before an offset.
+
+    Args:
+        files: The file layer.
+        queues: Some of which it may have written more.
+        guess: Where each may end.
+        end_offset: Commit log offset.
+    """
+    for queue, end in zip(queues, guess.tolist(), strict=True):
+        if not queue.file_starts or end * UNIT_SIZE > queue.file_starts[-1] + queue.file_size:
+            queue.find_files()
+    known = np.array([bool(queue.file_starts) for queue in queues], bool)
+    queues, guess = [queue for queue in queues if queue.file_starts], guess[known]
+    first = np.array([max(queue.max_offset, queue.file_starts[0] // UNIT_SIZE) for queue in queues], np.int64)
+    last = np.array([(queue.file_starts[-1] + queue.file_size) // UNIT_SIZE for queue in queues], np.int64)
+    ends = search_units(files, queues, first, last, guess, written_before(end_offset))
+    grown = np.flatnonzero(ends > first)
+    units = read_units(files, [queues[i] for i in grown.tolist()], ends[grown] - 1)
+    physical_ends = (units["commit_log_offset"] + units["size"]).tolist()
+    for i, physical_end in zip(grown.tolist(), physical_ends, strict=True):
+        queue = queues[i]
+        if queue.max_offset == 0:
+            queue.min_offset = int(first[i])
+        if queue.ext is not None:
+            queue.ext.find_files()
+        queue.max_physical_offset = physical_end
+        queue.max_offset = queue.synced_offset = int(ends[i])  # last: a reader who sees it finds the unit
 
 
 def read_units(files: FileLayer, queues: Sequence[ConsumeQueue], offsets: Offsets) -> Units:

@@ -1,0 +1,254 @@
+"""`dispatch`: the re-put as a Structured Streaming query, or as a loop in this process where Spark is not wanted.
+
+The query's batches are `LogDispatch`'s, one behind the other in the driver: a queue's offsets and an index file's
+chains follow the order of the whole log, so one writer commits. Spark says when, and shows how far it is.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from reput.config.message_store import MessageStoreConfig
+from reput.config.properties import camel_case
+from reput.errors import ConfigError, ReputError
+from reput.files import DISK
+from reput.formats.multi_dispatch import LMQ_PREFIX
+from reput.formats.paths import CONFIG
+from reput.jobs.job_folder import JobFolder, Option
+from reput.log.directory import StoreDirectory, usual_file_size
+from reput.log.dispatch_marks import SETTINGS, read_config
+from reput.log.index_geometry import index_geometry
+from reput.log.queue_extensions import queue_extensions
+from reput.store.dispatch_turn import lock_dispatcher
+from reput.store.log_dispatch import DispatchedBatch, LogDispatch
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from reput.kernels.consume_queue_ext import BitMaps
+
+#: Between two looks at a log without anything new.
+_IDLE_WAIT_S = 0.01
+#: Between two looks at whether the query shall stop.
+_STOP_WAIT_S = 1
+#: In the folder `config` of a store; an output has a place of its own.
+_CHECKPOINT = "reputDispatchCheckpoint"
+
+
+@dataclass(frozen=True, slots=True)
+class DispatchResult:
+    """What a dispatcher did until it ended.
+
+    Attributes:
+        messages: records, `log_bytes` in them, in so many `batches`.
+        end_offset: commit log offset of the first record that is not dispatched.
+        max_lag_ms: the longest time from the store time of a batch's first record to its commit; for what was there
+            already when the dispatcher began, that says how old it was.
+        seconds: of work, waiting not counted.
+    """
+
+    messages: int = 0
+    log_bytes: int = 0
+    batches: int = 0
+    end_offset: int = 0
+    max_lag_ms: int = 0
+    seconds: float = 0.0
+
+    def after(self, batch: DispatchedBatch) -> DispatchResult:
+        """The same with one more batch."""
+        return DispatchResult(
+            self.messages + batch.messages, self.log_bytes + batch.log_bytes, self.batches + 1, batch.end_offset,
+            max(self.max_lag_ms, batch.lag_ms), self.seconds + batch.seconds,
+        )  # fmt: skip
+
+
+def dispatch(
+    store_path: str | os.PathLike[str],
+    output: str | os.PathLike[str] | None = None,
+    *,
+    session: SparkSession | None,
+    once: bool = False,
+    commit_log_path: str | os.PathLike[str] | None = None,
+    settings: Mapping[str, object] | None = None,
+    bit_maps: BitMaps | None = None,
+    on_batch: Callable[[DispatchedBatch], None] = lambda batch: None,
+    stop: threading.Event | None = None,
+) -> DispatchResult:
+    """Follow the log of a store and keep its queues, extensions and index up to date, in `output` or its own folders.
+
+    The store may be live, in another process or on another machine that shares the file system. What is written equals
+    what the store's own dispatch writes, byte for byte. Open an output for reading with `store_path_commit_log` set to
+    the store's log; its file sizes, extensions and light queues are those of the store's own files, else RocketMQ's.
+
+    Each batch is durable when the next one begins. A dispatcher that was killed goes on where it was, whenever it is
+    started again with the same output.
+
+    Args:
+        store_path: the store's directory.
+        output: a folder of its own, made where it is missing. None: the store's own folders; the store must have been
+            opened with `dispatch="spark"`, whose configuration counts, and may be opened and closed meanwhile.
+        session: the Spark session that runs the query (a classic one: Spark Connect runs a query's Python elsewhere).
+            None: a loop in this process.
+        once: dispatch what is there, then return; else only `stop` or an error ends it.
+        commit_log_path: where the log is, if not in `commitlog` below the store.
+        settings: keys of the configuration that decide what is written, over what the store's files say.
+        bit_maps: as for `MessageStore.open`.
+        on_batch: called after each commit, in the thread that works.
+        stop: ends the dispatcher behind the batch that it is at.
+
+    Raises:
+        StoreFormatError: no store, or an output of another job or with other files.
+        ConfigError: the output was begun with other options, or lies in the store; a session of Spark Connect.
+        StoreLockedError: another dispatcher works there.
+        StoreStateError: no `output`, and the store dispatches by itself.
+        DataLossError: the log has nothing in common with what was dispatched, or retention was faster.
+        CorruptRecordError: damage in the log.
+        StoreFullError: no space.
+    """
+    if session is not None and getattr(session, "sparkContext", None) is None:
+        raise ConfigError("dispatch needs a classic Spark session: Spark Connect runs a query's Python on its server")
+    directory = StoreDirectory(store_path, commit_log_path=commit_log_path)
+    with ExitStack() as held:
+        if output is None:
+            target = _own_folders(directory, settings, held)
+        else:
+            target = _output(directory, output, settings or {}, held)
+        dispatcher = LogDispatch(directory, target.path, target.config, in_store=output is None, bit_maps=bit_maps)
+        held.callback(dispatcher.close)
+        return _Run(dispatcher, on_batch, stop or threading.Event(), once=once).run(session, directory, target)
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """Where is written and how, and where Spark may keep its checkpoint."""
+
+    path: str
+    config: MessageStoreConfig
+    checkpoint: str
+
+
+def _output(
+    directory: StoreDirectory, output: str | os.PathLike[str], settings: Mapping[str, object], held: ExitStack
+) -> _Target:
+    directory.check_output(output)
+    if unknown := sorted(settings.keys() - set(SETTINGS)):
+        raise ConfigError(f"{', '.join(unknown)}: dispatch takes {', '.join(map(camel_case, SETTINGS))}")
+    options: dict[str, Option] = {"store": directory.path, "log": list(directory.commit_log_folders)}
+    options |= {name: str(value) for name, value in settings.items()}
+    config = read_config(os.fspath(output), DISK) or written_config(directory, settings)
+    folder = held.enter_context(JobFolder(output, "dispatch", options))
+    return _Target(folder.path, config, folder.state_folder("checkpoint"))
+
+
+def _own_folders(directory: StoreDirectory, settings: Mapping[str, object] | None, held: ExitStack) -> _Target:
+    if settings:
+        raise ConfigError("settings: in a store's own folders the configuration counts that it was opened with")
+    held.callback(lock_dispatcher(directory.path, DISK).release)
+    config = read_config(directory.path, DISK)
+    assert config is not None, "whoever has the lock knows that the marks are there"
+    return _Target(directory.path, config, os.path.join(directory.path, CONFIG, _CHECKPOINT))
+
+
+class _Run:
+    """One dispatcher from its start to its end."""
+
+    def __init__(
+        self, dispatcher: LogDispatch, on_batch: Callable[[DispatchedBatch], None], stop: threading.Event, *, once: bool
+    ) -> None:
+        self._dispatcher = dispatcher
+        self._on_batch = on_batch
+        self._stop = stop
+        self._once = once
+        self._started_ms = int(time.time() * 1000)
+        self._failure: BaseException | None = None
+        self._working = threading.Lock()
+        self._result = DispatchResult(end_offset=dispatcher.position.offset)
+
+    def run(self, session: SparkSession | None, directory: StoreDirectory, target: _Target) -> DispatchResult:
+        """Until there is nothing more, or somebody stops it."""
+        with suppress(KeyboardInterrupt):
+            if session is not None:
+                self._query(session, directory, target)
+            else:
+                self._drain()
+                while not self._once and not self._stop.wait(_IDLE_WAIT_S):
+                    self._drain()
+        return self._result
+
+    def _drain(self) -> None:
+        """Dispatch what there is; with `once` not more than was stored when the dispatcher began."""
+        with self._working:
+            while not self._stop.is_set() and (batch := self._dispatcher.run_once()) is not None:
+                self._result = self._result.after(batch)
+                self._on_batch(batch)
+                if self._once and batch.last_store_timestamp > self._started_ms:
+                    break
+
+    def _query(self, session: SparkSession, directory: StoreDirectory, target: _Target) -> None:
+        from pyspark.errors import StreamingQueryException
+
+        from reput.spark.dispatch_trigger import DispatchTriggerSource
+
+        def run_batch(frame: DataFrame, number: int) -> None:
+            try:
+                self._drain()
+            except BaseException as error:  # Spark would make a text of it
+                self._failure = error
+                raise
+
+        session.dataSource.register(DispatchTriggerSource)
+        folders = ",".join(directory.commit_log_folders)
+        options = {"path": directory.path, "folders": folders, "marks": target.path}
+        ticks = session.readStream.format("reput-dispatch").options(**options).load()
+        if DISK.exists(target.checkpoint):
+            DISK.remove_tree(target.checkpoint)  # the marks are what counts: an old checkpoint could only be wrong
+        writer = ticks.writeStream.foreachBatch(run_batch).option("checkpointLocation", target.checkpoint)
+        query = (writer.trigger(availableNow=True) if self._once else writer).start()
+        try:
+            while not query.awaitTermination(_STOP_WAIT_S) and not self._stop.is_set():
+                pass
+        except StreamingQueryException as error:
+            if isinstance(self._failure, ReputError):
+                raise self._failure from None
+            raise ReputError(f"dispatch: Spark gave the query up: {str(error).partition(chr(10))[0]}") from error
+        finally:
+            self._stop.set()
+            query.stop()
+            with self._working:  # Spark does not wait for a batch of Python's
+                pass
+
+
+def written_config(directory: StoreDirectory, settings: Mapping[str, object]) -> MessageStoreConfig:
+    """What is written and how: by the files of the store, else RocketMQ's defaults; settings go before both.
+
+    Raises:
+        ConfigError: a setting that is none, or a wrong value.
+        StoreFormatError: index files whose geometry must be given.
+    """
+    config = MessageStoreConfig.from_mapping({**_sizes(directory), **settings})
+    if not {"max_hash_slot_num", "max_index_num"} & settings.keys():
+        slots, entries = index_geometry(directory.index_files(), config.max_hash_slot_num, config.max_index_num)
+        config = replace(config, max_hash_slot_num=slots, max_index_num=entries)
+    return config
+
+
+def _sizes(place: StoreDirectory) -> dict[str, object]:
+    """Configuration keys as a directory's files say them."""
+    queues, batch_queues, extensions = place.queues(), place.batch_queues(), queue_extensions(place.path)
+    found: dict[str, object] = {}
+    if queues:
+        found["mapped_file_size_consume_queue"] = usual_file_size(queues)
+    if batch_queues:
+        found["mapper_file_size_batch_consume_queue"] = usual_file_size(batch_queues)
+    if extensions:
+        found["enable_consume_queue_ext"] = True
+        found["mapped_file_size_consume_queue_ext"] = usual_file_size(extensions)
+    if any(queue.topic.startswith(LMQ_PREFIX) for queue in queues):
+        found["enable_lmq"] = found["enable_multi_dispatch"] = True
+    return found

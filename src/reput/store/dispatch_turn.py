@@ -1,0 +1,137 @@
+"""Whose turn it is to write the queues and the index of a store that another process dispatches (`dispatch="spark"`).
+
+`config/reputDispatch.json` is there as long as that is so: a store that is opened makes it when its queues are in step
+with its log, and a store that is opened to dispatch by itself removes it. Two locks: a dispatcher holds one as long as
+it lives, so that there is one, and the other for each batch, so that a store can be opened while a dispatcher waits.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
+
+from reput.config.message_store import MessageStoreConfig
+from reput.errors import StoreLockedError, StoreStateError
+from reput.files import FileLayer
+from reput.files.lock import RecordLock
+from reput.formats.index_file import IndexHeader
+from reput.formats.paths import CONFIG, LOCK
+from reput.log.dispatch_marks import DISPATCHER_LOCK, DispatchMark, IndexMark, marks_path, write_marks
+from reput.log.positions import LogPosition
+
+if TYPE_CHECKING:
+    from reput.store.index_service import IndexService
+    from reput.store.opening import Parts
+
+_TURN_LOCK = "reputDispatch.lock"
+#: A batch is a gigabyte of log at the most.
+_TURN_TIMEOUT_S = 60.0
+_RETRY_S = 0.01
+
+
+def dispatcher_lock_path(root: str) -> str:
+    """The lock that a dispatcher of a store's own queues holds as long as it lives."""
+    return os.path.join(root, CONFIG, DISPATCHER_LOCK)
+
+
+def _turn_path(root: str) -> str:
+    return os.path.join(root, CONFIG, _TURN_LOCK)
+
+
+def lock_dispatcher(root: str, files: FileLayer) -> RecordLock:
+    """Be the dispatcher of a store's own queues.
+
+    Raises:
+        StoreLockedError: Another one is, and which process that is.
+        StoreStateError: The store dispatches by itself.
+    """
+    if not files.exists(_turn_path(root)):  # it never was otherwise, and no lock file is left there
+        check_dispatched_by_others(root, files)
+    lock = _lock(dispatcher_lock_path(root), f"dispatches the log of {root} already; stop it first", files)
+    try:
+        with turn(root, files):  # a store that is being opened has no marks for a while
+            check_dispatched_by_others(root, files)
+    except BaseException:
+        lock.release()
+        raise
+    return lock
+
+
+def check_dispatched_by_others(root: str, files: FileLayer) -> None:
+    """Raises StoreStateError where a store dispatches by itself, or RocketMQ did, which writes `lock` as it starts."""
+    path, lock_path = marks_path(root), os.path.join(root, LOCK)
+    if not files.exists(path):
+        raise StoreStateError(
+            f'{root}: the store dispatches by itself; open it with dispatch="spark" first, or give an output folder'
+        )
+    if files.exists(lock_path) and files.modified_ms(lock_path) > files.modified_ms(path):
+        raise StoreStateError(
+            f"{lock_path}: RocketMQ has opened the store since {path} was written, and dispatches by itself; stop it, "
+            'and open the store with dispatch="spark" again'
+        )
+
+
+@contextmanager
+def turn(root: str, files: FileLayer) -> Iterator[None]:
+    """Write queues and index, while nobody else does; waits for a batch that is under way."""
+    path, deadline = _turn_path(root), time.monotonic() + _TURN_TIMEOUT_S
+    while True:
+        try:
+            lock = _lock(path, f"writes the queues of {root} since {_TURN_TIMEOUT_S:.0f} s; look what it does", files)
+            break
+        except StoreLockedError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(_RETRY_S)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@contextmanager
+def opening(root: str, files: FileLayer, *, by_others: bool) -> Iterator[None]:
+    """The time in which a store that is opened brings queues and index in step with its log by itself.
+
+    Raises:
+        StoreLockedError: It is to dispatch by itself from now on, and another process does.
+    """
+    path = marks_path(root)
+    with ExitStack() as held:
+        if not by_others and files.exists(path):
+            what = f'dispatches the log of {root}; stop it, or open the store with dispatch="spark"'
+            held.callback(_lock(dispatcher_lock_path(root), what, files).release)
+        if by_others or files.exists(path):
+            files.make_directories(os.path.dirname(path))
+            held.enter_context(turn(root, files))
+        if files.exists(path):
+            files.unlink(path)  # what it says of the index files need not be so any more
+        yield
+
+
+def hand_over(root: str, files: FileLayer, parts: Parts, config: MessageStoreConfig) -> None:
+    """Say that queues and index have all of the log, and that another process goes on from there."""
+    parts.queues.flush()
+    if parts.index is not None:
+        parts.index.flush()
+    mark = DispatchMark(LogPosition(parts.log.max_offset), index_mark(parts.index))
+    write_marks(root, [mark], config, files)
+
+
+def index_mark(index: IndexService | None) -> IndexMark | None:
+    """The file of an index that takes the next key."""
+    if index is None or not index.index_files:
+        return None
+    last = index.index_files[-1]
+    return IndexMark(os.path.basename(last.path), IndexHeader(*last.header.tolist()))
+
+
+def _lock(path: str, what: str, files: FileLayer) -> RecordLock:
+    try:
+        return files.lock(path)
+    except StoreLockedError as error:
+        holder = str(error).removeprefix(f"{path}: ").partition(" has the store open")[0]
+        raise StoreLockedError(f"{path}: {holder} {what}") from None

@@ -1,0 +1,59 @@
+"""Index files taken back to a mark: what was put behind it goes, and the slots follow from the entries that stay."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+
+from reput.errors import CorruptIndexFileError, StoreError
+from reput.files import FileLayer
+from reput.formats.index_file import HEADER_SIZE, encode_header, entry_position
+from reput.formats.paths import INDEX
+from reput.log.dispatch_marks import IndexMark
+
+_ENTRY_TYPE = np.dtype([("hash", ">i4"), ("offset", ">i8"), ("seconds", ">i4"), ("previous", ">i4")])
+#: Entries at once: 20 M of them would take half a gigabyte.
+_STEP = 1 << 20
+
+
+def restore_index(files: FileLayer, path: str, mark: IndexMark | None, slots: int, capacity: int) -> None:
+    """Leave of the index below `path` what a mark says, synced; None: nothing.
+
+    The entries before the mark are on the disk. Slots and header may be those of later puts, or half written: a slot
+    leads to the newest entry of its hashes, so they are made again.
+
+    Raises:
+        StoreError: the file that the mark names is gone; nothing was changed.
+        CorruptIndexFileError: an entry before the mark is of a later record; nothing was changed.
+    """
+    folder = os.path.join(path, INDEX)
+    names = [entry.name for entry in files.list_directory(folder)] if files.is_directory(folder) else []
+    table = np.zeros(slots, ">i4")
+    if mark is not None:
+        file_path, end = os.path.join(folder, mark.name), max(mark.header.index_count, 1)
+        if mark.name not in names or end > capacity:
+            raise StoreError(
+                f"{file_path}: the index was dispatched into it up to entry {end}, and there is no such file, or it "
+                f"has fewer entries; remove the queues, the index and config/ of {path}, and dispatch anew"
+            )
+        with files.open(file_path) as file:
+            view = file.map(random=True).view
+            for begin in range(1, end, _STEP):
+                count = min(_STEP, end - begin)
+                found = np.frombuffer(view, _ENTRY_TYPE, count, entry_position(slots, begin))
+                if (found["offset"] > mark.header.end_phy_offset).any():
+                    raise CorruptIndexFileError(
+                        file_path, entry_position(slots, begin), "an entry of a record behind the one that was indexed "
+                        f"last; remove the queues, the index and config/ of {path}, and dispatch anew",
+                    )  # fmt: skip
+                table[found["hash"] % slots] = np.arange(begin, begin + count)  # of equal slots the last one stays
+    for name in sorted(names, reverse=True):
+        if mark is None or name > mark.name:
+            files.unlink(os.path.join(folder, name))
+    if mark is not None:
+        with files.open(file_path, writable=True) as file:
+            file.zero_from(entry_position(slots, end))
+            file.write(HEADER_SIZE, table.tobytes())
+            file.write(0, encode_header(mark.header))
+            file.sync()

@@ -1,0 +1,154 @@
+"""A store opened with dispatch="spark": another process writes its queues and index, and get and query see them."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import reput
+from reput.errors import ConfigError, StoreLockedError, StoreStateError
+from reput.spark.dispatch import dispatch
+from tests.crash.faulty_files import FaultyFiles, copy_store
+from tests.crash.further_units import BOTH
+from tests.crash.invariants import SMALL, check_store
+
+FURTHER = {name: value for name, value in BOTH.items() if name != "bit_maps"}
+
+
+def put(store: reput.MessageStore, begin: int, end: int, **properties: str) -> None:
+    for number in range(begin, end):
+        message = reput.Message(
+            f"topic-{number % 2}", bytes(number % 99), tags="t", keys=[f"k{number}"], properties=properties
+        )
+        store.put_message(message, number % 3)
+
+
+def check_seen(store: reput.MessageStore, begin: int, end: int) -> None:
+    for number in range(begin, end):
+        topic = f"topic-{number % 2}"
+        found = store.query_message(topic, f"k{number}")
+        assert [message.keys for message in found] == [(f"k{number}",)]
+        got = store.get_message(topic, number % 3, found[0].queue_offset, 1, tags="t").messages()
+        assert [message.commit_log_offset for message in got] == [found[0].commit_log_offset]
+
+
+@contextmanager
+def dispatching(path: Path) -> Iterator[None]:
+    """A dispatcher that works meanwhile, as another process would."""
+    stop = threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(dispatch, path, session=None, stop=stop)
+        try:
+            yield
+        finally:
+            stop.set()
+            running.result(60)
+
+
+@pytest.mark.parametrize("options", [SMALL, FURTHER], ids=["plain", "extensions and light queues"])
+def test_get_and_query_see_what_a_dispatcher_wrote_over_restarts_of_the_store(
+    options: dict[str, object], tmp_path: Path
+) -> None:
+    path = tmp_path / "store"
+    light = {"INNER_MULTI_DISPATCH": "%LMQ%a"} if options is FURTHER else {}
+    reput.MessageStore.open(path, dispatch="spark", **options).close()
+    with dispatching(path):
+        for begin in (0, 60, 120):
+            with reput.MessageStore.open(path, dispatch="spark", **options) as store:
+                put(store, begin, begin + 60, **light)
+                store.wait_dispatched()
+                assert store.dispatch_behind_bytes == 0
+                check_seen(store, 0, begin + 60)
+                if light:
+                    assert store.max_offset("%LMQ%a", 0) == begin + 60
+    if options is SMALL:
+        check_store(path, options)
+    with reput.MessageStore.open(path, read_only=True) as store:
+        check_seen(store, 0, 180)
+
+
+def test_without_a_dispatcher_nothing_new_is_seen_and_the_next_start_brings_all_in_step(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    with reput.MessageStore.open(path, dispatch="spark", **SMALL) as store:
+        put(store, 0, 50)
+        with pytest.raises(TimeoutError, match=r"queues and index are \d+ bytes behind"):
+            store.wait_dispatched(0.05)
+        assert store.max_offset("topic-0", 0) == 0
+        killed = copy_store(path, tmp_path / "killed")
+    for copy in (path, killed):
+        with reput.MessageStore.open(copy, dispatch="spark", **SMALL) as store:
+            check_seen(store, 0, 50)
+        check_store(copy, SMALL)
+
+
+def test_there_is_one_dispatcher_and_it_is_never_the_store_as_well(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    with reput.MessageStore.open(path, **SMALL) as store:
+        put(store, 0, 5)
+        with pytest.raises(StoreStateError, match='dispatches by itself; open it with dispatch="spark"'):
+            dispatch(path, session=None, once=True)
+    reput.MessageStore.open(path, dispatch="spark", **SMALL).close()
+    with dispatching(path), reput.MessageStore.open(path, dispatch="spark", **SMALL) as store:
+        put(store, 5, 10)
+        store.wait_dispatched()
+        with pytest.raises(StoreLockedError, match=r"reputDispatcher\.lock: .* dispatches the log of .* already"):
+            dispatch(path, session=None, once=True)
+        store.close()
+        with pytest.raises(StoreLockedError, match=r"dispatches the log of .* or open the store with dispatch="):
+            reput.MessageStore.open(path, **SMALL)
+    with reput.MessageStore.open(path, **SMALL) as store:
+        put(store, 10, 15)
+        store.wait_dispatched()
+        check_seen(store, 0, 15)
+    check_store(path, SMALL)
+
+
+def test_a_store_that_rocketmq_has_opened_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    reput.MessageStore.open(path, dispatch="spark", **SMALL).close()
+    later = time.time() + 60
+    os.utime(path / "lock", (later, later))
+    with pytest.raises(StoreStateError, match="RocketMQ has opened the store since"):
+        dispatch(path, session=None, once=True)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"dispatch": "flink"}, "dispatch='flink': expected 'thread' or 'spark'"),
+        ({"dispatch": "spark", "on_arrival": print}, "on_arrival and bit_maps belong to the process that dispatches"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(wrong: dict[str, object], message: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=message):
+        reput.MessageStore.open(tmp_path / "store", **wrong, **SMALL)
+    assert not (tmp_path / "store").exists()
+    reput.MessageStore.open(tmp_path / "store", dispatch="spark", **SMALL).close()
+    with pytest.raises(ConfigError, match="the configuration counts that it was opened with"):
+        dispatch(tmp_path / "store", session=None, settings={"max_index_num": 30})
+
+
+def test_retention_and_the_dispatcher_do_not_meet(tmp_path: Path) -> None:
+    path, options = tmp_path / "store", SMALL | {"file_reserved_time": 0}
+    with (
+        reput.MessageStore.open(path, dispatch="spark", files=FaultyFiles(), **options) as store,
+        dispatching(path),
+    ):
+        put(store, 0, 60)
+        store.wait_dispatched()
+        deleted = store.delete_expired()
+        assert deleted.commit_log_files
+        assert deleted.consume_queue_files
+        assert deleted.index_files
+        put(store, 60, 120)
+        store.wait_dispatched()
+        check_seen(store, 60, 120)
+    with reput.MessageStore.open(path, **options) as store:
+        check_seen(store, 60, 120)
