@@ -160,9 +160,11 @@ def read_log(
 def explain(frame: DataFrame) -> str:
     """What a DataFrame reads of the stores below it, what was left out, and why: a line a store and a reason.
 
-    Spark plans the query for it and runs nothing. Each read of the query has lines of its own.
+    Spark plans the query for it and runs nothing. Each read of the query has lines of its own. Spark Connect does not
+    show its plan: there a task on the server plans what the DataFrame loads, as the log is now, less the filters of
+    `pushFilters`.
 
-    Raises ReputError for a DataFrame of Spark Connect, which does not show its plan, and one that reads no store.
+    Raises ReputError for a DataFrame that reads no store; on Spark Connect also for one of a view.
     """
     from reput.spark.plan_report import reports
 
