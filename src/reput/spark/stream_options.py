@@ -13,6 +13,7 @@ from reput.spark.options import (
     OptionTable,
     boolean_of_text,
     list_of_text,
+    mode_of_text,
     parse_options,
     size_of_text,
     time_of_text,
@@ -39,6 +40,7 @@ class StreamOptions:
         max_rows_per_trigger: `maxRowsPerTrigger`, records that a batch has at the most, before topics and keys choose.
         fail_on_data_loss: `failOnDataLoss`, false: go on, with a warning, where records are gone that were not read, or
             the log is not the one that was read.
+        mode: `mode`, as in `ReadOptions`; FAILFAST if left out, since what a stream has passed over it never reads.
     """
 
     path: str | tuple[str, ...]
@@ -54,6 +56,7 @@ class StreamOptions:
     max_bytes_per_trigger: int | None = None
     max_rows_per_trigger: int | None = None
     fail_on_data_loss: bool = True
+    mode: str = "FAILFAST"
 
     def starting_offset(self, path: str) -> StartingOffset:
         """Where the store at a path begins. Raises ConfigError where `startingOffsets` names others only."""
@@ -107,4 +110,5 @@ STREAM_OPTIONS: OptionTable = {name: READ_OPTIONS[name] for name in _AS_A_READER
     "maxBytesPerTrigger": ("max_bytes_per_trigger", size_of_text),
     "maxRowsPerTrigger": ("max_rows_per_trigger", _count_of_text),
     "failOnDataLoss": ("fail_on_data_loss", boolean_of_text),
+    "mode": ("mode", mode_of_text),
 }

@@ -26,10 +26,10 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from reput.errors import ConfigError, DataLossError, ReputError, StoreError
+from reput.errors import ConfigError, CorruptRecordError, DataLossError, ReputError, StoreError
 from reput.files import DISK
 from reput.log.positions import LogPosition, TailLimit
-from reput.log.reader import record_batches
+from reput.log.reader import read_scan
 from reput.log.scan import scan_split
 from reput.log.selection import Selection, make_selection, milliseconds
 from reput.log.splits import Split
@@ -101,7 +101,9 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         stores = find_stores(options.path, commit_log_path=options.commit_log_path)
         if options.store is not None and len(stores) > 1:
             raise ConfigError(f"option store: {options.store!r} cannot name all of {len(stores)} stores")
-        return {store.path: LogTail(store) for store in sorted(stores, key=lambda store: store.path)}
+        skip_damage = options.mode != "FAILFAST"
+        stores.sort(key=lambda store: store.path)
+        return {store.path: LogTail(store, skip_damage=skip_damage) for store in stores}
 
     @_told_shortly
     def initialOffset(self) -> StreamOffset:
@@ -177,7 +179,11 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         read = None if entry is None else from_json(entry)
         begin = self._starting_position(log) if read is None else self._checked(log, read)
         share = {name: max(getattr(limit, name) // len(self._logs), 1) for name in _LIMITS if hasattr(limit, name)}
-        end = log.advance(begin, TailLimit(**share, end_offset=self._targets.get(path), newest_ms=self._newest_ms(log)))
+        limit_of_log = TailLimit(**share, end_offset=self._targets.get(path), newest_ms=self._newest_ms(log))
+        try:
+            end = log.advance(begin, limit_of_log)
+        except CorruptRecordError as error:
+            raise self._selection("").named_modes(error) from None
         self._ends[path] = end
         if self._latest.get(path, end).offset <= end.offset:
             self._latest[path] = end
@@ -226,10 +232,9 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         logger.warning("%s. failOnDataLoss=false: %s", error, remedy)
 
     def _read(self, split: Split, selection: Selection) -> Iterator[pa.RecordBatch]:
-        scan = scan_split(split, level=selection.level)
+        scan = scan_split(split, level=selection.level, skip_damage=selection.skips_damage)
         try:
-            for columns in scan:
-                yield from record_batches(selection.select(columns), selection)
+            yield from read_scan(scan, selection)
         except StoreError as error:
             if DISK.exists(split.file.path):
                 raise
@@ -237,10 +242,11 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 DataLossError(str(error)), f"leave out what it had from offset {split.begin} to {split.end}"
             )
         else:
-            if scan.end_offset != split.end:
+            end = split.begin if scan.end_offset is None else scan.end_offset
+            if end != split.end and not (scan.damages and end > split.end):  # damage may reach beyond the split
                 loss = DataLossError(
                     f"{split.file.path}: records up to offset {split.end} were there when the batch was planned, and "
-                    f"they end at {scan.end_offset} now: the log was cut meanwhile"
+                    f"they end at {end} now: the log was cut meanwhile"
                 )
                 self._tell_loss(loss, "leave out the rest")
 
@@ -252,6 +258,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             keys=options.keys,
             raw_body=options.raw_body,
             store=store,
+            mode=options.mode,
         )
 
     def _newest_ms(self, log: LogTail) -> int | None:
