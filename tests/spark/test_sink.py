@@ -91,8 +91,9 @@ def test_what_the_source_reads_is_what_the_sink_was_given(spark: SparkSession, t
     assert numbers_in(path) == list(range(600))  # in the order of the partitions
     assert len({record.row["store_timestamp"] for record in log_records(path)}) == 1
     assert not list((path / STAGING).iterdir())
-    save(messages(spark, 600, 700), path)
+    messages(spark, 600, 700).write.format("reput").mode("append").options(**SIZES).save(f"file://{path}")
     assert numbers_in(path) == list(range(700))
+    assert spark.read.format("reput").load(f"file:{path}").count() == read_log(spark, f"file:{path}").count() == 700
     with reput.MessageStore.open(path, **OPTIONS) as store:
         assert not store.recovery.was_killed
         assert [m.unique_key for m in store.query_message("orders", "k-42")] == ["u-42"]
@@ -114,6 +115,11 @@ def test_a_repeated_batch_id_writes_nothing(spark: SparkSession, tmp_path: Path)
         (lambda df: df.drop("body"), {}, ["no column 'body'"]),
         (lambda df: df.withColumn("queue_id", F.lit(1.5)), {}, ["'queue_id' is double", "must be int32"]),
         (lambda df: df, {"sinkld": "x"}, ["no option 'sinkld'", "did you mean 'sinkId'"]),
+        (
+            lambda df: df,
+            {"onBadRow": "aside", "badRowsPath": "s3a://bucket/bad"},
+            ["option badRowsPath", "file system s3a", "mount it on every node"],
+        ),
         (lambda df: df, {"sinkId": "x"}, ["sinkId and batchId"]),
         (lambda df: df, {"onBadRow": "skip"}, ["onBadRow", "neither fail nor aside"]),
         (lambda df: df, {"onBadRow": "aside"}, ["badRowsPath"]),

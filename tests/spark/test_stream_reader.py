@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows
 from pyspark.sql.types import StructType
@@ -415,8 +415,9 @@ class TestDamage:
         with pytest.raises(CorruptRecordError, match=f"{log.path_of(bad)}.*offset {bad}: .*PERMISSIVE.*DROPMALFORMED"):
             query.drain()
 
+    @settings(max_examples=25)  # each damage is read again with pauses
     @given(
-        bad=st.sets(st.integers(0, 58), max_size=12),
+        bad=st.sets(st.integers(0, 58), max_size=6),
         limit=st.sampled_from([None, ReadMaxRows(1), ReadMaxRows(7), ReadMaxBytes(900)]),
         split_bytes=st.sampled_from([300, 5000]),
         mode=st.sampled_from(["PERMISSIVE", "DropMalformed"]),
@@ -524,6 +525,11 @@ class TestOptions:
     def test_what_is_wrong_is_named(self, options: dict[str, str], message: str) -> None:
         with pytest.raises(ConfigError, match=message):
             parse_stream_options({"path": "/a", **options})
+
+    def test_stores_may_be_named_by_uris(self) -> None:
+        options = {"paths": '["file:/a", "/b"]', "startingOffsets": '{"file:///a": 7}'}
+        parsed = parse_stream_options(options)
+        assert (parsed.path, parsed.starting_offset("/a")) == (("/a", "/b"), 7)
 
     def test_a_store_that_starting_offsets_do_not_name_is_told(self, log: HandLog) -> None:
         with pytest.raises(ConfigError, match=f"startingOffsets: nothing about the store {log.path}; it names /other"):

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from reput.log.directory import named_folders
-from reput.spark.options import option_texts
+from reput.config.properties import split_folders
+from reput.spark.options import absolute_path, option_texts
 from reput.spark.schema import spark_schema
 
 if TYPE_CHECKING:
@@ -44,13 +44,16 @@ def read_log_stream(
     The other arguments are those of `reput.spark.read_log`, and the options of `StreamOptions` in
     `reput.spark.stream_options`.
 
-    Raises ConfigError for an unknown column; what else is wrong is told by Spark when the query starts.
+    Raises ConfigError for an unknown column, or a path on a file system of another kind than the machine's; what else
+    is wrong is told by Spark when the query starts.
     """
     schema = spark_schema(columns)
     if isinstance(starting_offsets, Mapping):
-        starting_offsets = json.dumps({os.path.abspath(name): value for name, value in starting_offsets.items()})
+        starting_offsets = json.dumps({absolute_path(name): value for name, value in starting_offsets.items()})
     options = {
-        "commitLogPath": None if commit_log_path is None else ",".join(named_folders(os.fspath(commit_log_path))),
+        "commitLogPath": None
+        if commit_log_path is None
+        else ",".join(map(absolute_path, split_folders(os.fspath(commit_log_path)))),
         "topics": topics,
         "keys": keys,
         "until": until,
@@ -65,7 +68,7 @@ def read_log_stream(
         "splitBytes": split_bytes,
     }
     paths = [path] if isinstance(path, str | os.PathLike) else path
-    options["paths"] = [os.path.abspath(one) for one in paths]
+    options["paths"] = [absolute_path(one) for one in paths]
     return spark.readStream.format("reput").schema(schema).options(**option_texts(options)).load()
 
 

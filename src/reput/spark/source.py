@@ -20,9 +20,9 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from reput.config.properties import split_folders
 from reput.errors import ReputError
-from reput.log.directory import named_folders
-from reput.spark.options import READ_OPTIONS, ReadOptions, option_texts, parse_options
+from reput.spark.options import READ_OPTIONS, ReadOptions, absolute_path, option_texts, parse_options
 from reput.spark.schema import column_names, spark_schema
 
 if TYPE_CHECKING:
@@ -133,11 +133,14 @@ def read_log(
         push_filters: your word that the DataFrame is read by one query, so that its filters may prune, too: Spark 4.3
             plans all queries on one DataFrame by the filters of one of them.
 
-    Raises ConfigError for an unknown column; what else is wrong is told by Spark when it plans the query.
+    Raises ConfigError for an unknown column, or a path on a file system of another kind than the machine's; what else
+    is wrong is told by Spark when it plans the query.
     """
     schema = spark_schema(columns)
     options = {
-        "commitLogPath": None if commit_log_path is None else ",".join(named_folders(os.fspath(commit_log_path))),
+        "commitLogPath": None
+        if commit_log_path is None
+        else ",".join(map(absolute_path, split_folders(os.fspath(commit_log_path)))),
         "topics": topics,
         "keys": keys,
         "begin": begin,
@@ -148,13 +151,13 @@ def read_log(
         "mode": mode,
         "splitBytes": split_bytes,
         "prune": prune,
-        "statistics": None if statistics is None else os.path.abspath(statistics),
+        "statistics": None if statistics is None else absolute_path(statistics),
         "clockMargin": clock_margin_ms,
         "pushFilters": push_filters,
     }
     reader = spark.read.format("reput").schema(schema).options(**option_texts(options))
     paths = [path] if isinstance(path, str | os.PathLike) else path
-    return reader.load([os.path.abspath(one) for one in paths])
+    return reader.load([absolute_path(one) for one in paths])
 
 
 def explain(frame: DataFrame) -> str:

@@ -12,9 +12,10 @@ from reput.spark.options import (
     READ_OPTIONS,
     OptionTable,
     boolean_of_text,
-    list_of_text,
     mode_of_text,
     parse_options,
+    path_of_text,
+    paths_of_text,
     size_of_text,
     time_of_text,
 )
@@ -82,7 +83,7 @@ def _starting_offsets_of_text(text: str) -> StartingOffset | Mapping[str, Starti
     if not text.startswith("{"):
         return _starting_offset(text)
     try:
-        return {path: _starting_offset(str(value)) for path, value in json.loads(text).items()}
+        return {path_of_text(path): _starting_offset(str(value)) for path, value in json.loads(text).items()}
     except json.JSONDecodeError as error:
         raise ValueError(f"no JSON object: {error}") from None
 
@@ -104,7 +105,7 @@ def _count_of_text(text: str) -> int:
 _AS_A_READER = ("path", "commitLogPath", "topics", "keys", "rawBody", "splitBytes", "store", "until")
 
 STREAM_OPTIONS: OptionTable = {name: READ_OPTIONS[name] for name in _AS_A_READER} | {
-    "paths": ("path", list_of_text),
+    "paths": ("path", paths_of_text),
     "startingOffsets": ("starting_offsets", _starting_offsets_of_text),
     "startingTimestamp": ("starting_timestamp", time_of_text),
     "maxBytesPerTrigger": ("max_bytes_per_trigger", size_of_text),

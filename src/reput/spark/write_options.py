@@ -11,7 +11,7 @@ from reput.config.message_store import FlushDiskType, MessageStoreConfig
 from reput.config.properties import camel_case
 from reput.errors import ConfigError
 from reput.formats.sink_commit import STAGING
-from reput.spark.options import OptionTable, parse_options
+from reput.spark.options import OptionTable, parse_options, path_of_text
 
 _DEFAULT_LOCK_TIMEOUT_MS = 30_000
 
@@ -100,11 +100,11 @@ def _count_of_text(text: str) -> int:
 
 
 _SINK_OPTIONS: OptionTable = {
-    "path": ("path", str),
+    "path": ("path", path_of_text),
     "sinkId": ("sink_id", _sink_id_of_text),
     "onBadRow": ("on_bad_row", _on_bad_row_of_text),
-    "badRowsPath": ("bad_rows_path", str),
-    "stagingPath": ("staging_path", str),
+    "badRowsPath": ("bad_rows_path", path_of_text),
+    "stagingPath": ("staging_path", path_of_text),
     "lockTimeoutMs": ("lock_timeout_ms", _count_of_text),
 }
 _STORE_KEYS: OptionTable = {camel_case(key.name): (key.name, str) for key in fields(MessageStoreConfig) if key.metadata}
