@@ -21,9 +21,9 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from reput.config.properties import split_folders
-from reput.errors import ReputError
 from reput.spark.options import READ_OPTIONS, ReadOptions, absolute_path, option_texts, parse_options
 from reput.spark.schema import column_names, spark_schema
+from reput.spark.short_errors import end_quietly, told_shortly
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -40,6 +40,7 @@ class ReputDataSource(DataSource):
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self.options = dict(options)
+        end_quietly()
 
     @classmethod
     def name(cls) -> str:
@@ -50,42 +51,37 @@ class ReputDataSource(DataSource):
         """All columns."""
         return spark_schema()
 
+    @told_shortly
     def reader(self, schema: StructType) -> DataSourceReader:
         """The reader of the columns in `schema`; ConfigError if they are not ours, or an option is not a reader's."""
         from reput.spark.reader import FilteringLogReader, LogReader
 
-        try:
-            options = parse_options(self.options, READ_OPTIONS, ReadOptions)
-            reader = FilteringLogReader if options.push_filters else LogReader
-            return reader(options, column_names(schema))
-        except ReputError as error:
-            raise error.with_traceback(None) from None  # the message is what the user needs, not our lines
+        options = parse_options(self.options, READ_OPTIONS, ReadOptions)
+        reader = FilteringLogReader if options.push_filters else LogReader
+        return reader(options, column_names(schema))
 
+    @told_shortly
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """The stream of the columns in `schema`. See `reput.spark.stream_options` for its options."""
         from reput.spark.stream_reader import LogStreamReader
 
         return LogStreamReader(self.options, schema)
 
+    @told_shortly
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """The writer of a DataFrame; see `reput.spark.write_options.WriteOptions`, and `LogWriter` for errors."""
         from reput.spark.write_options import write_options
         from reput.spark.writer import LogWriter
 
-        try:
-            return LogWriter(write_options(self.options), schema, overwrite=overwrite)
-        except ReputError as error:
-            raise error.with_traceback(None) from None
+        return LogWriter(write_options(self.options), schema, overwrite=overwrite)
 
+    @told_shortly
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """The writer of a stream's batches; as `writer`."""
         from reput.spark.stream_writer import LogStreamWriter
         from reput.spark.write_options import stream_write_options
 
-        try:
-            return LogStreamWriter(stream_write_options(self.options), schema, overwrite=overwrite)
-        except ReputError as error:
-            raise error.with_traceback(None) from None
+        return LogStreamWriter(stream_write_options(self.options), schema, overwrite=overwrite)
 
 
 def register(spark: SparkSession) -> None:

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property, wraps
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -37,6 +37,7 @@ from reput.log.stores import find_stores, store_names
 from reput.log.tail import LogTail
 from reput.spark.daemon import freeze_worker
 from reput.spark.schema import column_names
+from reput.spark.short_errors import told_shortly
 from reput.spark.stream_offset import StreamOffset, begin_of, from_json, to_json
 from reput.spark.stream_options import EARLIEST, LATEST, StreamOptions, parse_stream_options
 
@@ -49,22 +50,6 @@ _MIN_SPLIT_BYTES = 8 << 20
 _LIMITS = ("max_bytes", "max_rows")
 
 logger = logging.getLogger("reput.spark")
-
-P = ParamSpec("P")
-R = TypeVar("R")
-
-
-def _told_shortly(method: Callable[P, R]) -> Callable[P, R]:
-    """Raise errors of ours without the lines they came through: Spark shows users the whole trace."""
-
-    @wraps(method)
-    def told(*args: P.args, **kwargs: P.kwargs) -> R:
-        try:
-            return method(*args, **kwargs)
-        except ReputError as error:
-            raise error.with_traceback(None) from None
-
-    return told
 
 
 class StreamPartition(InputPartition):
@@ -105,13 +90,13 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         stores.sort(key=lambda store: store.path)
         return {store.path: LogTail(store, skip_damage=skip_damage) for store in stores}
 
-    @_told_shortly
+    @told_shortly
     def initialOffset(self) -> StreamOffset:
         """Nothing about any store: where each begins is in the first batch's end, and so the same after a restart."""
         self._selection("")  # tells wrong columns before anything is read
         return {}
 
-    @_told_shortly
+    @told_shortly
     def getDefaultReadLimit(self) -> ReadLimit:
         """As the options say."""
         if self._options.max_bytes_per_trigger is not None:
@@ -120,13 +105,13 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMaxRows(self._options.max_rows_per_trigger)
         return ReadAllAvailable()
 
-    @_told_shortly
+    @told_shortly
     def prepareForTriggerAvailableNow(self) -> None:
         """Remember where each log ends: the batches end there, too."""
         for path, log in self._logs.items():
             self._targets[path] = log.latest(self._newest_ms(log)).offset
 
-    @_told_shortly
+    @told_shortly
     def latestOffset(self, start: StreamOffset, limit: ReadLimit) -> StreamOffset:
         """Where the next batch ends: `start` where nothing is new. Stores share the limit equally."""
         for path in start:
@@ -144,7 +129,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._latest[path] = end
         return {path: to_json(latest) for path, latest in self._latest.items()}
 
-    @_told_shortly
+    @told_shortly
     def partitions(self, start: StreamOffset, end: StreamOffset) -> Sequence[InputPartition]:
         """The splits of a batch, by store and in log order; after a restart, the same rows again."""
         names = dict(zip(self._logs, store_names(log.directory for log in self._logs.values()), strict=True))
@@ -161,7 +146,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if isinstance(partition, StreamPartition):  # Spark makes one of another kind where there are no splits
                 yield from self._read(partition.split, self._selection(partition.store))
         except ReputError as error:
-            raise error.with_traceback(None) from None  # as `_told_shortly`
+            raise error.with_traceback(None) from None  # as `told_shortly`
         freeze_worker()
 
     def _log(self, path: str) -> LogTail:

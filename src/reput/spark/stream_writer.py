@@ -16,6 +16,7 @@ from reput.errors import ConfigError
 from reput.files import DISK
 from reput.formats.sink_commit import SinkBatch
 from reput.spark.bad_rows import discard
+from reput.spark.short_errors import told_shortly
 from reput.spark.write_options import WriteOptions
 from reput.spark.writer import StagedRecords, clear_sink, commit, prepare, stage
 from reput.store.staging_folder import make_folder
@@ -39,10 +40,12 @@ class LogStreamWriter(DataSourceStreamArrowWriter):
         self._name = f"sink-{options.sink_id}"
         self._folder = make_folder(DISK, options.staging_path, self._name)
 
+    @told_shortly
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Check and encode one partition of a batch into a staged file."""
         return stage(iterator, self._options, self._folder, self._name)
 
+    @told_shortly
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Append a batch, unless it was before; when this returns it is on the disk, and in queues and index."""
         query_ids = {message.query_id for message in messages if isinstance(message, StagedRecords)}
