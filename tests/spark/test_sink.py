@@ -17,6 +17,7 @@ import reput
 from reput.files import DISK
 from reput.files.owner import owner_text
 from reput.formats.sink_commit import STAGING
+from reput.spark.log_stream import read_log_stream
 from reput.spark.source import read_log, register
 from reput.store.sink_commits import read_sinks
 from tests.crash.invariants import SMALL, check_store, log_records
@@ -267,6 +268,21 @@ def test_a_stream_comes_once_over_restarts_and_replays(spark: SparkSession, tmp_
     )
     assert len(numbers_in(path)) == 800
     assert [p.name for p in (path / STAGING).glob("*/*") if p.name != "owner"] == []
+
+
+def test_a_stream_into_the_store_that_it_reads_is_refused_before_anything_is_written(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    path, link = tmp_path / "store", tmp_path / "link"
+    save(messages(spark, 0, 5), path)
+    link.symlink_to(path)
+    stream = read_log_stream(spark, link, ["topic", "body"]).writeStream.format("reput").options(**SIZES, sinkId="self")
+    writer = stream.option("checkpointLocation", f"file:{tmp_path}/checkpoint").trigger(availableNow=True)
+    refused(lambda: writer.start(str(path)).awaitTermination(), f"{path}: the stream reads this store")
+    assert numbers_in(path) == list(range(5))
+    assert sorted(p.name for p in (path / STAGING).iterdir()) == []
+    writer.start(str(tmp_path / "other")).awaitTermination()
+    assert read_log(spark, tmp_path / "other").count() == 5
 
 
 def test_a_stream_without_a_sink_id_is_refused(spark: SparkSession, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from reput.config.properties import split_folders
 from reput.spark.options import absolute_path, option_texts
 from reput.spark.schema import spark_schema
+from reput.spark.stream_offset import own_offset
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -83,20 +84,7 @@ def bytes_behind_latest(progress: Any) -> dict[str, int]:
     """
     lags: dict[str, int] = {}
     for source in progress["sources"] if progress is not None else ():
-        end, latest = (_stream_offset(source[name]) for name in ("endOffset", "latestOffset"))
+        end, latest = (own_offset(source[name]) for name in ("endOffset", "latestOffset"))
         for path in end.keys() & latest.keys():
             lags[path] = max(latest[path]["offset"] - end[path]["offset"], 0)
     return lags
-
-
-def _stream_offset(given: Any) -> dict[str, Any]:
-    """The offset of a source of ours, a text or JSON already (Spark Connect); nothing for one of others."""
-    try:
-        offset = json.loads(given) if isinstance(given, str) else given
-    except json.JSONDecodeError:
-        return {}
-    if not isinstance(offset, dict) or not all(
-        isinstance(entry, dict) and "offset" in entry for entry in offset.values()
-    ):
-        return {}
-    return offset
