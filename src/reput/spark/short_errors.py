@@ -38,6 +38,6 @@ def end_quietly() -> None:
     Spark does so when it has read the answer, and often before the process has flushed its last bytes, which nobody
     wants: pyspark's daemon prints a BrokenPipeError then. Only tasks have workers of `reput.spark.daemon`.
     """
-    spec = sys.modules["__main__"].__spec__
+    spec = getattr(sys.modules["__main__"], "__spec__", None)  # none in some shells
     if spec is not None and spec.name == "pyspark.daemon":
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
