@@ -92,7 +92,7 @@ class TestSession:
         ("call", "code"),
         [
             ("ReputDataSource({}); stream.write(b'x')", -signal.SIGPIPE),  # as the planner's processes
-            ("_quiet(lambda *_: stream.write(b'x'))(None, True)", 1),  # as the workers of our daemon
+            ("sys.exit(_quiet(lambda *_: stream.write(b'x'))(None, True))", 1),  # as the workers of our daemon
         ],
     )
     def test_a_worker_whose_socket_spark_has_closed_ends_without_a_word(self, call: str, code: int) -> None:

@@ -58,7 +58,7 @@ def _quiet(worker: Callable[..., int]) -> Callable[..., int]:
         try:
             return worker(sock, authenticated)
         except (BrokenPipeError, ConnectionResetError):
-            os._exit(1)  # what pyspark does, too
+            return 1  # pyspark's daemon then ends the process
 
     return run
 
