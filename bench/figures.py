@@ -125,6 +125,11 @@ class Figure:
         }
 
 
+def lower(*limits: tuple[str, float]) -> tuple[str, float]:
+    """Of several limits the one that bounds: the least rate; 0 is none."""
+    return min((limit for limit in limits if limit[1]), key=lambda limit: limit[1])
+
+
 class Stopwatch:
     """Seconds of a `with` block."""
 

@@ -77,11 +77,15 @@ _QUESTIONS: dict[str, Callable[[Setting], list[Figure]]] = {
     "memory": memory.measure,
     "commands": commands.measure,
     "spark_source": spark_source.measure,
+    "spark_source_large": spark_source.measure_large,
     "spark_stream": spark_stream.measure,
     "dispatch": dispatch.measure,
     "spark_cores": spark_cores.measure,
     "rebuild_cores": rebuild_cores.measure,
 }
+
+#: They take long, and say of more data what others say of less.
+_ONLY_IF_NAMED = {"spark_source_large"}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -98,7 +102,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         if not options.without_apache:
             setting.start_apache()
-        answers = _ask(setting, options.only or list(_QUESTIONS))
+        answers = _ask(setting, options.only or [name for name in _QUESTIONS if name not in _ONLY_IF_NAMED])
     finally:
         setting.clear()
     result |= {

@@ -15,7 +15,7 @@ from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterComm
 
 import reput.spark
 from bench import messages
-from bench.figures import Figure, Goal
+from bench.figures import Figure, Goal, lower
 from bench.setting import Setting
 
 if TYPE_CHECKING:
@@ -47,8 +47,9 @@ def measure(setting: Setting) -> list[Figure]:
                 limit.values.append(messages_written / _write(setting, frame, "drop"))
     finally:
         spark.stop()
+    disk = setting.records_limit("durable sequential write")
     for figure, limit in zip((made, copied), dropped, strict=True):
-        figure.limit = ("the same rows into a writer that drops them", limit.median)
+        figure.limit = lower(("the JVM: the same rows into a writer that drops them", limit.median), disk)
     return [made, copied, *dropped]
 
 

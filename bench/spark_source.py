@@ -1,30 +1,34 @@
 """Reading a log in Spark: first, first in a process, and warm; what pruning leaves; and the memory of a worker.
 
-All in one session of two processors. A rate is bounded by the same rows made by `mapInArrow`, as no source can give the
-JVM its rows faster than a task that has them already; that stage reads nothing but the same log by the same kernels.
+All in one session of two processors, on a log in the page cache. Two limits bound a rate: the JVM, which takes no rows
+faster than from a task that has them ready, and the kernels, which make the same batches in two threads without Spark.
+Beside the source the same rows come by `mapInArrow`: no source does better, as that stage is nothing but both together.
 """
 
 from __future__ import annotations
 
 import gc
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from bench import messages
-from bench.figures import Figure, Goal, stopwatch
+from bench.figures import Figure, Goal, lower, stopwatch
 from bench.setting import Setting, fill
+from reput.files import DISK
+from reput.formats.record import BLANK_SIZE
+from reput.jobs.runner import LocalRunner
 from reput.log.directory import StoreDirectory
-from reput.log.plan import PlanOptions, plan_read, read_part
-from reput.log.selection import make_selection
+from reput.log.plan import Part, PlanOptions, plan_read, read_part
+from reput.log.selection import Selection, make_selection
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_COUNT = 1_000_000
+_COUNT, _LARGE_COUNT = 1_000_000, 10_000_000
 _YEAR_MS, _HOUR_MS = 365 * 24 * 3_600_000, 3_600_000
 _BEGIN_MS = 1_700_000_000_000
 _STORE_TIMESTAMP = 56
@@ -34,10 +38,23 @@ _NESTED = {"keys", "properties"}
 
 def measure(setting: Setting) -> list[Figure]:
     """Messages a second into an aggregate that uses every column, bytes that pruned reads touch, and memory."""
+    return _measure(setting, setting.count(_COUNT))
+
+
+def measure_large(setting: Setting) -> list[Figure]:
+    """The same of ten times as many messages."""
+    count = setting.count(_LARGE_COUNT)
+    figures = _measure(setting, count)
+    for figure in figures:
+        figure.name += f", {count / 1e6:g} M messages"
+    return figures
+
+
+def _measure(setting: Setting, count: int) -> list[Figure]:
     from reput.kernels.record_batch import SCHEMA
     from reput.spark import session
 
-    store, count = setting.folder("spark-source"), setting.count(_COUNT)
+    store = setting.folder("spark-source")
     fill(store, count)
     spark = session("local[2]", "bench")
     try:
@@ -58,10 +75,10 @@ def measure(setting: Setting) -> list[Figure]:
 
 
 def _first(setting: Setting, spark: SparkSession, store: str, count: int) -> Figure:
-    """The first query of a session: Spark's own first one of any source is no faster."""
     from reput.spark import read_log
 
     figure = Figure("spark source, five small columns, first query of a session", "s")
+    figure.note = "the JVM: it loads Spark's classes, and compiles them"
     with stopwatch() as watch:
         _aggregate(read_log(spark, store, _FEW), count)
     figure.values.append(watch.seconds)
@@ -71,16 +88,23 @@ def _first(setting: Setting, spark: SparkSession, store: str, count: int) -> Fig
 def _rates(
     setting: Setting, spark: SparkSession, store: str, count: int, name: str, columns: list[str], least: int
 ) -> list[Figure]:
-    """First in this process, then in turns: the source, and the same rows by mapInArrow."""
+    """First in this process, then in turns: the source, the same rows by mapInArrow, and what bounds both."""
     from reput.spark import read_log
 
     first = Figure(f"spark source, {name}, first query of these columns", "msg/s")
     warm = Figure(f"spark source, {name}", "msg/s", goal=Goal(least=least))
     direct = Figure(f"spark mapInArrow of the same rows, {name}", "msg/s")
     part = Figure(f"spark source, part of mapInArrow, {name}", "of 1", goal=Goal(least=0.8))
+    ready = Figure(f"spark mapInArrow of rows that are ready, {name}", "msg/s", note="the JVM's limit")
+    kernels = Figure(
+        f"the same Arrow batches in two threads, without Spark, {name}", "msg/s", note="the kernels' limit"
+    )
+    selection = make_selection(columns=columns, store="bench")
+    parts = plan_read(StoreDirectory(store), selection, PlanOptions(processors=2)).parts
     for i in range(2 + setting.repeats):
         rates = []
-        for frame in (read_log(spark, store, columns), _mapped(spark, store, columns)):
+        mapped, repeated = (_mapped(spark, parts, selection, count, ready=ready) for ready in (False, True))
+        for frame in (read_log(spark, store, columns), mapped, repeated):
             gc.collect()
             with stopwatch() as watch:
                 _aggregate(frame, count)
@@ -91,8 +115,20 @@ def _rates(
             warm.values.append(rates[0])
             direct.values.append(rates[1])
             part.values.append(rates[0] / rates[1])
-    warm.limit = ("mapInArrow of the same rows", direct.median)
-    return [first, warm, direct, part]
+            ready.values.append(rates[2])
+            kernels.values.append(count / _seconds_of_kernels(parts, selection))
+    for figure in (first, warm, direct):
+        figure.limit = lower(("the JVM", ready.median), ("the kernels", kernels.median))
+    return [first, warm, direct, part, ready, kernels]
+
+
+def _seconds_of_kernels(parts: Sequence[Part], selection: Selection) -> float:
+    def read(numbered: int) -> int:
+        return sum(batch.num_rows for part in parts[numbered::2] for batch in read_part(part, selection, DISK))
+
+    with stopwatch() as watch:
+        LocalRunner(2).run(read, [0, 1], description="read")
+    return watch.seconds
 
 
 def _aggregate(frame: DataFrame, count: int) -> None:
@@ -116,25 +152,35 @@ def _aggregate(frame: DataFrame, count: int) -> None:
         raise AssertionError(f"{found} of {count} messages were read")
 
 
-def _mapped(spark: SparkSession, store: str, columns: list[str]) -> DataFrame:
-    """The best that Spark can be given from Python: two tasks that each read a half and hand over Arrow."""
+def _mapped(spark: SparkSession, parts: Sequence[Part], selection: Selection, count: int, *, ready: bool) -> DataFrame:
+    """Two tasks that hand over Arrow: each reads a half, the best that Spark can be given from Python.
+
+    With `ready` each reads its first batch only, and hands that over until it has given half of `count` rows.
+    """
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    from reput.files import DISK
     from reput.spark.daemon import freeze_worker
     from reput.spark.schema import spark_schema
 
-    selection = make_selection(columns=columns, store="bench")
-    parts = plan_read(StoreDirectory(store), selection, PlanOptions(processors=2)).parts
-    schema = spark_schema(columns)
+    schema = spark_schema(selection.columns)
     arrow_schema = to_arrow_schema(schema, timezone="UTC")
+    halves = [count // 2, count - count // 2]
+
+    def read(number: int) -> Iterator[pa.RecordBatch]:
+        for part in parts[number::2]:
+            for found in read_part(part, selection, DISK):
+                yield pa.RecordBatch.from_arrays(found.columns, schema=arrow_schema)
+
+    def repeat(rows: int) -> Iterator[pa.RecordBatch]:
+        batch = next(read(0))
+        while rows > 0:
+            yield batch.slice(0, rows)
+            rows -= batch.num_rows
 
     def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                for part in parts[number::2]:
-                    for found in read_part(part, selection, DISK):
-                        yield pa.RecordBatch.from_arrays(found.columns, schema=arrow_schema)
+                yield from repeat(halves[number]) if ready else read(number)
         freeze_worker()
 
     return spark.range(0, 2, 1, 2).mapInArrow(rows, schema)
@@ -152,6 +198,7 @@ def _pruned(setting: Setting, spark: SparkSession, store: str, count: int) -> li
     key_only = {"keys": [messages.key(count // 2)]}
     _spread_over_a_year(store, count)
     statistics = setting.folder("spark-statistics")
+    floor = Figure("spark mapInArrow of one row", "s", note="a query's limit: the JVM's planning and one task")
     begin = _BEGIN_MS + _YEAR_MS // 2
     for i in range(1 + setting.repeats):
         for figure, rate, arguments, expected in (
@@ -169,16 +216,24 @@ def _pruned(setting: Setting, spark: SparkSession, store: str, count: int) -> li
                 used = count * messages.RECORD_SIZE
                 figure.values.append(report.read_bytes / (used if figure is hour else messages.RECORD_SIZE))
                 rate.values.append(watch.seconds)
+        with stopwatch() as watch:
+            spark.range(0, 1, 1, 1).mapInArrow(lambda batches: batches, "id long").count()
+        if i:
+            floor.values.append(watch.seconds)
     shutil.rmtree(statistics)
-    return [hour, hour_rows, key, key_rows]
+    hour_rows.limit = key_rows.limit = ("mapInArrow of one row", floor.median)
+    return [hour, hour_rows, key, key_rows, floor]
 
 
 def _spread_over_a_year(store: str, count: int) -> None:
     """Give the records store times that spread over a year: no CRC covers them, and all records have one size."""
-    (file,) = StoreDirectory(store).log_files()
-    log = np.memmap(file.path, np.uint8, "r+", shape=(count * messages.RECORD_SIZE,)).reshape(count, -1)
-    times = _BEGIN_MS + np.arange(count) * _YEAR_MS // count
-    log[:, _STORE_TIMESTAMP : _STORE_TIMESTAMP + 8] = times.astype(">i8").view(np.uint8).reshape(count, 8)
+    times = (_BEGIN_MS + np.arange(count) * _YEAR_MS // count).astype(">i8").view(np.uint8).reshape(count, 8)
+    for file in StoreDirectory(store).log_files():
+        rows = min(len(times), (file.size - BLANK_SIZE) // messages.RECORD_SIZE)
+        if rows:
+            log = np.memmap(file.path, np.uint8, "r+", shape=(rows * messages.RECORD_SIZE,)).reshape(rows, -1)
+            log[:, _STORE_TIMESTAMP : _STORE_TIMESTAMP + 8] = times[:rows]
+            times = times[rows:]
 
 
 def _worker_memory(setting: Setting, spark: SparkSession) -> Figure:

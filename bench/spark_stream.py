@@ -70,6 +70,7 @@ def _idle(setting: Setting, spark: SparkSession) -> list[Figure]:
 def _loaded(setting: Setting, spark: SparkSession) -> list[Figure]:
     """A writer of its own process puts 200 000 messages a second; the rows are counted by queue, five columns read."""
     p50 = Figure("stream, append to visible row, 200 k msg/s, p50", "ms", goal=Goal(most=1000))
+    p50.note = "the JVM: a batch's planning, tasks and checkpoint, while the writer takes a core"
     p99 = Figure("stream, append to visible row, 200 k msg/s, p99", "ms", note="of each batch its oldest row")
     rate = Figure("stream, rows a second while it is written", "rows/s", note="the writer's own rate is 200 k")
     batches: list[tuple[float, float, int]] = []
@@ -108,7 +109,8 @@ def _loaded(setting: Setting, spark: SparkSession) -> list[Figure]:
 
 def _catching_up(setting: Setting, spark: SparkSession) -> Figure:
     """A log that is there, five small columns, in one batch."""
-    figure = Figure("stream, catching up, five columns into a sum", "msg/s", note="one batch, its planning included")
+    figure = Figure("stream, catching up, five columns into a sum", "msg/s")
+    figure.note = "one batch, its planning included: the JVM"
     columns = ["topic", "queue_id", "queue_offset", "store_timestamp", "store_size"]
     for i in range(1 + setting.repeats):
         counts: list[int] = []

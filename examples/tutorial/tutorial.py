@@ -112,7 +112,8 @@ spark.sql(
 # %% [markdown]
 # ## Plot
 #
-# What was late, by hour of the day. The bodies are parsed by Spark.
+# What was late, by hour of the day. The bodies are parsed by Spark. The plot goes into `build/tutorial/delays.html`,
+# for your browser; a notebook shows it here, too.
 
 # %%
 DEPARTURE = "origin string, dest string, tailnum string, delay int"
@@ -128,6 +129,7 @@ late = by_hour.where("n >= 20").orderBy("hour").toArrow()
 figure = go.Figure(go.Bar(x=late["hour"].to_pylist(), y=late["delay"].to_pylist()))
 figure.update_layout(title="Mean delay of what left in an hour", xaxis_title="hour, New York", yaxis_title="minutes")
 figure.write_html(FOLDER / "delays.html")
+print(f"the plot is in {FOLDER / 'delays.html'}")
 figure
 
 # %% [markdown]

@@ -6,19 +6,27 @@ Run in tasks. They travel by value, as executors have reput alone and nothing of
 from __future__ import annotations
 
 import os
+import pkgutil
 import signal
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter
+from pyspark.sql.types import StructType
 
 from reput.jobs.runner import Progress, Runner
+from reput.spark.source import ReputDataSource
 
-#: Who dies: the worker that runs this code, the workers beside it (one of them reads), the executor, which is a JVM, or
-#: the driver program.
-WORKER, SIBLINGS, EXECUTOR, DRIVER = "worker", "siblings", "executor", "driver"
+#: Who dies: the worker that runs this code, the workers beside it (one of them reads), the executor, which is a JVM,
+#: the driver program, or that with its JVM and the worker that commits.
+WORKER, SIBLINGS, EXECUTOR, DRIVER, COMMITTER = "worker", "siblings", "executor", "driver", "committer"
+
+#: A point, a marker, a victim, and the driver program's process id.
+Death = tuple[str, str, str, int]
 
 
 def die_once(marker: str, victim: str, driver: int = 0) -> None:
@@ -32,7 +40,9 @@ def die_once(marker: str, victim: str, driver: int = 0) -> None:
     except FileExistsError:
         return
     daemon = os.getppid()
-    if victim == EXECUTOR:
+    if victim == COMMITTER:
+        os.kill(driver, signal.SIGKILL)
+    if victim in (EXECUTOR, COMMITTER):
         os.kill(_parent(daemon), signal.SIGKILL)
     elif victim == SIBLINGS:
         children = Path(f"/proc/{daemon}/task/{daemon}/children").read_text().split()
@@ -65,7 +75,7 @@ class DyingRunner:
 
     Args:
         description: of the phase.
-        point: `module.function` of reput; the death comes when it has returned for the first time.
+        point: as of `_dying_at`.
     """
 
     def __init__(self, runner: Runner, description: str, point: str, marker: str, victim: str) -> None:
@@ -86,21 +96,50 @@ class DyingRunner:
         return self._runner.run(task, items, description=description, progress=progress)
 
 
-def _run_and_die(task: Callable[[Any], Any], death: tuple[str, str, str, int], item: Any) -> Any:
-    import importlib
+def _run_and_die(task: Callable[[Any], Any], death: Death, item: Any) -> Any:
+    with _dying_at(*death):
+        return task(item)
 
-    point, *how = death
-    module_name, _, name = point.rpartition(".")
-    module = importlib.import_module(module_name)
-    function = getattr(module, name)
+
+@contextmanager
+def _dying_at(point: str, marker: str, victim: str, driver: int) -> Iterator[None]:
+    """`point` is a function of a module or of a class of reput; the death comes when it has returned."""
+    place, _, name = point.rpartition(".")
+    owner = pkgutil.resolve_name(place)
+    function = getattr(owner, name)
 
     def dying(*arguments: Any) -> Any:
         result = function(*arguments)
-        die_once(*how)
+        die_once(marker, victim, driver)
         return result
 
-    setattr(module, name, dying)
+    setattr(owner, name, dying)
     try:
-        return task(item)
+        yield
     finally:
-        setattr(module, name, function)
+        setattr(owner, name, function)
+
+
+def source_with_a_dying_commit(death: Death, batch: int) -> type[ReputDataSource]:
+    """The format `reput` with a death in the commit of one batch of a stream, or of a batch write."""
+
+    class Source(ReputDataSource):
+        def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+            return dying(super().writer(schema, overwrite))
+
+        def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+            return dying(super().streamWriter(schema, overwrite))
+
+    def dying(writer: Any) -> Any:
+        commit = writer.commit
+
+        def commit_and_die(messages: Any, batch_id: int = batch) -> None:
+            if batch_id != batch:
+                return commit(messages, batch_id)
+            with _dying_at(*death):
+                return commit(messages, *[batch_id] * isinstance(writer, DataSourceStreamWriter))
+
+        writer.commit = commit_and_die
+        return writer
+
+    return Source

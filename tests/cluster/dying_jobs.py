@@ -5,6 +5,7 @@ A death is the description of a phase, a point of `DyingRunner`, the path of a m
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -13,10 +14,10 @@ import reput.spark
 from reput.jobs.rebuild import RebuildResult, rebuild
 from reput.jobs.statistics import Statistics, statistics
 from reput.spark.runner import SparkRunner
-from tests.cluster.deaths import DyingRunner, dying_reader
+from tests.cluster.deaths import COMMITTER, DyingRunner, dying_reader, source_with_a_dying_commit
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 SCAN, FINISH = "read the log", "build the index, sync"
 SPLIT_BYTES = 1 << 20
@@ -49,10 +50,28 @@ def copy_with_a_death(spark: SparkSession, store: str, output: str, marker: str,
 def stream_with_a_death(spark: SparkSession, store: str, output: str, marker: str, victim: str) -> None:
     """The same by a stream, in several batches; its checkpoint lies beside the marker."""
     frame = reput.spark.read_log_stream(spark, store, COPIED, max_bytes_per_trigger=3 << 20)
-    dying = frame.mapInArrow(dying_reader(marker, victim), frame.schema)
+    _write_stream(frame.mapInArrow(dying_reader(marker, victim), frame.schema), output, f"{marker}-checkpoint")
+
+
+def copy_with_a_dying_commit(spark: SparkSession, store: str, output: str, marker: str, point: str) -> None:
+    """Write the messages of a store into another one, as batch 7; driver and commit die, unless the marker is there."""
+    spark.dataSource.register(source_with_a_dying_commit((point, marker, COMMITTER, os.getpid()), 7))
+    frame = reput.spark.read_log(spark, store, COPIED, split_bytes=4 << 20)
+    frame.write.format("reput").mode("append").options(sinkId="once", batchId=7).save(output)
+
+
+def stream_with_a_dying_commit(spark: SparkSession, store: str, output: str, marker: str, point: str) -> None:
+    """The same by a stream, whose second batch it is that dies."""
+    spark.dataSource.register(source_with_a_dying_commit((point, marker, COMMITTER, os.getpid()), 1))
+    frame = reput.spark.read_log_stream(spark, store, COPIED, max_bytes_per_trigger=3 << 20)
+    _write_stream(frame, output, f"{marker}-checkpoint")
+
+
+def _write_stream(frame: DataFrame, output: str, checkpoint: str) -> None:
+    """Everything that is there."""
     query = (
-        dying.writeStream.format("reput")
-        .options(sinkId="copy", checkpointLocation=f"{marker}-checkpoint")
+        frame.writeStream.format("reput")
+        .options(sinkId="copy", checkpointLocation=checkpoint)
         .trigger(availableNow=True)
         .start(output)
     )

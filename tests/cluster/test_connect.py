@@ -17,7 +17,6 @@ from reput.jobs.runner import LocalRunner
 from reput.jobs.statistics import Statistics, statistics
 from reput.kernels.record_batch import SCHEMA
 from reput.spark.runner import SparkRunner
-from reput.spark.session import spark_home
 from tests.cluster.driver import Driver, driver
 from tests.cluster.dying_jobs import COPIED
 from tests.cluster.trees import tree
@@ -28,16 +27,23 @@ if TYPE_CHECKING:
 SPLIT_BYTES = 1 << 20
 
 
+SERVICE = "org.apache.spark.sql.connect.service.SparkConnectService$"
+
+
 def connect() -> SparkSession:
+    """A client of a server in the same process, which has a port that was free."""
     from pyspark.sql import SparkSession
 
-    return SparkSession.builder.remote("local[2]").getOrCreate()
+    plugin = {"spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin"}
+    server: Any = reput.spark.session("local[2]", **plugin, **{"spark.connect.grpc.binding.port": "0"})
+    port = getattr(getattr(server._jvm, SERVICE), "MODULE$").localPort()
+    return SparkSession.builder.remote(f"sc://localhost:{port}").create()
 
 
 @pytest.fixture(scope="module")
 def program(executor_python: Path) -> Iterator[Driver]:
-    """A client and its server, whose workers have the wheel; the home of links spares them to import from a zip."""
-    with driver({"SPARK_HOME": spark_home(), "PYSPARK_PYTHON": str(executor_python)}, connect) as program:
+    """A client and its server, whose workers have the wheel."""
+    with driver({"PYSPARK_PYTHON": str(executor_python)}, connect) as program:
         yield program
 
 
@@ -54,9 +60,15 @@ def registered_and_asked(spark: SparkSession, *statements: str) -> list[tuple[An
     return [tuple(row) for row in [spark.sql(statement).collect() for statement in statements][-1]]
 
 
-def why_not_explained(spark: SparkSession, store: str) -> str:
+def explained(spark: SparkSession, store: str) -> str:
+    """Of a query with two reads."""
+    one_topic, all_of_it = reput.spark.read_log(spark, store, topics=["none"]), spark.read.format("reput").load(store)
+    return reput.spark.explain(one_topic.union(all_of_it).where("queue_id = 5").select("topic"))
+
+
+def why_not_explained(spark: SparkSession) -> str:
     with pytest.raises(ReputError) as caught:
-        reput.spark.explain(reput.spark.read_log(spark, store))
+        reput.spark.explain(spark.range(3))
     return str(caught.value)
 
 
@@ -83,8 +95,13 @@ def test_sql_reads_a_store_through_a_registered_source(program: Driver, store: P
     assert rows == [("topic-0", 20_000), ("topic-1", 20_000), ("topic-2", 20_000)]
 
 
-def test_explain_says_that_connect_shows_no_plan(program: Driver, store: Path) -> None:
-    assert "Spark Connect does not show a plan" in program.run(why_not_explained, str(store))
+def test_explain_tells_what_each_read_of_a_query_leaves_out(program: Driver, store: Path) -> None:
+    lines = program.run(explained, str(store)).splitlines()
+    assert lines[0].startswith(f"{store}: reads 0 of ")
+    assert lines[1] == "  consume queues: 0 records, and 0 bytes of which they tell nothing"
+    assert lines[2].startswith(f"{store}: reads 1")
+    assert lines[3] == "  nothing to leave out"
+    assert "this DataFrame reads no store" in program.run(why_not_explained)
 
 
 def test_a_rebuild_writes_the_same_files(program: Driver, store: Path, tmp_path: Path) -> None:
@@ -95,6 +112,17 @@ def test_a_rebuild_writes_the_same_files(program: Driver, store: Path, tmp_path:
 
 def test_statistics_are_the_same(program: Driver, store: Path) -> None:
     assert program.run(counted, str(store)).table == statistics(store, runner=LocalRunner(2)).table
+
+
+def copied(spark: SparkSession, store: str, output: str) -> None:
+    frame = reput.spark.read_log(spark, store, COPIED, split_bytes=SPLIT_BYTES)
+    for _ in range(2):
+        frame.write.format("reput").mode("append").options(sinkId="copy", batchId=1).save(output)
+
+
+def test_a_batch_is_written_to_another_store_once(program: Driver, store: Path, tmp_path: Path) -> None:
+    program.run(copied, str(store), str(tmp_path / "copy"))
+    assert reput.read_log(tmp_path / "copy", COPIED).read_all() == reput.read_log(store, COPIED).read_all()
 
 
 def streamed(spark: SparkSession, store: str, output: str, checkpoint: str) -> None:

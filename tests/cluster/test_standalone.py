@@ -5,6 +5,8 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,10 +28,12 @@ from tests.cluster.dying_jobs import (
     FINISH,
     SCAN,
     copy_with_a_death,
+    copy_with_a_dying_commit,
     read_with_a_death,
     rebuild_with_a_death,
     statistics_with_a_death,
     stream_with_a_death,
+    stream_with_a_dying_commit,
 )
 from tests.cluster.standalone import SPARK_HOME, standalone_cluster
 from tests.cluster.trees import tree
@@ -59,9 +63,13 @@ def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def program(master: str, executor_python: Path) -> Iterator[Driver]:
     """A driver program on the cluster, with a core of each worker."""
-    start = partial(reput.spark.session, master, "cluster tests", **SETTINGS)
-    with driver({"PYSPARK_PYTHON": str(executor_python)}, start) as program:
+    with driver_on(master, executor_python) as program:
         yield program
+
+
+def driver_on(master: str, executor_python: Path) -> AbstractContextManager[Driver]:
+    start = partial(reput.spark.session, master, "cluster tests", **SETTINGS)
+    return driver({"PYSPARK_PYTHON": str(executor_python)}, start)
 
 
 def places(spark: SparkSession) -> list[tuple[str, str, str, int]]:
@@ -127,6 +135,32 @@ def test_what_is_written_is_there_once_although_a_process_dies(
     program.run(copy, str(store), str(tmp_path / "copy"), str(tmp_path / "dead"), victim)
     assert (tmp_path / "dead").exists()
     assert reput.read_log(tmp_path / "copy", COPIED).read_all() == reput.read_log(store, COPIED).read_all()
+
+
+def test_a_driver_that_dies_in_a_commit_and_writes_again_has_written_once(
+    program: Driver, master: str, executor_python: Path, store: Path, tmp_path: Path
+) -> None:
+    """The last test of this driver program: it dies with some of a batch's records in the log; the next one dies too,
+    when all records of a stream's second batch are on the disk, and nothing says yet that they are committed.
+    """
+    expected = reput.read_log(store, COPIED).read_all()
+    copy = str(store), str(tmp_path / "copy"), str(tmp_path / "dead"), "reput.store.commit_log.CommitLog.append_rows"
+    with pytest.raises(BrokenProcessPool):
+        program.run(copy_with_a_dying_commit, *copy)
+    assert any((tmp_path / "copy" / "commitlog" / "00000000000000000000").read_bytes()[:100])
+    assert reput.read_log(tmp_path / "copy").read_all().num_rows == 0
+    stream = str(store), str(tmp_path / "stream"), str(tmp_path / "too"), "reput.store.put_staged._PutStaged._append"
+    with driver_on(master, executor_python) as second:
+        second.run(copy_with_a_dying_commit, *copy)
+        second.run(copy_with_a_dying_commit, *copy)
+        assert reput.read_log(tmp_path / "copy", COPIED).read_all() == expected
+        with pytest.raises(BrokenProcessPool):
+            second.run(stream_with_a_dying_commit, *stream)
+    rows = reput.read_log(tmp_path / "stream").read_all().num_rows
+    assert 0 < rows < MESSAGES / 2
+    with driver_on("local[2]", executor_python) as third:  # it starts faster
+        third.run(stream_with_a_dying_commit, *stream)
+    assert reput.read_log(tmp_path / "stream", COPIED).read_all() == expected
 
 
 def test_spark_submit_brings_the_wheel_to_a_cluster_that_has_none(

@@ -9,6 +9,8 @@ from reput.formats.paths import offset_to_file_name
 from reput.formats.record import BLANK_SIZE, encode_blank, encode_host, encode_record
 
 HOST = encode_host("10.0.0.1:10911")
+#: In a record of a V1 topic and IPv4 hosts.
+_BODY_POSITION = 88
 
 
 class HandLog:
@@ -65,6 +67,15 @@ class HandLog:
         if others:
             first.unlink()
             self.bodies = {offset: body for offset, body in self.bodies.items() if offset >= int(others[0].name)}
+
+    def damage(self, offset: int) -> None:
+        """Change the last byte of a record's body, which its CRC then tells."""
+        place = offset % self.file_size + _BODY_POSITION + len(self.bodies[offset]) - 1
+        with self.path_of(offset).open("r+b") as file:
+            file.seek(place)
+            byte = file.read(1)[0]
+            file.seek(place)
+            file.write(bytes([byte ^ 1]))
 
     def path_of(self, offset: int) -> Path:
         """The file that an offset lies in."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -73,6 +74,40 @@ class TestSession:
     )
     def test_local_masters_are_threads_of_one_process(self, master: str, local: bool) -> None:
         assert is_local(master) is local
+
+    def test_an_error_is_told_without_the_lines_of_java(self, spark: SparkSession) -> None:
+        """Formatted as on standard error, by the settings of the session that runs."""
+        jvm: Any = spark._jvm
+        log4j = jvm.org.apache.logging.log4j
+        settings = log4j.LogManager.getContext(False).getConfiguration()
+        event = log4j.core.impl.Log4jLogEvent.newBuilder().setLoggerName("a.b.Stream").setLevel(log4j.Level.ERROR)
+        event.setMessage(log4j.message.SimpleMessage("it failed")).setThrown(jvm.RuntimeException("the reason"))
+        layout = settings.getAppender("stderr").getLayout()
+        assert layout.toSerializable(event.build()) == "spark: ERROR Stream: it failed\nthe reason\n"
+        silent = ("executor.Executor", "scheduler.TaskSetManager", "sql.execution.datasources.v2.AppendDataExec")
+        levels = [settings.getLoggerConfig(f"org.apache.spark.{name}").getLevel().toString() for name in silent]
+        assert levels == ["OFF"] * 3
+
+    @pytest.mark.parametrize(
+        ("call", "code"),
+        [
+            ("ReputDataSource({}); stream.write(b'x')", -signal.SIGPIPE),  # as the planner's processes
+            ("sys.exit(_quiet(lambda *_: stream.write(b'x'))(None, True))", 1),  # as the workers of our daemon
+        ],
+    )
+    def test_a_worker_whose_socket_spark_has_closed_ends_without_a_word(self, call: str, code: int) -> None:
+        program = f"""
+import importlib.util, socket, sys
+from reput.spark.daemon import _quiet
+from reput.spark.source import ReputDataSource
+sys.modules["__main__"].__spec__ = importlib.util.spec_from_loader("pyspark.daemon", None)
+ours, spark = socket.socketpair()
+stream = ours.makefile("wb", 0)
+spark.close()
+{call}
+"""
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+        assert (done.returncode, done.stderr) == (code, "")
 
 
 class TestSparkRunner:

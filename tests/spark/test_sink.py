@@ -17,6 +17,7 @@ import reput
 from reput.files import DISK
 from reput.files.owner import owner_text
 from reput.formats.sink_commit import STAGING
+from reput.spark.log_stream import read_log_stream
 from reput.spark.source import read_log, register
 from reput.store.sink_commits import read_sinks
 from tests.crash.invariants import SMALL, check_store, log_records
@@ -91,8 +92,9 @@ def test_what_the_source_reads_is_what_the_sink_was_given(spark: SparkSession, t
     assert numbers_in(path) == list(range(600))  # in the order of the partitions
     assert len({record.row["store_timestamp"] for record in log_records(path)}) == 1
     assert not list((path / STAGING).iterdir())
-    save(messages(spark, 600, 700), path)
+    messages(spark, 600, 700).write.format("reput").mode("append").options(**SIZES).save(f"file://{path}")
     assert numbers_in(path) == list(range(700))
+    assert spark.read.format("reput").load(f"file:{path}").count() == read_log(spark, f"file:{path}").count() == 700
     with reput.MessageStore.open(path, **OPTIONS) as store:
         assert not store.recovery.was_killed
         assert [m.unique_key for m in store.query_message("orders", "k-42")] == ["u-42"]
@@ -114,6 +116,11 @@ def test_a_repeated_batch_id_writes_nothing(spark: SparkSession, tmp_path: Path)
         (lambda df: df.drop("body"), {}, ["no column 'body'"]),
         (lambda df: df.withColumn("queue_id", F.lit(1.5)), {}, ["'queue_id' is double", "must be int32"]),
         (lambda df: df, {"sinkld": "x"}, ["no option 'sinkld'", "did you mean 'sinkId'"]),
+        (
+            lambda df: df,
+            {"onBadRow": "aside", "badRowsPath": "s3a://bucket/bad"},
+            ["option badRowsPath", "file system s3a", "mount it on every node"],
+        ),
         (lambda df: df, {"sinkId": "x"}, ["sinkId and batchId"]),
         (lambda df: df, {"onBadRow": "skip"}, ["onBadRow", "neither fail nor aside"]),
         (lambda df: df, {"onBadRow": "aside"}, ["badRowsPath"]),
@@ -261,6 +268,21 @@ def test_a_stream_comes_once_over_restarts_and_replays(spark: SparkSession, tmp_
     )
     assert len(numbers_in(path)) == 800
     assert [p.name for p in (path / STAGING).glob("*/*") if p.name != "owner"] == []
+
+
+def test_a_stream_into_the_store_that_it_reads_is_refused_before_anything_is_written(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    path, link = tmp_path / "store", tmp_path / "link"
+    save(messages(spark, 0, 5), path)
+    link.symlink_to(path)
+    stream = read_log_stream(spark, link, ["topic", "body"]).writeStream.format("reput").options(**SIZES, sinkId="self")
+    writer = stream.option("checkpointLocation", f"file:{tmp_path}/checkpoint").trigger(availableNow=True)
+    refused(lambda: writer.start(str(path)).awaitTermination(), f"{path}: the stream reads this store")
+    assert numbers_in(path) == list(range(5))
+    assert sorted(p.name for p in (path / STAGING).iterdir()) == []
+    writer.start(str(tmp_path / "other")).awaitTermination()
+    assert read_log(spark, tmp_path / "other").count() == 5
 
 
 def test_a_stream_without_a_sink_id_is_refused(spark: SparkSession, tmp_path: Path) -> None:

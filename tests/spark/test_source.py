@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -24,7 +25,7 @@ from reput.formats.message import Message
 from reput.formats.paths import offset_to_file_name
 from reput.formats.record import BLANK_SIZE, encode_blank, encode_host, encode_record
 from reput.kernels.record_batch import SCHEMA
-from reput.spark.options import READ_OPTIONS, ReadOptions, option_texts, parse_options
+from reput.spark.options import READ_OPTIONS, ReadOptions, absolute_path, option_texts, parse_options
 from reput.spark.schema import column_names, spark_schema
 from reput.spark.source import ReputDataSource
 
@@ -167,6 +168,22 @@ class TestOptions:
             until="flushed",
         )
 
+    @pytest.mark.parametrize(
+        ("given", "path"),
+        [
+            ("file:/a/b", "/a/b"),
+            ("file:///a/*", "/a/*"),
+            ("FILE://localhost/a%20b", "/a%20b"),
+            ("/a:/b", "/a:/b"),
+            ("a:b/c", "a:b/c"),
+        ],
+    )
+    def test_a_path_may_be_a_uri(self, given: str, path: str) -> None:
+        options = {"path": given, "commitLogPath": f"{given},/c", "statistics": given}
+        parsed = parse_options(options, READ_OPTIONS, ReadOptions)
+        assert (parsed.path, parsed.commit_log_path, parsed.statistics) == (path, f"{path},/c", path)
+        assert absolute_path(given) == os.path.abspath(path)
+
     def test_texts_of_values_read_as_the_values(self) -> None:
         end = datetime(2026, 1, 31, 12, 0, 0, 5, tzinfo=UTC)
         given = {"path": "/s", "topics": ["[a,", "b"], "keys": None, "begin": 5, "end": end, "rawBody": True}
@@ -177,6 +194,8 @@ class TestOptions:
     @pytest.mark.parametrize(
         ("options", "message"),
         [
+            ({"paths": '["hdfs://host/a"]'}, "option paths: .* is on the file system hdfs, .*: mount it on every node"),
+            ({"path": "file://host/a"}, "is on a host 'host'; write file:///path"),
             ({"topic": "a"}, "no option 'topic'; did you mean 'topics'"),
             ({"commitlog": "a"}, "no option 'commitlog'; did you mean 'commitLogPath'"),
             ({"splitBytes": "0"}, "option splitBytes: '0' is no number of bytes above 0"),

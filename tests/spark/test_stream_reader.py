@@ -11,14 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows
 from pyspark.sql.types import StructType
 
 import reput
-from reput.errors import ConfigError, DataLossError, StoreFormatError
+from reput.errors import ConfigError, CorruptRecordError, DataLossError, StoreFormatError
 from reput.formats.checkpoint import Checkpoint, encode_checkpoint
 from reput.kernels.record_batch import SCHEMA
 from reput.spark.log_stream import bytes_behind_latest
@@ -404,6 +405,57 @@ class TestLoss:
             query.plan()
 
 
+class TestDamage:
+    def test_it_fails_the_query_and_the_error_names_what_else_can_be_done(self, log: HandLog) -> None:
+        log.append(20)
+        bad = sorted(log.bodies)[3]
+        log.damage(bad)
+        query = Query(log.path)
+        assert query.plan()  # up to the damage
+        with pytest.raises(CorruptRecordError, match=f"{log.path_of(bad)}.*offset {bad}: .*PERMISSIVE.*DROPMALFORMED"):
+            query.drain()
+
+    @settings(max_examples=25)  # each damage is read again with pauses
+    @given(
+        bad=st.sets(st.integers(0, 58), max_size=6),
+        limit=st.sampled_from([None, ReadMaxRows(1), ReadMaxRows(7), ReadMaxBytes(900)]),
+        split_bytes=st.sampled_from([300, 5000]),
+        mode=st.sampled_from(["PERMISSIVE", "DropMalformed"]),
+    )
+    def test_the_rows_and_bytes_passed_over_are_those_of_read_log(
+        self, bad: set[int], limit: ReadLimit | None, split_bytes: int, mode: str
+    ) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            log = HandLog(Path(folder) / "store")
+            log.append(60)  # the last one stays whole: else the log would end before it
+            for number in bad:
+                log.damage(sorted(log.bodies)[number])
+            query, batches = Query(log.path, mode=mode, splitBytes=str(split_bytes)), []
+            query.columns = None
+            query.restart()
+            while query.plan(limit):
+                batches += query.batches()
+                query.committed, query.planned = query.planned, None
+                query.restart()
+            found = pa.Table.from_batches(batches, SCHEMA)
+            expected = reput.read_log(log.path, mode=mode.upper()).read_all()
+            assert whole_rows(found) == whole_rows(expected)
+            assert whole_rows(found).num_rows == 60 - len(bad)
+            assert damaged_bytes(found) == damaged_bytes(expected)
+            assert bool(damaged_bytes(found)) == (bool(bad) and mode == "PERMISSIVE")
+
+
+def whole_rows(table: pa.Table) -> pa.Table:
+    return table.filter(pc.is_valid(table["topic"]))
+
+
+def damaged_bytes(table: pa.Table) -> list[int]:
+    """The offset of each byte passed over, in the order of the rows that tell of it; some tell of neighbours apart."""
+    rows = table.filter(pc.is_null(table["topic"])).select(["commit_log_offset", "store_size", "status"]).to_pylist()
+    assert all(row["status"].startswith("DAMAGED: ") for row in rows)
+    return [row["commit_log_offset"] + i for row in rows for i in range(row["store_size"])]
+
+
 class TestProgress:
     def test_what_lies_behind_a_batch_is_its_lag(self, log: HandLog) -> None:
         log.append(30)
@@ -461,6 +513,7 @@ class TestOptions:
             ({"startingOffsets": '{"/a": [1]}'}, "is neither earliest"),
             ({"maxRowsPerTrigger": "0"}, "is no number above 0"),
             ({"maxBytesPerTrigger": "1m"}, "is no number of bytes above 0"),
+            ({"mode": "SKIP"}, "option mode: 'SKIP' is neither PERMISSIVE, DROPMALFORMED nor FAILFAST"),
             ({"startingTimestamp": "today"}, "is neither milliseconds"),
             (
                 {"startingOffsets": "latest", "STARTINGTIMESTAMP": "5"},
@@ -472,6 +525,11 @@ class TestOptions:
     def test_what_is_wrong_is_named(self, options: dict[str, str], message: str) -> None:
         with pytest.raises(ConfigError, match=message):
             parse_stream_options({"path": "/a", **options})
+
+    def test_stores_may_be_named_by_uris(self) -> None:
+        options = {"paths": '["file:/a", "/b"]', "startingOffsets": '{"file:///a": 7}'}
+        parsed = parse_stream_options(options)
+        assert (parsed.path, parsed.starting_offset("/a")) == (("/a", "/b"), 7)
 
     def test_a_store_that_starting_offsets_do_not_name_is_told(self, log: HandLog) -> None:
         with pytest.raises(ConfigError, match=f"startingOffsets: nothing about the store {log.path}; it names /other"):

@@ -104,7 +104,10 @@ def plan_read(
 
     Raises CorruptRecordError for damage in what is walked, unless the selection skips damage.
     """
-    return _Planner(directory, selection, options, wanted or wanted_by(selection), run).plan()
+    try:
+        return _Planner(directory, selection, options, wanted or wanted_by(selection), run).plan()
+    except CorruptRecordError as error:
+        raise selection.named_modes(error) from None
 
 
 def read_part(part: Part, selection: Selection, files: FileLayer) -> Iterator[pa.RecordBatch]:

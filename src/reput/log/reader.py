@@ -11,7 +11,7 @@ from datetime import datetime
 import numpy as np
 import pyarrow as pa
 
-from reput.errors import ConfigError
+from reput.errors import ConfigError, CorruptRecordError
 from reput.files import DISK, FileLayer
 from reput.kernels.columns import RecordColumns
 from reput.kernels.gather import total_size
@@ -19,7 +19,7 @@ from reput.kernels.record_batch import record_batch
 from reput.log.bodies import shown_rows
 from reput.log.directory import LogFile, StoreDirectory
 from reput.log.points import Points, read_records
-from reput.log.scan import MAX_ROWS, Damage, SplitScan, find_end, first_rows, scan_split, with_rows
+from reput.log.scan import MAX_ROWS, SplitScan, find_end, first_rows, scan_split, with_rows
 from reput.log.selection import Selection, make_selection
 from reput.log.sink_commits import committed_end
 from reput.log.splits import Split, SplitStop
@@ -93,7 +93,7 @@ def read_split(
     A split that begins inside a file finds its first record by the bytes: see `check_stitches`.
     """
     scan = scan_split(split, level=selection.level, skip_damage=selection.skips_damage, files=files)
-    return _read_scan(scan, selection, flushed_ms)
+    return read_scan(scan, selection, flushed_ms)
 
 
 def read_points(points: Points, selection: Selection, *, files: FileLayer = DISK) -> Iterator[pa.RecordBatch]:
@@ -104,6 +104,24 @@ def read_points(points: Points, selection: Selection, *, files: FileLayer = DISK
     selection = replace(selection, topics=None)
     for columns in read_records(points, files=files):
         yield from _batches(selection.select(columns), selection)
+
+
+def read_scan(scan: SplitScan, selection: Selection, flushed_ms: int | None = None) -> Iterator[pa.RecordBatch]:
+    """The wanted rows of a scan that skips damage as the selection does, and a row for each damage if it says so."""
+    told = 0
+    try:
+        for columns in scan:
+            yield from _damage_rows(scan, told, selection)
+            told = len(scan.damages)
+            flushed = columns.rows
+            if flushed_ms is not None and (columns["store_timestamp"] > flushed_ms).any():
+                flushed = int(np.argmax(columns["store_timestamp"] > flushed_ms))
+            yield from _batches(selection.select(first_rows(columns, flushed)), selection)
+            if flushed < columns.rows:
+                return
+    except CorruptRecordError as error:
+        raise selection.named_modes(error) from None
+    yield from _damage_rows(scan, told, selection)
 
 
 def record_batches(columns: RecordColumns, selection: Selection) -> list[pa.RecordBatch]:
@@ -124,7 +142,7 @@ def _read_files(
     for file in log_files:
         split = Split(file, file.start_offset, min(file.end_offset, log_end), is_record_start=True)
         scan = scan_split(split, level=selection.level, skip_damage=selection.skips_damage, files=directory.files)
-        yield from _read_scan(scan, selection, flushed_ms)
+        yield from read_scan(scan, selection, flushed_ms)
         if scan.stop is not SplitStop.BLANK:
             break
 
@@ -138,22 +156,10 @@ def _find_log_end(directory: StoreDirectory, log_files: Sequence[LogFile]) -> in
     return 0
 
 
-def _read_scan(scan: SplitScan, selection: Selection, flushed_ms: int | None) -> Iterator[pa.RecordBatch]:
-    told = 0
-    for columns in scan:
-        yield from _damage_rows(scan.damages[told:], selection)
-        told = len(scan.damages)
-        flushed = columns.rows
-        if flushed_ms is not None and (columns["store_timestamp"] > flushed_ms).any():
-            flushed = int(np.argmax(columns["store_timestamp"] > flushed_ms))
-        yield from _batches(selection.select(first_rows(columns, flushed)), selection)
-        if flushed < columns.rows:
-            return
-    yield from _damage_rows(scan.damages[told:], selection)
-
-
-def _damage_rows(damages: Sequence[Damage], selection: Selection) -> Iterator[pa.RecordBatch]:
-    for damage in damages:
+def _damage_rows(scan: SplitScan, told: int, selection: Selection) -> Iterator[pa.RecordBatch]:
+    """Of what was passed over since `told` damages; what is behind the split's end is the next split's to tell."""
+    for found in scan.damages[told:]:
+        damage = found._replace(end=min(found.end, scan.split.end))
         logger.warning("%s; passed over %d bytes", damage.error(), damage.end - damage.begin)
         if selection.shows_damage:
             yield selection.damage_row(damage)

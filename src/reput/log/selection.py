@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from reput.errors import ConfigError
+from reput.errors import ConfigError, CorruptRecordError
 from reput.formats.record import SysFlag
 from reput.kernels.columns import RecordColumns
 from reput.kernels.record_batch import PROPERTY_COLUMNS, SCHEMA, record_batch, schema_of
@@ -60,6 +60,13 @@ class Selection:
         """Whether damage is a row: it has no topic, no time and no key, so not where a row must have one of some."""
         bounds = (self.topics, self.keys, self.begin_ms, self.end_ms)
         return self.mode == "PERMISSIVE" and all(bound is None for bound in bounds)
+
+    def named_modes(self, error: CorruptRecordError) -> CorruptRecordError:
+        """The error that ends a read under FAILFAST, with the modes that go on."""
+        if self.skips_damage:
+            return error
+        hint = "or read on behind it, with the mode PERMISSIVE, which tells of it in a row, or DROPMALFORMED"
+        return CorruptRecordError(error.path, error.offset, f"{error.reason}; {hint}")
 
     def damage_row(self, damage: Damage) -> pa.RecordBatch:
         """The row that stands for damage: nulls, but for store, commit_log_offset, store_size and status."""

@@ -35,11 +35,14 @@ _NO_END = (1 << 63) - 1
 class LogTail:
     """Walks the commit log of a store directory from given positions; keeps nothing but the list of its files.
 
+    With `skip_damage` it goes on behind a record that does not prove itself, at the next one that does.
+
     Every method raises StoreError where a file cannot be read, and StoreFormatError as `StoreDirectory.log_files`.
     """
 
-    def __init__(self, directory: StoreDirectory) -> None:
+    def __init__(self, directory: StoreDirectory, *, skip_damage: bool = False) -> None:
         self.directory = directory
+        self._skip_damage = skip_damage
         self._files: list[LogFile] = []
         self._judged_path = ""
         self._judged_offset = -1
@@ -157,7 +160,7 @@ class LogTail:
         A record at the log's end whose properties end in a zero byte counts only when another one follows: a live
         store may not have written the rest, which the CRC of the body does not cover.
 
-        Raises CorruptRecordError where a record does not prove itself, and a later one does.
+        Raises CorruptRecordError where a record does not prove itself, and a later one does, unless damage is skipped.
         """
         file = self._file_of(begin.offset)
         if file is None or (limit.end_offset is not None and limit.end_offset <= begin.offset):
@@ -209,7 +212,7 @@ class LogTail:
         committed = begun_end(self.directory.files, self.directory.path, end.offset)
         if committed == end.offset:
             return end
-        return self._walk(begin, replace(limit, end_offset=committed), tell_damage=False)
+        return self._walk(begin, replace(limit, end_offset=committed), tell_damage=self._skip_damage)
 
     def _begun_files(self) -> list[LogFile]:
         """The known files but those that begin within a batch of a sink that is not committed."""
@@ -293,6 +296,7 @@ class LogTail:
             max_rows=max_rows,
             window_bytes=_WINDOW_BYTES,
             tell_damage=tell_damage,
+            skip_damage=self._skip_damage,
             files=self.directory.files,
         )
 

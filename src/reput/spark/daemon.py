@@ -15,6 +15,11 @@ import gc
 import os
 import sys
 from importlib.machinery import PathFinder
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable
 
 
 def main() -> None:
@@ -31,6 +36,7 @@ def main() -> None:
 
     from pyspark import daemon
 
+    daemon.worker = _quiet(daemon.worker)
     daemon.manager()
 
 
@@ -43,6 +49,18 @@ def freeze_worker() -> None:
     """
     gc.collect()
     gc.freeze()
+
+
+def _quiet(worker: Callable[..., int]) -> Callable[..., int]:
+    """Let a worker end without a traceback where Spark has closed its socket: as it wants no more rows, or stops."""
+
+    def run(sock: socket.socket, authenticated: bool) -> int:
+        try:
+            return worker(sock, authenticated)
+        except (BrokenPipeError, ConnectionResetError):
+            return 1  # pyspark's daemon then ends the process
+
+    return run
 
 
 def _leave_pyspark_zip() -> None:

@@ -8,9 +8,10 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from reput.log.directory import named_folders
-from reput.spark.options import option_texts
+from reput.config.properties import split_folders
+from reput.spark.options import absolute_path, option_texts
 from reput.spark.schema import spark_schema
+from reput.spark.stream_offset import own_offset
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -29,6 +30,7 @@ def read_log_stream(
     max_bytes_per_trigger: int | None = None,
     max_rows_per_trigger: int | None = None,
     fail_on_data_loss: bool = True,
+    mode: str = "FAILFAST",
     raw_body: bool = False,
     commit_log_path: str | os.PathLike[str] | None = None,
     store: str | None = None,
@@ -43,13 +45,16 @@ def read_log_stream(
     The other arguments are those of `reput.spark.read_log`, and the options of `StreamOptions` in
     `reput.spark.stream_options`.
 
-    Raises ConfigError for an unknown column; what else is wrong is told by Spark when the query starts.
+    Raises ConfigError for an unknown column, or a path on a file system of another kind than the machine's; what else
+    is wrong is told by Spark when the query starts.
     """
     schema = spark_schema(columns)
     if isinstance(starting_offsets, Mapping):
-        starting_offsets = json.dumps({os.path.abspath(name): value for name, value in starting_offsets.items()})
+        starting_offsets = json.dumps({absolute_path(name): value for name, value in starting_offsets.items()})
     options = {
-        "commitLogPath": None if commit_log_path is None else ",".join(named_folders(os.fspath(commit_log_path))),
+        "commitLogPath": None
+        if commit_log_path is None
+        else ",".join(map(absolute_path, split_folders(os.fspath(commit_log_path)))),
         "topics": topics,
         "keys": keys,
         "until": until,
@@ -58,12 +63,13 @@ def read_log_stream(
         "maxBytesPerTrigger": max_bytes_per_trigger,
         "maxRowsPerTrigger": max_rows_per_trigger,
         "failOnDataLoss": fail_on_data_loss,
+        "mode": mode,
         "rawBody": raw_body,
         "store": store,
         "splitBytes": split_bytes,
     }
     paths = [path] if isinstance(path, str | os.PathLike) else path
-    options["paths"] = [os.path.abspath(one) for one in paths]
+    options["paths"] = [absolute_path(one) for one in paths]
     return spark.readStream.format("reput").schema(schema).options(**option_texts(options)).load()
 
 
@@ -78,20 +84,7 @@ def bytes_behind_latest(progress: Any) -> dict[str, int]:
     """
     lags: dict[str, int] = {}
     for source in progress["sources"] if progress is not None else ():
-        end, latest = (_stream_offset(source[name]) for name in ("endOffset", "latestOffset"))
+        end, latest = (own_offset(source[name]) for name in ("endOffset", "latestOffset"))
         for path in end.keys() & latest.keys():
             lags[path] = max(latest[path]["offset"] - end[path]["offset"], 0)
     return lags
-
-
-def _stream_offset(given: Any) -> dict[str, Any]:
-    """The offset of a source of ours, a text or JSON already (Spark Connect); nothing for one of others."""
-    try:
-        offset = json.loads(given) if isinstance(given, str) else given
-    except json.JSONDecodeError:
-        return {}
-    if not isinstance(offset, dict) or not all(
-        isinstance(entry, dict) and "offset" in entry for entry in offset.values()
-    ):
-        return {}
-    return offset

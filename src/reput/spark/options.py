@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import difflib
 import json
+import os
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -23,7 +25,8 @@ class ReadOptions:
     """What a user asked of `spark.read.format("reput")`; as `reput.read_log` has it, where it has it.
 
     Attributes:
-        path: `path`, the store directory, or a pattern of several; `paths`, a JSON list of both (of load([...])).
+        path: `path`, the store directory, or a pattern of several; `paths`, a JSON list of both (of load([...])). These
+            and other paths may be URIs, `file:/path`.
         commit_log_path: `commitLogPath`, the commit log's folder where it is not below `path`, or its folders,
             comma separated.
         topics: `topics`, comma separated, or a JSON list of texts.
@@ -104,6 +107,37 @@ def option_texts(options: Mapping[str, object]) -> dict[str, str]:
     return texts
 
 
+def path_of_text(text: str) -> str:
+    """A path as it is, or that of a URI such as `file:/path`, in which nothing is decoded: Hadoop does not either."""
+    if not re.match(r"[A-Za-z][A-Za-z0-9+.-]*:/", text):
+        return text
+    scheme, _, path = text.partition(":")
+    if scheme.lower() != "file":
+        raise ValueError(
+            f"on the file system {scheme}, and a store is files that are read and written in place: mount it on every "
+            "node and name the folder there, or copy the store to a disk"
+        )
+    if path.startswith("//"):
+        host, slash, path = path[2:].partition("/")
+        if host not in ("", "localhost") or not slash:
+            raise ValueError(f"on a host {host!r}; write file:///path")
+        path = f"/{path}"
+    return path
+
+
+def paths_of_text(text: str) -> tuple[str, ...]:
+    """As `list_of_text`, each a path."""
+    return tuple(map(path_of_text, list_of_text(text)))
+
+
+def absolute_path(path: str | os.PathLike[str]) -> str:
+    """An argument that is a path, or a URI of one. Raises ConfigError for a file system of another kind."""
+    try:
+        return os.path.abspath(os.path.expanduser(path_of_text(os.fspath(path))))
+    except ValueError as error:
+        raise ConfigError(f"{os.fspath(path)!r} is {error}") from None
+
+
 def list_of_text(text: str) -> tuple[str, ...]:
     """Comma separated texts, or a JSON list of texts for those that have a comma."""
     if not text.startswith("["):
@@ -168,9 +202,9 @@ def milliseconds_of_text(text: str) -> int:
 
 
 READ_OPTIONS: OptionTable = {
-    "path": ("path", str),
-    "paths": ("path", list_of_text),
-    "commitLogPath": ("commit_log_path", str),
+    "path": ("path", path_of_text),
+    "paths": ("path", paths_of_text),
+    "commitLogPath": ("commit_log_path", lambda text: ",".join(map(path_of_text, text.split(",")))),
     "topics": ("topics", list_of_text),
     "keys": ("keys", list_of_text),
     "begin": ("begin", time_of_text),
@@ -181,7 +215,7 @@ READ_OPTIONS: OptionTable = {
     "until": ("until", until_of_text),
     "mode": ("mode", mode_of_text),
     "prune": ("prune", boolean_of_text),
-    "statistics": ("statistics", str),
+    "statistics": ("statistics", path_of_text),
     "clockMargin": ("clock_margin_ms", milliseconds_of_text),
     "pushFilters": ("push_filters", boolean_of_text),
 }

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from reput.errors import ReputError
 from reput.spark.reader import LogPartition, StoreReport
+from reput.spark.runner import SparkRunner
+from reput.spark.schema import spark_schema
+from reput.spark.source import ReputDataSource
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+_CONNECT_SOURCE = "spark.connect.Read.DataSource"
 
 
 def reports(frame: DataFrame) -> list[StoreReport]:
     """A report for each store of each read of a query. Raises ReputError where there is none."""
     plan = getattr(frame, "_jdf", None)
     if plan is None:
-        raise ReputError("explain: Spark Connect does not show a plan; its server logs what was left out")
+        return _planned_by_tasks(frame)
     found = [report for partition in _partitions(plan.queryExecution().sparkPlan()) for report in partition.report]
     if not found:
         raise ReputError("explain: this DataFrame reads no store")
@@ -38,3 +44,36 @@ def _partitions(plan: object) -> Iterator[LogPartition]:
                 value = pickle.loads(bytes(partition.pickedPartition()))
                 if isinstance(value, LogPartition):
                     yield value
+
+
+def _planned_by_tasks(frame: DataFrame) -> list[StoreReport]:
+    """Of a DataFrame of Spark Connect, whose client knows what is to be read, and no plan: tasks plan it anew."""
+    request = frame._plan.to_proto(frame.sparkSession.client)  # type: ignore[operator]
+    reads = list(_reads(request))
+    if not reads:
+        raise ReputError(
+            "explain: this DataFrame reads no store by load or read_log; what is below a view is not told by Spark "
+            "Connect"
+        )
+    found = SparkRunner(frame.sparkSession).run(_planned, reads, description="explain")
+    return [report for reports_of_read in found for report in reports_of_read]
+
+
+def _reads(message: Any) -> Iterator[dict[str, str]]:
+    """The options of each read of ours below a message of Spark Connect (protobuf)."""
+    if message.DESCRIPTOR.full_name == _CONNECT_SOURCE:
+        if message.format.lower() == ReputDataSource.name():
+            paths = {"paths": json.dumps(list(message.paths))} if message.paths else {}
+            yield {**message.options, **paths}
+        return
+    for field, value in message.ListFields():
+        if field.message_type is not None and not field.message_type.GetOptions().map_entry:
+            for below in value if field.is_repeated else [value]:
+                yield from _reads(below)
+
+
+def _planned(options: dict[str, str]) -> tuple[StoreReport, ...]:
+    """As the planner of the server would tell it, but for filters of the query."""
+    first = ReputDataSource(options).reader(spark_schema()).partitions()[0]
+    assert isinstance(first, LogPartition)
+    return first.report

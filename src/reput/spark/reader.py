@@ -27,6 +27,7 @@ from reput.log.stores import find_stores, store_names
 from reput.spark.daemon import freeze_worker
 from reput.spark.filters import narrowed
 from reput.spark.options import ReadOptions
+from reput.spark.short_errors import told_shortly
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,12 +80,10 @@ class LogReader(DataSourceReader):
             if options.statistics is not None:
                 store.check_output(options.statistics)
 
+    @told_shortly
     def partitions(self) -> list[InputPartition]:
         """The tasks, in log order, store by store. Raises CorruptRecordError for damage in what the planner walks."""
-        try:
-            plans = [self._plan(*pair) for pair in zip(self._stores, self._selections, strict=True)]
-        except ReputError as error:
-            raise error.with_traceback(None) from None  # the message is what the user needs, not our lines
+        plans = [self._plan(*pair) for pair in zip(self._stores, self._selections, strict=True)]
         report = tuple(
             StoreReport(store.path, plan.log_bytes, plan.read_bytes, plan.reasons)
             for store, plan in zip(self._stores, plans, strict=True)
@@ -103,7 +102,7 @@ class LogReader(DataSourceReader):
             for number, part in partition.parts:
                 yield from self._read(part, self._selections[number])
         except ReputError as error:
-            raise error.with_traceback(None) from None
+            raise error.with_traceback(None) from None  # as `told_shortly`
         freeze_worker()
 
     def _read(self, part: Part, selection: Selection) -> Iterator[pa.RecordBatch]:

@@ -20,10 +20,10 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from reput.errors import ReputError
-from reput.log.directory import named_folders
-from reput.spark.options import READ_OPTIONS, ReadOptions, option_texts, parse_options
+from reput.config.properties import split_folders
+from reput.spark.options import READ_OPTIONS, ReadOptions, absolute_path, option_texts, parse_options
 from reput.spark.schema import column_names, spark_schema
+from reput.spark.short_errors import end_quietly, told_shortly
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -40,6 +40,7 @@ class ReputDataSource(DataSource):
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self.options = dict(options)
+        end_quietly()
 
     @classmethod
     def name(cls) -> str:
@@ -50,42 +51,37 @@ class ReputDataSource(DataSource):
         """All columns."""
         return spark_schema()
 
+    @told_shortly
     def reader(self, schema: StructType) -> DataSourceReader:
         """The reader of the columns in `schema`; ConfigError if they are not ours, or an option is not a reader's."""
         from reput.spark.reader import FilteringLogReader, LogReader
 
-        try:
-            options = parse_options(self.options, READ_OPTIONS, ReadOptions)
-            reader = FilteringLogReader if options.push_filters else LogReader
-            return reader(options, column_names(schema))
-        except ReputError as error:
-            raise error.with_traceback(None) from None  # the message is what the user needs, not our lines
+        options = parse_options(self.options, READ_OPTIONS, ReadOptions)
+        reader = FilteringLogReader if options.push_filters else LogReader
+        return reader(options, column_names(schema))
 
+    @told_shortly
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """The stream of the columns in `schema`. See `reput.spark.stream_options` for its options."""
         from reput.spark.stream_reader import LogStreamReader
 
         return LogStreamReader(self.options, schema)
 
+    @told_shortly
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """The writer of a DataFrame; see `reput.spark.write_options.WriteOptions`, and `LogWriter` for errors."""
         from reput.spark.write_options import write_options
         from reput.spark.writer import LogWriter
 
-        try:
-            return LogWriter(write_options(self.options), schema, overwrite=overwrite)
-        except ReputError as error:
-            raise error.with_traceback(None) from None
+        return LogWriter(write_options(self.options), schema, overwrite=overwrite)
 
+    @told_shortly
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """The writer of a stream's batches; as `writer`."""
         from reput.spark.stream_writer import LogStreamWriter
         from reput.spark.write_options import stream_write_options
 
-        try:
-            return LogStreamWriter(stream_write_options(self.options), schema, overwrite=overwrite)
-        except ReputError as error:
-            raise error.with_traceback(None) from None
+        return LogStreamWriter(stream_write_options(self.options), schema, overwrite=overwrite)
 
 
 def register(spark: SparkSession) -> None:
@@ -133,11 +129,14 @@ def read_log(
         push_filters: your word that the DataFrame is read by one query, so that its filters may prune, too: Spark 4.3
             plans all queries on one DataFrame by the filters of one of them.
 
-    Raises ConfigError for an unknown column; what else is wrong is told by Spark when it plans the query.
+    Raises ConfigError for an unknown column, or a path on a file system of another kind than the machine's; what else
+    is wrong is told by Spark when it plans the query.
     """
     schema = spark_schema(columns)
     options = {
-        "commitLogPath": None if commit_log_path is None else ",".join(named_folders(os.fspath(commit_log_path))),
+        "commitLogPath": None
+        if commit_log_path is None
+        else ",".join(map(absolute_path, split_folders(os.fspath(commit_log_path)))),
         "topics": topics,
         "keys": keys,
         "begin": begin,
@@ -148,21 +147,23 @@ def read_log(
         "mode": mode,
         "splitBytes": split_bytes,
         "prune": prune,
-        "statistics": None if statistics is None else os.path.abspath(statistics),
+        "statistics": None if statistics is None else absolute_path(statistics),
         "clockMargin": clock_margin_ms,
         "pushFilters": push_filters,
     }
     reader = spark.read.format("reput").schema(schema).options(**option_texts(options))
     paths = [path] if isinstance(path, str | os.PathLike) else path
-    return reader.load([os.path.abspath(one) for one in paths])
+    return reader.load([absolute_path(one) for one in paths])
 
 
 def explain(frame: DataFrame) -> str:
     """What a DataFrame reads of the stores below it, what was left out, and why: a line a store and a reason.
 
-    Spark plans the query for it and runs nothing. Each read of the query has lines of its own.
+    Spark plans the query for it and runs nothing. Each read of the query has lines of its own. Spark Connect does not
+    show its plan: there a task on the server plans what the DataFrame loads, as the log is now, less the filters of
+    `pushFilters`.
 
-    Raises ReputError for a DataFrame of Spark Connect, which does not show its plan, and one that reads no store.
+    Raises ReputError for a DataFrame that reads no store; on Spark Connect also for one of a view.
     """
     from reput.spark.plan_report import reports
 

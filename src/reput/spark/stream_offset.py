@@ -11,6 +11,7 @@ same.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -50,3 +51,16 @@ def begin_of(end: Mapping[str, Any], start: Mapping[str, Any] | None) -> LogPosi
         return LogPosition(end["begin"])
     assert start is not None, "the first entry of a store says where it begins"
     return from_json(start)
+
+
+def own_offset(given: Any) -> StreamOffset:
+    """An offset as Spark shows it, a text or JSON already (Spark Connect); no entries if it is of another source."""
+    try:
+        offset = json.loads(given) if isinstance(given, str) else given
+    except json.JSONDecodeError:
+        return {}
+    if not isinstance(offset, dict) or not all(
+        isinstance(entry, dict) and "offset" in entry for entry in offset.values()
+    ):
+        return {}
+    return offset

@@ -12,8 +12,10 @@ from reput.spark.options import (
     READ_OPTIONS,
     OptionTable,
     boolean_of_text,
-    list_of_text,
+    mode_of_text,
     parse_options,
+    path_of_text,
+    paths_of_text,
     size_of_text,
     time_of_text,
 )
@@ -39,6 +41,7 @@ class StreamOptions:
         max_rows_per_trigger: `maxRowsPerTrigger`, records that a batch has at the most, before topics and keys choose.
         fail_on_data_loss: `failOnDataLoss`, false: go on, with a warning, where records are gone that were not read, or
             the log is not the one that was read.
+        mode: `mode`, as in `ReadOptions`; FAILFAST if left out, since what a stream has passed over it never reads.
     """
 
     path: str | tuple[str, ...]
@@ -54,6 +57,7 @@ class StreamOptions:
     max_bytes_per_trigger: int | None = None
     max_rows_per_trigger: int | None = None
     fail_on_data_loss: bool = True
+    mode: str = "FAILFAST"
 
     def starting_offset(self, path: str) -> StartingOffset:
         """Where the store at a path begins. Raises ConfigError where `startingOffsets` names others only."""
@@ -79,7 +83,7 @@ def _starting_offsets_of_text(text: str) -> StartingOffset | Mapping[str, Starti
     if not text.startswith("{"):
         return _starting_offset(text)
     try:
-        return {path: _starting_offset(str(value)) for path, value in json.loads(text).items()}
+        return {path_of_text(path): _starting_offset(str(value)) for path, value in json.loads(text).items()}
     except json.JSONDecodeError as error:
         raise ValueError(f"no JSON object: {error}") from None
 
@@ -101,10 +105,11 @@ def _count_of_text(text: str) -> int:
 _AS_A_READER = ("path", "commitLogPath", "topics", "keys", "rawBody", "splitBytes", "store", "until")
 
 STREAM_OPTIONS: OptionTable = {name: READ_OPTIONS[name] for name in _AS_A_READER} | {
-    "paths": ("path", list_of_text),
+    "paths": ("path", paths_of_text),
     "startingOffsets": ("starting_offsets", _starting_offsets_of_text),
     "startingTimestamp": ("starting_timestamp", time_of_text),
     "maxBytesPerTrigger": ("max_bytes_per_trigger", size_of_text),
     "maxRowsPerTrigger": ("max_rows_per_trigger", _count_of_text),
     "failOnDataLoss": ("fail_on_data_loss", boolean_of_text),
+    "mode": ("mode", mode_of_text),
 }

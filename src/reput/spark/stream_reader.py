@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property, wraps
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -26,10 +26,10 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from reput.errors import ConfigError, DataLossError, ReputError, StoreError
+from reput.errors import ConfigError, CorruptRecordError, DataLossError, ReputError, StoreError
 from reput.files import DISK
 from reput.log.positions import LogPosition, TailLimit
-from reput.log.reader import record_batches
+from reput.log.reader import read_scan
 from reput.log.scan import scan_split
 from reput.log.selection import Selection, make_selection, milliseconds
 from reput.log.splits import Split
@@ -37,6 +37,7 @@ from reput.log.stores import find_stores, store_names
 from reput.log.tail import LogTail
 from reput.spark.daemon import freeze_worker
 from reput.spark.schema import column_names
+from reput.spark.short_errors import told_shortly
 from reput.spark.stream_offset import StreamOffset, begin_of, from_json, to_json
 from reput.spark.stream_options import EARLIEST, LATEST, StreamOptions, parse_stream_options
 
@@ -49,22 +50,6 @@ _MIN_SPLIT_BYTES = 8 << 20
 _LIMITS = ("max_bytes", "max_rows")
 
 logger = logging.getLogger("reput.spark")
-
-P = ParamSpec("P")
-R = TypeVar("R")
-
-
-def _told_shortly(method: Callable[P, R]) -> Callable[P, R]:
-    """Raise errors of ours without the lines they came through: Spark shows users the whole trace."""
-
-    @wraps(method)
-    def told(*args: P.args, **kwargs: P.kwargs) -> R:
-        try:
-            return method(*args, **kwargs)
-        except ReputError as error:
-            raise error.with_traceback(None) from None
-
-    return told
 
 
 class StreamPartition(InputPartition):
@@ -101,15 +86,17 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         stores = find_stores(options.path, commit_log_path=options.commit_log_path)
         if options.store is not None and len(stores) > 1:
             raise ConfigError(f"option store: {options.store!r} cannot name all of {len(stores)} stores")
-        return {store.path: LogTail(store) for store in sorted(stores, key=lambda store: store.path)}
+        skip_damage = options.mode != "FAILFAST"
+        stores.sort(key=lambda store: store.path)
+        return {store.path: LogTail(store, skip_damage=skip_damage) for store in stores}
 
-    @_told_shortly
+    @told_shortly
     def initialOffset(self) -> StreamOffset:
         """Nothing about any store: where each begins is in the first batch's end, and so the same after a restart."""
         self._selection("")  # tells wrong columns before anything is read
         return {}
 
-    @_told_shortly
+    @told_shortly
     def getDefaultReadLimit(self) -> ReadLimit:
         """As the options say."""
         if self._options.max_bytes_per_trigger is not None:
@@ -118,13 +105,13 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMaxRows(self._options.max_rows_per_trigger)
         return ReadAllAvailable()
 
-    @_told_shortly
+    @told_shortly
     def prepareForTriggerAvailableNow(self) -> None:
         """Remember where each log ends: the batches end there, too."""
         for path, log in self._logs.items():
             self._targets[path] = log.latest(self._newest_ms(log)).offset
 
-    @_told_shortly
+    @told_shortly
     def latestOffset(self, start: StreamOffset, limit: ReadLimit) -> StreamOffset:
         """Where the next batch ends: `start` where nothing is new. Stores share the limit equally."""
         for path in start:
@@ -142,7 +129,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._latest[path] = end
         return {path: to_json(latest) for path, latest in self._latest.items()}
 
-    @_told_shortly
+    @told_shortly
     def partitions(self, start: StreamOffset, end: StreamOffset) -> Sequence[InputPartition]:
         """The splits of a batch, by store and in log order; after a restart, the same rows again."""
         names = dict(zip(self._logs, store_names(log.directory for log in self._logs.values()), strict=True))
@@ -159,7 +146,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if isinstance(partition, StreamPartition):  # Spark makes one of another kind where there are no splits
                 yield from self._read(partition.split, self._selection(partition.store))
         except ReputError as error:
-            raise error.with_traceback(None) from None  # as `_told_shortly`
+            raise error.with_traceback(None) from None  # as `told_shortly`
         freeze_worker()
 
     def _log(self, path: str) -> LogTail:
@@ -177,7 +164,11 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         read = None if entry is None else from_json(entry)
         begin = self._starting_position(log) if read is None else self._checked(log, read)
         share = {name: max(getattr(limit, name) // len(self._logs), 1) for name in _LIMITS if hasattr(limit, name)}
-        end = log.advance(begin, TailLimit(**share, end_offset=self._targets.get(path), newest_ms=self._newest_ms(log)))
+        limit_of_log = TailLimit(**share, end_offset=self._targets.get(path), newest_ms=self._newest_ms(log))
+        try:
+            end = log.advance(begin, limit_of_log)
+        except CorruptRecordError as error:
+            raise self._selection("").named_modes(error) from None
         self._ends[path] = end
         if self._latest.get(path, end).offset <= end.offset:
             self._latest[path] = end
@@ -226,10 +217,9 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         logger.warning("%s. failOnDataLoss=false: %s", error, remedy)
 
     def _read(self, split: Split, selection: Selection) -> Iterator[pa.RecordBatch]:
-        scan = scan_split(split, level=selection.level)
+        scan = scan_split(split, level=selection.level, skip_damage=selection.skips_damage)
         try:
-            for columns in scan:
-                yield from record_batches(selection.select(columns), selection)
+            yield from read_scan(scan, selection)
         except StoreError as error:
             if DISK.exists(split.file.path):
                 raise
@@ -237,10 +227,11 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 DataLossError(str(error)), f"leave out what it had from offset {split.begin} to {split.end}"
             )
         else:
-            if scan.end_offset != split.end:
+            end = split.begin if scan.end_offset is None else scan.end_offset
+            if end != split.end and not (scan.damages and end > split.end):  # damage may reach beyond the split
                 loss = DataLossError(
                     f"{split.file.path}: records up to offset {split.end} were there when the batch was planned, and "
-                    f"they end at {scan.end_offset} now: the log was cut meanwhile"
+                    f"they end at {end} now: the log was cut meanwhile"
                 )
                 self._tell_loss(loss, "leave out the rest")
 
@@ -252,6 +243,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             keys=options.keys,
             raw_body=options.raw_body,
             store=store,
+            mode=options.mode,
         )
 
     def _newest_ms(self, log: LogTail) -> int | None:

@@ -6,6 +6,7 @@ the id of the query that the tasks have seen.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,8 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from reput.errors import ConfigError
 from reput.files import DISK
 from reput.formats.sink_commit import SinkBatch
+from reput.spark.short_errors import told_shortly
+from reput.spark.stream_offset import own_offset
 from reput.spark.write_options import WriteOptions
 from reput.spark.writer import StagedRecords, clear_sink, commit, prepare, stage
 from reput.store.bad_rows import discard
@@ -33,16 +36,19 @@ class LogStreamWriter(DataSourceStreamArrowWriter):
             raise ConfigError(
                 'a log is only appended to: outputMode("complete") would replace it; take append or update'
             )
+        _refuse_own_source(options)
         prepare(options, schema)
         self._options = options
         self._sink_id = options.sink_id
         self._name = f"sink-{options.sink_id}"
         self._folder = make_folder(DISK, options.staging_path, self._name)
 
+    @told_shortly
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Check and encode one partition of a batch into a staged file."""
         return stage(iterator, self._options, self._folder, self._name)
 
+    @told_shortly
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Append a batch, unless it was before; when this returns it is on the disk, and in queues and index."""
         query_ids = {message.query_id for message in messages if isinstance(message, StagedRecords)}
@@ -58,3 +64,32 @@ class LogStreamWriter(DataSourceStreamArrowWriter):
         clear_sink(self._options, self._folder)
         if self._options.bad_rows_path is not None:
             discard(DISK, self._options.bad_rows_path, f"_{self._name}-")
+
+
+def _refuse_own_source(options: WriteOptions) -> None:
+    """Raises ConfigError for a stream that reads the store that it writes.
+
+    A sink is not told what its query reads, but Spark has written that into the checkpoint before it plans a batch.
+    """
+    if not DISK.exists(options.path):
+        return
+    for path in _stores_read(options.checkpoint_path):
+        if DISK.exists(path) and DISK.identity(path) == DISK.identity(options.path):
+            raise ConfigError(
+                f"{options.path}: the stream reads this store, so that each batch would bring another one for ever; "
+                "write into another store. Nothing was written"
+            )
+
+
+def _stores_read(checkpoint: str | None) -> list[str]:
+    """The stores whose offsets are in the newest file of a checkpoint's `offsets`: a line of JSON a source."""
+    if checkpoint is None:
+        return []
+    folder = os.path.join(checkpoint, "offsets")
+    if not DISK.exists(folder):
+        return []
+    batches = [int(entry.name) for entry in DISK.list_directory(folder) if entry.name.isdigit()]
+    if not batches:
+        return []
+    lines = DISK.read_bytes(os.path.join(folder, str(max(batches)))).decode(errors="replace").splitlines()
+    return [path for line in lines for path in own_offset(line)]

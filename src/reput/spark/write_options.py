@@ -11,7 +11,7 @@ from reput.config.message_store import FlushDiskType, MessageStoreConfig
 from reput.config.properties import camel_case
 from reput.errors import ConfigError
 from reput.formats.sink_commit import STAGING
-from reput.spark.options import OptionTable, parse_options
+from reput.spark.options import OptionTable, parse_options, path_of_text
 
 _DEFAULT_LOCK_TIMEOUT_MS = 30_000
 
@@ -30,6 +30,7 @@ class WriteOptions:
         on_bad_row: `onBadRow`, what becomes of a row that RocketMQ would refuse: fail (the job), or aside.
         bad_rows_path: `badRowsPath`, the folder of Parquet files for rows put aside.
         lock_timeout_ms: `lockTimeoutMs`, how long to wait while another process has the store open; 30 s if left out.
+        checkpoint_path: Spark's `checkpointLocation` of a stream, if it is on a disk; None: unknown.
     """
 
     path: str
@@ -40,6 +41,7 @@ class WriteOptions:
     on_bad_row: str = "fail"
     bad_rows_path: str | None = None
     lock_timeout_ms: int = _DEFAULT_LOCK_TIMEOUT_MS
+    checkpoint_path: str | None = None
 
 
 def write_options(options: Mapping[str, str]) -> WriteOptions:
@@ -55,8 +57,7 @@ def write_options(options: Mapping[str, str]) -> WriteOptions:
 
 def stream_write_options(options: Mapping[str, str]) -> WriteOptions:
     """Those of a stream; raises ConfigError as `write_options`."""
-    own = {name: text for name, text in options.items() if name.lower() != "checkpointlocation"}  # Spark's
-    parsed = _parse(own, _SINK_OPTIONS)
+    parsed = _parse(options, {**_SINK_OPTIONS, "checkpointLocation": ("checkpoint_path", _local_path_of_text)})
     if parsed.sink_id is None:
         raise ConfigError(
             'option sinkId: a stream needs one, .option("sinkId", "orders-by-hour"): under it the store remembers the '
@@ -100,12 +101,20 @@ def _count_of_text(text: str) -> int:
     return int(text)
 
 
+def _local_path_of_text(text: str) -> str | None:
+    """A path as `path_of_text`; None on a file system of another kind."""
+    try:
+        return path_of_text(text)
+    except ValueError:
+        return None
+
+
 _SINK_OPTIONS: OptionTable = {
-    "path": ("path", str),
+    "path": ("path", path_of_text),
     "sinkId": ("sink_id", check_sink_id),
     "onBadRow": ("on_bad_row", _on_bad_row_of_text),
-    "badRowsPath": ("bad_rows_path", str),
-    "stagingPath": ("staging_path", str),
+    "badRowsPath": ("bad_rows_path", path_of_text),
+    "stagingPath": ("staging_path", path_of_text),
     "lockTimeoutMs": ("lock_timeout_ms", _count_of_text),
 }
 _STORE_KEYS: OptionTable = {camel_case(key.name): (key.name, str) for key in fields(MessageStoreConfig) if key.metadata}

@@ -22,6 +22,7 @@ from reput.files import DISK
 from reput.formats.sink_commit import SinkBatch, SinkCommit, StagedPart
 from reput.kernels.message_table import check_schema
 from reput.spark.daemon import freeze_worker
+from reput.spark.short_errors import told_shortly
 from reput.spark.write_options import WriteOptions
 from reput.store.bad_rows import AsideFile, BadRows, checked_tables, discard, publish
 from reput.store.put_staged import check_store, put_staged
@@ -67,10 +68,12 @@ class LogWriter(DataSourceArrowWriter):
         self._job = uuid.uuid4().hex
         self._folder = make_folder(DISK, options.staging_path, self._job)
 
+    @told_shortly
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Check and encode one partition into a staged file."""
         return stage(iterator, self._options, self._folder, self._job)
 
+    @told_shortly
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Append what all tasks have staged; when this returns it is on the disk, and in queues and index."""
         options = self._options
