@@ -105,7 +105,7 @@ def _store_facts(path: str, commit_log_path: str | None) -> dict[str, Any]:
                 "delete_when": store.config.delete_when,
                 "file_reserved_time_h": store.config.file_reserved_time,
             },
-            "findings": [*([str(store.recovery.damage)] if store.recovery.damage else []), *runtime.findings],
+            "findings": list(runtime.findings),
         }
 
 

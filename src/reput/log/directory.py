@@ -32,6 +32,8 @@ from reput.log.foreign import ForeignPart, dledger_part, foreign_parts, is_dledg
 
 _NAMES_OF_A_STORE = (COMMIT_LOG, CONSUME_QUEUE, BATCH_CONSUME_QUEUE, INDEX, CHECKPOINT, ABORT, LOCK, CONFIG)
 _INDEX_NAME_DIGITS = 17
+_RESTORE = "restore it from a copy"
+_CLOSE_THE_GAP = "restore what is missing, or move the files before the gap away"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +60,6 @@ class QueueFiles:
     queue_id: int
     paths: tuple[str, ...]
     file_size: int
-
-
-def usual_file_size(queues: Sequence[QueueFiles]) -> int:
-    """The size that most queues' files have: those of one kind are all of one size (RocketMQ's configuration)."""
-    return Counter(queue.file_size for queue in queues).most_common(1)[0][0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,10 +153,11 @@ class StoreDirectory:
 
     def _queues_in(self, folder: str) -> list[QueueFiles]:
         found = []
+        remedy = build_again(os.path.join(self.path, folder))
         for topic, topic_path in self._folders(os.path.join(self.path, folder)):
             for queue_id, path in self._folders(topic_path):
                 if queue_id.isascii() and queue_id.isdigit():
-                    numbered = numbered_files(self.files, path)
+                    numbered = numbered_files(self.files, path, remedy=remedy)
                     if numbered:
                         paths = tuple(file.path for file in numbered)
                         found.append(QueueFiles(topic, int(queue_id), paths, numbered[0].size))
@@ -225,8 +223,19 @@ def _check_directory(files: FileLayer, path: str, advice: str = "check the path 
         raise StoreFormatError(f"{path}: a file, not a directory; give the directory of a store")
 
 
-def numbered_files(files: FileLayer, *folders: str) -> list[LogFile]:
-    """The files of folders that are named by offsets, checked; sub-folders are passed over, as RocketMQ does."""
+def build_again(folder: str) -> str:
+    """What to do about queues that are damaged."""
+    return (
+        f"queues derive from the log: move {folder} away, and the next start for writing builds all of them again; "
+        "`reput rebuild` builds them elsewhere"
+    )
+
+
+def numbered_files(files: FileLayer, *folders: str, remedy: str | None = None) -> list[LogFile]:
+    """The files of folders that are named by offsets, checked; sub-folders are passed over, as RocketMQ does.
+
+    `remedy` is what an error tells to do about files that are not what they were; None: to restore them.
+    """
     found = []
     for folder in folders:
         for entry in files.list_directory(folder) if files.is_directory(folder) else ():
@@ -241,16 +250,16 @@ def numbered_files(files: FileLayer, *folders: str) -> list[LogFile]:
         found.pop()
     if not found:
         return []
-    (file_size, _), *_ = Counter(file.size for file in found).most_common(1)
+    file_size = _usual_size(found)
     for file in found:
         if file.size != file_size:
             raise StoreFormatError(
-                f"{file.path}: {file.size} bytes long, but the files beside it {file_size}; restore it from a copy"
+                f"{file.path}: {file.size} bytes long, but the files beside it {file_size}; {remedy or _RESTORE}"
             )
         if file.start_offset % file_size:
             raise StoreFormatError(
                 f"{file.path}: its name is no multiple of its {file_size} bytes, as that of each file must be; give it "
-                "its name back, or restore it from a copy"
+                f"its name back, or {remedy or _RESTORE}"
             )
     for file, following in pairwise(found):
         if following.start_offset == file.start_offset:
@@ -262,7 +271,13 @@ def numbered_files(files: FileLayer, *folders: str) -> list[LogFile]:
             missing = offset_to_file_name(file.end_offset)
             raise StoreFormatError(
                 f"{', '.join(folders)}: after {os.path.basename(file.path)} the file {missing} is expected, but the "
-                f"next one is {os.path.basename(following.path)}; restore what is missing, or move the files "
-                "before the gap away"
+                f"next one is {os.path.basename(following.path)}; {remedy or _CLOSE_THE_GAP}"
             )
     return found
+
+
+def _usual_size(found: Sequence[LogFile]) -> int:
+    """The size that most files have; of two as frequent the one that a distance of names shows, else the larger."""
+    counts = Counter(file.size for file in found if file.size)
+    distances = {following.start_offset - file.start_offset for file, following in pairwise(found)}
+    return max(counts, key=lambda size: (counts[size], size in distances, size))

@@ -12,16 +12,18 @@ from reput.errors import CorruptRecordError, StoreFormatError
 from reput.files import FileLayer
 from reput.files.lock import RecordLock
 from reput.formats.checkpoint import Checkpoint
-from reput.formats.paths import COMMIT_LOG, CONFIG, CONSUME_QUEUE, INDEX, LOCK
+from reput.formats.paths import ABORT, COMMIT_LOG, CONFIG, CONSUME_QUEUE, INDEX, LOCK
 from reput.formats.shutdown import SHUTDOWN_FILE, Shutdown, decode_shutdown, encode_shutdown
-from reput.log.directory import IndexFilePath, LogFile, QueueFiles, StoreDirectory, named_folders, usual_file_size
+from reput.log.directory import IndexFilePath, LogFile, QueueFiles, StoreDirectory, named_folders
 from reput.log.index_geometry import index_geometry
+from reput.log.queue_sizes import usual_file_size
 from reput.log.queue_types import QueueTypes, check_queue_folders, find_queue_types
 from reput.log.sink_commits import committed_end
 from reput.store.checkpoint import AbortFile, StoreCheckpoint
 from reput.store.commit_log import CommitLog
 from reput.store.config_files import TopicConfigManager
 from reput.store.index_service import IndexService
+from reput.store.missing_units import find_missing_units
 from reput.store.queue_tables import QueueTables
 from reput.store.recovery import (
     LogEnd,
@@ -80,6 +82,8 @@ class _Found:
     index_files: list[IndexFilePath] = field(default_factory=list)
     checkpoint: Checkpoint = _NO_CHECKPOINT
     was_killed: bool = False
+    #: Whether other queues lie where reput does not read them.
+    has_hidden_queues: bool = False
     #: Of the last clean exit; after a kill it says still which queues there were.
     shutdown: Shutdown | None = None
 
@@ -115,6 +119,7 @@ def _look(files: FileLayer, path: str, config: MessageStoreConfig, *, writable: 
     for part in directory.foreign_parts():
         if part.hides_log or (part.hides_queues and (writable or not found.queues)):
             raise StoreFormatError(str(part))
+        found.has_hidden_queues = found.has_hidden_queues or part.hides_queues
     if (found.queues or found.batch_queues) and not found.log_files:
         raise StoreFormatError(
             f"{path}: consume queues, but no commit log in {', '.join(directory.commit_log_folders)}; give the "
@@ -400,7 +405,7 @@ def open_for_reading(
     log.load(found.log_files)
     unit_file_size = usual_file_size(found.queues) if found.queues else config.mapped_file_size_consume_queue
     batch = found.batch_queues
-    batch_file_size = batch[0].file_size if batch else config.mapper_file_size_batch_consume_queue
+    batch_file_size = usual_file_size(batch) if batch else config.mapper_file_size_batch_consume_queue
     queues = QueueTables(files, path, unit_file_size, batch_file_size, config, writable=False, types=QueueTypes())
     queues.check(found.queues, batch)
     end, damage = _find_end_or_damage(log, queues, found, config, progress, seen_record)
@@ -410,6 +415,11 @@ def open_for_reading(
     log.last_store_timestamp = end.last_timestamp or found.checkpoint.physic_msg_timestamp
     queues.load(found.queues, found.batch_queues, end.offset)
     queues.raise_min_offsets(log.min_offset)
+    lacking = None
+    if damage is None and not (found.was_killed or found.has_hidden_queues):
+        lacking = find_missing_units(path, log, queues, end.offset, found.shutdown)
+        if files.exists(os.path.join(path, ABORT)):  # somebody has opened it since, and dispatches
+            lacking = None
     log.queue.drop_maps()
     index = None
     if found.index_files:
@@ -417,7 +427,7 @@ def open_for_reading(
         index = IndexService(files, path, slots, capacity, writable=False)
         index.check(found.index_files)
         index.load(found.index_files, safe_timestamp=None)
-    return Parts(log, queues, index, RecoveryReport(found.was_killed, end, end.offset, 0, damage=damage))
+    return Parts(log, queues, index, RecoveryReport(found.was_killed, end, end.offset, 0, damage=damage or lacking))
 
 
 def close_cleanly(path: str, parts: Parts, files: FileLayer) -> None:

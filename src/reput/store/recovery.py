@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reput.config.message_store import MessageStoreConfig
-from reput.errors import CorruptRecordError
+from reput.errors import CorruptConsumeQueueError, CorruptRecordError
 from reput.formats.checkpoint import Checkpoint, min_timestamp
 from reput.formats.shutdown import Shutdown
 from reput.kernels.columns import RecordColumns, RecordStatus, ScanStop
@@ -59,7 +59,7 @@ class RecoveryReport(NamedTuple):
         dispatched_from: Commit log offset from which records were dispatched again.
         dispatched_records: How many that were.
         confirmed_records: How many before them had what dispatch writes in queues and index, and were left alone.
-        damage: Read-only: what ended the log before its time; what lies before it can be read.
+        damage: Read-only: what ended the log or a queue before its time; what lies before it can be read.
     """
 
     was_killed: bool
@@ -67,7 +67,7 @@ class RecoveryReport(NamedTuple):
     dispatched_from: int
     dispatched_records: int
     confirmed_records: int = 0
-    damage: CorruptRecordError | None = None
+    damage: CorruptRecordError | CorruptConsumeQueueError | None = None
 
 
 def _bytes(file: MappedFile, position: int) -> npt.NDArray[np.uint8]:
