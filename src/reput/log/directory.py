@@ -226,8 +226,8 @@ def _check_directory(files: FileLayer, path: str, advice: str = "check the path 
 def build_again(folder: str) -> str:
     """What to do about queues that are damaged."""
     return (
-        f"queues derive from the log: move {folder} away, and the next start for writing builds all of them again; "
-        "`reput rebuild` builds them elsewhere"
+        f"queues derive from the log: move {folder} away, and the next start for writing builds them again; "
+        "`reput rebuild` builds them elsewhere, of the size that its --set gives"
     )
 
 

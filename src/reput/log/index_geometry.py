@@ -7,6 +7,8 @@ entry's hash leads to it or to a newer one, which rules out other pairs. A file 
 
 from __future__ import annotations
 
+import os
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -42,19 +44,18 @@ def index_geometry(
         files: The file layer.
 
     Raises:
-        StoreFormatError: The files do not tell; the numbers must be given.
+        StoreFormatError: A file was cut, or the files do not tell: then the numbers must be given.
     """
     written = [entry for entry in found if entry.size]
     if not written:
         return slots, entries
     path, size = written[0].path, written[0].size
-    if any(entry.size != size for entry in written):
-        sizes = sorted({entry.size for entry in written})
-        raise StoreFormatError(f"{path}: index files of different sizes ({sizes}) lie in one store; move index/ away")
+    _check_sizes(written)
+    expected = file_size(slots, entries)
     with files.open(path) as file:
         header = decode_header(file.read(0, HEADER_SIZE))
         data = np.frombuffer(file.map(random=True).view, np.uint8)
-        has_configured_size = size == file_size(slots, entries)
+        has_configured_size = size == expected
         if has_configured_size and _possible(data, header, np.array([slots])).size:
             return slots, entries
         candidates = _candidates(data, header)
@@ -62,12 +63,39 @@ def index_geometry(
         return int(candidates[0]), _entries(size, int(candidates[0]))
     if has_configured_size and not candidates.size:
         return slots, entries  # damaged: whatever is found by it is compared with the log
+    made = f"{path}: {size} bytes, expected {expected}, which {slots} hash slots and {entries} entries make"
+    if header.index_count > 1 and not candidates.size:
+        raise StoreFormatError(
+            f"{made}; its header counts {header.index_count - 1} entries, and with no number of slots they fit what it "
+            f"holds: it was cut, or is damaged; {build_index_again(path)}"
+        )
     fitting = ", ".join(f"{number} and {_entries(size, number)}" for number in candidates[:3].tolist())
     raise StoreFormatError(
-        f"{path}: {size} bytes, which {slots} slots and {entries} entries do not make, and its content does not tell "
-        f"the numbers{f' ({candidates.size} pairs fit it: {fitting}, ...)' if fitting else ''}: give "
-        "max_hash_slot_num and max_index_num"
+        f"{made}, and its content does not tell the numbers"
+        f"{f' ({candidates.size} pairs fit it: {fitting}, ...)' if fitting else ''}: give maxHashSlotNum and "
+        "maxIndexNum (to a command: --set maxHashSlotNum=N --set maxIndexNum=N); or, if the file was cut: "
+        f"{build_index_again(path)}"
     )
+
+
+def build_index_again(path: str) -> str:
+    """What to do about an index file that is damaged."""
+    return (
+        f"index files derive from the log: move {os.path.dirname(path)} away, and the next start for writing builds "
+        "them again; `reput rebuild` builds them elsewhere, of the numbers that its --set gives"
+    )
+
+
+def _check_sizes(written: Sequence[IndexFilePath]) -> None:
+    """Raises StoreFormatError for a file of another size than most, or, of two as frequent, than the larger one."""
+    counts = Counter(entry.size for entry in written)
+    usual = max(counts, key=lambda size: (counts[size], size))
+    for entry in written:
+        if entry.size != usual:
+            raise StoreFormatError(
+                f"{entry.path}: {entry.size} bytes long, but the files beside it {usual}; it was cut, or comes from "
+                f"elsewhere; {build_index_again(entry.path)}"
+            )
 
 
 def _entries(size: int, slots: int) -> int:
