@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from reput.cli.geometry import IndexNumbers, index_numbers
 from reput.cli.messages import unknown_topic, write_messages
 from reput.cli.options import CommitLogPath, Json, Store, reading_config
 from reput.cli.output import complain, damage_status, write_fields, write_status
@@ -26,6 +27,7 @@ def get(
         typer.Option("--raw", metavar="FILE", help="Write the records' bytes to a file; one of that name is replaced."),
     ] = None,
     commit_log_path: CommitLogPath = None,
+    settings: IndexNumbers,
     as_json: Json = False,
 ) -> int:
     """Read messages of a queue, as a consumer does.
@@ -43,7 +45,9 @@ def get(
 
     if raw is not None:
         StoreDirectory(store, commit_log_path=commit_log_path).check_output(raw)
-    with MessageStore.open(store, read_only=True, config=reading_config(commit_log_path, max_num)) as opened:
+    with MessageStore.open(
+        store, read_only=True, config=reading_config(commit_log_path, max_num, index_numbers(settings))
+    ) as opened:
         pulls = [opened.get_message(topic, queue_id, offset, max_num, tags)]
         # One pull ends where a log file does; go on as a consumer would.
         while pulls[-1].status is GetMessageStatus.FOUND and (left := max_num - sum(map(len, pulls))):

@@ -5,18 +5,20 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from reput.cli.geometry import IndexNumbers, index_numbers
 from reput.cli.options import CommitLogPath, Json, Store, reading_config
 from reput.cli.output import complain, iso_time, write_fields, write_json, write_table, write_text
 from reput.errors import CorruptStoreError
 
 if TYPE_CHECKING:
+    from reput.config.message_store import MessageStoreConfig
     from reput.log.directory import StoreDirectory
 
 #: Queues and groups that fit on a screen beside the rest.
 _SHOWN_QUEUES, _SHOWN_GROUPS = 16, 8
 
 
-def info(store: Store, *, commit_log_path: CommitLogPath = None, as_json: Json = False) -> int:
+def info(store: Store, *, commit_log_path: CommitLogPath = None, settings: IndexNumbers, as_json: Json = False) -> int:
     """Show state, sizes, offsets, times, queues and consumer groups of a store.
 
     Nothing is changed. Damage that keeps a store from being opened is told, and makes the exit status 1. With --json
@@ -32,7 +34,7 @@ def info(store: Store, *, commit_log_path: CommitLogPath = None, as_json: Json =
     answer = _directory_facts(directory)
     try:
         if not any(part.hides_queues for part in directory.foreign_parts()) or directory.queues():
-            answer |= _store_facts(store, commit_log_path)
+            answer |= _store_facts(store, reading_config(commit_log_path, numbers=index_numbers(settings)))
     except CorruptStoreError as damage:  # of an index file, without which the store does not open
         answer["findings"] = [str(damage)]
     if as_json:
@@ -75,11 +77,11 @@ def _directory_facts(directory: StoreDirectory) -> dict[str, Any]:
     }
 
 
-def _store_facts(path: str, commit_log_path: str | None) -> dict[str, Any]:
+def _store_facts(path: str, config: MessageStoreConfig) -> dict[str, Any]:
     """What only reading the log and the queues says."""
     from reput.store.message_store import MessageStore
 
-    with MessageStore.open(path, read_only=True, config=reading_config(commit_log_path)) as store:
+    with MessageStore.open(path, read_only=True, config=config) as store:
         earliest, latest = store.earliest_time(), store.latest_time()
         runtime = store.runtime_info()
         expired = store.delete_expired(dry_run=True)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from reput.cli.geometry import IndexNumbers, index_numbers
 from reput.cli.messages import unknown_topic, write_messages
 from reput.cli.options import CommitLogPath, Json, Keys, Store, parse_time, reading_config
 from reput.cli.output import complain, damage_status
@@ -34,6 +35,7 @@ def query(
         int | None, typer.Option("--commit-log-offset", metavar="N", help="Where the record starts in the log.")
     ] = None,
     commit_log_path: CommitLogPath = None,
+    settings: IndexNumbers,
     as_json: Json = False,
 ) -> int:
     """Find messages by key, message id or log offset.
@@ -50,7 +52,9 @@ def query(
     ways = (topic is not None or bool(keys)) + (message_id is not None) + (commit_log_offset is not None)
     if ways != 1 or (topic is None) == bool(keys):
         raise ConfigError("give --topic with one --key or more, or --message-id, or --commit-log-offset")
-    with MessageStore.open(store, read_only=True, config=reading_config(commit_log_path, max_num)) as opened:
+    with MessageStore.open(
+        store, read_only=True, config=reading_config(commit_log_path, max_num, index_numbers(settings))
+    ) as opened:
         messages: list[MessageExt] = []
         if topic is not None:
             of_keys = opened.query_messages(topic, keys, max_num=max_num, begin=begin or 0, end=end)

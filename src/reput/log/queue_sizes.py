@@ -66,5 +66,5 @@ def check_file_sizes(queues: Sequence[QueueFiles], kind: QueueKind, root: str, c
     if configured not in (None, usual) and queues:
         raise StoreFormatError(
             f"{queues[0].paths[0]}: {usual} bytes, but {kind.size_key} is {configured}; give {kind.size_key}={usual} "
-            f"if the store was written with it; if not, the file was cut: {advice}"
+            f"(to a command: --set) if the store was written with it; if not, the file was cut: {advice}"
         )

@@ -83,7 +83,8 @@ class MappedFileQueue:
             if file.size != self.file_size:
                 raise StoreFormatError(
                     f"{file.path}: {file.size} bytes, but mappedFileSizeCommitLog is {self.file_size}; give "
-                    f"mappedFileSizeCommitLog={file.size} if the store was written with it, else restore the file"
+                    f"mappedFileSizeCommitLog={file.size} (to a command: --set) if the store was written with it, "
+                    "else restore the file"
                 )
         self.mapped_files = [self._file(file.path, file.start_offset, writable=self._writable) for file in found]
 

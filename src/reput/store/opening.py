@@ -122,8 +122,9 @@ def _look(files: FileLayer, path: str, config: MessageStoreConfig, *, writable: 
         found.has_hidden_queues = found.has_hidden_queues or part.hides_queues
     if (found.queues or found.batch_queues) and not found.log_files:
         raise StoreFormatError(
-            f"{path}: consume queues, but no commit log in {', '.join(directory.commit_log_folders)}; give the "
-            f"folder that has it as store_path_commit_log, or move {CONSUME_QUEUE} and {INDEX} away to begin anew"
+            f"{path}: consume queues, but no commit log in {', '.join(directory.commit_log_folders)}; name the "
+            f"folder that has it (storePathCommitLog; to a command that reads: --commit-log-path), or "
+            f"move {CONSUME_QUEUE} and {INDEX} away to begin anew"
         )
     shutdown_path = os.path.join(path, CONFIG, SHUTDOWN_FILE)
     if files.exists(shutdown_path):
@@ -205,7 +206,7 @@ def _check_index_geometry(found: _Found, config: MessageStoreConfig, files: File
         raise StoreFormatError(
             f"{found.index_files[0].path}: made with {slots} hash slots and {entries} entries, but maxHashSlotNum is "
             f"{config.max_hash_slot_num} and maxIndexNum {config.max_index_num}, which make the same length; give "
-            f"maxHashSlotNum={slots} and maxIndexNum={entries}"
+            f"maxHashSlotNum={slots} and maxIndexNum={entries} (to a command: --set)"
         )
 
 
