@@ -68,5 +68,5 @@ def get(
             write_fields(status)
             if hint:
                 complain(hint)
-        write_messages((message for pull in pulls for message in pull.messages()), as_json=as_json)
+        write_messages((message for pull in pulls for message in pull.messages()), as_json=as_json, of_one_queue=True)
         return damage_status(opened.recovery.damage)

@@ -150,14 +150,14 @@ def _write(answer: dict[str, Any]) -> None:
     for part in answer["foreign_parts"]:
         write_text(part)
     if queues:
-        write_table(list(queues[0]), [list(queue.values()) for queue in queues[:_SHOWN_QUEUES]])
+        write_table(list(queues[0]), [list(queue.values()) for queue in queues[:_SHOWN_QUEUES]], one_line=("topic",))
     if len(queues) > _SHOWN_QUEUES:
         write_text(f"and {len(queues) - _SHOWN_QUEUES} more queues: --json shows all")
     groups = runtime["groups"] if runtime else []
     if groups:
         groups = sorted(groups, key=lambda group: group["fallBehindMessages"], reverse=True)
         rows = [list(group.values()) for group in groups[:_SHOWN_GROUPS]]
-        write_table(["group", "topic", "messages behind", "ms behind"], rows)
+        write_table(["group", "topic", "messages behind", "ms behind"], rows, one_line=("group", "topic"))
     if len(groups) > _SHOWN_GROUPS:
         write_text(f"and {len(groups) - _SHOWN_GROUPS} more: --json shows all")
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 #: Topics that an error names.
 _SHOWN_TOPICS = 8
+#: The first one is left out where all messages are of one queue.
 _COLUMNS = ("queue", "queue offset", "log offset", "stored", "tags", "keys", "body")
 
 
@@ -68,13 +69,18 @@ def body_fields(body: bytes) -> dict[str, str]:
         return {"body_base64": base64.b64encode(body).decode()}
 
 
-def write_messages(messages: Iterable[MessageExt], *, as_json: bool) -> None:
+def write_messages(messages: Iterable[MessageExt], *, as_json: bool, of_one_queue: bool = False) -> None:
     """One line of JSON a message, or one table; bodies decompressed where they can be."""
     if as_json:
         for message in messages:
             write_json(message_fields(message, _shown_body(message)))
     else:
-        write_table(_COLUMNS, [_row(message) for message in messages], one_line=("queue", "stored", "tags", "body"))
+        first = int(of_one_queue)
+        write_table(
+            _COLUMNS[first:],
+            [_row(message)[first:] for message in messages],
+            one_line=("queue", "tags", "keys", "body"),
+        )
 
 
 def _row(message: MessageExt) -> tuple[str | int, ...]:
