@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import islice
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from reput.cli.geometry import IndexNumbers, index_numbers
-from reput.cli.messages import unknown_topic
+from reput.cli.nothing_found import unknown_queue
 from reput.cli.options import CommitLogPath, Json, Store
 from reput.cli.output import complain, write_json, write_line
 from reput.errors import ConfigError
+
+if TYPE_CHECKING:
+    from reput.log.directory import StoreDirectory
 
 _NO_END = (1 << 63) - 1
 #: The options that choose among the lines of each kind of file.
@@ -104,11 +107,26 @@ def dump(
             write_json(line)
         else:
             write_line({name: line[name] for name in _RECORD_NAMES if name in line} if what == "log" else line)
-    if is_empty and topic is not None:
-        hint = unknown_topic(topic, [*directory.queues(), *directory.batch_queues()])
-        if hint:
-            complain(hint)
+    if is_empty:
+        complain(_nothing(what, directory, topic, queue_id))
     return int(is_damaged)
+
+
+def _nothing(what: str, directory: StoreDirectory, topic: str | None, queue_id: int | None) -> str:
+    """What to say where there is no line."""
+    if what == "index":
+        return f"{directory.path}: no index files" if not directory.index_files() else "no entry is led to by this hash"
+    queues = [*directory.queues(), *directory.batch_queues()]
+    hint = unknown_queue(topic, queue_id, queues) if topic is not None and queues else None
+    if hint is not None:
+        return hint
+    if what == "queue":
+        return "no unit is in use there" if queues else f"{directory.path}: no consume queues; --what log shows the log"
+    files = directory.log_files()
+    if not files:
+        return f"{directory.path}: no commit log files"
+    last = files[-1].end_offset - 1
+    return f"no such record; the files of the log have the offsets {files[0].start_offset} to {last}, used or not"
 
 
 def _check_usage(what: str, given: Mapping[str, object]) -> None:

@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from reput.cli.geometry import IndexNumbers, index_numbers
-from reput.cli.messages import unknown_topic, write_messages
+from reput.cli.messages import write_messages
+from reput.cli.nothing_found import no_message
 from reput.cli.options import CommitLogPath, Json, Store, reading_config
 from reput.cli.output import complain, damage_status, write_fields, write_status
 
@@ -60,13 +61,15 @@ def get(
             "min_offset": pulls[-1].min_offset,
             "max_offset": pulls[-1].max_offset,
         }
-        is_empty = pulls[0].status is GetMessageStatus.NO_MESSAGE_IN_QUEUE
-        hint = unknown_topic(topic, opened.queues()) if is_empty else None
+        hint = None
+        if pulls[0].status is not GetMessageStatus.FOUND:
+            hint = no_message(opened, pulls[0].status, topic, queue_id, offset, tags)
         if as_json:
             write_status(status | ({"hint": hint} if hint else {}))
         else:
             write_fields(status)
             if hint:
                 complain(hint)
-        write_messages((message for pull in pulls for message in pull.messages()), as_json=as_json, of_one_queue=True)
+        if hint is None:
+            write_messages((m for pull in pulls for m in pull.messages()), as_json=as_json, of_one_queue=True)
         return damage_status(opened.recovery.damage)

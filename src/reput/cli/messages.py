@@ -4,34 +4,14 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable
-from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from reput.cli.output import iso_time, write_json, write_table
 from reput.formats.message import MessageExt
 from reput.formats.record import SysFlag
 
-if TYPE_CHECKING:
-    from reput.log.directory import QueueFiles
-    from reput.store.queue_tables import Queue
-
-#: Topics that an error names.
-_SHOWN_TOPICS = 8
 #: The first one is left out where all messages are of one queue.
 _COLUMNS = ("queue", "queue offset", "log offset", "stored", "tags", "keys", "body")
-
-
-def unknown_topic(topic: str, queues: Iterable[Queue | QueueFiles]) -> str | None:
-    """What to say of a topic without a queue: the nearest name, or some of those that there are; None if it has one."""
-    topics = sorted({queue.topic for queue in queues})
-    if topic in topics:
-        return None
-    nearest = get_close_matches(topic, topics, n=1)
-    if nearest:
-        return f"there is no topic {topic!r}; did you mean {nearest[0]!r}?"
-    more = f" and {len(topics) - _SHOWN_TOPICS} more" if len(topics) > _SHOWN_TOPICS else ""
-    there_are = f"there are {', '.join(topics[:_SHOWN_TOPICS])}{more}" if topics else "nor any other"
-    return f"there is no topic {topic!r}; {there_are}"
 
 
 def message_fields(message: MessageExt, body: bytes) -> dict[str, Any]:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from reput.cli.geometry import IndexNumbers, index_numbers
-from reput.cli.messages import unknown_topic, write_messages
+from reput.cli.messages import write_messages
+from reput.cli.nothing_found import no_key, no_record
 from reput.cli.options import CommitLogPath, Json, Keys, Store, parse_time, reading_config
 from reput.cli.output import complain, damage_status
 from reput.errors import ConfigError
@@ -47,6 +48,7 @@ def query(
       reput query /tmp/store --topic orders --key o-1 --key o-2 --begin 2026-01-01
       reput query /tmp/store --commit-log-offset 0
     """
+    from reput.formats.message import decode_message_id
     from reput.store.message_store import MessageStore
 
     ways = (topic is not None or bool(keys)) + (message_id is not None) + (commit_log_offset is not None)
@@ -60,13 +62,18 @@ def query(
             of_keys = opened.query_messages(topic, keys, max_num=max_num, begin=begin or 0, end=end)
             found = {message.commit_log_offset: message for messages in of_keys.values() for message in messages}
             messages = [found[offset] for offset in sorted(found)]
-            if not messages and (hint := unknown_topic(topic, opened.queues())):
-                complain(hint)
+            if missing := [key for key in keys if not of_keys[key]]:
+                complain(no_key(opened, topic, missing))
         elif message_id is not None:
             message = opened.view_message(message_id)
             messages = [message] if message is not None else []
+            if not messages:
+                complain(no_record(opened, f"message id {message_id}", decode_message_id(message_id)[1]))
         elif commit_log_offset is not None:
             message = opened.look_message_by_offset(commit_log_offset)
             messages = [message] if message is not None else []
-        write_messages(messages, as_json=as_json)
+            if not messages:
+                complain(no_record(opened, f"offset {commit_log_offset}", commit_log_offset))
+        if messages:
+            write_messages(messages, as_json=as_json)
         return damage_status(opened.recovery.damage)
