@@ -139,7 +139,7 @@ def _write(answer: dict[str, Any]) -> None:
             **({"retention": _RETENTION.format_map(retention)} if retention else {}),
             **(
                 {
-                    f"flushed {name}": iso_time(checkpoint[f"{key}_msg_timestamp"] or None) or "never"
+                    f"flushed {name}": iso_time(checkpoint[f"{key}_msg_timestamp"] or None) or _NOT_FLUSHED[name]
                     for name, key in _CHECKPOINT.items()
                 }
                 if checkpoint
@@ -187,6 +187,8 @@ _RETENTION = (
     "at hour {delete_when} where a store is opened with retention; the disk is {disk_used_percent} % full"
 )
 _CHECKPOINT = {"log": "physic", "queues": "logics", "index": "index"}
+#: Where the checkpoint has no time; it knows of index files only that are full.
+_NOT_FLUSHED = {"log": "never", "queues": "never", "index": "no index file is full yet"}
 
 
 def _disk_use(directory: StoreDirectory, path: str) -> tuple[int, int]:
