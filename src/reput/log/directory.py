@@ -11,10 +11,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import NoReturn
 
 from reput.config.properties import split_folders
 from reput.errors import ConfigError, StoreError, StoreFormatError
-from reput.files import DISK, File, FileLayer
+from reput.files import DISK, Entry, File, FileLayer
 from reput.formats.checkpoint import CHECKPOINT_SIZE, Checkpoint, decode_checkpoint
 from reput.formats.paths import (
     ABORT,
@@ -31,6 +32,7 @@ from reput.formats.paths import (
 from reput.log.foreign import ForeignPart, dledger_part, foreign_parts, is_dledger_data
 
 _NAMES_OF_A_STORE = (COMMIT_LOG, CONSUME_QUEUE, BATCH_CONSUME_QUEUE, INDEX, CHECKPOINT, ABORT, LOCK, CONFIG)
+_FOLDERS_OF_A_STORE = (COMMIT_LOG, CONSUME_QUEUE, BATCH_CONSUME_QUEUE, INDEX, CONFIG)
 _INDEX_NAME_DIGITS = 17
 _RESTORE = "restore it from a copy"
 _CLOSE_THE_GAP = "restore what is missing, or move the files before the gap away"
@@ -79,8 +81,8 @@ class StoreDirectory:
             separates several folders.
         files: the file layer.
 
-    Raises StoreFormatError if `path` is no directory or holds nothing of a store, or a log that is no plain one
-    (`reput.log.foreign`). A store without messages may lack any of its folders.
+    Raises StoreFormatError if `path` is no directory or holds nothing of a store, a file in place of a folder, or a
+    log that is no plain one (`reput.log.foreign`). A store without messages may lack any of its folders.
     """
 
     def __init__(
@@ -94,6 +96,10 @@ class StoreDirectory:
         self.files = files
         self.commit_log_folders: tuple[str, ...] = (os.path.join(self.path, COMMIT_LOG),)
         _check_directory(files, self.path)
+        entries = files.list_directory(self.path)
+        for entry in entries:
+            if entry.name in _FOLDERS_OF_A_STORE and not entry.is_directory:
+                _refuse_kind(entry, os.path.join(self.path, entry.name))
         if commit_log_path is not None:
             self.commit_log_folders = named_folders(os.fspath(commit_log_path))
             for folder in self.commit_log_folders:
@@ -101,7 +107,7 @@ class StoreDirectory:
                 if is_dledger_data(folder):
                     raise StoreFormatError(str(dledger_part(folder, os.path.join(self.path, COMMIT_LOG))))
             return
-        if not any(entry.name in _NAMES_OF_A_STORE for entry in files.list_directory(self.path)):
+        if not any(entry.name in _NAMES_OF_A_STORE for entry in entries):
             raise StoreFormatError(
                 f"{self.path}: no store: it has no folder {COMMIT_LOG}, nor anything else of a store; "
                 "give the directory that a broker calls storePathRootDir"
@@ -170,10 +176,13 @@ class StoreDirectory:
             return []
         found = []
         for entry in self.files.list_directory(folder):
+            path = os.path.join(folder, entry.name)
+            is_named = len(entry.name) == _INDEX_NAME_DIGITS and entry.name.isascii() and entry.name.isdigit()
+            if is_named:
+                _check_entry(entry, path)
             if entry.is_directory:
                 continue
-            path = os.path.join(folder, entry.name)
-            if len(entry.name) != _INDEX_NAME_DIGITS or not (entry.name.isascii() and entry.name.isdigit()):
+            if not is_named:
                 raise StoreFormatError(f"{path}: no index file: its name is no time of 17 digits; move it away")
             found.append(IndexFilePath(path, entry.size))
         return found
@@ -239,9 +248,11 @@ def numbered_files(files: FileLayer, *folders: str, remedy: str | None = None) -
     found = []
     for folder in folders:
         for entry in files.list_directory(folder) if files.is_directory(folder) else ():
+            path = os.path.join(folder, entry.name)
+            start_offset = file_name_to_offset(entry.name)
+            if start_offset is not None:
+                _check_entry(entry, path)
             if not entry.is_directory:
-                path = os.path.join(folder, entry.name)
-                start_offset = file_name_to_offset(entry.name)
                 if start_offset is None:
                     raise StoreFormatError(f"{path}: a foreign file: its name is no offset of 20 digits; move it away")
                 found.append(LogFile(path, start_offset, entry.size, folders))
@@ -252,14 +263,13 @@ def numbered_files(files: FileLayer, *folders: str, remedy: str | None = None) -
         return []
     file_size = _usual_size(found)
     for file in found:
-        if file.size != file_size:
-            raise StoreFormatError(
-                f"{file.path}: {file.size} bytes long, but the files beside it {file_size}; {remedy or _RESTORE}"
-            )
+        if file.size != file_size or not file_size:
+            others = f", but the files beside it {file_size}" if file_size else ""
+            raise StoreFormatError(f"{file.path}: {file.size} bytes long{others}; {remedy or _RESTORE}")
         if file.start_offset % file_size:
             raise StoreFormatError(
                 f"{file.path}: its name is no multiple of its {file_size} bytes, as that of each file must be; give it "
-                f"its name back, or {remedy or _RESTORE}"
+                f"its name back; or: {remedy or _RESTORE}"
             )
     for file, following in pairwise(found):
         if following.start_offset == file.start_offset:
@@ -276,8 +286,21 @@ def numbered_files(files: FileLayer, *folders: str, remedy: str | None = None) -
     return found
 
 
+def _check_entry(entry: Entry, path: str) -> None:
+    """Raises StoreFormatError where something that is no file has the name of one."""
+    if entry.is_directory or entry.is_broken_link:
+        _refuse_kind(entry, path)
+
+
+def _refuse_kind(entry: Entry, path: str) -> NoReturn:
+    if entry.is_broken_link:
+        raise StoreFormatError(f"{path}: a symbolic link that leads nowhere; mount the disk, or remove the link")
+    kinds = ("folder", "file") if entry.is_directory else ("file", "folder")
+    raise StoreFormatError(f"{path}: a {kinds[0]} lies where a {kinds[1]} is expected; move it away")
+
+
 def _usual_size(found: Sequence[LogFile]) -> int:
     """The size that most files have; of two as frequent the one that a distance of names shows, else the larger."""
-    counts = Counter(file.size for file in found if file.size)
+    counts = Counter(file.size for file in found if file.size) or {0: 1}
     distances = {following.start_offset - file.start_offset for file, following in pairwise(found)}
     return max(counts, key=lambda size: (counts[size], size in distances, size))

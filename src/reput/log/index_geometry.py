@@ -64,7 +64,7 @@ def index_geometry(
     if has_configured_size and not candidates.size:
         return slots, entries  # damaged: whatever is found by it is compared with the log
     made = f"{path}: {size} bytes, expected {expected}, which {slots} hash slots and {entries} entries make"
-    if header.index_count > 1 and not candidates.size:
+    if not candidates.size and (header.index_count > 1 or header.index_count < 0):
         raise StoreFormatError(
             f"{made}; its header counts {header.index_count - 1} entries, and with no number of slots they fit what it "
             f"holds: it was cut, or is damaged; {build_index_again(path)}"

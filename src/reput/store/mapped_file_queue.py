@@ -193,6 +193,11 @@ class MappedFileQueue:
             raise
         return file
 
+    def path_of(self, offset: int) -> str:
+        """Where the file that holds an offset is, or would be."""
+        file = self.find(offset)
+        return file.path if file is not None else self._paths_of(offset - offset % self.file_size)[0]
+
     def _paths_of(self, start: int) -> list[str]:
         """Where the file that begins at an offset goes, and where else if there is no space."""
         first = start // self.file_size % len(self.folders)

@@ -83,8 +83,8 @@ def _lack(root: str, queues: QueueTables, topic: str, queue_id: int, lost: str) 
         path, position, state = root, 0, f"queue {topic}/{queue_id} has no file with units"
         folder = f"what is left of {CONSUME_QUEUE} and {BATCH_CONSUME_QUEUE}"
     else:
-        start = queue.file_starts[-1]
-        path, position = queue.file_path(start), queue.end_position - start
+        start = max([start for start in queue.file_starts if start <= queue.end_position] or queue.file_starts[:1])
+        path, position = queue.file_path(start), max(0, queue.end_position - start)
         is_full = f", where its last file of {queue.file_size} bytes does" if position == queue.file_size else ""
         state = f"the queue ends before queue offset {queue.max_offset}{is_full}"
         folder = os.path.dirname(os.path.dirname(queue.path))

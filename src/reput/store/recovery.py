@@ -203,9 +203,8 @@ def check_against_queues(log: CommitLog, end: LogEnd, queues_end: int) -> None:
         CorruptRecordError: It does not: its last records are damaged.
     """
     if end.offset < queues_end:
-        file = log.queue.find(end.offset)
         raise CorruptRecordError(
-            file.path if file else "",
+            log.queue.path_of(end.offset),
             end.offset,
             f"expected a record, for the last clean exit left records up to {queues_end}; nothing was changed; copy "
             "the store, look at it with `reput dump`, and restore the file from a replica or a backup",
