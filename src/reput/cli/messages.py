@@ -4,14 +4,41 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable
-from typing import Any
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
 
 from reput.cli.output import iso_time, write_json, write_table
 from reput.formats.message import MessageExt
 from reput.formats.record import SysFlag
 
+if TYPE_CHECKING:
+    from reput.log.directory import QueueFiles
+    from reput.store.queue_tables import Queue
+
+#: Names that a line lists.
+_SHOWN_NAMES = 8
 #: The first one is left out where all messages are of one queue.
 _COLUMNS = ("queue", "queue offset", "log offset", "stored", "tags", "keys", "body")
+
+
+def unknown_topic(topic: str, queues: Iterable[Queue | QueueFiles]) -> str | None:
+    """What to say of a topic without a queue: the nearest name, or some of those that there are; None if it has one."""
+    topics = sorted({queue.topic for queue in queues})
+    if topic in topics:
+        return None
+    nearest = get_close_matches(topic, topics, n=1)
+    if nearest:
+        return f"there is no topic {topic!r}; did you mean {nearest[0]!r}?"
+    if not topics:
+        return f"there is no topic {topic!r}, nor any other: the store has no consume queue with messages"
+    return f"there is no topic {topic!r}; there are {some_names(topics)}"
+
+
+def some_names(names: Iterable[str]) -> str:
+    """Some of the names, and how many more there are."""
+    listed = list(names)
+    more = f" and {len(listed) - _SHOWN_NAMES} more" if len(listed) > _SHOWN_NAMES else ""
+    return f"{', '.join(listed[:_SHOWN_NAMES])}{more}"
 
 
 def message_fields(message: MessageExt, body: bytes) -> dict[str, Any]:

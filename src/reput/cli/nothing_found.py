@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
+from reput.cli.messages import some_names, unknown_topic
 from reput.cli.output import iso_time
 
 if TYPE_CHECKING:
@@ -14,22 +14,6 @@ if TYPE_CHECKING:
     from reput.store.queue_tables import Queue
     from reput.store.results import GetMessageStatus
 
-#: Names that a line lists.
-_SHOWN = 8
-
-
-def unknown_topic(topic: str, queues: Iterable[Queue | QueueFiles]) -> str | None:
-    """What to say of a topic without a queue: the nearest name, or some of those that there are; None if it has one."""
-    topics = sorted({queue.topic for queue in queues})
-    if topic in topics:
-        return None
-    nearest = get_close_matches(topic, topics, n=1)
-    if nearest:
-        return f"there is no topic {topic!r}; did you mean {nearest[0]!r}?"
-    if not topics:
-        return f"there is no topic {topic!r}, nor any other: the store has no consume queue with messages"
-    return f"there is no topic {topic!r}; there are {_some(topics)}"
-
 
 def unknown_queue(topic: str, queue_id: int | None, queues: Iterable[Queue | QueueFiles]) -> str | None:
     """What to say where a topic is not there, or does not have the queue; None where it has."""
@@ -37,7 +21,7 @@ def unknown_queue(topic: str, queue_id: int | None, queues: Iterable[Queue | Que
     hint = unknown_topic(topic, found)
     ids = sorted(queue.queue_id for queue in found if queue.topic == topic)
     if hint is None and queue_id is not None and queue_id not in ids:
-        return f"topic {topic!r} has no queue {queue_id}; it has {_some(map(str, ids))}"
+        return f"topic {topic!r} has no queue {queue_id}; it has {some_names(map(str, ids))}"
     return hint
 
 
@@ -74,7 +58,7 @@ def no_key(opened: MessageStore, topic: str, keys: Sequence[str]) -> str:
     first, last = files[0].begin_timestamp, max(file.end_timestamp for file in files)
     return (
         f"no message of topic {topic!r} in that time has {'the key' if len(keys) == 1 else 'one of the keys'} "
-        f"{_some(map(repr, keys))}; the index has {sum(file.used for file in files)} keys of messages stored from "
+        f"{some_names(map(repr, keys))}; the index has {sum(file.used for file in files)} keys of messages stored from "
         f"{iso_time(first)} to {iso_time(last)}; `reput dump {opened.path} --topic {topic}` shows the keys of each"
     )
 
@@ -95,10 +79,3 @@ def no_record(opened: MessageStore, looked_for: str, offset: int) -> str:
 def _log_range(opened: MessageStore) -> str | None:
     begin, end = opened.min_commit_log_offset, opened.max_commit_log_offset
     return f"the offsets {begin} to {end - 1}" if begin < end else None
-
-
-def _some(names: Iterable[str]) -> str:
-    """Some of the names, and how many more there are."""
-    listed = list(names)
-    more = f" and {len(listed) - _SHOWN} more" if len(listed) > _SHOWN else ""
-    return f"{', '.join(listed[:_SHOWN])}{more}"

@@ -64,6 +64,12 @@ class QueueFiles:
     file_size: int
 
 
+def usual_file_size(queues: Sequence[QueueFiles]) -> int:
+    """The size that most queues' files have; of two as frequent the larger, for files are cut, and never grow."""
+    counts = Counter(queue.file_size for queue in queues)
+    return max(counts, key=lambda size: (counts[size], size))
+
+
 @dataclass(frozen=True, slots=True)
 class IndexFilePath:
     """One index file and its length in bytes."""

@@ -7,7 +7,6 @@ units end (`reput.store.missing_units`).
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -15,7 +14,7 @@ from reput.errors import StoreFormatError
 from reput.formats.batch_consume_queue import BATCH_UNIT_SIZE
 from reput.formats.consume_queue import UNIT_SIZE
 from reput.formats.paths import BATCH_CONSUME_QUEUE, CONSUME_QUEUE
-from reput.log.directory import QueueFiles, build_again
+from reput.log.directory import QueueFiles, build_again, usual_file_size
 
 
 class QueueKind(NamedTuple):
@@ -28,12 +27,6 @@ class QueueKind(NamedTuple):
 
 SIMPLE = QueueKind(CONSUME_QUEUE, UNIT_SIZE, "mappedFileSizeConsumeQueue")
 BATCH = QueueKind(BATCH_CONSUME_QUEUE, BATCH_UNIT_SIZE, "mapperFileSizeBatchConsumeQueue")
-
-
-def usual_file_size(queues: Sequence[QueueFiles]) -> int:
-    """The size that most queues' files have; of two as frequent the larger, for files are cut, and never grow."""
-    counts = Counter(queue.file_size for queue in queues)
-    return max(counts, key=lambda size: (counts[size], size))
 
 
 def check_file_sizes(queues: Sequence[QueueFiles], kind: QueueKind, root: str, configured: int | None = None) -> None:

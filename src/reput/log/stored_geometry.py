@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from reput.config.message_store import MessageStoreConfig
-from reput.log.directory import StoreDirectory
+from reput.log.directory import StoreDirectory, usual_file_size
 from reput.log.index_geometry import index_geometry
 from reput.log.queue_extensions import queue_extensions
-from reput.log.queue_sizes import BATCH, SIMPLE, check_file_sizes, usual_file_size
+from reput.log.queue_sizes import BATCH, SIMPLE, check_file_sizes
 
 
 def stored_geometry(directory: StoreDirectory, config: MessageStoreConfig) -> dict[str, Any]:

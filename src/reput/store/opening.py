@@ -14,9 +14,8 @@ from reput.files.lock import RecordLock
 from reput.formats.checkpoint import Checkpoint
 from reput.formats.paths import ABORT, COMMIT_LOG, CONFIG, CONSUME_QUEUE, INDEX, LOCK
 from reput.formats.shutdown import SHUTDOWN_FILE, Shutdown, decode_shutdown, encode_shutdown
-from reput.log.directory import IndexFilePath, LogFile, QueueFiles, StoreDirectory, named_folders
+from reput.log.directory import IndexFilePath, LogFile, QueueFiles, StoreDirectory, named_folders, usual_file_size
 from reput.log.index_geometry import index_geometry
-from reput.log.queue_sizes import usual_file_size
 from reput.log.queue_types import QueueTypes, check_queue_folders, find_queue_types
 from reput.log.sink_commits import committed_end
 from reput.store.checkpoint import AbortFile, StoreCheckpoint
