@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from reput.cli.options import BrokerConf, Json, Settings, Store, store_config
+from reput.cli.geometry import writing_config
+from reput.cli.options import BrokerConf, Json, Settings, Store
 from reput.cli.output import iso_time, write_fields, write_json, write_table
 
 
@@ -32,7 +33,7 @@ def delete_expired(
     from reput.log.directory import StoreDirectory
     from reput.store.message_store import MessageStore
 
-    config = store_config(settings, broker_conf)
+    config = writing_config(store, settings, broker_conf)
     StoreDirectory(store, commit_log_path=config.store_path_commit_log)  # nothing is made where no store is
     with MessageStore.open(store, read_only=dry_run, config=config) as opened:
         report = opened.delete_expired(dry_run=dry_run)

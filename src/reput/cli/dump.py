@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from reput.cli.messages import unknown_topic
-from reput.cli.options import CommitLogPath, Json, Settings, Store, parse_pairs, store_config
+from reput.cli.geometry import IndexNumbers, index_numbers
+from reput.cli.nothing_found import unknown_queue
+from reput.cli.options import CommitLogPath, Json, Store
 from reput.cli.output import complain, write_json, write_line
 from reput.errors import ConfigError
 
 if TYPE_CHECKING:
-    from reput.config.message_store import MessageStoreConfig
+    from reput.log.directory import StoreDirectory
 
 _NO_END = (1 << 63) - 1
 #: The options that choose among the lines of each kind of file.
@@ -24,8 +25,6 @@ _CHOICES = {
     "index": {"--key-hash", "--set"},
     "checkpoint": set[str](),
 }
-#: The keys that `--set` takes here: the geometry of index files.
-_GEOMETRY = ("max_hash_slot_num", "max_index_num")
 #: What a line of text shows of a record.
 _RECORD_NAMES = (
     *("status", "commit_log_offset", "store_size", "topic", "queue_id", "queue_offset", "tags", "keys"),
@@ -54,7 +53,7 @@ def dump(
     ] = None,
     limit: Annotated[int | None, typer.Option("--limit", min=1, metavar="N", help="Lines at the most.")] = None,
     as_hex: Annotated[bool, typer.Option("--hex", help="Also the bytes, in hexadecimal.")] = False,
-    settings: Settings,
+    settings: IndexNumbers,
     commit_log_path: CommitLogPath = None,
     as_json: Json = False,
 ) -> int:
@@ -73,6 +72,7 @@ def dump(
     from reput.cli.dump_checkpoint import checkpoint_lines
     from reput.cli.dump_index import index_lines
     from reput.cli.dump_queue import queue_lines
+    from reput.config.message_store import MessageStoreConfig
     from reput.log.directory import StoreDirectory
     from reput.warm import load_kernels
 
@@ -84,7 +84,8 @@ def dump(
         "--key-hash": key_hash,
         "--set": settings or None,
     }
-    config = _check_usage(what, given, settings)
+    numbers = index_numbers(settings)
+    _check_usage(what, given)
     directory = StoreDirectory(store, commit_log_path=commit_log_path)
     begin, end = begin_offset or 0, _NO_END if end_offset is None else end_offset
     if what == "log":
@@ -95,7 +96,7 @@ def dump(
     elif what == "queue":
         lines = queue_lines(directory, begin, end, topic, queue_id, as_hex=as_hex)
     elif what == "index":
-        lines = index_lines(directory, key_hash, config, as_hex=as_hex)
+        lines = index_lines(directory, key_hash, MessageStoreConfig(**numbers), as_hex=as_hex)
     else:
         lines = checkpoint_lines(directory, as_hex=as_hex)
     is_empty, is_damaged = True, False
@@ -106,22 +107,30 @@ def dump(
             write_json(line)
         else:
             write_line({name: line[name] for name in _RECORD_NAMES if name in line} if what == "log" else line)
-    if is_empty and topic is not None:
-        hint = unknown_topic(topic, [*directory.queues(), *directory.batch_queues()])
-        if hint:
-            complain(hint)
+    if is_empty:
+        complain(_nothing(what, directory, topic, queue_id))
     return int(is_damaged)
 
 
-def _check_usage(what: str, given: Mapping[str, object], settings: Sequence[str]) -> MessageStoreConfig:
-    """The configuration that `--set` gives; raises ConfigError for an option, or a key, without a meaning here."""
-    from reput.config.properties import camel_case, snake_case
+def _nothing(what: str, directory: StoreDirectory, topic: str | None, queue_id: int | None) -> str:
+    """What to say where there is no line."""
+    if what == "index":
+        return f"{directory.path}: no index files" if not directory.index_files() else "no entry is led to by this hash"
+    queues = [*directory.queues(), *directory.batch_queues()]
+    hint = unknown_queue(topic, queue_id, queues) if topic is not None and queues else None
+    if hint is not None:
+        return hint
+    if what == "queue":
+        return "no unit is in use there" if queues else f"{directory.path}: no consume queues; --what log shows the log"
+    files = directory.log_files()
+    if not files:
+        return f"{directory.path}: no commit log files"
+    last = files[-1].end_offset - 1
+    return f"no such record; the files of the log have the offsets {files[0].start_offset} to {last}, used or not"
 
-    config = store_config(settings, None)
-    for name in parse_pairs(settings, "--set"):
-        if snake_case(name) not in _GEOMETRY:
-            raise ConfigError(f"--set {name}: a dump takes {' and '.join(map(camel_case, _GEOMETRY))} only")
+
+def _check_usage(what: str, given: Mapping[str, object]) -> None:
+    """Raises ConfigError for an option without a meaning here."""
     for option, value in given.items():
         if value is not None and option not in _CHOICES[what]:
             raise ConfigError(f"{option} has no meaning for --what {what}")
-    return config

@@ -6,7 +6,9 @@ from typing import Annotated
 
 import typer
 
-from reput.cli.messages import unknown_topic, write_messages
+from reput.cli.geometry import IndexNumbers, index_numbers
+from reput.cli.messages import write_messages
+from reput.cli.nothing_found import no_message
 from reput.cli.options import CommitLogPath, Json, Store, reading_config
 from reput.cli.output import complain, damage_status, write_fields, write_status
 
@@ -26,6 +28,7 @@ def get(
         typer.Option("--raw", metavar="FILE", help="Write the records' bytes to a file; one of that name is replaced."),
     ] = None,
     commit_log_path: CommitLogPath = None,
+    settings: IndexNumbers,
     as_json: Json = False,
 ) -> int:
     """Read messages of a queue, as a consumer does.
@@ -43,7 +46,9 @@ def get(
 
     if raw is not None:
         StoreDirectory(store, commit_log_path=commit_log_path).check_output(raw)
-    with MessageStore.open(store, read_only=True, config=reading_config(commit_log_path, max_num)) as opened:
+    with MessageStore.open(
+        store, read_only=True, config=reading_config(commit_log_path, max_num, index_numbers(settings))
+    ) as opened:
         pulls = [opened.get_message(topic, queue_id, offset, max_num, tags)]
         # One pull ends where a log file does; go on as a consumer would.
         while pulls[-1].status is GetMessageStatus.FOUND and (left := max_num - sum(map(len, pulls))):
@@ -56,13 +61,15 @@ def get(
             "min_offset": pulls[-1].min_offset,
             "max_offset": pulls[-1].max_offset,
         }
-        is_empty = pulls[0].status is GetMessageStatus.NO_MESSAGE_IN_QUEUE
-        hint = unknown_topic(topic, opened.queues()) if is_empty else None
+        hint = None
+        if pulls[0].status is not GetMessageStatus.FOUND:
+            hint = no_message(opened, pulls[0].status, topic, queue_id, offset, tags)
         if as_json:
             write_status(status | ({"hint": hint} if hint else {}))
         else:
             write_fields(status)
             if hint:
                 complain(hint)
-        write_messages((message for pull in pulls for message in pull.messages()), as_json=as_json)
+        if hint is None:
+            write_messages((m for pull in pulls for m in pull.messages()), as_json=as_json, of_one_queue=True)
         return damage_status(opened.recovery.damage)

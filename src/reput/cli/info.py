@@ -5,18 +5,20 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from reput.cli.geometry import IndexNumbers, index_numbers
 from reput.cli.options import CommitLogPath, Json, Store, reading_config
 from reput.cli.output import complain, iso_time, write_fields, write_json, write_table, write_text
 from reput.errors import CorruptStoreError
 
 if TYPE_CHECKING:
+    from reput.config.message_store import MessageStoreConfig
     from reput.log.directory import StoreDirectory
 
 #: Queues and groups that fit on a screen beside the rest.
 _SHOWN_QUEUES, _SHOWN_GROUPS = 16, 8
 
 
-def info(store: Store, *, commit_log_path: CommitLogPath = None, as_json: Json = False) -> int:
+def info(store: Store, *, commit_log_path: CommitLogPath = None, settings: IndexNumbers, as_json: Json = False) -> int:
     """Show state, sizes, offsets, times, queues and consumer groups of a store.
 
     Nothing is changed. Damage that keeps a store from being opened is told, and makes the exit status 1. With --json
@@ -32,7 +34,7 @@ def info(store: Store, *, commit_log_path: CommitLogPath = None, as_json: Json =
     answer = _directory_facts(directory)
     try:
         if not any(part.hides_queues for part in directory.foreign_parts()) or directory.queues():
-            answer |= _store_facts(store, commit_log_path)
+            answer |= _store_facts(store, reading_config(commit_log_path, numbers=index_numbers(settings)))
     except CorruptStoreError as damage:  # of an index file, without which the store does not open
         answer["findings"] = [str(damage)]
     if as_json:
@@ -81,11 +83,11 @@ def _directory_facts(directory: StoreDirectory) -> dict[str, Any]:
     }
 
 
-def _store_facts(path: str, commit_log_path: str | None) -> dict[str, Any]:
+def _store_facts(path: str, config: MessageStoreConfig) -> dict[str, Any]:
     """What only reading the log and the queues says."""
     from reput.store.message_store import MessageStore
 
-    with MessageStore.open(path, read_only=True, config=reading_config(commit_log_path)) as store:
+    with MessageStore.open(path, read_only=True, config=config) as store:
         earliest, latest = store.earliest_time(), store.latest_time()
         runtime = store.runtime_info()
         expired = store.delete_expired(dry_run=True)
@@ -111,7 +113,7 @@ def _store_facts(path: str, commit_log_path: str | None) -> dict[str, Any]:
                 "delete_when": store.config.delete_when,
                 "file_reserved_time_h": store.config.file_reserved_time,
             },
-            "findings": [*([str(store.recovery.damage)] if store.recovery.damage else []), *runtime.findings],
+            "findings": list(runtime.findings),
         }
 
 
@@ -144,7 +146,7 @@ def _write(answer: dict[str, Any]) -> None:
             **({"retention": _RETENTION.format_map(retention)} if retention else {}),
             **(
                 {
-                    f"flushed {name}": iso_time(checkpoint[f"{key}_msg_timestamp"] or None) or "never"
+                    f"flushed {name}": iso_time(checkpoint[f"{key}_msg_timestamp"] or None) or _NOT_FLUSHED[name]
                     for name, key in _CHECKPOINT.items()
                 }
                 if checkpoint
@@ -155,14 +157,14 @@ def _write(answer: dict[str, Any]) -> None:
     for part in answer["foreign_parts"]:
         write_text(part)
     if queues:
-        write_table(list(queues[0]), [list(queue.values()) for queue in queues[:_SHOWN_QUEUES]])
+        write_table(list(queues[0]), [list(queue.values()) for queue in queues[:_SHOWN_QUEUES]], one_line=("topic",))
     if len(queues) > _SHOWN_QUEUES:
         write_text(f"and {len(queues) - _SHOWN_QUEUES} more queues: --json shows all")
     groups = runtime["groups"] if runtime else []
     if groups:
         groups = sorted(groups, key=lambda group: group["fallBehindMessages"], reverse=True)
         rows = [list(group.values()) for group in groups[:_SHOWN_GROUPS]]
-        write_table(["group", "topic", "messages behind", "ms behind"], rows)
+        write_table(["group", "topic", "messages behind", "ms behind"], rows, one_line=("group", "topic"))
     if len(groups) > _SHOWN_GROUPS:
         write_text(f"and {len(groups) - _SHOWN_GROUPS} more: --json shows all")
 
@@ -201,6 +203,8 @@ _RETENTION = (
     "at hour {delete_when} where a store is opened with retention; the disk is {disk_used_percent} % full"
 )
 _CHECKPOINT = {"log": "physic", "queues": "logics", "index": "index"}
+#: Where the checkpoint has no time; it knows of index files only that are full.
+_NOT_FLUSHED = {"log": "never", "queues": "never", "index": "no index file is full yet"}
 
 
 def _disk_use(directory: StoreDirectory, path: str) -> tuple[int, int]:

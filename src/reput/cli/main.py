@@ -54,7 +54,7 @@ class Application(TyperGroup):
             complain(str(error))
             status = _COULD_NOT_RUN
         except typer.TyperException as error:  # wrong usage
-            complain(error.format_message())
+            complain(error.format_message().replace("Value error, ", ""))
             status = _COULD_NOT_RUN
         except SystemExit:  # how Typer and rich end when nobody reads any more: `reput dump STORE | head`
             status = _BROKEN_PIPE

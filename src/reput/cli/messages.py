@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from reput.log.directory import QueueFiles
     from reput.store.queue_tables import Queue
 
-#: Topics that an error names.
-_SHOWN_TOPICS = 8
+#: Names that a line lists.
+_SHOWN_NAMES = 8
+#: The first one is left out where all messages are of one queue.
 _COLUMNS = ("queue", "queue offset", "log offset", "stored", "tags", "keys", "body")
 
 
@@ -28,9 +29,16 @@ def unknown_topic(topic: str, queues: Iterable[Queue | QueueFiles]) -> str | Non
     nearest = get_close_matches(topic, topics, n=1)
     if nearest:
         return f"there is no topic {topic!r}; did you mean {nearest[0]!r}?"
-    more = f" and {len(topics) - _SHOWN_TOPICS} more" if len(topics) > _SHOWN_TOPICS else ""
-    there_are = f"there are {', '.join(topics[:_SHOWN_TOPICS])}{more}" if topics else "nor any other"
-    return f"there is no topic {topic!r}; {there_are}"
+    if not topics:
+        return f"there is no topic {topic!r}, nor any other: the store has no consume queue with messages"
+    return f"there is no topic {topic!r}; there are {some_names(topics)}"
+
+
+def some_names(names: Iterable[str]) -> str:
+    """Some of the names, and how many more there are."""
+    listed = list(names)
+    more = f" and {len(listed) - _SHOWN_NAMES} more" if len(listed) > _SHOWN_NAMES else ""
+    return f"{', '.join(listed[:_SHOWN_NAMES])}{more}"
 
 
 def message_fields(message: MessageExt, body: bytes) -> dict[str, Any]:
@@ -68,13 +76,18 @@ def body_fields(body: bytes) -> dict[str, str]:
         return {"body_base64": base64.b64encode(body).decode()}
 
 
-def write_messages(messages: Iterable[MessageExt], *, as_json: bool) -> None:
+def write_messages(messages: Iterable[MessageExt], *, as_json: bool, of_one_queue: bool = False) -> None:
     """One line of JSON a message, or one table; bodies decompressed where they can be."""
     if as_json:
         for message in messages:
             write_json(message_fields(message, _shown_body(message)))
     else:
-        write_table(_COLUMNS, [_row(message) for message in messages], one_line=("queue", "stored", "tags", "body"))
+        first = int(of_one_queue)
+        write_table(
+            _COLUMNS[first:],
+            [_row(message)[first:] for message in messages],
+            one_line=("queue", "tags", "keys", "body"),
+        )
 
 
 def _row(message: MessageExt) -> tuple[str | int, ...]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Literal
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -101,8 +102,12 @@ def parse_list(text: str | None) -> list[str] | None:
     return names
 
 
-def store_config(settings: Sequence[str], broker_conf: str | None) -> MessageStoreConfig:
+def store_config(
+    settings: Sequence[str], broker_conf: str | None, stored: Mapping[str, object] = MappingProxyType({})
+) -> MessageStoreConfig:
     """RocketMQ's defaults (SYNC_FLUSH without a broker.conf, as `MessageStore.open`), broker.conf, then `--set`.
+
+    `stored` are keys that the store's files tell, in place of the defaults.
 
     Raises ConfigError for a name that RocketMQ does not have, and StoreError for a file that cannot be read.
     """
@@ -110,18 +115,24 @@ def store_config(settings: Sequence[str], broker_conf: str | None) -> MessageSto
     from reput.files import DISK
 
     if broker_conf is None:
-        base = MessageStoreConfig(flush_disk_type=FlushDiskType.SYNC_FLUSH)
+        base = MessageStoreConfig.from_mapping({"flush_disk_type": FlushDiskType.SYNC_FLUSH, **stored})
     else:
         text = DISK.read_bytes(broker_conf).decode("utf-8", "replace")
-        base = MessageStoreConfig.from_broker_conf(text, broker_conf)
+        base = MessageStoreConfig.from_broker_conf(text, broker_conf, MessageStoreConfig.from_mapping(stored))
     return MessageStoreConfig.from_mapping(parse_pairs(settings, "--set"), base)
 
 
-def reading_config(commit_log_path: str | None, max_num: int = 32) -> MessageStoreConfig:
-    """The configuration for reading: what a command's `--max-num` says counts, not the limits of a broker."""
+def reading_config(
+    commit_log_path: str | None, max_num: int = 32, numbers: Mapping[str, Any] = MappingProxyType({})
+) -> MessageStoreConfig:
+    """The configuration for reading: what a command's `--max-num` says counts, not the limits of a broker.
+
+    `numbers` are what `index_numbers` gives.
+    """
     from reput.config.message_store import MessageStoreConfig
 
     return MessageStoreConfig(
+        **numbers,
         store_path_commit_log=commit_log_path,
         max_transfer_count_on_message_in_memory=max_num,
         max_transfer_count_on_message_in_disk=max_num,

@@ -27,8 +27,6 @@ _ABSENT: tuple[Any, ...] = (None, "", [], {})
 _BETWEEN_DIGITS = "\N{NARROW NO-BREAK SPACE}"
 _QUOTED = frozenset(' "\\')
 _UNBOUNDED_WIDTH = 1 << 16
-#: Of a column beside one that may be cut.
-_MOST_KEPT_WIDTH = 20
 #: Of a screen without a terminal.
 _LINE_WIDTH = 120
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -83,31 +81,17 @@ def write_fields(fields: Mapping[str, Any]) -> None:
 def write_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, one_line: Sequence[str] = ()) -> None:
     """A table of a few rows; numbers flush right; cells of the columns in `one_line` are cut where they do not fit.
 
+    Where a terminal is too narrow for a table, each row is a block of its own.
     Numbers stay as they are: most are offsets, to be copied into the next command.
     """
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
+    from reput.cli.table import draw_table
 
-    cells = [list(row) for row in rows]
-    table = Table(box=box.SIMPLE_HEAD)
-    for number, name in enumerate(columns):
-        numeric = bool(cells) and all(isinstance(row[number], int) for row in cells)
-        table.add_column(
-            Text(name),
-            justify="right" if numeric else "left",
-            no_wrap=name in one_line,
-            overflow="ellipsis" if name in one_line else "fold",
-            min_width=0 if name in one_line else _width(name, (row[number] for row in cells)),
-        )
-    for row in cells:
-        table.add_row(*(Text(printable(str(value))) for value in row))
-    _console().print(table)
-
-
-def _width(name: str, cells: Iterable[Any]) -> int:
-    """What a column needs that is not to be squeezed by a long one beside it; a long text wraps."""
-    return min(max(map(len, [name, *map(str, cells)])), _MOST_KEPT_WIDTH)
+    values = list(rows)
+    numeric = [bool(values) and all(isinstance(row[number], int) for row in values) for number in range(len(columns))]
+    cells = [[printable(str(value)) for value in row] for row in values]
+    console = _console()
+    console.print()
+    console.print(draw_table(columns, cells, numeric, one_line, console.width))
 
 
 def write_line(fields: Mapping[str, Any]) -> None:

@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from reput.cli.options import BrokerConf, Json, Keys, Settings, Store, parse_pairs, store_config
+from reput.cli.geometry import writing_config
+from reput.cli.options import BrokerConf, Json, Keys, Settings, Store, parse_pairs
 from reput.cli.output import progress_bar, write_fields, write_json
 from reput.errors import ConfigError, MessageIllegalError
 
@@ -41,8 +42,9 @@ def put(
 ) -> None:
     """Store one message, or one for each line of input.
 
-    A store that does not exist is made. An illegal message is refused before anything is written. Shown are the worst
-    status of all messages, and the offsets and the message id of the first.
+    A store that does not exist is made; one that does keeps the sizes of its files. An illegal message is refused
+    before anything is written. Shown are the worst status of all messages, and the offsets and the message id of the
+    first.
 
     Examples:
       reput put /tmp/store --topic orders --body hello --tags paid --key o-1
@@ -53,7 +55,7 @@ def put(
     from reput.store.message_store import MessageStore
     from reput.store.results import PutMessageStatus
 
-    config = store_config(settings, broker_conf)
+    config = writing_config(store, settings, broker_conf)
     user_properties = parse_pairs(properties, "--property")
     messages = [
         Message(topic, content, tags=tags, keys=keys, properties=user_properties)

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from reput.cli.messages import unknown_topic, write_messages
+from reput.cli.geometry import IndexNumbers, index_numbers
+from reput.cli.messages import write_messages
+from reput.cli.nothing_found import no_key, no_record
 from reput.cli.options import CommitLogPath, Json, Keys, Master, Store, parse_pairs, parse_time, reading_config
 from reput.cli.output import complain, damage_status
 from reput.cli.query_rows import query_range, query_sql
@@ -64,6 +66,7 @@ def query(
     ] = "local",
     master: Master = None,
     commit_log_path: CommitLogPath = None,
+    settings: IndexNumbers,
     as_json: Json = False,
 ) -> int:
     """Find messages by key, message id, log offset or time, or by SQL.
@@ -99,7 +102,7 @@ def query(
     if is_range:
         return query_range(store, keys, **asked, **shown)
     return _query_store(
-        store, topic, keys, begin, end, max_num, message_id, commit_log_offset, commit_log_path, as_json
+        store, topic, keys, begin, end, max_num, message_id, commit_log_offset, commit_log_path, settings, as_json
     )
 
 
@@ -113,24 +116,32 @@ def _query_store(
     message_id: str | None,
     commit_log_offset: int | None,
     commit_log_path: str | None,
+    settings: list[str],
     as_json: bool,
 ) -> int:
     """What a broker answers: the newest messages of keys by the index, or the message at a place."""
+    from reput.formats.message import decode_message_id
     from reput.store.message_store import MessageStore
 
-    with MessageStore.open(store, read_only=True, config=reading_config(commit_log_path, max_num)) as opened:
+    config = reading_config(commit_log_path, max_num, index_numbers(settings))
+    with MessageStore.open(store, read_only=True, config=config) as opened:
         messages: list[MessageExt] = []
         if topic is not None:
             of_keys = opened.query_messages(topic, keys, max_num=max_num, begin=begin or 0, end=end)
             found = {message.commit_log_offset: message for messages in of_keys.values() for message in messages}
             messages = [found[offset] for offset in sorted(found)]
-            if not messages and (hint := unknown_topic(topic, opened.queues())):
-                complain(hint)
+            if missing := [key for key in keys if not of_keys[key]]:
+                complain(no_key(opened, topic, missing))
         elif message_id is not None:
             message = opened.view_message(message_id)
             messages = [message] if message is not None else []
+            if not messages:
+                complain(no_record(opened, f"message id {message_id}", decode_message_id(message_id)[1]))
         elif commit_log_offset is not None:
             message = opened.look_message_by_offset(commit_log_offset)
             messages = [message] if message is not None else []
-        write_messages(messages, as_json=as_json)
+            if not messages:
+                complain(no_record(opened, f"offset {commit_log_offset}", commit_log_offset))
+        if messages:
+            write_messages(messages, as_json=as_json)
         return damage_status(opened.recovery.damage)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from reput.cli.geometry import IndexNumbers, index_numbers
 from reput.cli.options import CommitLogPath, Json, Store, reading_config
 from reput.cli.output import is_terminal, live_screen, write_json, write_screen
 
@@ -25,6 +26,7 @@ def top(
         bool, typer.Option("--once", help="Two looks, one screen, and end; so without a terminal, too.")
     ] = False,
     commit_log_path: CommitLogPath = None,
+    settings: IndexNumbers,
     as_json: Json = False,
 ) -> None:
     """Watch a store: topics by messages a second, groups by how far they are behind, log, disk.
@@ -41,7 +43,7 @@ def top(
     from reput.store.watch import StoreWatch
 
     once = once or not (as_json or is_terminal())
-    watch = StoreWatch(store, reading_config(commit_log_path))
+    watch = StoreWatch(store, reading_config(commit_log_path, numbers=index_numbers(settings)))
     with live_screen(is_shown=not (once or as_json)) as screen:
         before, look = None, watch.look()
         while True:

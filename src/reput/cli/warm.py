@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from reput.cli.geometry import IndexNumbers, index_numbers
 from reput.cli.options import CommitLogPath, Json, reading_config
 from reput.cli.output import progress_bar, write_fields, write_json
 
@@ -22,6 +23,7 @@ def warm(
         typer.Option("--bytes", min=0, metavar="N", help="Bytes of STORE's log; 40 % of the memory if not given."),
     ] = None,
     commit_log_path: CommitLogPath = None,
+    settings: IndexNumbers,
     spark: Annotated[bool, typer.Option("--spark", help="Also make Spark's class archive (half a minute).")] = False,
     as_json: Json = False,
 ) -> None:
@@ -48,7 +50,9 @@ def warm(
         from reput.store.message_store import MessageStore
 
         start = time.perf_counter()
-        with MessageStore.open(store, read_only=True, config=reading_config(commit_log_path)) as opened:
+        with MessageStore.open(
+            store, read_only=True, config=reading_config(commit_log_path, numbers=index_numbers(settings))
+        ) as opened:
             answer |= opened.warm_up(log_bytes)._asdict()
         answer["store_s"] = round(time.perf_counter() - start, 3)
     if spark:

@@ -269,13 +269,13 @@ class MessageStoreConfig:
         return cls._from_keys([("", name, value) for name, value in mapping.items()], base)
 
     @classmethod
-    def from_broker_conf(cls, text: str, source: str) -> Self:
-        """The configuration that a broker.conf describes; `source` is its name in errors.
+    def from_broker_conf(cls, text: str, source: str, base: Self | None = None) -> Self:
+        """The configuration that a broker.conf describes, over `base`; `source` is its name in errors.
 
         Raises ConfigError with source and line, as `from_mapping` does.
         """
         entries = read_properties(text, source)
-        return cls._from_keys([(f"{source}:{line}: ", name, value) for line, name, value in entries], None)
+        return cls._from_keys([(f"{source}:{line}: ", name, value) for line, name, value in entries], base)
 
     @classmethod
     def _from_keys(cls, keys: list[tuple[str, str, object]], base: Self | None) -> Self:

@@ -15,6 +15,10 @@ _FULL = {
 _REFUSED = {
     errno.EACCES: "permission denied; check owner and mode of it and of its folder",
     errno.EPERM: "operation not permitted; check its owner, and whether it was made immutable",
+    errno.EEXIST: "a file lies where a folder is expected; move it away",
+    errno.ENOTDIR: "a file lies where a folder is expected; move it away",
+    errno.EISDIR: "a folder lies where a file is expected; move it away",
+    errno.ELOOP: "symbolic links lead to each other; put the file itself there",
     errno.EROFS: "the file system is mounted read-only; mount it writable, or open the store read-only",
 }
 

@@ -19,12 +19,16 @@ if TYPE_CHECKING:
 
 
 class Entry(NamedTuple):
-    """One file or folder of a folder. `size` counts holes, `allocated_bytes` is what it takes on the disk."""
+    """One file or folder of a folder. `size` counts holes, `allocated_bytes` is what it takes on the disk.
+
+    `is_broken_link`: a symbolic link that leads nowhere, as to a disk that is not mounted.
+    """
 
     name: str
     size: int
     is_directory: bool
     allocated_bytes: int
+    is_broken_link: bool = False
 
 
 class FileLayer:
@@ -86,6 +90,8 @@ class FileLayer:
                     try:
                         status = entry.stat()
                     except FileNotFoundError:
+                        if entry.is_symlink():
+                            entries.append(Entry(entry.name, 0, False, 0, is_broken_link=True))
                         continue
                     entries.append(Entry(entry.name, status.st_size, entry.is_dir(), status.st_blocks * 512))
         except OSError as error:

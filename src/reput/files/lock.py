@@ -65,7 +65,8 @@ class RecordLock:
         except OSError as error:
             if error.errno in (errno.EACCES, errno.EAGAIN):
                 raise StoreLockedError(
-                    f"{self.path}: {_holder(self._descriptor)} has the store open; stop it, or open the store read-only"
+                    f"{self.path}: {_holder(self._descriptor)} has the store open; stop it, or wait until it closes "
+                    "it: one at a time writes, while any number may read"
                 ) from error
             raise failure(error, self.path, "lock") from error
         try:

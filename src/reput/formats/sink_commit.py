@@ -150,7 +150,7 @@ def decode_sinks(data: bytes, path: str) -> Sinks:
         raise CorruptMetadataError(
             path,
             getattr(error, "pos", 0),
-            f"expected what a sink writes, found something else ({error!r}). It says which batches of sinks are in "
+            "expected what a sink writes, found something else. It says which batches of sinks are in "
             "the log: restore it from a copy; or remove it, and the log stays as it is, and all sinks begin anew",
         ) from error
 

@@ -106,12 +106,12 @@ def _queue_files(directory: StoreDirectory, folder: str) -> list[QueueFiles]:
     """Each file of the queues in a folder, as if it were a queue of its own; those without a byte are left out."""
     files = directory.files
     return [
-        QueueFiles(topic, int(queue_id), (f"{path}/{name}",), size)
+        QueueFiles(topic, int(queue_id), (f"{path}/{entry.name}",), entry.size)
         for topic, topic_path in _folders(files, os.path.join(directory.path, folder))
         for queue_id, path in _folders(files, topic_path)
         if queue_id.isascii() and queue_id.isdigit()
-        for name, size, is_folder, _ in files.list_directory(path)
-        if not is_folder and size and file_name_to_offset(name) is not None
+        for entry in files.list_directory(path)
+        if not entry.is_directory and entry.size and file_name_to_offset(entry.name) is not None
     ]
 
 
@@ -154,11 +154,9 @@ def _index_geometry(directory: StoreDirectory, slots: int, entries: int, finding
     """
     folder, advice = os.path.join(directory.path, INDEX), _advice("max_hash_slot_num", "max_index_num")
     found = [
-        IndexFilePath(os.path.join(folder, name), size)
-        for name, size, is_folder, _ in (
-            directory.files.list_directory(folder) if directory.files.is_directory(folder) else ()
-        )
-        if not is_folder and size and len(name) == _INDEX_NAME_DIGITS and name.isascii() and name.isdigit()
+        IndexFilePath(os.path.join(folder, entry.name), entry.size)
+        for entry in (directory.files.list_directory(folder) if directory.files.is_directory(folder) else ())
+        if not entry.is_directory and entry.size and _is_index_name(entry.name)
     ]
     counts = Counter(entry.size for entry in found)
     found.sort(key=lambda entry: (-counts[entry.size], -entry.size))
@@ -184,6 +182,10 @@ def _index_geometry(directory: StoreDirectory, slots: int, entries: int, finding
         if entry.size != size
     ]
     return pair
+
+
+def _is_index_name(name: str) -> bool:
+    return len(name) == _INDEX_NAME_DIGITS and name.isascii() and name.isdigit()
 
 
 def _advice(*keys: str) -> str:

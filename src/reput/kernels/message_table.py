@@ -54,6 +54,10 @@ _FAULTS = {
     EncodeFault.RESERVED_PROPERTY: "properties: TAGS, KEYS and UNIQ_KEY have columns of their own, and INNER_NUM and "
     "INNER_BASE are for put_batch",
 }
+_TEXT_OR_BYTES = (
+    *(pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
+    *(pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view, pa.types.is_fixed_size_binary),
+)
 _BATCH_ROWS = 65_536
 _KEPT_BATCHES = 16
 #: Up to so many (topic, queue id) pairs are numbered through a table instead of by sorting.
@@ -211,12 +215,33 @@ def _typed(batch: pa.RecordBatch, first_row: int) -> pa.RecordBatch:
 def _cast(name: str, column: pa.Array, wanted: pa.DataType) -> pa.Array:
     if column.type == wanted:
         return column
+    if not _is_kind_of(column.type, wanted):
+        told = f"{wanted}, in milliseconds, or a timestamp" if name == "born_timestamp" else wanted
+        raise MessageIllegalError(f"column {name!r} is {column.type}, and must be {told}; convert it before")
     try:
-        if pa.types.is_integer(wanted) and not (pa.types.is_integer(column.type) or pa.types.is_null(column.type)):
-            raise pa.ArrowTypeError("not a whole number")
         return column.cast(wanted)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
-        raise MessageIllegalError(f"column {name!r} is {column.type}, and must be {wanted}: {error}") from error
+        raise MessageIllegalError(
+            f"column {name!r} is {column.type}, and must be {wanted}; it has a value that this cannot hold: {error}"
+        ) from error
+
+
+def _is_kind_of(found: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether values of a type are meant to become those of another one: Arrow would make a text of any number."""
+    types = pa.types
+    if types.is_null(found):
+        return True
+    if types.is_dictionary(found):
+        return _is_kind_of(found.value_type, wanted)
+    if types.is_map(wanted):
+        return types.is_map(found) and all(
+            _is_kind_of(*pair) for pair in ((found.key_type, wanted.key_type), (found.item_type, wanted.item_type))
+        )
+    if types.is_list(wanted):
+        lists = (types.is_list, types.is_large_list, types.is_fixed_size_list)
+        return any(is_one(found) for is_one in lists) and _is_kind_of(found.value_type, wanted.value_type)
+    kinds = (types.is_integer,) if types.is_integer(wanted) else _TEXT_OR_BYTES
+    return any(is_one(found) for is_one in kinds)
 
 
 def _milliseconds(column: pa.Array) -> pa.Array:

@@ -11,10 +11,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import NoReturn
 
 from reput.config.properties import split_folders
 from reput.errors import ConfigError, StoreError, StoreFormatError
-from reput.files import DISK, File, FileLayer
+from reput.files import DISK, Entry, File, FileLayer
 from reput.formats.checkpoint import CHECKPOINT_SIZE, Checkpoint, decode_checkpoint
 from reput.formats.paths import (
     ABORT,
@@ -31,7 +32,10 @@ from reput.formats.paths import (
 from reput.log.foreign import ForeignPart, dledger_part, foreign_parts, is_dledger_data
 
 _NAMES_OF_A_STORE = (COMMIT_LOG, CONSUME_QUEUE, BATCH_CONSUME_QUEUE, INDEX, CHECKPOINT, ABORT, LOCK, CONFIG)
+_FOLDERS_OF_A_STORE = (COMMIT_LOG, CONSUME_QUEUE, BATCH_CONSUME_QUEUE, INDEX, CONFIG)
 _INDEX_NAME_DIGITS = 17
+_RESTORE = "restore it from a copy"
+_CLOSE_THE_GAP = "restore what is missing, or move the files before the gap away"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +65,9 @@ class QueueFiles:
 
 
 def usual_file_size(queues: Sequence[QueueFiles]) -> int:
-    """The size that most queues' files have: those of one kind are all of one size (RocketMQ's configuration)."""
-    return Counter(queue.file_size for queue in queues).most_common(1)[0][0]
+    """The size that most queues' files have; of two as frequent the larger, for files are cut, and never grow."""
+    counts = Counter(queue.file_size for queue in queues)
+    return max(counts, key=lambda size: (counts[size], size))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +87,8 @@ class StoreDirectory:
             separates several folders.
         files: the file layer.
 
-    Raises StoreFormatError if `path` is no directory or holds nothing of a store, or a log that is no plain one
-    (`reput.log.foreign`). A store without messages may lack any of its folders.
+    Raises StoreFormatError if `path` is no directory or holds nothing of a store, a file in place of a folder, or a
+    log that is no plain one (`reput.log.foreign`). A store without messages may lack any of its folders.
     """
 
     def __init__(
@@ -97,6 +102,10 @@ class StoreDirectory:
         self.files = files
         self.commit_log_folders: tuple[str, ...] = (os.path.join(self.path, COMMIT_LOG),)
         _check_directory(files, self.path)
+        entries = files.list_directory(self.path)
+        for entry in entries:
+            if entry.name in _FOLDERS_OF_A_STORE and not entry.is_directory:
+                _refuse_kind(entry, os.path.join(self.path, entry.name))
         if commit_log_path is not None:
             self.commit_log_folders = named_folders(os.fspath(commit_log_path))
             for folder in self.commit_log_folders:
@@ -104,7 +113,7 @@ class StoreDirectory:
                 if is_dledger_data(folder):
                     raise StoreFormatError(str(dledger_part(folder, os.path.join(self.path, COMMIT_LOG))))
             return
-        if not any(entry.name in _NAMES_OF_A_STORE for entry in files.list_directory(self.path)):
+        if not any(entry.name in _NAMES_OF_A_STORE for entry in entries):
             raise StoreFormatError(
                 f"{self.path}: no store: it has no folder {COMMIT_LOG}, nor anything else of a store; "
                 "give the directory that a broker calls storePathRootDir"
@@ -156,10 +165,11 @@ class StoreDirectory:
 
     def _queues_in(self, folder: str) -> list[QueueFiles]:
         found = []
+        remedy = build_again(os.path.join(self.path, folder))
         for topic, topic_path in self._folders(os.path.join(self.path, folder)):
             for queue_id, path in self._folders(topic_path):
                 if queue_id.isascii() and queue_id.isdigit():
-                    numbered = numbered_files(self.files, path)
+                    numbered = numbered_files(self.files, path, remedy=remedy)
                     if numbered:
                         paths = tuple(file.path for file in numbered)
                         found.append(QueueFiles(topic, int(queue_id), paths, numbered[0].size))
@@ -172,10 +182,13 @@ class StoreDirectory:
             return []
         found = []
         for entry in self.files.list_directory(folder):
+            path = os.path.join(folder, entry.name)
+            is_named = len(entry.name) == _INDEX_NAME_DIGITS and entry.name.isascii() and entry.name.isdigit()
+            if is_named:
+                _check_entry(entry, path)
             if entry.is_directory:
                 continue
-            path = os.path.join(folder, entry.name)
-            if len(entry.name) != _INDEX_NAME_DIGITS or not (entry.name.isascii() and entry.name.isdigit()):
+            if not is_named:
                 raise StoreFormatError(f"{path}: no index file: its name is no time of 17 digits; move it away")
             found.append(IndexFilePath(path, entry.size))
         return found
@@ -225,14 +238,27 @@ def _check_directory(files: FileLayer, path: str, advice: str = "check the path 
         raise StoreFormatError(f"{path}: a file, not a directory; give the directory of a store")
 
 
-def numbered_files(files: FileLayer, *folders: str) -> list[LogFile]:
-    """The files of folders that are named by offsets, checked; sub-folders are passed over, as RocketMQ does."""
+def build_again(folder: str) -> str:
+    """What to do about queues that are damaged."""
+    return (
+        f"queues derive from the log: move {folder} away, and the next start for writing builds them again; "
+        "`reput rebuild` builds them elsewhere, of the size that its --set gives"
+    )
+
+
+def numbered_files(files: FileLayer, *folders: str, remedy: str | None = None) -> list[LogFile]:
+    """The files of folders that are named by offsets, checked; sub-folders are passed over, as RocketMQ does.
+
+    `remedy` is what an error tells to do about files that are not what they were; None: to restore them.
+    """
     found = []
     for folder in folders:
         for entry in files.list_directory(folder) if files.is_directory(folder) else ():
+            path = os.path.join(folder, entry.name)
+            start_offset = file_name_to_offset(entry.name)
+            if start_offset is not None:
+                _check_entry(entry, path)
             if not entry.is_directory:
-                path = os.path.join(folder, entry.name)
-                start_offset = file_name_to_offset(entry.name)
                 if start_offset is None:
                     raise StoreFormatError(f"{path}: a foreign file: its name is no offset of 20 digits; move it away")
                 found.append(LogFile(path, start_offset, entry.size, folders))
@@ -241,16 +267,15 @@ def numbered_files(files: FileLayer, *folders: str) -> list[LogFile]:
         found.pop()
     if not found:
         return []
-    (file_size, _), *_ = Counter(file.size for file in found).most_common(1)
+    file_size = _usual_size(found)
     for file in found:
-        if file.size != file_size:
-            raise StoreFormatError(
-                f"{file.path}: {file.size} bytes long, but the files beside it {file_size}; restore it from a copy"
-            )
+        if file.size != file_size or not file_size:
+            others = f", but the files beside it {file_size}" if file_size else ""
+            raise StoreFormatError(f"{file.path}: {file.size} bytes long{others}; {remedy or _RESTORE}")
         if file.start_offset % file_size:
             raise StoreFormatError(
                 f"{file.path}: its name is no multiple of its {file_size} bytes, as that of each file must be; give it "
-                "its name back, or restore it from a copy"
+                f"its name back; or: {remedy or _RESTORE}"
             )
     for file, following in pairwise(found):
         if following.start_offset == file.start_offset:
@@ -262,7 +287,26 @@ def numbered_files(files: FileLayer, *folders: str) -> list[LogFile]:
             missing = offset_to_file_name(file.end_offset)
             raise StoreFormatError(
                 f"{', '.join(folders)}: after {os.path.basename(file.path)} the file {missing} is expected, but the "
-                f"next one is {os.path.basename(following.path)}; restore what is missing, or move the files "
-                "before the gap away"
+                f"next one is {os.path.basename(following.path)}; {remedy or _CLOSE_THE_GAP}"
             )
     return found
+
+
+def _check_entry(entry: Entry, path: str) -> None:
+    """Raises StoreFormatError where something that is no file has the name of one."""
+    if entry.is_directory or entry.is_broken_link:
+        _refuse_kind(entry, path)
+
+
+def _refuse_kind(entry: Entry, path: str) -> NoReturn:
+    if entry.is_broken_link:
+        raise StoreFormatError(f"{path}: a symbolic link that leads nowhere; mount the disk, or remove the link")
+    kinds = ("folder", "file") if entry.is_directory else ("file", "folder")
+    raise StoreFormatError(f"{path}: a {kinds[0]} lies where a {kinds[1]} is expected; move it away")
+
+
+def _usual_size(found: Sequence[LogFile]) -> int:
+    """The size that most files have; of two as frequent the one that a distance of names shows, else the larger."""
+    counts = Counter(file.size for file in found if file.size) or {0: 1}
+    distances = {following.start_offset - file.start_offset for file, following in pairwise(found)}
+    return max(counts, key=lambda size: (counts[size], size in distances, size))

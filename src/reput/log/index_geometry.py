@@ -7,6 +7,8 @@ entry's hash leads to it or to a newer one, which rules out other pairs. A file 
 
 from __future__ import annotations
 
+import os
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -42,25 +44,32 @@ def index_geometry(
         files: The file layer.
 
     Raises:
-        StoreFormatError: The files do not tell; the numbers must be given.
+        StoreFormatError: A file was cut, or the files do not tell: then the numbers must be given.
     """
     written = [entry for entry in found if entry.size]
     if not written:
         return slots, entries
     path, size = written[0].path, written[0].size
-    if any(entry.size != size for entry in written):
-        sizes = sorted({entry.size for entry in written})
-        raise StoreFormatError(f"{path}: index files of different sizes ({sizes}) lie in one store; move index/ away")
+    _check_sizes(written)
+    expected = file_size(slots, entries)
     fitting = fitting_slots(written[0], slots, entries, files)
     if fitting.size == 1:
         return int(fitting[0]), entries_of(size, int(fitting[0]))
-    if size == file_size(slots, entries) and not fitting.size:
+    if size == expected and not fitting.size:
         return slots, entries  # damaged: whatever is found by it is compared with the log
+    made = f"{path}: {size} bytes, expected {expected}, which {slots} hash slots and {entries} entries make"
+    count = _header(written[0], files).index_count
+    if not fitting.size and (count > 1 or count < 0):
+        raise StoreFormatError(
+            f"{made}; its header counts {count - 1} entries, and with no number of slots they fit what it holds: it "
+            f"was cut, or is damaged; {build_index_again(path)}"
+        )
     pairs = ", ".join(f"{number} and {entries_of(size, number)}" for number in fitting[:3].tolist())
     raise StoreFormatError(
-        f"{path}: {size} bytes, which {slots} slots and {entries} entries do not make, and its content does not tell "
-        f"the numbers{f' ({fitting.size} pairs fit it: {pairs}, ...)' if pairs else ''}: give "
-        "max_hash_slot_num and max_index_num"
+        f"{made}, and its content does not tell the numbers"
+        f"{f' ({fitting.size} pairs fit it: {pairs}, ...)' if pairs else ''}: give maxHashSlotNum and "
+        "maxIndexNum (to a command: --set maxHashSlotNum=N --set maxIndexNum=N); or, if the file was cut: "
+        f"{build_index_again(path)}"
     )
 
 
@@ -71,13 +80,39 @@ def fitting_slots(entry: IndexFilePath, slots: int, entries: int, files: FileLay
     """
     if entry.size < HEADER_SIZE:
         return np.empty(0, np.int64)
+    header = _header(entry, files)
     with files.open(entry.path) as file:
-        header = decode_header(file.read(0, HEADER_SIZE))
         data = np.frombuffer(file.map(random=True).view, np.uint8)
-        configured = np.array([slots])
-        if entry.size == file_size(slots, entries) and _possible(data, header, configured).size:
-            return configured
-        return _candidates(data, header)
+    configured = np.array([slots])
+    if entry.size == file_size(slots, entries) and _possible(data, header, configured).size:
+        return configured
+    return _candidates(data, header)
+
+
+def _header(entry: IndexFilePath, files: FileLayer) -> IndexHeader:
+    """The header; of a file that was cut inside, what zeros make of the rest."""
+    with files.open(entry.path) as file:
+        return decode_header(file.read(0, HEADER_SIZE).ljust(HEADER_SIZE, b"\0"))
+
+
+def build_index_again(path: str) -> str:
+    """What to do about an index file that is damaged."""
+    return (
+        f"index files derive from the log: move {os.path.dirname(path)} away, and the next start for writing builds "
+        "them again; `reput rebuild` builds them elsewhere, of the numbers that its --set gives"
+    )
+
+
+def _check_sizes(written: Sequence[IndexFilePath]) -> None:
+    """Raises StoreFormatError for a file of another size than most, or, of two as frequent, than the larger one."""
+    counts = Counter(entry.size for entry in written)
+    usual = max(counts, key=lambda size: (counts[size], size))
+    for entry in written:
+        if entry.size != usual:
+            raise StoreFormatError(
+                f"{entry.path}: {entry.size} bytes long, but the files beside it {usual}; it was cut, or comes from "
+                f"elsewhere; {build_index_again(entry.path)}"
+            )
 
 
 def entries_of(size: int, slots: int) -> int:

@@ -29,7 +29,9 @@ class LastRecord:
     header_crc: int
 
     def __str__(self) -> str:
-        return f"a record stored at {self.store_timestamp} with header CRC {self.header_crc:#010x}"
+        return (
+            f"a record stored at {np.datetime64(self.store_timestamp, 'ms')}Z with header CRC {self.header_crc:#010x}"
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from reput.config.message_store import MessageStoreConfig
@@ -21,10 +21,9 @@ from reput.files import DISK
 from reput.formats.multi_dispatch import LMQ_PREFIX
 from reput.formats.paths import CONFIG
 from reput.jobs.job_folder import JobFolder, Option
-from reput.log.directory import StoreDirectory, usual_file_size
+from reput.log.directory import StoreDirectory
 from reput.log.dispatch_marks import SETTINGS, read_config
-from reput.log.index_geometry import index_geometry
-from reput.log.queue_extensions import queue_extensions
+from reput.log.stored_geometry import stored_geometry
 from reput.store.dispatch_turn import lock_dispatcher
 from reput.store.log_dispatch import DispatchedBatch, LogDispatch
 
@@ -229,26 +228,11 @@ def written_config(directory: StoreDirectory, settings: Mapping[str, object]) ->
 
     Raises:
         ConfigError: a setting that is none, or a wrong value.
-        StoreFormatError: index files whose geometry must be given.
+        StoreFormatError: files of several sizes, or index files whose geometry must be given.
     """
-    config = MessageStoreConfig.from_mapping({**_sizes(directory), **settings})
-    if not {"max_hash_slot_num", "max_index_num"} & settings.keys():
-        slots, entries = index_geometry(directory.index_files(), config.max_hash_slot_num, config.max_index_num)
-        config = replace(config, max_hash_slot_num=slots, max_index_num=entries)
-    return config
-
-
-def _sizes(place: StoreDirectory) -> dict[str, object]:
-    """Configuration keys as a directory's files say them."""
-    queues, batch_queues, extensions = place.queues(), place.batch_queues(), queue_extensions(place.path)
-    found: dict[str, object] = {}
-    if queues:
-        found["mapped_file_size_consume_queue"] = usual_file_size(queues)
-    if batch_queues:
-        found["mapper_file_size_batch_consume_queue"] = usual_file_size(batch_queues)
-    if extensions:
+    found = stored_geometry(directory, MessageStoreConfig.from_mapping(settings))
+    if "mapped_file_size_consume_queue_ext" in found:
         found["enable_consume_queue_ext"] = True
-        found["mapped_file_size_consume_queue_ext"] = usual_file_size(extensions)
-    if any(queue.topic.startswith(LMQ_PREFIX) for queue in queues):
+    if any(queue.topic.startswith(LMQ_PREFIX) for queue in directory.queues()):
         found["enable_lmq"] = found["enable_multi_dispatch"] = True
-    return found
+    return MessageStoreConfig.from_mapping({**found, **settings})

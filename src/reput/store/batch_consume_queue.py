@@ -36,7 +36,7 @@ class BatchConsumeQueue(QueueFolder):
         self._synced_unit = 0
 
     @property
-    def _end(self) -> int:
+    def end_position(self) -> int:
         """Byte of the queue behind the last unit."""
         return self._next_unit * BATCH_UNIT_SIZE
 
@@ -93,7 +93,7 @@ class BatchConsumeQueue(QueueFolder):
 
     def cut(self) -> None:
         """Wipe out what lies behind the last unit, so that a later start does not take it for units."""
-        self._wipe_from(self._end, [start for start in self._starts if start >= self._end])
+        self._wipe_from(self.end_position, [start for start in self._starts if start >= self.end_position])
 
     # -- writing
 
@@ -103,7 +103,7 @@ class BatchConsumeQueue(QueueFolder):
         Raises:
             StoreFullError: No space; none of them counts, and the same call may succeed later.
         """
-        position, left, written = self._end, units, []
+        position, left, written = self.end_position, units, []
         while left:
             start = position - position % self.file_size
             part = left[: start + self.file_size - position]
@@ -160,7 +160,7 @@ class BatchConsumeQueue(QueueFolder):
         """
         if offset >= self.max_offset:
             return None
-        end, starts = self._end, [start for start in list(self._starts) if start < self._end]
+        end, starts = self.end_position, [start for start in list(self._starts) if start < self.end_position]
         first, last = 1, len(starts)  # the last file whose first message is not behind the offset, else the first
         while first < last:
             middle = (first + last) // 2

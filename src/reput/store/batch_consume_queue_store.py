@@ -7,7 +7,6 @@ from threading import Lock
 
 import numpy as np
 
-from reput.errors import StoreFormatError
 from reput.files import FileLayer
 from reput.formats.batch_consume_queue import BATCH_UNIT_SIZE, decode_batch_unit
 from reput.formats.paths import BATCH_CONSUME_QUEUE, topic_folder_name
@@ -15,6 +14,7 @@ from reput.kernels.batch_consume_queue import NO_BATCH_QUEUE, group_batch_units
 from reput.kernels.columns import RecordColumns
 from reput.kernels.consume_queue import UnitRuns
 from reput.log.directory import QueueFiles, numbered_files
+from reput.log.queue_sizes import BATCH, check_file_sizes
 from reput.store.batch_consume_queue import BatchConsumeQueue
 from reput.store.statistics import TopicCounts
 
@@ -34,6 +34,7 @@ class BatchConsumeQueueStore:
         self, files: FileLayer, path: str, file_size: int, batch_topics: Set[str], counts: dict[str, TopicCounts]
     ) -> None:
         self._files = files
+        self._root = path
         self.path = f"{path}/{BATCH_CONSUME_QUEUE}"
         self.file_size = file_size
         self._batch_topics = batch_topics
@@ -45,15 +46,9 @@ class BatchConsumeQueueStore:
         """Look at the files of a directory without changing anything.
 
         Raises:
-            StoreFormatError: Files of another size than the configured one.
+            StoreFormatError: Files of another size than the configured one, or of several sizes.
         """
-        for queue_files in found:
-            if queue_files.file_size != self.file_size:
-                raise StoreFormatError(
-                    f"{queue_files.paths[0]}: {queue_files.file_size} bytes, but mapperFileSizeBatchConsumeQueue is "
-                    f"{self.file_size}; give mapperFileSizeBatchConsumeQueue={queue_files.file_size} if it was "
-                    "written with it"
-                )
+        check_file_sizes(found, BATCH, self._root, self.file_size)
 
     def load(self, found: list[QueueFiles], end_offset: int) -> None:
         """Take over the queues of a directory, up to the units of records that end at or before `end_offset`."""

@@ -70,8 +70,7 @@ class ConsumeQueue(QueueFolder):
 
         The file that takes the next unit stays: making ten thousand files right after their removal takes seconds.
         """
-        position = self.max_offset * UNIT_SIZE
-        self._wipe_from(position, [start for start in self._starts if start > position])
+        self._wipe_from(self.end_position, [start for start in self._starts if start > self.end_position])
 
     # -- writing
 
@@ -100,6 +99,11 @@ class ConsumeQueue(QueueFolder):
                 file.write(position - start, encode_unit(*FILLER) * count)
             self.dirty.add(start)
             self.max_offset += count
+
+    @property
+    def end_position(self) -> int:
+        """Byte of the queue behind the last unit."""
+        return self.max_offset * UNIT_SIZE
 
     @property
     def unsynced_pages(self) -> int:

@@ -250,8 +250,8 @@ class ConsumeQueueExtensions:
             if self.file_size not in (None, found.file_size):
                 raise StoreFormatError(
                     f"{found.paths[0]}: {found.file_size} bytes, but mappedFileSizeConsumeQueueExt is "
-                    f"{self.file_size}; give mappedFileSizeConsumeQueueExt={found.file_size}, or move the folder "
-                    f"{self._path}/{CONSUME_QUEUE_EXT} away: filters by tags then read the log itself"
+                    f"{self.file_size}; give mappedFileSizeConsumeQueueExt={found.file_size} (to a command: --set), or "
+                    f"move the folder {self._path}/{CONSUME_QUEUE_EXT} away: filters by tags then read the log itself"
                 )
             self._found[found.topic, found.queue_id] = found
 

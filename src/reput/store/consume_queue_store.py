@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reput.config.message_store import MessageStoreConfig
-from reput.errors import CorruptRecordError, StoreFormatError
+from reput.errors import CorruptRecordError
 from reput.files import FileLayer
 from reput.formats.consume_queue import UNIT_SIZE
 from reput.formats.message_batch import MIN_ITEM_SIZE
@@ -20,7 +20,8 @@ from reput.kernels.columns import RecordColumns
 from reput.kernels.consume_queue import UnitRuns, group_units
 from reput.kernels.consume_queue_ext import ExtRuns, bit_maps_of, encode_ext_units
 from reput.kernels.multi_dispatch import add_multi_dispatch_rows
-from reput.log.directory import QueueFiles, usual_file_size
+from reput.log.directory import QueueFiles
+from reput.log.queue_sizes import SIMPLE, check_file_sizes
 from reput.store.consume_queue import ConsumeQueue
 from reput.store.consume_queue_ext import ConsumeQueueExt, ConsumeQueueExtensions, Run
 from reput.store.statistics import TopicCounts
@@ -64,6 +65,7 @@ class ConsumeQueueStore:
     ) -> None:
         self._batch_topics = batch_topics
         self._files = files
+        self._root = path
         self._path = f"{path}/{CONSUME_QUEUE}"
         self._file_size = file_size
         self._table: dict[tuple[str, int], ConsumeQueue] = {}
@@ -82,21 +84,9 @@ class ConsumeQueueStore:
         """Look at the files of a directory without changing anything.
 
         Raises:
-            StoreFormatError: Files of another size than the configured one.
+            StoreFormatError: Files of another size than the configured one, or of several sizes.
         """
-        for queue_files in found:
-            if queue_files.file_size != self._file_size:
-                if usual_file_size(found) == self._file_size:
-                    raise StoreFormatError(
-                        f"{queue_files.paths[0]}: {queue_files.file_size} bytes long, but the files of most queues "
-                        f"{self._file_size}; it was cut, or comes from elsewhere. Queues derive from the log: move the "
-                        f"folder {self._path} away, and the next start builds all of them again"
-                    )
-                raise StoreFormatError(
-                    f"{queue_files.paths[0]}: {queue_files.file_size} bytes, but mappedFileSizeConsumeQueue is "
-                    f"{self._file_size}; give mappedFileSizeConsumeQueue={queue_files.file_size} if it was "
-                    "written with it"
-                )
+        check_file_sizes(found, SIMPLE, self._root, self._file_size)
         self._extensions.check()
 
     def load(

@@ -16,6 +16,7 @@ from reput.formats.paths import INDEX, index_file_name
 from reput.kernels.columns import RecordColumns
 from reput.kernels.index_file import IndexKeys, index_keys
 from reput.log.directory import IndexFilePath
+from reput.log.index_geometry import build_index_again
 from reput.store.index_check import IndexCheck
 from reput.store.index_file import IndexFile
 
@@ -60,8 +61,8 @@ class IndexService:
             if entry.size not in (0, self._file_size):
                 raise StoreFormatError(
                     f"{entry.path}: {entry.size} bytes, but {self._slots} hash slots and {self._capacity} entries "
-                    f"(maxHashSlotNum, maxIndexNum) make {self._file_size}; open the store with the numbers that it "
-                    "was written with, or move index/ away to have it built again"
+                    f"(maxHashSlotNum, maxIndexNum) make {self._file_size}; give the numbers that it was written "
+                    f"with; or, if the file was cut: {build_index_again(entry.path)}"
                 )
             if entry.size:
                 with self._files.open(entry.path) as file:
@@ -71,7 +72,7 @@ class IndexService:
                         entry.path,
                         0,
                         f"the header says that entry {count} comes next, and {self._capacity} is the last; "
-                        "move index/ away to have it built again",
+                        f"{build_index_again(entry.path)}",
                     )
 
     def load(self, found: list[IndexFilePath], *, safe_timestamp: int | None) -> None:

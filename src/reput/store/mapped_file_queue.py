@@ -83,7 +83,8 @@ class MappedFileQueue:
             if file.size != self.file_size:
                 raise StoreFormatError(
                     f"{file.path}: {file.size} bytes, but mappedFileSizeCommitLog is {self.file_size}; give "
-                    f"mappedFileSizeCommitLog={file.size} if the store was written with it, else restore the file"
+                    f"mappedFileSizeCommitLog={file.size} (to a command: --set) if the store was written with it, "
+                    "else restore the file"
                 )
         self.mapped_files = [self._file(file.path, file.start_offset, writable=self._writable) for file in found]
 
@@ -191,6 +192,11 @@ class MappedFileQueue:
             file.close()
             raise
         return file
+
+    def path_of(self, offset: int) -> str:
+        """Where the file that holds an offset is, or would be."""
+        file = self.find(offset)
+        return file.path if file is not None else self._paths_of(offset - offset % self.file_size)[0]
 
     def _paths_of(self, start: int) -> list[str]:
         """Where the file that begins at an offset goes, and where else if there is no space."""

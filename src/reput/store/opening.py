@@ -12,7 +12,7 @@ from reput.errors import CorruptRecordError, StoreFormatError
 from reput.files import FileLayer
 from reput.files.lock import RecordLock
 from reput.formats.checkpoint import Checkpoint
-from reput.formats.paths import COMMIT_LOG, CONFIG, CONSUME_QUEUE, INDEX, LOCK
+from reput.formats.paths import ABORT, COMMIT_LOG, CONFIG, CONSUME_QUEUE, INDEX, LOCK
 from reput.formats.shutdown import SHUTDOWN_FILE, Shutdown, decode_shutdown, encode_shutdown
 from reput.log.directory import IndexFilePath, LogFile, QueueFiles, StoreDirectory, named_folders, usual_file_size
 from reput.log.index_geometry import index_geometry
@@ -23,6 +23,7 @@ from reput.store.checkpoint import AbortFile, StoreCheckpoint
 from reput.store.commit_log import CommitLog
 from reput.store.config_files import TopicConfigManager
 from reput.store.index_service import IndexService
+from reput.store.missing_units import find_missing_units
 from reput.store.queue_tables import QueueTables
 from reput.store.recovery import (
     LogEnd,
@@ -81,6 +82,8 @@ class _Found:
     index_files: list[IndexFilePath] = field(default_factory=list)
     checkpoint: Checkpoint = _NO_CHECKPOINT
     was_killed: bool = False
+    #: Whether other queues lie where reput does not read them.
+    has_hidden_queues: bool = False
     #: Of the last clean exit; after a kill it says still which queues there were.
     shutdown: Shutdown | None = None
 
@@ -116,10 +119,12 @@ def _look(files: FileLayer, path: str, config: MessageStoreConfig, *, writable: 
     for part in directory.foreign_parts():
         if part.hides_log or (part.hides_queues and (writable or not found.queues)):
             raise StoreFormatError(str(part))
+        found.has_hidden_queues = found.has_hidden_queues or part.hides_queues
     if (found.queues or found.batch_queues) and not found.log_files:
         raise StoreFormatError(
-            f"{path}: consume queues, but no commit log in {', '.join(directory.commit_log_folders)}; give the "
-            f"folder that has it as store_path_commit_log, or move {CONSUME_QUEUE} and {INDEX} away to begin anew"
+            f"{path}: consume queues, but no commit log in {', '.join(directory.commit_log_folders)}; name the "
+            f"folder that has it (storePathCommitLog; to a command that reads: --commit-log-path), or "
+            f"move {CONSUME_QUEUE} and {INDEX} away to begin anew"
         )
     shutdown_path = os.path.join(path, CONFIG, SHUTDOWN_FILE)
     if files.exists(shutdown_path):
@@ -213,7 +218,7 @@ def _check_index_geometry(found: _Found, config: MessageStoreConfig, files: File
         raise StoreFormatError(
             f"{found.index_files[0].path}: made with {slots} hash slots and {entries} entries, but maxHashSlotNum is "
             f"{config.max_hash_slot_num} and maxIndexNum {config.max_index_num}, which make the same length; give "
-            f"maxHashSlotNum={slots} and maxIndexNum={entries}"
+            f"maxHashSlotNum={slots} and maxIndexNum={entries} (to a command: --set)"
         )
 
 
@@ -413,7 +418,7 @@ def open_for_reading(
     log.load(found.log_files)
     unit_file_size = usual_file_size(found.queues) if found.queues else config.mapped_file_size_consume_queue
     batch = found.batch_queues
-    batch_file_size = batch[0].file_size if batch else config.mapper_file_size_batch_consume_queue
+    batch_file_size = usual_file_size(batch) if batch else config.mapper_file_size_batch_consume_queue
     queues = QueueTables(files, path, unit_file_size, batch_file_size, config, writable=False, types=QueueTypes())
     queues.check(found.queues, batch)
     end, damage = _find_end_or_damage(log, queues, found, config, progress, seen_record)
@@ -423,6 +428,11 @@ def open_for_reading(
     log.last_store_timestamp = end.last_timestamp or found.checkpoint.physic_msg_timestamp
     queues.load(found.queues, found.batch_queues, end.offset)
     queues.raise_min_offsets(log.min_offset)
+    lacking = None
+    if damage is None and not (found.was_killed or found.has_hidden_queues):
+        lacking = find_missing_units(path, log, queues, end.offset, found.shutdown)
+        if files.exists(os.path.join(path, ABORT)):  # somebody has opened it since, and dispatches
+            lacking = None
     log.queue.drop_maps()
     index = None
     if found.index_files:
@@ -430,7 +440,7 @@ def open_for_reading(
         index = IndexService(files, path, slots, capacity, writable=False)
         index.check(found.index_files)
         index.load(found.index_files, safe_timestamp=None)
-    return Parts(log, queues, index, RecoveryReport(found.was_killed, end, end.offset, 0, damage=damage))
+    return Parts(log, queues, index, RecoveryReport(found.was_killed, end, end.offset, 0, damage=damage or lacking))
 
 
 def close_cleanly(path: str, parts: Parts, files: FileLayer, *, is_dispatched: bool = True) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reput.config.message_store import MessageStoreConfig
-from reput.errors import CorruptRecordError
+from reput.errors import CorruptConsumeQueueError, CorruptRecordError
 from reput.formats.checkpoint import Checkpoint, min_timestamp
 from reput.formats.shutdown import Shutdown
 from reput.kernels.columns import RecordColumns, RecordStatus, ScanStop
@@ -59,7 +59,7 @@ class RecoveryReport(NamedTuple):
         dispatched_from: Commit log offset from which records were dispatched again.
         dispatched_records: How many that were.
         confirmed_records: How many before them had what dispatch writes in queues and index, and were left alone.
-        damage: Read-only: what ended the log before its time; what lies before it can be read.
+        damage: Read-only: what ended the log or a queue before its time; what lies before it can be read.
     """
 
     was_killed: bool
@@ -67,7 +67,7 @@ class RecoveryReport(NamedTuple):
     dispatched_from: int
     dispatched_records: int
     confirmed_records: int = 0
-    damage: CorruptRecordError | None = None
+    damage: CorruptRecordError | CorruptConsumeQueueError | None = None
 
 
 def _bytes(file: MappedFile, position: int) -> npt.NDArray[np.uint8]:
@@ -203,9 +203,8 @@ def check_against_queues(log: CommitLog, end: LogEnd, queues_end: int) -> None:
         CorruptRecordError: It does not: its last records are damaged.
     """
     if end.offset < queues_end:
-        file = log.queue.find(end.offset)
         raise CorruptRecordError(
-            file.path if file else "",
+            log.queue.path_of(end.offset),
             end.offset,
             f"expected a record, for the last clean exit left records up to {queues_end}; nothing was changed; copy "
             "the store, look at it with `reput dump`, and restore the file from a replica or a backup",

@@ -51,7 +51,7 @@ class _Piece(NamedTuple):
         self.mapping.release(self.position, self.position + self.columns.consumed)
 
 
-def _walk(log: CommitLog, scanner: Callable[[], RecordScanner | None], begin: int, end: int) -> Iterator[_Piece]:
+def walk(log: CommitLog, scanner: Callable[[], RecordScanner | None], begin: int, end: int) -> Iterator[_Piece]:
     """The records that start in [begin, end), piece by piece, as long as there is a scanner for the next one.
 
     Raises:
@@ -113,7 +113,7 @@ class Confirmation:
 
     def walk(self, log: CommitLog, end: int) -> None:
         """Compare the records from `offset` up to another one, whose bytes nobody asks about."""
-        for piece in _walk(log, lambda: self.scanner, self.offset, end):
+        for piece in walk(log, lambda: self.scanner, self.offset, end):
             self.take(*piece)
 
     def finish(self) -> None:
@@ -170,7 +170,7 @@ class Redispatch:
     def _dispatch(self, begin: int, progress: Progress, *, fill_gaps: bool) -> int:
         """Records dispatched; -1 where all must be: at a gap that may not be filled, or at a batch topic unheard of."""
         end, records = self._log.max_offset, 0
-        for piece in _walk(self._log, lambda: self._scanner, begin, end):
+        for piece in walk(self._log, lambda: self._scanner, begin, end):
             columns = piece.columns
             progress("bringing queues and index in step", columns.base_offset - begin, end - begin)
             if self._queues.turn_to_batch(columns) or not self._queues.dispatch(columns, fill_gaps=fill_gaps):

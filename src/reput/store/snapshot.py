@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from reput.errors import CorruptMetadataError
-from reput.formats.metadata import ConsumerOffsets, DelayOffsets, LmqConsumerOffsets, split_topic_group
+from reput.errors import CorruptConsumeQueueError, StoreError
+from reput.formats.metadata import ConsumerOffsets, DelayOffsets, LmqConsumerOffsets, Topics, split_topic_group
 from reput.formats.paths import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, INDEX
 from reput.log.metadata import read_metadata
 from reput.store.query import QueryMessage
@@ -37,8 +37,10 @@ def take_runtime_info(
         stats: What it counts; None for a reader, as nobody tells it.
         reput_from_offset: How far it has dispatched; a reader sees that in the queues.
     """
-    log, query, findings = parts.log, QueryMessage(parts.log, parts.index), list[str]()
+    log, query = parts.log, QueryMessage(parts.log, parts.index)
+    findings = [str(parts.report.damage)] if parts.report.damage is not None else []
     counted: dict[str, Any] = dict.fromkeys(_COUNTED) if stats is None else _counted(stats)
+    _read_or_tell(path, Topics, files, findings)
     flushed = None if stats is None else log.flushed_offset
     first = query.by_offset(log.min_offset)
     latest = log.last_store_timestamp
@@ -126,7 +128,7 @@ def _disk_ratio(files: FileLayer, folder: str, root: str) -> float:
 
 def _behind_on_disk(parts: Parts) -> int:
     """Bytes between the last record that a queue knows and the end of the log; 0 after a clean exit."""
-    if not parts.report.was_killed:
+    if not parts.report.was_killed and not isinstance(parts.report.damage, CorruptConsumeQueueError):
         return 0
     return max(0, parts.log.max_offset - max(parts.queues.max_physical_offset, parts.log.min_offset))
 
@@ -215,7 +217,7 @@ def _read_or_tell(path: str, kind: type[_T], files: FileLayer, findings: list[st
     """What a file below `config/` says; nothing, and a finding, where it is damaged."""
     try:
         return read_metadata(path, kind, files) or kind()
-    except CorruptMetadataError as error:
+    except StoreError as error:  # it cannot be read either
         findings.append(str(error))
         return kind()
 

@@ -16,7 +16,7 @@ def test_every_key_is_listed_with_its_meaning(run_reput: Run) -> None:
     assert [key["key"] for key in keys] == [camel_case(key.name) for key in fields(MessageStoreConfig) if key.metadata]
     assert all(key["meaning"] for key in keys)
     text = run_reput("config").out
-    assert all(f" {key['key']} " in text for key in keys)
+    assert all(f"\n{key['key']} " in text for key in keys)
 
 
 def test_values_come_from_set_then_broker_conf_then_the_defaults(tmp_path: Path, run_reput: Run) -> None:

@@ -195,12 +195,12 @@ def test_damage_in_an_index_is_shown_at_its_entry(store: Path, run_reput: Run) -
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (("--what", "nothing"), "is not one of"),
+        (("--what", "nothing"), "Invalid value for '--what': 'nothing' is not one of"),
         (("--what", "checkpoint", "--topic", "t"), "--topic has no meaning for --what checkpoint"),
         (("--what", "log", "--key-hash", "1"), "--key-hash has no meaning for --what log"),
         (("--limit", "0"), "--limit"),
         (("--what", "index", "--set", "maxHashSlotNun=7"), "did you mean maxHashSlotNum?"),
-        (("--what", "index", "--set", "listenPort=7"), "a dump takes maxHashSlotNum and maxIndexNum only"),
+        (("--what", "index", "--set", "listenPort=7"), "only reads, and takes maxHashSlotNum and maxIndexNum only"),
         (("--set", "maxHashSlotNum=7"), "--set has no meaning for --what log"),
         (("--set", "nonsense=7"), "unknown configuration key 'nonsense'"),
     ],

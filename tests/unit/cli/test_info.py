@@ -60,6 +60,11 @@ def test_text_fits_on_a_screen_however_many_queues_there_are(tmp_path: Path, run
     assert len(run_reput("info", tmp_path / "s", "--json").object()["queues"]) == 100
 
 
+def test_an_index_that_the_checkpoint_does_not_know_yet_is_no_finding(store: Path, run_reput: Run) -> None:
+    (line,) = [line for line in run_reput("info", store).out.splitlines() if line.startswith("flushed index")]
+    assert line.split(maxsplit=2)[2].rstrip() == "no index file is full yet"
+
+
 def test_an_empty_store_has_no_times_and_no_offsets(golden: Callable[[str], Path], run_reput: Run) -> None:
     path = golden("empty")
     info = run_reput("info", path, "--json").object()

@@ -54,7 +54,8 @@ def test_a_folder_is_listed_by_name(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "c").symlink_to("nowhere")
     listed = DISK.list_directory(str(tmp_path))
-    assert [(entry.name, entry.is_directory) for entry in listed] == [("a", True), ("b", False)]
+    assert [(entry.name, entry.is_directory) for entry in listed] == [("a", True), ("b", False), ("c", False)]
+    assert [entry.name for entry in listed if entry.is_broken_link] == ["c"]
     assert listed[1].size == 5000
     with pytest.raises(StoreError, match=r"none: cannot list: No such file or directory"):
         DISK.list_directory(str(tmp_path / "none"))

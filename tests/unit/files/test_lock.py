@@ -52,7 +52,7 @@ def test_a_lock_of_another_process_is_named_and_survives_our_attempt(tmp_path: P
         assert process.stdout is not None
         assert process.stdout.readline() == "held\n"
         for _ in range(2):
-            with pytest.raises(StoreLockedError, match=rf"lock: process {process.pid} has the store open; stop it"):
+            with pytest.raises(StoreLockedError, match=rf"process {process.pid} has the store open; stop it, or wait"):
                 DISK.lock(str(path))
         process.communicate()
     assert path.read_bytes() == b""

@@ -68,7 +68,10 @@ def test_what_is_proven_is_true_and_what_is_not_is_asked_for(
 
 def test_one_key_that_every_pair_explains_is_asked_for_unless_a_pair_is_configured(tmp_path: Path) -> None:
     found = write(tmp_path / "index", 20, 50, [(0, 0, 1_700_000_000_000)])  # its entry is twenty zero bytes, in slot 0
-    with pytest.raises(StoreFormatError, match=r"pairs fit it: 5 and 53, 10 and 52, 15 and 51, \.\.\.\): give"):
+    with pytest.raises(
+        StoreFormatError,
+        match=r"pairs fit it: 5 and 53, 10 and 52, 15 and 51, \.\.\.\): give maxHashSlotNum and maxIndexNum",
+    ):
         index_geometry(found, *DEFAULT)
     assert index_geometry(found, 20, 50) == (20, 50)
     assert index_geometry(found, 15, 51) == (15, 51)
@@ -89,8 +92,28 @@ def test_a_damaged_file_of_the_configured_length_is_not_asked_about(tmp_path: Pa
     data[40:] = bytes(len(data) - 40)  # what a power cut may leave: the header alone was written
     (tmp_path / "index").write_bytes(data)
     assert index_geometry(found, 20, 50) == (20, 50)
-    with pytest.raises(StoreFormatError, match="does not tell"):
+    with pytest.raises(StoreFormatError, match="counts 30 entries, and with no number of slots they fit"):
         index_geometry(found, *DEFAULT)
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_file_that_was_cut_is_named_with_the_length_expected_and_how_the_index_is_built_again(
+    tmp_path: Path, number: int
+) -> None:
+    folder = tmp_path / "index"
+    folder.mkdir()
+    found = [*write(folder / "1", 20, 50, keys(49, 1000)), *write(folder / "2", 20, 50, keys(30, 9000))]
+    found[number] = IndexFilePath(found[number].path, 600)
+    advice = f"index files derive from the log: move {folder} away"
+    with pytest.raises(
+        StoreFormatError, match=f"{found[number].path}: 600 bytes long, but the files beside it 1120; .*{advice}"
+    ):
+        index_geometry(found, *DEFAULT)
+    (folder / "1").write_bytes((folder / "1").read_bytes()[:600])  # among its 49 entries
+    with pytest.raises(
+        StoreFormatError, match=f"{folder}/1: 600 bytes, expected 420000040, .*its header counts 49 entries.*{advice}"
+    ):
+        index_geometry([IndexFilePath(str(folder / "1"), 600)], *DEFAULT)
 
 
 def test_a_store_is_not_written_with_numbers_that_its_files_disprove(tmp_path: Path) -> None:

@@ -209,7 +209,9 @@ class TestCheck:
         other = bytearray(last)
         other[63] ^= 1  # the store timestamp
         patch(store, offsets[-1], bytes(other))
-        with pytest.raises(DataLossError, match=r"a record stored at \d+ with header CRC 0x[0-9a-f]{8}; found: a rec"):
+        with pytest.raises(
+            DataLossError, match=r"a record stored at [0-9T:.-]+Z with header CRC 0x[0-9a-f]{8}; found: "
+        ):
             tail(store).check(end)
         patch(store, offsets[-1], last)
         tail(store).check(end)

@@ -248,7 +248,19 @@ def test_a_message_that_breaks_a_limit_is_refused_with_the_reason_and_the_store_
         ({"topic": ["t"]}, "no column 'body'"),
         ({"body": [b""]}, "no column 'topic'"),
         ({"topic": ["t"], "body": [b""], "tag": ["a"]}, "unknown column 'tag'; did you mean 'tags'"),
-        ({"topic": ["t"], "body": [b""], "keys": ["a"]}, "keys"),
+        ({"topic": ["t"], "body": [b""], "keys": ["a"]}, "column 'keys' is string, and must be list<item: string>;"),
+        ({"topic": ["t"], "body": [b""], "tags": [5]}, "column 'tags' is int64, and must be string; convert it before"),
+        ({"topic": [5], "body": [b""]}, "column 'topic' is int64, and must be string;"),
+        ({"topic": ["t"], "body": [1.5]}, "column 'body' is double, and must be binary;"),
+        ({"topic": ["t"], "body": [b""], "unique_key": [True]}, "column 'unique_key' is bool, and must be string;"),
+        ({"topic": ["t"], "body": [b""], "keys": [[5]]}, "column 'keys' is list<.*int64>, and must be list<.*string>;"),
+        ({"topic": ["t"], "body": [b""], "properties": [{"a": "b"}]}, "column 'properties' is struct<a: string>, and"),
+        ({"topic": ["t"], "body": [b""], "queue_id": ["1"]}, "column 'queue_id' is string, and must be int32;"),
+        (
+            {"topic": ["t"], "body": [b""], "queue_id": [1 << 40]},
+            "column 'queue_id' is int64, .* value that this",
+        ),
+        ({"topic": ["t"], "body": [b""], "born_timestamp": ["2020"]}, "must be int64, in milliseconds, or a timestamp"),
         ({"topic": ["t", "a/b"], "body": [b"", b""]}, "row 1"),
         ({"topic": ["t", None], "body": [b"", b""]}, "row 1: topic is null"),
         ({"topic": ["t", "t", "t"], "body": [b"", b"", bytes(2000)]}, "row 2.*maxMessageSize"),
@@ -263,6 +275,30 @@ def test_a_table_with_a_wrong_column_or_row_is_refused_and_nothing_of_it_is_writ
         store.put_arrow(pa.table(columns))
     assert contents(path) == before
     assert store.put_arrow(pa.table({"topic": ["t"], "body": [b""]})).commit_log_offset == 0
+
+
+_ONE_TEXT = pa.list_(pa.string(), 1)
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"topic": pa.array(["t"]).dictionary_encode(), "body": pa.array(["text"], pa.large_string())},
+        {"topic": pa.array(["t"], pa.large_string()), "body": pa.array([b"text"], pa.binary(4)), "tags": pa.nulls(1)},
+        {
+            "topic": pa.array(["t"], pa.string_view()),
+            "body": [b"text"],
+            "keys": pa.array([["k"]], pa.list_(pa.string(), 1)),
+        },
+        {"topic": ["t"], "body": [b"text"], "keys": pa.nulls(1), "properties": pa.nulls(1), "queue_id": pa.nulls(1)},
+        {"topic": ["t"], "body": [b"text"], "keys": [[]], "queue_id": pa.array([0], pa.uint8())},
+    ],
+)
+def test_other_types_of_the_same_kind_are_taken(store: reput.MessageStore, columns: dict[str, pa.Array]) -> None:
+    store.put_arrow(pa.table(columns))
+    store.wait_dispatched()
+    (message,) = store.get_message("t", 0, 0).messages()
+    assert (message.body, message.queue_id) == (b"text", 0)
 
 
 def test_queue_ids_are_checked(store: reput.MessageStore) -> None:

@@ -124,6 +124,7 @@ def test_columns_are_judged_without_a_row() -> None:
         ("properties", pa.int32(), "'properties' is int32"),
         ("queue_id", pa.float64(), "'queue_id' is double, and must be int32"),
         ("born_timestamp", pa.string(), "'born_timestamp' is string"),
+        ("tags", pa.int64(), "'tags' is int64, and must be string"),
     ):
         with pytest.raises(MessageIllegalError, match=words):
             check_schema(pa.schema({"topic": pa.string(), "body": pa.binary(), name: kind}))
