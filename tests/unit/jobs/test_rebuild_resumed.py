@@ -51,10 +51,15 @@ class CountingRunner(LocalRunner):
         return super().run(task, items, description=description, progress=progress)
 
 
-def killed(call: Callable[[], object], changes: int, begin: tuple[type, str] | None = None) -> bool:
+def killed(
+    call: Callable[[], object],
+    changes: int,
+    begin: tuple[type, str] | None = None,
+    kinds: Sequence[tuple[type, tuple[str, ...]]] = CHANGES,
+) -> bool:
     """Run in a process of its own, which kills itself before its n-th change of the disk; whether it came so far.
 
-    begin: the method from whose call on changes count; None: all do.
+    begin: the method from whose call on changes count; None: all do. kinds: of changes, as `CHANGES`.
     """
     child = os.fork()
     if child == 0:
@@ -69,7 +74,7 @@ def killed(call: Callable[[], object], changes: int, begin: tuple[type, str] | N
 
                 return change
 
-            for layer, names in CHANGES:
+            for layer, names in kinds:
                 for name in names:
                     setattr(layer, name, counted(getattr(layer, name)))
             if begin is not None:
