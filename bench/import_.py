@@ -28,7 +28,7 @@ def measure(setting: Setting) -> list[Figure]:
             raise AssertionError(f"{result.messages} of {setting.stock_count} messages were imported")
         if i:  # the first round has taken memory from the host
             figure.values.append(result.messages / result.seconds)
-    figure.limit = setting.records_limit("write + fdatasync")
+    figure.limit = setting.records_limit("durable sequential write")
     for folder in (path, lake):
         setting.remove(folder)
     return [figure]
