@@ -7,8 +7,8 @@ from pathlib import Path
 import reput
 from reput.files import DISK
 from reput.formats.sink_commit import SinkBatch
+from reput.log.sink_commits import read_sinks
 from reput.store.put_staged import put_staged
-from reput.store.sink_commits import read_sinks
 from tests.crash.invariants import SMALL, log_records
 from tests.crash.test_sink_faults import CONFIG, killed_in_the_middle
 from tests.interop import workload

@@ -22,7 +22,7 @@ from reput.formats.index_file import (
     decode_header,
     file_size,
 )
-from reput.log.directory import IndexFilePath
+from reput.log.directory import IndexFilePath, open_listed
 
 _PROBES = 64
 #: Slot counts that are looked at in one go.
@@ -51,7 +51,7 @@ def index_geometry(
     if any(entry.size != size for entry in written):
         sizes = sorted({entry.size for entry in written})
         raise StoreFormatError(f"{path}: index files of different sizes ({sizes}) lie in one store; move index/ away")
-    with files.open(path) as file:
+    with open_listed(files, path) as file:
         header = decode_header(file.read(0, HEADER_SIZE))
         data = np.frombuffer(file.map(random=True).view, np.uint8)
         has_configured_size = size == file_size(slots, entries)

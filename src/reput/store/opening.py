@@ -17,7 +17,7 @@ from reput.formats.shutdown import SHUTDOWN_FILE, Shutdown, decode_shutdown, enc
 from reput.log.directory import IndexFilePath, LogFile, QueueFiles, StoreDirectory, named_folders, usual_file_size
 from reput.log.index_geometry import index_geometry
 from reput.log.queue_types import QueueTypes, check_queue_folders, find_queue_types
-from reput.log.sink_commits import committed_end
+from reput.log.sink_commits import SinkWatch, read_sinks
 from reput.store.checkpoint import AbortFile, StoreCheckpoint
 from reput.store.commit_log import CommitLog
 from reput.store.config_files import TopicConfigManager
@@ -33,7 +33,7 @@ from reput.store.recovery import (
     start_file,
 )
 from reput.store.redispatch import Confirmation, Redispatch
-from reput.store.sink_commits import find_unfinished, read_sinks, write_sinks
+from reput.store.sink_commits import find_unfinished, write_sinks
 
 if TYPE_CHECKING:
     from reput.kernels.consume_queue_ext import BitMaps
@@ -244,7 +244,7 @@ def _recover(
     has_intent = read_sinks(files, path).intent is not None
     confirmation = _load(log, queues, index, found, config, may_lose_records=has_intent)
     end = _find_end(log, queues.last_record_offset, found, config, progress, confirmation)
-    unfinished = find_unfinished(files, path, log, end, was_killed=found.was_killed)
+    unfinished = find_unfinished(files, path, log, end)
     if unfinished is not None:
         end = unfinished.log_end
     if not found.was_killed:
@@ -393,6 +393,7 @@ def open_for_reading(
     The files' own sizes count, not the configured ones. `seen_record` is the commit log offset of a record that an
     earlier look saw: the log is read on from there.
     """
+    watch = SinkWatch(files, path)
     found = _look(files, path, config, writable=False)
     file_size = found.log_files[0].size if found.log_files else config.mapped_file_size_commit_log
     folders = _commit_log_folders(path, config)
@@ -404,8 +405,12 @@ def open_for_reading(
     queues = QueueTables(files, path, unit_file_size, batch_file_size, config, writable=False, types=QueueTypes())
     queues.check(found.queues, batch)
     end, damage = _find_end_or_damage(log, queues, found, config, progress, seen_record)
-    if found.was_killed:  # or is alive
-        end = end._replace(offset=committed_end(files, path, end.offset))
+    committed = watch.committed(end.offset)
+    if committed is None:  # what was found may be gone already
+        queues.close()
+        log.close()
+        return open_for_reading(path, config, files, progress, seen_record)
+    end = end._replace(offset=committed)
     log.start_at(end.offset)
     log.last_store_timestamp = end.last_timestamp or found.checkpoint.physic_msg_timestamp
     queues.load(found.queues, found.batch_queues, end.offset)

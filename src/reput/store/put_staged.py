@@ -16,12 +16,22 @@ from dataclasses import replace
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import ReputError, StoreError, StoreLockedError
 from reput.files import FileLayer
-from reput.formats.sink_commit import BrokenBatch, SinkBatch, SinkCommit, SinkIntent, Sinks, StagedPart
+from reput.files.lock import RecordLock
+from reput.formats.sink_commit import (
+    SINK_LOCK,
+    BrokenBatch,
+    SinkBatch,
+    SinkCommit,
+    SinkIntent,
+    Sinks,
+    StagedPart,
+)
+from reput.log.sink_commits import read_sinks
 from reput.store.commit_log import CommitLog, EncodedRows
 from reput.store.flush import LogSync
 from reput.store.opening import Parts, close_cleanly, open_for_writing
 from reput.store.reput import Dispatcher, ReputMessageService
-from reput.store.sink_commits import read_sinks, with_commit, write_sinks
+from reput.store.sink_commits import with_commit, write_sinks
 from reput.store.staging import StagingFile, read_frames
 
 _LOCK_PAUSE_S = 0.05
@@ -67,7 +77,8 @@ def put_staged(
     opened = _open(path, config, files, lock_timeout_ms)
     begin = opened.log.max_offset
     try:
-        putting = _PutStaged(path, config, files, opened.log)
+        assert opened.lock is not None
+        putting = _PutStaged(path, config, files, opened.log, opened.lock)
         try:
             commit = putting.put(parts, batch)
         except ReputError:
@@ -118,11 +129,14 @@ def _committed(path: str, sinks: Sinks, batch: SinkBatch) -> SinkCommit | None:
 class _PutStaged:
     """One batch on its way into an open store."""
 
-    def __init__(self, path: str, config: MessageStoreConfig, files: FileLayer, log: CommitLog) -> None:
+    def __init__(
+        self, path: str, config: MessageStoreConfig, files: FileLayer, log: CommitLog, lock: RecordLock
+    ) -> None:
         self._path = path
         self._config = config
         self._files = files
         self._log = log
+        self._lock = lock
         self._sinks = read_sinks(files, path)
 
     def put(self, parts: Sequence[StagedPart], batch: SinkBatch | None) -> SinkCommit:
@@ -141,6 +155,8 @@ class _PutStaged:
         last = self._log.last_store_timestamp
         now = max(int(time.time() * 1000), last + 1)  # a time of its own, by which a start tells its records
         intent = SinkIntent(batch, begin, now, last, self._config.enabled_append_prop_crc, tuple(parts))
+        self._lock.write(SINK_LOCK)
+        self._sinks = replace(self._sinks, begun=self._sinks.begun + 1)
         write_sinks(self._files, self._path, replace(self._sinks, intent=intent))
         try:
             end = self._append(intent.parts, now)
