@@ -4,6 +4,7 @@ log once and whole, or not at all."""
 from __future__ import annotations
 
 import errno
+import json
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -299,6 +300,25 @@ def test_a_batch_that_cannot_be_taken_back_is_completed_when_it_is_written_again
     assert keys_in(check_store(path)) == before + keys_of((1,))[begun:]
     assert done.rows == len(keys_of((1,))) - begun
     assert not read_sinks(DISK, str(path)).broken
+
+
+def test_a_broken_batch_without_its_staged_files_says_what_to_do_and_that_helps(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    killed_in_the_middle(path)
+    opened_by_another(path, 1, is_killed=False)
+    before = keys_in(check_store(path))
+    parts = stage(path, 1)
+    shutil.rmtree(path / STAGING)
+    sinks = path / "config" / "reputSinks.json"
+    for _ in range(2):
+        with pytest.raises(StoreError, match=r"batch 2 of sink 'shop' .* first 40 of 66 .* take 'shop' out of"):
+            put_staged(str(path), CONFIG, DISK, parts, SinkBatch("shop", 2, "query"))
+        assert keys_in(check_store(path)) == before
+    told = json.loads(sinks.read_text())
+    del told["broken"]["shop"]
+    sinks.write_text(json.dumps(told))
+    done = put_staged(str(path), CONFIG, DISK, stage(path, 1), SinkBatch("shop", 2, "query"))
+    assert (done.rows, keys_in(check_store(path))) == (66, before + keys_of((1,)))
 
 
 @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])

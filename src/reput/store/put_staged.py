@@ -17,8 +17,10 @@ from reput.config.message_store import MessageStoreConfig
 from reput.errors import ReputError, StoreError, StoreLockedError
 from reput.files import FileLayer
 from reput.files.lock import RecordLock
+from reput.formats.paths import CONFIG
 from reput.formats.sink_commit import (
     SINK_LOCK,
+    SINKS_FILE,
     BrokenBatch,
     SinkBatch,
     SinkCommit,
@@ -167,7 +169,18 @@ class _PutStaged:
 
     def _rest(self, broken: BrokenBatch) -> list[StagedPart]:
         """What a broken batch lacks, staged anew from what was staged when it broke."""
-        self._check_files(broken.intent.parts)
+        missing = self._missing(broken.intent.parts)
+        if missing:
+            assert broken.intent.batch is not None, "a batch without a sink is not told as broken"
+            sink_id = broken.intent.batch.sink_id
+            raise StoreError(
+                f"{self._path}: batch {broken.intent.batch.batch_id} of sink {sink_id!r} was cut short by a kill. Its "
+                f"first {broken.rows} of {broken.intent.rows} messages have been served by another program, so only "
+                f"the rest may be written; but {len(missing)} of {len(broken.intent.parts)} staged files are gone, "
+                f"{missing[0]} for one. Put them back from a copy; or take {sink_id!r} out of the member "
+                f'"broken" of {CONFIG}/{SINKS_FILE} while nobody writes, and the batch is written whole, its first '
+                f"{broken.rows} messages a second time; nothing was written"
+            )
         path, skip = f"{broken.intent.parts[0].path}.rest", broken.rows
         if self._files.exists(path):
             self._files.unlink(path)
@@ -180,8 +193,11 @@ class _PutStaged:
                         rest.write_frame(frame.behind(skipped))
             return [rest.part] if rest.part is not None else []
 
+    def _missing(self, parts: Sequence[StagedPart]) -> list[str]:
+        return [part.path for part in parts if not self._files.exists(part.path)]
+
     def _check_files(self, parts: Sequence[StagedPart]) -> None:
-        missing = [part.path for part in parts if not self._files.exists(part.path)]
+        missing = self._missing(parts)
         if missing:
             raise StoreError(
                 f"{self._path}: {len(missing)} of {len(parts)} files of staged records are gone, {missing[0]} for one: "
