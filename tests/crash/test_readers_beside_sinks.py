@@ -19,8 +19,8 @@ from reput.log.plan import PlanOptions, plan_read, read_part
 from reput.log.positions import LogPosition
 from reput.log.selection import make_selection
 from reput.log.tail import LogTail
-from reput.store.opening import open_for_reading
 from reput.store.put_staged import put_staged
+from reput.store.read_only import open_for_reading
 from tests.crash.faulty_files import Crash, FaultyFiles, Operation
 from tests.crash.invariants import SMALL, log_records
 from tests.crash.test_sink_faults import CONFIG, stage, write_some

@@ -29,12 +29,14 @@ from reput.formats.sink_commit import (
     StagedPart,
 )
 from reput.log.sink_commits import read_sinks
-from reput.store.commit_log import CommitLog, EncodedRows
+from reput.store.commit_log import CommitLog
 from reput.store.flush import LogSync
-from reput.store.opening import Parts, close_cleanly, open_for_writing
+from reput.store.opening import open_for_writing
+from reput.store.parts import Parts, close_cleanly
 from reput.store.reput import Dispatcher, ReputMessageService
 from reput.store.sink_commits import with_commit, write_sinks
 from reput.store.staging import StagingFile, read_frames
+from reput.store.unplaced import EncodedRows
 
 _LOCK_PAUSE_S = 0.05
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reput.files import FileLayer
-from reput.formats.consume_queue import UNIT_SIZE
+from reput.formats.consume_queue import FILLER, UNIT_SIZE
 from reput.kernels.consume_queue import UNIT_TYPE
 from reput.store.consume_queue import ConsumeQueue
 
@@ -56,3 +56,52 @@ def search_units(
         last[open_] = np.where(before, high, middle)
         steps += 1
     return first
+
+
+def find_ends(
+    files: FileLayer,
+    queues: Sequence[ConsumeQueue],
+    starts: Sequence[Sequence[int]],
+    guess: Sequence[int],
+    end_offset: int,
+) -> tuple[Offsets, Offsets]:
+    """Where the written part of each queue ends: before the first unit that is unused, or whose record ends too late.
+
+    Args:
+        starts: The names of each queue's files, bytes.
+        guess: A queue offset that each may end at.
+        end_offset: Commit log offset behind the last record that counts. Filler units always count.
+
+    Returns:
+        int64[len(queues)] each: queue offset, and where the last record ends (-1: there is none, or it is a filler).
+    """
+
+    def is_written(units: Units) -> npt.NDArray[np.bool_]:
+        ends = units["commit_log_offset"] + units["size"]
+        written: npt.NDArray[np.bool_] = (units["size"] > 0) & (_are_fillers(units) | (ends <= end_offset))
+        return written
+
+    first = np.array([begin[0] for begin in starts], np.int64) // UNIT_SIZE
+    sizes = np.array([len(begin) * queue.file_size for queue, begin in zip(queues, starts, strict=True)], np.int64)
+    ends = search_units(files, queues, first, first + sizes // UNIT_SIZE, np.array(guess, np.int64), is_written)
+    filled = np.flatnonzero(ends > first)
+    units = read_units(files, [queues[i] for i in filled.tolist()], ends[filled] - 1)
+    physical = np.full(ends.size, -1, np.int64)
+    physical[filled] = np.where(_are_fillers(units), -1, units["commit_log_offset"] + units["size"])
+    return ends, physical
+
+
+def find_begins(files: FileLayer, queues: Sequence[ConsumeQueue], min_commit_log_offset: int) -> Offsets:
+    """int64[len(queues)], the queue offset of each queue's first unit whose record the log still has."""
+
+    def is_gone(units: Units) -> npt.NDArray[np.bool_]:
+        return _are_fillers(units) | (units["commit_log_offset"] < min_commit_log_offset)
+
+    first = np.array([queue.min_offset for queue in queues], np.int64)
+    last = np.array([queue.max_offset for queue in queues], np.int64)
+    return search_units(files, queues, first, last, first, is_gone)
+
+
+def _are_fillers(units: Units) -> npt.NDArray[np.bool_]:
+    fillers: npt.NDArray[np.bool_] = units == np.array(tuple(FILLER), UNIT_TYPE)
+    return fillers
