@@ -13,17 +13,15 @@ import pytest
 import reput
 from reput.errors import CorruptRecordError, StoreError
 from reput.files import Entry, File, FileLayer
-from reput.formats.sink_commit import SinkBatch
 from reput.log import StoreDirectory
 from reput.log.plan import PlanOptions, plan_read, read_part
 from reput.log.positions import LogPosition
 from reput.log.selection import make_selection
 from reput.log.tail import LogTail
-from reput.store.put_staged import put_staged
 from reput.store.read_only import open_for_reading
-from tests.crash.faulty_files import Crash, FaultyFiles, Operation
+from tests.crash.faulty_files import FaultyFiles
 from tests.crash.invariants import SMALL, log_records
-from tests.crash.test_sink_faults import CONFIG, stage, write_some
+from tests.crash.test_sink_faults import CONFIG, break_off, write_some
 
 #: Takes a store and a file layer; returns the commit log offset behind the last record that it shows.
 Reader = Callable[[Path, FileLayer], int]
@@ -76,20 +74,8 @@ class _WatchedFile(File):
         return super().read(position, size)
 
 
-def breaks_off(path: Path) -> None:
-    """A batch is begun, and its writer is killed in the middle of it."""
-    writes = []
-
-    def judge(operation: Operation) -> None:
-        if operation.kind == "write" and "commitlog" in operation.path:
-            writes.append(operation)
-            if len(writes) > 2:
-                raise Crash
-
-    files = FaultyFiles(judge)
-    with pytest.raises(Crash):
-        put_staged(str(path), CONFIG, files, stage(path, 1), SinkBatch("shop", 9, "query"))
-    files.abandon()
+def begins(path: Path) -> None:
+    break_off(path, 9)
 
 
 def settles(path: Path) -> None:
@@ -99,9 +85,9 @@ def settles(path: Path) -> None:
 
 def comes_and_goes_and_comes(path: Path) -> None:
     """Where it was, others lie that go as well."""
-    breaks_off(path)
+    begins(path)
     settles(path)
-    breaks_off(path)
+    begins(path)
 
 
 def read_all(path: Path, files: FileLayer) -> int:
@@ -138,7 +124,7 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("stores")
     write_some(folder / "closed", (0,))
     shutil.copytree(folder / "closed", folder / "killed")
-    breaks_off(folder / "killed")
+    begins(folder / "killed")
     return {"closed": folder / "closed", "killed": folder / "killed"}
 
 
@@ -153,8 +139,8 @@ def test_no_reader_shows_a_record_of_a_batch_that_goes_again(
     assert reader(stores[state], healthy) == end
     for at in range(0, healthy.looks, healthy.looks // 16 + 1):
         for name, events in {
-            "begins": {at: breaks_off},
-            "begins, and goes soon": {at: breaks_off, at + 2: settles},
+            "begins": {at: begins},
+            "begins, and goes soon": {at: begins, at + 2: settles},
             "comes, goes, comes": {at: comes_and_goes_and_comes},
         }.items():
             path = tmp_path / f"{at} {name}"

@@ -169,8 +169,14 @@ def test_a_start_that_is_killed_too_settles_the_batch_all_the_same(tmp_path: Pat
 
 
 def killed_in_the_middle(path: Path) -> None:
-    """Two batches, and the first records of a third: its writer was killed at its second part."""
+    """Two batches, and the first records of a third."""
     write_some(path, (0, 1))
+    break_off(path, 2)
+    assert keys_in(log_records(path))[len(keys_of((0, 1))) :], "no record of the third batch is in the log"
+
+
+def break_off(path: Path, batch_id: int) -> None:
+    """A batch is begun, and its writer is killed at its second part."""
     parts = stage(path, 1)
     writes = []
 
@@ -182,9 +188,8 @@ def killed_in_the_middle(path: Path) -> None:
 
     files = FaultyFiles(judge)
     with pytest.raises(Crash):
-        put_staged(str(path), CONFIG, files, parts, SinkBatch("shop", 2, "query"))
+        put_staged(str(path), CONFIG, files, parts, SinkBatch("shop", batch_id, "query"))
     files.abandon()
-    assert keys_in(log_records(path))[len(keys_of((0, 1))) :], "no record of the third batch is in the log"
 
 
 def write_some(path: Path, batches: Sequence[int]) -> None:

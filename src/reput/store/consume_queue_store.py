@@ -24,7 +24,7 @@ from reput.log.directory import QueueFiles, usual_file_size
 from reput.store.consume_queue import ConsumeQueue
 from reput.store.consume_queue_ext import ConsumeQueueExt, ConsumeQueueExtensions
 from reput.store.statistics import TopicCounts
-from reput.store.unit_places import advance, place_ext_units, place_units
+from reput.store.unit_places import advance, place_ext_runs, place_units
 from reput.store.unit_search import find_begins, find_ends
 
 if TYPE_CHECKING:
@@ -259,7 +259,7 @@ class ConsumeQueueStore:
         addresses, sizes, positions = place.addresses, place.sizes, place.positions
         extended: list[ConsumeQueueExt] = []
         if ext is not None:  # before the units that point to them, and in one call: what fails is written again whole
-            ext_runs, extended = place_ext_units(runs, queues, ext)
+            ext_runs, extended = place_ext_runs(runs, queues, ext)
             places = np.array([run[1:] for run in ext_runs], np.int64).reshape(-1, 3)
             paths = [*(run.path for run in ext_runs), *paths]
             addresses = np.concatenate([places[:, 0], addresses])

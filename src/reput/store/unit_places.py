@@ -52,7 +52,7 @@ def place_units(
     return UnitPlaces(numbers, owners, files.tolist(), piece_begins - files, piece_ends - piece_begins, addresses)
 
 
-def place_ext_units(
+def place_ext_runs(
     runs: UnitRuns, queues: Sequence[ConsumeQueue], ext: ExtRuns
 ) -> tuple[list[Run], list[ConsumeQueueExt]]:
     """Where the ext units of each queue go, and to whom; the units' tags codes become their addresses."""
