@@ -124,7 +124,7 @@ class FaultyFiles(FileLayer):
 
     def lock(self, path: str) -> RecordLock:
         self.step("lock", path)
-        lock = super().lock(path)
+        lock = _FaultyLock(path, self)
         self._locks.append(lock)
         return lock
 
@@ -156,6 +156,9 @@ class FaultyFiles(FileLayer):
     def bytes_are_durable(self, file: File) -> None:
         status = os.fstat(file.fileno())
         self._synced_files[status.st_ino] = Path(file.path).read_bytes() if os.path.exists(file.path) else b""
+
+    def text_is_durable(self, lock: RecordLock, text: bytes) -> None:
+        self._synced_files[os.stat(lock.path).st_ino] = text
 
     def names_are_durable(self, path: str) -> None:
         self._synced_names[os.path.abspath(path)] = {entry.name: entry.inode() for entry in os.scandir(path or ".")}
@@ -253,6 +256,19 @@ class _FaultyFile(File):
     def sync(self) -> None:
         self._layer.step("sync", self.path)
         self._layer.bytes_are_durable(self)
+
+
+class _FaultyLock(RecordLock):
+    __slots__ = ("_layer",)
+
+    def __init__(self, path: str, layer: FaultyFiles) -> None:
+        self._layer = layer
+        super().__init__(path)
+
+    def write(self, text: bytes) -> None:
+        self._layer.step("write_lock", self.path, len(text))
+        super().write(text)
+        self._layer.text_is_durable(self, text)
 
 
 def fail_next(kind: str, code: int = errno.EIO, *, part: str = "", times: int = 1) -> Judge:

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 import reput
-from reput.errors import ReputError, StoreError
+from reput.errors import StoreError
 from reput.formats.metadata import TopicConfig
 from tests.crash.faulty_files import Crash, FaultyFiles, Judge, abandon, crash_at, fail_at, no_objection
 from tests.crash.invariants import Acknowledged, check_store
-from tests.crash.test_faults import Life, check_next_life
+from tests.crash.test_faults import Life, check_next_life, live_under
 
 # Threads that die of a crash are what these tests want.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
@@ -61,18 +61,8 @@ class BatchLife(Life):
 
 
 def live(path: Path, flush_disk_type: str, judge: Judge) -> tuple[BatchLife, FaultyFiles]:
-    """A life under a judge; the error that ended it is the last of its errors."""
-    life, files = BatchLife(path, flush_disk_type), FaultyFiles(judge)
-    try:
-        life.run(files)
-    except Crash:
-        pass
-    except ReputError as error:
-        life.errors.append(error)
-    if life.store is not None:
-        abandon(life.store, files)
-    files.abandon()
-    return life, files
+    life = BatchLife(path, flush_disk_type)
+    return life, live_under(life, judge)
 
 
 def count_operations(path: Path, flush_disk_type: str) -> int:

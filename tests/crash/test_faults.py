@@ -101,9 +101,9 @@ class Life:
                 files.step("wait", "")  # dies here if the dispatch thread did
 
 
-def live(path: Path, flush_disk_type: str, judge: Judge) -> tuple[Life, FaultyFiles]:
-    """A life under a judge; the error that ended it is the last of its errors."""
-    life, files = Life(path, flush_disk_type), FaultyFiles(judge)
+def live_under(life: Life, judge: Judge) -> FaultyFiles:
+    """Let a life run under a judge; the error that ended it is the last of its errors."""
+    files = FaultyFiles(judge)
     try:
         life.run(files)
     except Crash:
@@ -113,7 +113,12 @@ def live(path: Path, flush_disk_type: str, judge: Judge) -> tuple[Life, FaultyFi
     if life.store is not None:
         abandon(life.store, files)
     files.abandon()
-    return life, files
+    return files
+
+
+def live(path: Path, flush_disk_type: str, judge: Judge) -> tuple[Life, FaultyFiles]:
+    life = Life(path, flush_disk_type)
+    return life, live_under(life, judge)
 
 
 def check_next_life(life: Life, path: Path) -> None:

@@ -178,6 +178,19 @@ def test_a_record_of_the_checkpoints_own_millisecond_need_not_have_been_synced(
     assert [body[:1] for body in bodies(path)] == [b"a"]
 
 
+def test_damage_before_a_queue_that_must_be_built_again_says_what_to_do(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    with open_store(path) as store:
+        put(store, b"a" * 300)
+        second = put(store, b"b" * 300)
+        put(store, b"c" * 300)
+    change(path, second + 4, b"damage")
+    shutil.rmtree(path / "consumequeue")
+    for _ in range(2):
+        with pytest.raises(CorruptRecordError, match=rf"offset {second}: expected a record, .*restore the file from"):
+            open_store(path)
+
+
 @pytest.mark.parametrize("fields", [{}, {"sys_flag": SysFlag.TRANSACTION_PREPARED}])
 def test_damage_at_the_tail_after_a_clean_exit_is_told_and_changes_nothing(
     tmp_path: Path, fields: dict[str, object]

@@ -12,9 +12,10 @@ import pytest
 import reput
 from reput.config.message_store import FlushDiskType, MessageStoreConfig
 from reput.files import DISK
+from reput.log.sink_commits import read_sinks
 from reput.store.replay import Replayed
 from reput.store.replay import replay as run_replay
-from reput.store.sink_commits import read_sinks, write_sinks
+from reput.store.sink_commits import write_sinks
 from tests.crash.faulty_files import Crash, FaultyFiles, Judge, Operation, crash_at, no_objection
 from tests.crash.invariants import SMALL, check_store, log_records
 from tests.spark.hand_log import HandLog
@@ -81,7 +82,7 @@ def test_a_batch_that_cannot_be_taken_back_is_completed(log: HandLog, tmp_path: 
     with reput.MessageStore.open(target, **SMALL) as store:
         store.put_message(reput.Message("orders", b"a broker's"))
     write_sinks(DISK, str(target), sinks)
-    (target / "lock").touch()
+    (target / "lock").write_bytes(b"lock")
     replay(log, target, FaultyFiles())
     expected = list(log.bodies.values())
     assert bodies_in(target) == [*expected[:begun], "a broker's", *expected[begun:]]

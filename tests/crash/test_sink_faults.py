@@ -4,10 +4,9 @@ log once and whole, or not at all."""
 from __future__ import annotations
 
 import errno
-import os
+import json
 import shutil
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +16,16 @@ import pytest
 import reput
 from reput.config.message_store import FlushDiskType, MessageStoreConfig
 from reput.errors import ReputError, StoreError
-from reput.files import DISK, File, FileLayer
+from reput.files import DISK, FileLayer
 from reput.formats.sink_commit import STAGING, SinkBatch, SinkCommit, StagedPart
 from reput.log import StoreDirectory
 from reput.log.plan import PlanOptions, plan_read, read_part
 from reput.log.positions import LogPosition, TailLimit
 from reput.log.selection import make_selection
+from reput.log.sink_commits import read_sinks
 from reput.log.tail import LogTail
 from reput.store.put_staged import check_store as check_opens
 from reput.store.put_staged import put_staged
-from reput.store.sink_commits import read_sinks, write_sinks
 from reput.store.staging import StagingFile
 from tests.crash.faulty_files import Crash, FaultyFiles, Judge, Operation, crash_at, fail_at, no_objection
 from tests.crash.invariants import SMALL, Record, check_rebuild, check_store, log_records
@@ -170,8 +169,14 @@ def test_a_start_that_is_killed_too_settles_the_batch_all_the_same(tmp_path: Pat
 
 
 def killed_in_the_middle(path: Path) -> None:
-    """Two batches, and the first records of a third: its writer was killed at its second part."""
+    """Two batches, and the first records of a third."""
     write_some(path, (0, 1))
+    break_off(path, 2)
+    assert keys_in(log_records(path))[len(keys_of((0, 1))) :], "no record of the third batch is in the log"
+
+
+def break_off(path: Path, batch_id: int) -> None:
+    """A batch is begun, and its writer is killed at its second part."""
     parts = stage(path, 1)
     writes = []
 
@@ -183,9 +188,8 @@ def killed_in_the_middle(path: Path) -> None:
 
     files = FaultyFiles(judge)
     with pytest.raises(Crash):
-        put_staged(str(path), CONFIG, files, parts, SinkBatch("shop", 2, "query"))
+        put_staged(str(path), CONFIG, files, parts, SinkBatch("shop", batch_id, "query"))
     files.abandon()
-    assert keys_in(log_records(path))[len(keys_of((0, 1))) :], "no record of the third batch is in the log"
 
 
 def write_some(path: Path, batches: Sequence[int]) -> None:
@@ -223,6 +227,18 @@ def test_readers_see_nothing_of_a_batch_that_is_being_appended_or_was_when_its_w
     assert keys_in(check_store(path)) == whole
 
 
+def test_a_copy_without_the_times_of_its_files_is_settled_as_the_store_itself(tmp_path: Path) -> None:
+    killed_in_the_middle(tmp_path / "store")
+    copy, whole = tmp_path / "copy", keys_of((0, 1))
+    shutil.copytree(tmp_path / "store", copy, copy_function=shutil.copyfile)
+    for name in ("config/reputSinks.json", "lock", "abort"):  # whatever comes last
+        (copy / name).touch()
+        assert [keys[0] for keys in reput.read_log(copy, ["keys"]).read_all()["keys"].to_pylist()] == whole
+    with reput.MessageStore.open(copy, **SMALL):
+        pass
+    assert keys_in(check_store(copy)) == whole
+
+
 def test_a_start_that_is_refused_or_under_way_shows_readers_nothing_of_the_batch_that_it_has_not_settled(
     tmp_path: Path,
 ) -> None:
@@ -230,8 +246,6 @@ def test_a_start_that_is_refused_or_under_way_shows_readers_nothing_of_the_batch
     killed_in_the_middle(path)
     whole = keys_of((0, 1))
     end = log_records(path)[len(whole)].offset
-    for name in ("config/reputSinks.json", "lock"):  # a while ago
-        os.utime(path / name, ns=(0, (path / name).stat().st_mtime_ns - 1_000_000_000))
 
     def check_readers() -> None:
         assert LogTail(StoreDirectory(path)).latest().offset == end
@@ -249,45 +263,39 @@ def test_a_start_that_is_refused_or_under_way_shows_readers_nothing_of_the_batch
         check_readers()
 
 
-class SettlingFiles(FileLayer):
-    """Once the log was walked, and before anything else is asked, a start takes the killed batch back."""
-
-    def __init__(self, path: Path) -> None:
-        self.path, self.opened = path, 0
-
-    def open(self, path: str, **options: Any) -> File:  # type: ignore[override]
-        self.opened += "commitlog" in path
-        return super().open(path, **options)
-
-    def exists(self, path: str) -> bool:
-        if path.endswith("reputSinks.json") and self.opened > 1:
-            with reput.MessageStore.open(self.path, **SMALL):
-                pass
-        return super().exists(path)
-
-
-def test_a_stream_reads_nothing_of_a_batch_that_a_start_takes_back_while_it_looks(tmp_path: Path) -> None:
-    path = tmp_path / "store"
-    killed_in_the_middle(path)
-    end = log_records(path)[len(keys_of((0, 1)))].offset
-    assert LogTail(StoreDirectory(path, files=SettlingFiles(path))).advance(LogPosition(0)).offset == end
-
-
-def test_a_batch_that_cannot_be_taken_back_is_completed_when_it_is_written_again(tmp_path: Path) -> None:
-    path = tmp_path / "store"
-    killed_in_the_middle(path)
-    sinks = read_sinks(DISK, str(path))
-    assert sinks.intent is not None
-    # Another store program opens it, which knows nothing of intents, and appends a message.
-    write_sinks(DISK, str(path), replace(sinks, intent=None))
+def opened_by_another(path: Path, messages: int, *, is_killed: bool) -> list[str]:
+    """Another program, which knows nothing of intents, opens the store and appends; returns its messages' keys."""
+    sinks = path / "config" / "reputSinks.json"
+    told = sinks.read_bytes()
+    sinks.unlink()
+    (path / "lock").write_bytes(b"lock")
+    keys = [f"broker-{n}" for n in range(messages)]
     with reput.MessageStore.open(path, **SMALL) as store:
-        store.put_message(reput.Message("orders", b"a broker's", keys=["broker"]))
-    write_sinks(DISK, str(path), replace(sinks))
-    (path / "lock").touch()
-    assert len(reput.read_log(path).read_all()) > len(keys_of((0, 1)))
-    before = keys_in(check_store(path))
-    begun = len(before) - len(keys_of((0, 1))) - 1
-    assert before[-1] == "broker"
+        for key in keys:
+            store.put_message(reput.Message("orders", b"a broker's", keys=[key]))
+    sinks.write_bytes(told)
+    (path / "config" / "reputShutdown.json").unlink()
+    if is_killed:
+        (path / "abort").write_bytes(b"7")
+    return keys
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+@pytest.mark.parametrize("messages", [0, 1, 60])
+def test_a_batch_that_cannot_be_taken_back_is_completed_when_it_is_written_again(
+    tmp_path: Path, messages: int, is_killed: bool
+) -> None:
+    path = tmp_path / "store"
+    killed_in_the_middle(path)
+    files = len(list((path / "commitlog").iterdir()))
+    theirs = opened_by_another(path, messages, is_killed=is_killed)
+    if messages == 60:
+        assert len(list((path / "commitlog").iterdir())) > files + 1, "a start begins in a file behind the batch"
+    before = keys_in(log_records(path))
+    begun = len(before) - len(keys_of((0, 1))) - len(theirs)
+    assert begun
+    assert before[len(before) - len(theirs) :] == theirs
+    assert reput.read_log(path).read_all().num_rows == len(before)
     with reput.MessageStore.open(path, **SMALL):
         pass
     assert keys_in(check_store(path)) == before
@@ -297,6 +305,25 @@ def test_a_batch_that_cannot_be_taken_back_is_completed_when_it_is_written_again
     assert keys_in(check_store(path)) == before + keys_of((1,))[begun:]
     assert done.rows == len(keys_of((1,))) - begun
     assert not read_sinks(DISK, str(path)).broken
+
+
+def test_a_broken_batch_without_its_staged_files_says_what_to_do_and_that_helps(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    killed_in_the_middle(path)
+    opened_by_another(path, 1, is_killed=False)
+    before = keys_in(check_store(path))
+    parts = stage(path, 1)
+    shutil.rmtree(path / STAGING)
+    sinks = path / "config" / "reputSinks.json"
+    for _ in range(2):
+        with pytest.raises(StoreError, match=r"batch 2 of sink 'shop' .* first 40 of 66 .* take 'shop' out of"):
+            put_staged(str(path), CONFIG, DISK, parts, SinkBatch("shop", 2, "query"))
+        assert keys_in(check_store(path)) == before
+    told = json.loads(sinks.read_text())
+    del told["broken"]["shop"]
+    sinks.write_text(json.dumps(told))
+    done = put_staged(str(path), CONFIG, DISK, stage(path, 1), SinkBatch("shop", 2, "query"))
+    assert (done.rows, keys_in(check_store(path))) == (66, before + keys_of((1,)))
 
 
 @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])

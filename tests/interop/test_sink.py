@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 import reput
 from reput.files import DISK
 from reput.formats.sink_commit import SinkBatch
+from reput.log.sink_commits import read_sinks
 from reput.store.put_staged import put_staged
-from reput.store.sink_commits import read_sinks
 from tests.crash.invariants import SMALL, log_records
 from tests.crash.test_sink_faults import CONFIG, killed_in_the_middle
 from tests.interop import workload
@@ -16,15 +18,22 @@ from tests.interop.apache import Apache
 from tests.interop.witness import open_apache, told_by_apache, told_by_reput
 
 
-def test_nothing_of_either_is_lost_and_the_batch_is_completed(apache: Apache, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("messages", "is_killed"), [(20, False), (20, True), (0, True)])
+def test_nothing_of_either_is_lost_and_the_batch_is_completed(
+    apache: Apache, tmp_path: Path, messages: int, is_killed: bool
+) -> None:
     path = tmp_path / "store"
     killed_in_the_middle(path)
     options = SMALL | {"flush_disk_type": "SYNC_FLUSH", "dispatch_rules": apache.version}
     open_apache(apache, path, options)
-    results = apache.run("put", messages=workload.messages(20, seed=9))
-    assert all(result["status"] == "PUT_OK" for result in results)
+    if messages:
+        results = apache.run("put", messages=workload.messages(messages, seed=9))
+        assert all(result["status"] == "PUT_OK" for result in results)
     theirs = told_by_apache(apache)
-    apache.run("close")
+    if is_killed:
+        apache.kill()
+    else:
+        apache.run("close")
     with reput.MessageStore.open(path, **options) as store:
         assert told_by_reput(store) == theirs
     before = log_records(path)

@@ -17,9 +17,9 @@ import reput
 from reput.files import DISK
 from reput.files.owner import owner_text
 from reput.formats.sink_commit import STAGING
+from reput.log.sink_commits import read_sinks
 from reput.spark.log_stream import read_log_stream
 from reput.spark.source import read_log, register
-from reput.store.sink_commits import read_sinks
 from tests.crash.invariants import SMALL, check_store, log_records
 
 if TYPE_CHECKING:

@@ -23,11 +23,11 @@ import reput.spark
 from reput.errors import ConfigError, ReputError
 from reput.formats.message import Message
 from reput.formats.paths import offset_to_file_name
-from reput.formats.record import BLANK_SIZE, encode_blank, encode_host, encode_record
 from reput.kernels.record_batch import SCHEMA
 from reput.spark.options import READ_OPTIONS, ReadOptions, absolute_path, option_texts, parse_options
 from reput.spark.schema import column_names, spark_schema
 from reput.spark.source import ReputDataSource
+from tests.forged_log import forged_log
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 CORPORA = Path(__file__).parents[1] / "golden" / "5.3.3"
 CASES = sorted(path.name for path in CORPORA.iterdir())
 CLEAN = CORPORA / "clean" / "store"
-HOST = encode_host("10.0.0.1:10911")
 BORN_MS = 1_700_000_000_123
 PROPERTIES = SCHEMA.field("properties").type
 
@@ -61,40 +60,6 @@ def small_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ) as store:
         store.put_arrow(table)
     return path
-
-
-def forged_log(path: Path, file_size: int = 16_384) -> int:
-    """A log whose bodies are chains of whole records that say truly where they lie; returns the count of messages."""
-
-    def record(offset: int, body: bytes, queue_offset: int) -> bytes:
-        return encode_record(
-            Message("topic", body),
-            queue_id=0,
-            queue_offset=queue_offset,
-            commit_log_offset=offset,
-            store_timestamp=BORN_MS,
-            store_host=HOST,
-            born_timestamp=BORN_MS,
-            born_host=HOST,
-        )
-
-    folder = path / "commitlog"
-    folder.mkdir(parents=True)
-    count = 0
-    for start in (0, file_size, 2 * file_size):
-        content = b""
-        while True:
-            offset = start + len(content)
-            body = b""
-            for _ in range(10):
-                body += record(offset + 88 + len(body), b"stolen", 99)
-            genuine = record(offset, body, count)
-            if len(content) + len(genuine) + BLANK_SIZE > file_size:
-                break
-            content, count = content + genuine, count + 1
-        content += encode_blank(file_size - len(content))
-        (folder / offset_to_file_name(start)).write_bytes(content.ljust(file_size, b"\0"))
-    return count
 
 
 def rows_of(frame: DataFrame) -> pa.Table:

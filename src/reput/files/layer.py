@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from reput.errors import StoreError
 from reput.files.failure import failure, write_failure
 from reput.files.file import File
-from reput.files.lock import RecordLock
+from reput.files.lock import RecordLock, lock_text
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -237,6 +237,13 @@ class FileLayer:
         Raises StoreLockedError when somebody holds it.
         """
         return RecordLock(path)
+
+    def lock_text(self, path: str) -> bytes:
+        """What is in a lock file, at most 64 bytes; empty where there is none.
+
+        To be read in no other way, for that would give back the lock that this process may have.
+        """
+        return lock_text(path)
 
     def write_runs(
         self, paths: Sequence[str], addresses: NDArray[int64], sizes: NDArray[int64], positions: NDArray[int64]

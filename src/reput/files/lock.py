@@ -1,10 +1,10 @@
 """RecordLock: the lock that keeps a second writer out of a store, RocketMQ's own included.
 
 `DefaultMessageStore.start` takes `FileChannel.tryLock(0, 1, false)` on the file `lock`, on Linux a POSIX record lock of
-the byte range [0, 1), and then writes the text `lock` and forces it. Where that text is already it is not written again
-here, so the file's time says when somebody other than reput last opened the store (`reput.log.sink_commits`). A process
-loses such a lock as soon as it closes *any* descriptor of the file. So nobody else here may open that file, and a
-second lock in the same process is refused before its file is opened.
+the byte range [0, 1), and then writes the text `lock` and forces it. Here that is done in an empty file only: another
+text says that RocketMQ has not opened the store since it was written (`reput.log.sink_commits`). A process loses such a
+lock as soon as it closes *any* descriptor of the file. So all that opens the file is in here, and a second lock in the
+same process is refused before its file is opened.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ _CONTENT = b"lock"
 #: struct flock of 64-bit Linux: type, whence, start, length, process.
 _FLOCK = struct.Struct("hhqqi4x")
 
-_held: set[tuple[int, int]] = set()
+#: By the files' identities, the descriptors of the locks that this process holds.
+_held: dict[tuple[int, int], int] = {}
 _held_guard = threading.Lock()
 
 
@@ -49,15 +50,27 @@ class RecordLock:
             except BaseException:
                 os.close(self._descriptor)
                 raise
-            _held.add(self._identity)
+            _held[self._identity] = self._descriptor
 
     def release(self) -> None:
         """Give the lock back; the file stays, as RocketMQ leaves it. Releasing again does nothing."""
         with _held_guard:
             if self._descriptor >= 0:
                 descriptor, self._descriptor = self._descriptor, -1
-                _held.discard(self._identity)
+                del _held[self._identity]
                 os.close(descriptor)
+
+    def write(self, text: bytes) -> None:
+        """Replace the file's text by another one of its length, durably; nothing is written where it is there already.
+
+        Raises StoreError where it cannot be written.
+        """
+        try:
+            if os.pread(self._descriptor, len(text), 0) != text:
+                os.pwrite(self._descriptor, text, 0)
+                os.fdatasync(self._descriptor)
+        except OSError as error:
+            raise write_failure(error, self.path, "write the lock file", len(text)) from error
 
     def _lock(self) -> None:
         try:
@@ -69,12 +82,28 @@ class RecordLock:
                     "it: one at a time writes, while any number may read"
                 ) from error
             raise failure(error, self.path, "lock") from error
+        if not os.fstat(self._descriptor).st_size:
+            self.write(_CONTENT)
+
+
+def lock_text(path: str) -> bytes:
+    """What is in a lock file, whoever holds the lock; empty where there is no file. Raises StoreError."""
+    with _held_guard:
         try:
-            if os.pread(self._descriptor, len(_CONTENT), 0) != _CONTENT:
-                os.pwrite(self._descriptor, _CONTENT, 0)
-                os.fdatasync(self._descriptor)
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC) if (held := _held_descriptor(path)) is None else held
+            try:
+                return os.pread(descriptor, 64, 0)
+            finally:
+                if held is None:
+                    os.close(descriptor)
+        except FileNotFoundError:
+            return b""
         except OSError as error:
-            raise write_failure(error, self.path, "write the lock file", len(_CONTENT)) from error
+            raise failure(error, path, "read") from error
+
+
+def _held_descriptor(path: str) -> int | None:
+    return _held.get(_identity(os.stat(path)))
 
 
 def _identity(status: os.stat_result) -> tuple[int, int]:

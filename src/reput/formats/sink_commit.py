@@ -1,7 +1,8 @@
 """What a store remembers of the batches that Spark's sink put into it: docs/formats/sink-commit.md.
 
 `config/reputSinks.json` has the last committed batch of each sink, and while a batch is being appended its intent.
-RocketMQ does not know the file and leaves it alone.
+RocketMQ does not know the file and leaves it alone. What it does write whenever it opens a store is the text of the
+file `lock`: so another text there, put there before the intent, says that nobody else has opened the store since.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from reput.errors import CorruptMetadataError
 SINKS_FILE = "reputSinks.json"
 #: The folder of staged records, in the store directory.
 STAGING = "reputStaging"
+#: The text of the file `lock` from the first batch on, until RocketMQ opens the store; it has the size of RocketMQ's.
+SINK_LOCK = b"sink"
 
 T = TypeVar("T")
 
@@ -118,11 +121,13 @@ class Sinks:
         commits: The last committed batch by sink id.
         intent: The batch that is being appended.
         broken: Broken batches by sink id, until they are written again.
+        begun: How many intents there have ever been: it tells a reader that one came and went while he looked.
     """
 
     commits: Mapping[str, SinkCommit] = field(default_factory=dict)
     intent: SinkIntent | None = None
     broken: Mapping[str, BrokenBatch] = field(default_factory=dict)
+    begun: int = 0
 
 
 def encode_sinks(sinks: Sinks) -> bytes:
@@ -145,6 +150,7 @@ def decode_sinks(data: bytes, path: str) -> Sinks:
                 sink_id: BrokenBatch(_intent(one["intent"]), int(one["rows"]))
                 for sink_id, one in content["broken"].items()
             },
+            int(content["begun"]),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CorruptMetadataError(

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from reput.files import DISK
 from reput.log.directory import LogFile, StoreDirectory
-from reput.log.scan import find_end
 from reput.log.sink_commits import committed_end
 from reput.log.splits import Split, SplitResult, plan_splits
 
@@ -16,11 +14,7 @@ def fixed_log_end(directory: StoreDirectory, log_files: Sequence[LogFile]) -> in
     """Where the log ends now, if it may grow: its writer has it open, or was killed. None: its end is final."""
     if not directory.was_killed:
         return None
-    for file in reversed(log_files):
-        end = find_end(file, DISK)
-        if end > file.start_offset:
-            return committed_end(DISK, directory.path, end)
-    return log_files[0].start_offset if log_files else 0
+    return max(committed_end(directory, log_files), log_files[0].start_offset if log_files else 0)
 
 
 def bounded_splits(log_files: Sequence[LogFile], split_bytes: int, log_end: int | None) -> list[Split]:

@@ -24,7 +24,7 @@ from reput.formats.index_file import (
     decode_header,
     file_size,
 )
-from reput.log.directory import IndexFilePath
+from reput.log.directory import IndexFilePath, open_listed
 
 _PROBES = 64
 #: Slot counts that are looked at in one go.
@@ -81,7 +81,7 @@ def fitting_slots(entry: IndexFilePath, slots: int, entries: int, files: FileLay
     if entry.size < HEADER_SIZE:
         return np.empty(0, np.int64)
     header = _header(entry, files)
-    with files.open(entry.path) as file:
+    with open_listed(files, entry.path) as file:
         data = np.frombuffer(file.map(random=True).view, np.uint8)
     configured = np.array([slots])
     if entry.size == file_size(slots, entries) and _possible(data, header, configured).size:
@@ -91,7 +91,7 @@ def fitting_slots(entry: IndexFilePath, slots: int, entries: int, files: FileLay
 
 def _header(entry: IndexFilePath, files: FileLayer) -> IndexHeader:
     """The header; of a file that was cut inside, what zeros make of the rest."""
-    with files.open(entry.path) as file:
+    with open_listed(files, entry.path) as file:
         return decode_header(file.read(0, HEADER_SIZE).ljust(HEADER_SIZE, b"\0"))
 
 

@@ -28,7 +28,7 @@ from reput.log.pruning import Places, Wanted, points_of, wanted_blocks, wanted_b
 from reput.log.queue_records import NotProven
 from reput.log.reader import read_points, read_split
 from reput.log.selection import Selection
-from reput.log.sink_commits import committed_end
+from reput.log.sink_commits import SinkWatch, committed_end
 from reput.log.splits import Split
 from reput.log.statistics import BLOCK_BYTES, read_statistics, write_statistics
 
@@ -151,11 +151,30 @@ class _Planner:
         self.directory, self.options, self.wanted, self.run = directory, options, wanted, run
         self.skip_damage = selection.skips_damage
         self.reasons: list[str] = []
-        self.log_files = directory.log_files()
-        self.started = _started_files(self.log_files, directory.files)
-        self.log_end = 0
+        self.log_files: list[LogFile] = []
+        self.started = self.log_end = 0
 
     def plan(self) -> Plan:
+        directory = self.directory
+        watch = SinkWatch(directory.files, directory.path)
+        parts = self._parts()
+        end = watch.committed(self.log_end)
+        if end is None:  # a batch came and went: plan anew, below an end that none touches any more
+            end = committed_end(directory, self.log_files)
+            parts = self._parts()
+        if end < self.log_end:
+            parts = [cut for part in parts for cut in _before(part, end)]
+        log_bytes = sum(file.size for file in self.log_files[: self.started])
+        plan = Plan(tuple(parts), log_bytes, tuple(self.reasons))
+        logger.info("%s: %d of %d bytes: %s", directory.path, plan.read_bytes, plan.log_bytes, plan.reasons)
+        return plan
+
+    def _parts(self) -> list[Part]:
+        """What is read up to `log_end`, which this finds, whatever of it is committed."""
+        self.reasons = []
+        self.log_files = self.directory.log_files()
+        self.started = _started_files(self.log_files, self.directory.files)
+        self.log_end = 0
         begun = self.log_files[: self.started]
         keep = np.ones(len(begun), np.bool_)
         if self.options.prune and begun:
@@ -168,20 +187,8 @@ class _Planner:
             splits = self._walked(keep)
         places = self._places(begun, splits)
         if places is None:
-            parts = list[Part](self._walked(keep) if splits is None else splits)
-        else:
-            parts = self._placed(places, splits, begun)
-        parts = self._committed(parts)
-        plan = Plan(tuple(parts), sum(file.size for file in begun), tuple(self.reasons))
-        logger.info("%s: %d of %d bytes: %s", self.directory.path, plan.read_bytes, plan.log_bytes, plan.reasons)
-        return plan
-
-    def _committed(self, parts: list[Part]) -> list[Part]:
-        """The parts before a batch of a sink that is not committed."""
-        if not self.directory.was_killed:  # nor is alive
-            return parts
-        end = committed_end(self.directory.files, self.directory.path, self.log_end)
-        return parts if end == self.log_end else [cut for part in parts for cut in _before(part, end)]
+            return list[Part](self._walked(keep) if splits is None else splits)
+        return self._placed(places, splits, begun)
 
     def _asks_queues(self) -> bool:
         return self.options.prune and self.wanted.is_queued and self.options.flushed_ms is None and self.started > 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -57,6 +57,12 @@ class TailLimit:
     max_rows: int | None = None
     end_offset: int | None = None
     newest_ms: int | None = None
+
+    def before(self, offset: int | None) -> TailLimit:
+        """The same, with `offset` as `end_offset` where that is earlier."""
+        if offset is None or (self.end_offset is not None and self.end_offset <= offset):
+            return self
+        return replace(self, end_offset=offset)
 
     def rows_within(self, columns: RecordColumns, begin: int, rows_before: int) -> int:
         """How many rows of a piece may go, of a walk that began at the offset `begin` and has taken `rows_before`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -19,9 +19,9 @@ from reput.kernels.record_batch import record_batch
 from reput.log.bodies import shown_rows
 from reput.log.directory import LogFile, StoreDirectory
 from reput.log.points import Points, read_records
-from reput.log.scan import MAX_ROWS, SplitScan, find_end, first_rows, scan_split, with_rows
+from reput.log.scan import MAX_ROWS, SplitScan, first_rows, scan_split, with_rows
 from reput.log.selection import Selection, make_selection
-from reput.log.sink_commits import committed_end
+from reput.log.sink_commits import SinkWatch, committed_end
 from reput.log.splits import Split, SplitStop
 
 MAX_BATCH_BYTES = 32 << 20
@@ -108,20 +108,7 @@ def read_points(points: Points, selection: Selection, *, files: FileLayer = DISK
 
 def read_scan(scan: SplitScan, selection: Selection, flushed_ms: int | None = None) -> Iterator[pa.RecordBatch]:
     """The wanted rows of a scan that skips damage as the selection does, and a row for each damage if it says so."""
-    told = 0
-    try:
-        for columns in scan:
-            yield from _damage_rows(scan, told, selection)
-            told = len(scan.damages)
-            flushed = columns.rows
-            if flushed_ms is not None and (columns["store_timestamp"] > flushed_ms).any():
-                flushed = int(np.argmax(columns["store_timestamp"] > flushed_ms))
-            yield from _batches(selection.select(first_rows(columns, flushed)), selection)
-            if flushed < columns.rows:
-                return
-    except CorruptRecordError as error:
-        raise selection.named_modes(error) from None
-    yield from _damage_rows(scan, told, selection)
+    return _read_scan(scan, selection, flushed_ms, None)
 
 
 def record_batches(columns: RecordColumns, selection: Selection) -> list[pa.RecordBatch]:
@@ -136,24 +123,53 @@ def _read_files(
     if flushed:
         checkpoint = directory.checkpoint()
         flushed_ms = checkpoint.physic_msg_timestamp if checkpoint else 0
-    log_end = log_files[-1].end_offset if log_files else 0
-    if directory.was_killed:  # or is alive: files are made at their full length, and fill while they are read
-        log_end = committed_end(directory.files, directory.path, _find_log_end(directory, log_files))
+    begin: int | None = 0
+    while begin is not None:
+        begin = yield from _read_from(begin, directory, log_files, selection, flushed_ms)
+
+
+def _read_from(
+    begin: int, directory: StoreDirectory, log_files: Sequence[LogFile], selection: Selection, flushed_ms: int | None
+) -> Generator[pa.RecordBatch, None, int | None]:
+    """Read from a record's start on; returns None at the end, or where to go on since a sink has come meanwhile."""
+    watch: SinkWatch | None = None
+    before = SinkWatch(directory.files, directory.path)
+    if directory.was_killed or before.begin_offset is not None:
+        # Or the store is alive: files are made at their full length, and fill while they are read.
+        log_end = committed_end(directory, log_files)
+    else:
+        watch, log_end = before, log_files[-1].end_offset if log_files else 0
     for file in log_files:
-        split = Split(file, file.start_offset, min(file.end_offset, log_end), is_record_start=True)
-        scan = scan_split(split, level=selection.level, skip_damage=selection.skips_damage, files=directory.files)
-        yield from read_scan(scan, selection, flushed_ms)
-        if scan.stop is not SplitStop.BLANK:
-            break
+        if begin < file.end_offset:
+            split = Split(file, max(begin, file.start_offset), min(file.end_offset, log_end), is_record_start=True)
+            scan = scan_split(split, level=selection.level, skip_damage=selection.skips_damage, files=directory.files)
+            changed = yield from _read_scan(scan, selection, flushed_ms, watch)
+            if changed is not None or scan.stop is not SplitStop.BLANK:
+                return changed
+    return None
 
 
-def _find_log_end(directory: StoreDirectory, log_files: Sequence[LogFile]) -> int:
-    """Behind the records of the last file that has any: the one before it may be filling while the last is made."""
-    for file in reversed(log_files):
-        end = find_end(file, directory.files)
-        if end > file.start_offset:
-            return end
-    return 0
+def _read_scan(
+    scan: SplitScan, selection: Selection, flushed_ms: int | None, watch: SinkWatch | None
+) -> Generator[pa.RecordBatch, None, int | None]:
+    """What is wanted of a scan; where `watch` saw a sink at the log, it ends, and returns what it has not given."""
+    told = 0
+    try:
+        for columns in scan:
+            if watch is not None and watch.committed(columns.next_offset) != columns.next_offset:
+                return columns.base_offset
+            yield from _damage_rows(scan, told, selection)
+            told = len(scan.damages)
+            flushed = columns.rows
+            if flushed_ms is not None and (columns["store_timestamp"] > flushed_ms).any():
+                flushed = int(np.argmax(columns["store_timestamp"] > flushed_ms))
+            yield from _batches(selection.select(first_rows(columns, flushed)), selection)
+            if flushed < columns.rows:
+                return None
+    except CorruptRecordError as error:
+        raise selection.named_modes(error) from None
+    yield from _damage_rows(scan, told, selection)
+    return None
 
 
 def _damage_rows(scan: SplitScan, told: int, selection: Selection) -> Iterator[pa.RecordBatch]:

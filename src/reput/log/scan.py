@@ -203,12 +203,17 @@ class SplitScan:
             if len(self.damages) < _PATIENT_DAMAGES:
                 time.sleep(_REREAD_PAUSE_S * attempt)
         assert later is not None, "the loop ends here only after a later record was found"
+        reason = _reason(data, offset)
+        later = self._later_record(window, later[1] - 1)
+        if later is None:  # it was of a batch that was taken back meanwhile
+            self.stop = SplitStop.LOG_END
+            return None
         file, later_offset = later
         damage = Damage(
             window.log_file.path,
             offset,
             min(later_offset, window.log_file.end_offset),
-            f"{_reason(data, offset)}; a whole record follows at offset {later_offset} of "
+            f"{reason}; a whole record follows at offset {later_offset} of "
             f"{os.path.basename(file.path)}, so this is not the log's end: restore the file from a copy",
         )
         if not self._skip_damage:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import zlib
 from bisect import bisect_right
-from dataclasses import replace
+from collections.abc import Callable
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -24,12 +24,11 @@ from reput.kernels.record_scan import ScanLevel
 from reput.log.directory import LogFile, StoreDirectory, open_listed
 from reput.log.positions import NO_LIMIT, LastRecord, LogPosition, TailLimit
 from reput.log.scan import MAX_ROWS, SplitScan, scan_split
-from reput.log.sink_commits import begun_end
+from reput.log.sink_commits import SinkWatch
 from reput.log.splits import Split, SplitStop
 
 #: What a reader finds who keeps up is small.
 _WINDOW_BYTES = 512 << 10
-_NO_END = (1 << 63) - 1
 
 
 class LogTail:
@@ -58,13 +57,15 @@ class LogTail:
         Args:
             newest_ms: a record with a later store timestamp ends the log.
         """
-        begin = self.earliest()
-        for file in self._begun_files()[::-1]:
-            time = self._first_store_timestamp(file)
-            if time is not None and (newest_ms is None or time <= newest_ms):
-                begin = LogPosition(file.start_offset)
-                break
-        return self.advance(begin, TailLimit(newest_ms=newest_ms))
+
+        def last_begun(files: list[LogFile]) -> LogFile | None:
+            for file in reversed(files):
+                time = self._first_store_timestamp(file)
+                if time is not None and (newest_ms is None or time <= newest_ms):
+                    return file
+            return None
+
+        return self.advance(self._begin_of(last_begun), TailLimit(newest_ms=newest_ms))
 
     def since(self, timestamp_ms: int) -> LogPosition:
         """The first record that was stored at or after a time; the log's end where there is none.
@@ -72,13 +73,17 @@ class LogTail:
         The file is found by the first records of all files. So after a clock that was set back, what a file has of the
         wanted time is passed over where the next file begins before it.
         """
-        begin = self.earliest()
-        for file in self._begun_files():
-            time = self._first_store_timestamp(file)
-            if time is None or time >= timestamp_ms:
-                break
-            begin = LogPosition(file.start_offset)
-        return self.advance(begin, TailLimit(newest_ms=timestamp_ms - 1))
+
+        def last_before(files: list[LogFile]) -> LogFile | None:
+            found = None
+            for file in files:
+                time = self._first_store_timestamp(file)
+                if time is None or time >= timestamp_ms:
+                    break
+                found = file
+            return found
+
+        return self.advance(self._begin_of(last_before), TailLimit(newest_ms=timestamp_ms - 1))
 
     def at(self, offset: int) -> LogPosition:
         """The record that starts at an offset, or the log's end. Raises ConfigError where neither is there."""
@@ -167,18 +172,23 @@ class LogTail:
             return begin
         if not self.is_written(begin.offset) and file.path == self._judged_path:
             return begin
-        if self.directory.was_killed:  # or is alive; asked before, too, for a start may take the batch back meanwhile
-            committed = begun_end(self.directory.files, self.directory.path, _NO_END)
-            if committed <= begin.offset:
-                return begin
-            if committed < (_NO_END if limit.end_offset is None else limit.end_offset):
-                limit = replace(limit, end_offset=committed)
+        while True:
+            watch = SinkWatch(self.directory.files, self.directory.path)
+            end = self._advance(begin, limit.before(watch.begin_offset))
+            if end is begin or watch.committed(end.offset) == end.offset:
+                return end
+
+    def _advance(self, begin: LogPosition, limit: TailLimit) -> LogPosition:
+        """`advance` to what is there, committed or not."""
+        if limit.end_offset is not None and limit.end_offset <= begin.offset:
+            return begin
         end = self._walk(begin, limit, tell_damage=False)
         if end is begin and begin.offset != self._judged_offset:
             # Damage, or the log's end? Told once: zeros end most logs, and other bytes a record in the making.
             end = self._walk(begin, limit, tell_damage=True)
-            self._judged_path, self._judged_offset = file.path, begin.offset
-        return self._committed(begin, end, limit)
+            file = self._file_of(begin.offset)
+            self._judged_path, self._judged_offset = file.path if file is not None else "", begin.offset
+        return end
 
     def splits(self, begin: int, end: int, split_bytes: int) -> list[Split]:
         """The log from one record's start to another one's as splits, each of which begins at a record's start.
@@ -205,19 +215,19 @@ class LogTail:
                 splits += [Split(file, a, b, is_record_start=True) for a, b in pairwise([*borders, high])]
         return splits
 
-    def _committed(self, begin: LogPosition, end: LogPosition, limit: TailLimit) -> LogPosition:
-        """What was found, as far as it is no batch of a sink that may still be taken back."""
-        if end is begin or not self.directory.was_killed:  # nor is alive
-            return end
-        committed = begun_end(self.directory.files, self.directory.path, end.offset)
-        if committed == end.offset:
-            return end
-        return self._walk(begin, replace(limit, end_offset=committed), tell_damage=self._skip_damage)
+    def _begin_of(self, choose: Callable[[list[LogFile]], LogFile | None]) -> LogPosition:
+        """The begin of the file that is chosen of those that begin before any batch of a sink that is not committed.
 
-    def _begun_files(self) -> list[LogFile]:
-        """The known files but those that begin within a batch of a sink that is not committed."""
-        committed = begun_end(self.directory.files, self.directory.path, self._end_offset)
-        return [file for file in self._files if file.start_offset <= committed]
+        Without one it is the first record that is there.
+        """
+        while True:
+            watch = SinkWatch(self.directory.files, self.directory.path)
+            begin, end = self.earliest(), watch.begin_offset
+            file = choose([file for file in self._files if end is None or file.start_offset <= end])
+            if file is None:
+                return begin
+            if watch.committed(file.start_offset) == file.start_offset:
+                return LogPosition(file.start_offset)
 
     def _walk(self, begin: LogPosition, limit: TailLimit, *, tell_damage: bool) -> LogPosition:
         file = self._file_of(begin.offset)

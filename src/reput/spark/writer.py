@@ -21,12 +21,12 @@ from reput.errors import ConfigError, MessageIllegalError, StoreError
 from reput.files import DISK
 from reput.formats.sink_commit import SinkBatch, SinkCommit, StagedPart
 from reput.kernels.message_table import check_schema
+from reput.log.sink_commits import read_sinks
 from reput.spark.daemon import freeze_worker
 from reput.spark.short_errors import told_shortly
 from reput.spark.write_options import WriteOptions
 from reput.store.bad_rows import AsideFile, BadRows, checked_tables, discard, publish
 from reput.store.put_staged import check_store, put_staged
-from reput.store.sink_commits import read_sinks
 from reput.store.staging import StagingFile
 from reput.store.staging_folder import clear, make_folder, sweep
 

@@ -7,63 +7,31 @@ offset, bytes. Encoding a table, waiting for the disk and building queues and in
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence, Set
-from contextlib import contextmanager
-from threading import Lock
-from typing import NamedTuple, TypeAlias
+from collections.abc import Callable, Sequence, Set
 
 import numpy as np
 import numpy.typing as npt
 
-from reput.errors import MessageIllegalError, ReputError, StoreBusyError, StoreFullError
+from reput.errors import MessageIllegalError
 from reput.files import FileLayer, Mapping
 from reput.formats.message import Message
-from reput.formats.properties import INNER_BASE, encode_properties
 from reput.formats.property_crc import PROPERTY_CRC_SIZE, encode_property_crc, pack_record_with_crc
 from reput.formats.record import BLANK_SIZE, PHYSICAL_OFFSET, SysFlag, encode_blank
-from reput.formats.record_layout import Buffer, pack_record
+from reput.formats.record_layout import pack_record
 from reput.kernels.message_objects import encode_message
 from reput.kernels.record_encode import patch
 from reput.log.directory import LogFile
+from reput.store.append_gate import AppendGate
 from reput.store.mapped_file import RESERVE_STEP, MappedFile
 from reput.store.mapped_file_queue import MappedFileQueue
 from reput.store.queue_offsets import QueueKey, QueueOffsets
+from reput.store.unplaced import Append, EncodedRows, Unplaced, pack_inner_batch
 
 _PREPARED, _ROLLBACK = SysFlag.TRANSACTION_PREPARED, SysFlag.TRANSACTION_ROLLBACK
 _TRANSACTION = SysFlag.TRANSACTION_MASK
 
-#: A record without its place: (topic, queue id), then as `record_layout.pack_record` takes them: magic code, body CRC,
-#: flag, sys flag, born timestamp (ms, None for now), born host, store host, reconsume times, prepared transaction
-#: offset, body, topic with its length, properties. A plain tuple: naming the fields would cost as much as packing them.
-Unplaced: TypeAlias = tuple[
-    QueueKey, int, int, int, int, int | None, bytes, bytes, int, int, Buffer, bytes, bytes
-]  # fmt: skip
 
-
-class Append(NamedTuple):
-    """Where an append went: first record's offset, end of the last, first queue offset, store timestamp (ms)."""
-
-    commit_log_offset: int
-    end_offset: int
-    queue_offset: int
-    store_timestamp: int
-
-
-class EncodedRows(NamedTuple):
-    """Record bytes of some rows without their places, as `record_encode.encode` leaves them.
-
-    Attributes:
-        data: uint8, the records one behind the other.
-        positions: int32[rows + 1], where each starts, and where the last ends.
-        queues: int32[rows], the queue of each by its number in `CommitLog.queue_offsets`.
-    """
-
-    data: npt.NDArray[np.uint8]
-    positions: npt.NDArray[np.int32]
-    queues: npt.NDArray[np.int32]
-
-
-class CommitLog:
+class CommitLog(AppendGate):
     """RocketMQ's `CommitLog`: append, roll, read.
 
     Attributes:
@@ -87,19 +55,16 @@ class CommitLog:
         read_ahead: bool = True,
         property_crc: bool = False,
     ) -> None:
+        super().__init__(folders[0] if folders else "", busy_timeout_ms)
         self.queue = MappedFileQueue(
             files, folders, file_size, writable=writable, warm_sync_bytes=warm_sync_bytes, read_ahead=read_ahead
         )
         self.queue_offsets = QueueOffsets()
-        self._failure: ReputError | None = None
-        self._refusal: ReputError | None = None
-        self._busy_s = busy_timeout_ms / 1000
         self.flushed_offset = 0
         self.last_store_timestamp = 0
         self._serve_flushed_only = serve_flushed_only
         self._property_crc = property_crc
         self._pack_record: Callable[..., bytes] = pack_record_with_crc if property_crc else pack_record
-        self._lock = Lock()
         self._last: MappedFile | None = None
         #: Of the last file, once a put needs its address.
         self._last_map: Mapping | None = None
@@ -136,45 +101,6 @@ class CommitLog:
         files = self.queue.mapped_files
         return files[-1].start_offset + files[-1].wrote_position if files else 0
 
-    @property
-    def failure(self) -> ReputError | None:
-        """Why nothing is appended any more, until the store is opened again; None while all is well."""
-        return self._failure
-
-    @failure.setter
-    def failure(self, error: ReputError) -> None:
-        self._failure = self._refusal = error
-
-    def _wait(self) -> None:
-        """Wait until the append lock is free; then it is taken by `with`: a KeyboardInterrupt can come behind any call,
-        that of `acquire` too, but not between a lock's own `with` and what it guards.
-
-        Raises:
-            StoreBusyError: Nobody has appended anything for `osPageCacheBusyTimeOutMills`: who has the lock waits for
-                the disk (`DefaultMessageStore.isOSPageCacheBusy`).
-        """
-        # A sleeping waiter would take the lock before it has the interpreter lock, and every put would become a thread
-        # switch (14 us). Trying and yielding keeps sixteen threads as fast as one.
-        if not self._lock.locked():
-            return
-        end, since = self.max_offset, time.monotonic()
-        while self._lock.locked():
-            if self.max_offset != end:
-                end, since = self.max_offset, time.monotonic()
-            elif time.monotonic() - since > self._busy_s:
-                raise StoreBusyError(
-                    f"{self.queue.folders[0]}: nothing could be appended at {end} for {self._busy_s * 1000:.0f} ms "
-                    "(osPageCacheBusyTimeOutMills), for the disk does not keep up; nothing was written; try again later"
-                )
-            time.sleep(0)
-
-    @contextmanager
-    def paused(self) -> Iterator[None]:
-        """Nothing is appended meanwhile; raises StoreBusyError as an append does."""
-        self._wait()
-        with self._lock:
-            yield
-
     def _room(self, size: int) -> MappedFile:
         """The last file, with room for a record of `size` bytes and a blank behind it; rolls where needed.
 
@@ -203,18 +129,6 @@ class CommitLog:
 
     def _go_on_in(self, file: MappedFile) -> None:
         self._last, self._last_map = file, None
-
-    def refuse(self, error: ReputError) -> None:
-        """Let no append begin any more, unless something else has stopped them already; those under way end first."""
-        with self._lock:
-            if self.failure is None:
-                self.failure = error
-
-    def refuse_while_full(self, error: StoreFullError | None) -> None:
-        """Let no append begin because of the disk; None: let them begin again."""
-        with self._lock:
-            if self.failure is None:
-                self._refusal = error
 
     def check_size(self, size: int) -> None:
         """Refuse a record that no file can hold, before anything is written."""
@@ -388,10 +302,7 @@ class CommitLog:
         CRC at their end yet. Errors as of `append`; MessageIllegalError where the topic is not of `batch_topics`, which
         does not change during an append.
         """
-        (
-            key, magic_code, body_crc, flag, sys_flag, born_timestamp, born_host, store_host,
-            reconsume_times, prepared_transaction_offset, body, topic, properties,
-        ) = record  # fmt: skip
+        key = record[0]
         self._wait()
         with self._lock:
             if self._refusal is not None:
@@ -401,14 +312,7 @@ class CommitLog:
             reserved = PROPERTY_CRC_SIZE if self._property_crc else 0
             now = max(int(time.time() * 1000), self.last_store_timestamp)
             queue_offset = self.queue_offsets.get(key, 0)
-            data = bytearray(
-                pack_record(
-                    magic_code, body_crc, key[1], flag, queue_offset, 0, sys_flag,
-                    now if born_timestamp is None else born_timestamp, born_host, now, store_host,
-                    reconsume_times, prepared_transaction_offset, body, topic,
-                    properties + encode_properties([(INNER_BASE, str(queue_offset))]) + bytes(reserved),
-                )
-            )  # fmt: skip
+            data = pack_inner_batch(record, queue_offset, now, reserved)
             self.check_size(len(data))
             file = self._room(len(data))
             position = file.wrote_position

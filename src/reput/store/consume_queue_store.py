@@ -23,10 +23,10 @@ from reput.kernels.multi_dispatch import add_multi_dispatch_rows
 from reput.log.directory import QueueFiles
 from reput.log.queue_sizes import SIMPLE, check_file_sizes
 from reput.store.consume_queue import ConsumeQueue
-from reput.store.consume_queue_ext import ConsumeQueueExt, ConsumeQueueExtensions, Run
+from reput.store.consume_queue_ext import ConsumeQueueExt, ConsumeQueueExtensions
 from reput.store.statistics import TopicCounts
-from reput.store.unit_places import advance, place_units
-from reput.store.unit_search import Units, are_fillers, follow_units, read_units, search_units, written_before
+from reput.store.unit_places import advance, place_ext_runs, place_units
+from reput.store.unit_search import find_begins, find_ends, follow_units
 
 if TYPE_CHECKING:
     from reput.kernels.consume_queue_ext import BitMaps
@@ -104,15 +104,9 @@ class ConsumeQueueStore:
         """
         queues = [self._make(queue_files.topic, queue_files.queue_id) for queue_files in found]
         starts = [[int(path.rpartition("/")[2]) for path in queue_files.paths] for queue_files in found]
-        first = np.array([begin[0] for begin in starts], np.int64) // UNIT_SIZE
-        last = first + np.array([len(begin) for begin in starts], np.int64) * (self._file_size // UNIT_SIZE)
-        begins = zip(queues, first.tolist(), strict=True)  # after a kill most queues are dispatched anew
-        guess = np.array([known.get((queue.topic, queue.queue_id), begin) for queue, begin in begins], np.int64)
-        ends = search_units(self._files, queues, first, last, guess, written_before(end_offset))
-        filled = np.flatnonzero(ends > first)
-        units = read_units(self._files, [queues[i] for i in filled.tolist()], ends[filled] - 1)
-        physical = np.full(ends.size, -1, np.int64)
-        physical[filled] = np.where(are_fillers(units), -1, units["commit_log_offset"] + units["size"])
+        begins = zip(queues, starts, strict=True)  # after a kill most queues are dispatched anew
+        guess = [known.get((queue.topic, queue.queue_id), begin[0] // UNIT_SIZE) for queue, begin in begins]
+        ends, physical = find_ends(self._files, queues, starts, guess, end_offset)
         for queue, begin, end, physical_end in zip(queues, starts, ends.tolist(), physical.tolist(), strict=True):
             queue.start_with(begin, end, physical_end)
 
@@ -130,14 +124,8 @@ class ConsumeQueueStore:
 
     def raise_min_offsets(self, min_commit_log_offset: int) -> None:
         """Move each `min_offset` to the first unit whose record the log still has (`ConsumeQueue.correctMinOffset`)."""
-
-        def is_gone(units: Units) -> npt.NDArray[np.bool_]:
-            return are_fillers(units) | (units["commit_log_offset"] < min_commit_log_offset)
-
         queues = self.queues()
-        first = np.array([queue.min_offset for queue in queues], np.int64)
-        last = np.array([queue.max_offset for queue in queues], np.int64)
-        offsets = search_units(self._files, queues, first, last, first, is_gone)
+        offsets = find_begins(self._files, queues, min_commit_log_offset)
         for queue, offset in zip(queues, offsets.tolist(), strict=True):
             queue.min_offset = offset
 
@@ -262,21 +250,6 @@ class ConsumeQueueStore:
             )
         queue.fill_to(queue_offset)
 
-    def _ext_runs(
-        self, runs: UnitRuns, queues: list[ConsumeQueue], ext: ExtRuns
-    ) -> tuple[list[Run], list[ConsumeQueueExt]]:
-        """Where the ext units of each queue go, and to whom; the units' tags codes become their addresses."""
-        base = runs.units.ctypes.data
-        pieces: list[Run] = []
-        owners: list[ConsumeQueueExt] = []
-        for k in np.flatnonzero(runs.counts).tolist():
-            queue_ext = queues[k].ext
-            if queue_ext is not None:
-                data, units = ext.data.ctypes.data + int(ext.starts[k]), base + int(runs.starts[k])
-                pieces += queue_ext.run(ext.sizes_of(runs, k), data, units)
-                owners.append(queue_ext)
-        return pieces, owners
-
     def _write(
         self, runs: UnitRuns, queues: list[ConsumeQueue], next_offsets: npt.NDArray[np.int64], ext: ExtRuns | None
     ) -> None:
@@ -287,10 +260,8 @@ class ConsumeQueueStore:
         paths = [queue.path_to_write(start) for queue, start in zip(place.owners, place.files, strict=True)]
         addresses, sizes, positions = place.addresses, place.sizes, place.positions
         extended: list[ConsumeQueueExt] = []
-        if (
-            ext is not None
-        ):  # before the units that point to them, and in one call: what fails is written again as a whole
-            ext_runs, extended = self._ext_runs(runs, queues, ext)
+        if ext is not None:  # before the units that point to them, and in one call: what fails is written again whole
+            ext_runs, extended = place_ext_runs(runs, queues, ext)
             places = np.array([run[1:] for run in ext_runs], np.int64).reshape(-1, 3)
             paths = [*(run.path for run in ext_runs), *paths]
             addresses = np.concatenate([places[:, 0], addresses])

@@ -24,7 +24,7 @@ from reput.log.positions import LogPosition
 
 if TYPE_CHECKING:
     from reput.store.index_service import IndexService
-    from reput.store.opening import Parts
+    from reput.store.parts import Parts
 
 _TURN_LOCK = "reputDispatch.lock"
 #: A batch is a gigabyte of log at the most.

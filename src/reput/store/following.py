@@ -10,7 +10,7 @@ from reput.log.dispatch_marks import marks_path, read_marks
 from reput.store.reput import ReputMessageService
 
 if TYPE_CHECKING:
-    from reput.store.opening import Parts
+    from reput.store.parts import Parts
 
 _LOOK_EVERY_S = 0.01
 

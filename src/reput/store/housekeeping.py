@@ -8,7 +8,7 @@ from time import monotonic
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import ReputError, StoreError, StoreFullError
 from reput.store.flush import LogSync
-from reput.store.opening import Parts
+from reput.store.parts import Parts
 from reput.store.statistics import StoreStatsService
 
 

@@ -17,9 +17,9 @@ from reput.errors import ConfigError, MessageIllegalError
 from reput.files import FileLayer
 from reput.formats.sink_commit import STAGING, SinkBatch, StagedPart
 from reput.kernels.message_table import check_schema
+from reput.log.sink_commits import read_sinks
 from reput.store.bad_rows import AsideFile, BadRows, checked_tables, discard, publish
 from reput.store.put_staged import check_store, put_staged
-from reput.store.sink_commits import read_sinks
 from reput.store.staging import StagingFile
 from reput.store.staging_folder import clear, make_folder, sweep
 

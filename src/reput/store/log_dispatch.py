@@ -32,7 +32,7 @@ from reput.log.metadata import metadata_path
 from reput.log.positions import LogPosition
 from reput.log.queue_types import find_queue_types
 from reput.log.scan import MAX_ROWS, WINDOW_BYTES, first_rows, scan_split
-from reput.log.sink_commits import begun_end
+from reput.log.sink_commits import SinkWatch
 from reput.log.splits import Split, SplitStop
 from reput.log.tail import LogTail, is_whole
 from reput.store.dispatch_turn import check_dispatched_by_others, index_mark, turn
@@ -236,7 +236,8 @@ class LogDispatch:
         queues = self._queues
         assert queues is not None
         many = len(queues.simple.queues()) >= _MANY_QUEUES
-        limit = self._committed(_NO_END)  # asked first, too: a start may take a sink's batch back meanwhile
+        watch = SinkWatch(self._log.files, self._log.path)
+        limit = _NO_END if watch.begin_offset is None else watch.begin_offset
         for file in self._log.log_files():
             low = max(begin, file.start_offset)
             if file.end_offset <= begin:
@@ -255,8 +256,12 @@ class LogDispatch:
                 files=self._log.files,
             )
             for columns in self._ahead(iter(scan)):
-                committed = min(limit, self._committed(columns.next_offset))
-                rows = int(np.searchsorted(columns["commit_log_offset"], committed))
+                committed = watch.committed(columns.next_offset)
+                if (
+                    committed is None
+                ):  # a sink's batch came and went: what was read may be gone, the next run looks again
+                    return
+                rows = int(np.searchsorted(columns["commit_log_offset"], min(limit, committed)))
                 is_cut = rows < columns.rows
                 if rows == columns.rows and not is_whole(columns):
                     rows, is_cut = rows - 1, True
@@ -276,10 +281,6 @@ class LogDispatch:
                 yield piece
         finally:
             wait([upcoming])
-
-    def _committed(self, end: int) -> int:
-        """Where a batch of a sink begins that may still be taken back; `end` where none does."""
-        return begun_end(self._log.files, self._log.path, end) if self._log.was_killed else end  # or is alive
 
     def _dispatch(self, columns: RecordColumns, file: LogFile) -> None:
         queues = self._queues

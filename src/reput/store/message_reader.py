@@ -14,7 +14,7 @@ from reput.formats.message import MessageExt
 if TYPE_CHECKING:
     from reput.formats.metadata import TopicConfig
     from reput.store.get_result import GetMessageResult
-    from reput.store.opening import Parts
+    from reput.store.parts import Parts
     from reput.store.query import QueryMessageResult
     from reput.store.queue_tables import Queue
     from reput.store.recovery import RecoveryReport

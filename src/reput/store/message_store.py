@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from reput.formats.metadata import TopicConfig
     from reput.kernels.columns import RecordColumns
     from reput.kernels.consume_queue_ext import BitMaps
-    from reput.store.opening import Parts
+    from reput.store.parts import Parts
     from reput.store.recovery import Progress
     from reput.store.results import PutBatchResult, PutMessageResult, PutTableResult
     from reput.store.retention import RetentionReport
@@ -142,7 +142,8 @@ class MessageStore(MessageReader):
             StoreFullError: No space.
         """
         load_kernels()
-        from reput.store.opening import open_for_reading, open_for_writing
+        from reput.store.opening import open_for_writing
+        from reput.store.read_only import open_for_reading
 
         base = config or MessageStoreConfig(flush_disk_type=FlushDiskType.SYNC_FLUSH)
         settings = MessageStoreConfig.from_mapping(options, base)
@@ -364,7 +365,7 @@ class MessageStore(MessageReader):
                 parts.close()
 
     def _shut_down(self, parts: Parts) -> None:
-        from reput.store.opening import close_cleanly
+        from reput.store.parts import close_cleanly
 
         assert self._reput is not None
         closed = StoreStateError(f"{self.path}: the store is closed")

@@ -23,7 +23,8 @@ from reput.formats.paths import topic_folder_name
 from reput.formats.properties import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR, decode_properties
 from reput.formats.record import SysFlag
 from reput.formats.record_layout import MAX_PROPERTIES_SIZE
-from reput.store.commit_log import Append, CommitLog, EncodedRows, Unplaced
+from reput.store.commit_log import CommitLog
+from reput.store.unplaced import Append, EncodedRows, Unplaced
 
 if TYPE_CHECKING:
     from collections.abc import Callable

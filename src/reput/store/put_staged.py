@@ -16,13 +16,27 @@ from dataclasses import replace
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import ReputError, StoreError, StoreLockedError
 from reput.files import FileLayer
-from reput.formats.sink_commit import BrokenBatch, SinkBatch, SinkCommit, SinkIntent, Sinks, StagedPart
-from reput.store.commit_log import CommitLog, EncodedRows
+from reput.files.lock import RecordLock
+from reput.formats.paths import CONFIG
+from reput.formats.sink_commit import (
+    SINK_LOCK,
+    SINKS_FILE,
+    BrokenBatch,
+    SinkBatch,
+    SinkCommit,
+    SinkIntent,
+    Sinks,
+    StagedPart,
+)
+from reput.log.sink_commits import read_sinks
+from reput.store.commit_log import CommitLog
 from reput.store.flush import LogSync
-from reput.store.opening import Parts, close_cleanly, open_for_writing
+from reput.store.opening import open_for_writing
+from reput.store.parts import Parts, close_cleanly
 from reput.store.reput import Dispatcher, ReputMessageService
-from reput.store.sink_commits import read_sinks, with_commit, write_sinks
+from reput.store.sink_commits import with_commit, write_sinks
 from reput.store.staging import StagingFile, read_frames
+from reput.store.unplaced import EncodedRows
 
 _LOCK_PAUSE_S = 0.05
 
@@ -67,7 +81,8 @@ def put_staged(
     opened = _open(path, config, files, lock_timeout_ms)
     begin = opened.log.max_offset
     try:
-        putting = _PutStaged(path, config, files, opened.log)
+        assert opened.lock is not None
+        putting = _PutStaged(path, config, files, opened.log, opened.lock)
         try:
             commit = putting.put(parts, batch)
         except ReputError:
@@ -118,11 +133,14 @@ def _committed(path: str, sinks: Sinks, batch: SinkBatch) -> SinkCommit | None:
 class _PutStaged:
     """One batch on its way into an open store."""
 
-    def __init__(self, path: str, config: MessageStoreConfig, files: FileLayer, log: CommitLog) -> None:
+    def __init__(
+        self, path: str, config: MessageStoreConfig, files: FileLayer, log: CommitLog, lock: RecordLock
+    ) -> None:
         self._path = path
         self._config = config
         self._files = files
         self._log = log
+        self._lock = lock
         self._sinks = read_sinks(files, path)
 
     def put(self, parts: Sequence[StagedPart], batch: SinkBatch | None) -> SinkCommit:
@@ -141,6 +159,8 @@ class _PutStaged:
         last = self._log.last_store_timestamp
         now = max(int(time.time() * 1000), last + 1)  # a time of its own, by which a start tells its records
         intent = SinkIntent(batch, begin, now, last, self._config.enabled_append_prop_crc, tuple(parts))
+        self._lock.write(SINK_LOCK)
+        self._sinks = replace(self._sinks, begun=self._sinks.begun + 1)
         write_sinks(self._files, self._path, replace(self._sinks, intent=intent))
         try:
             end = self._append(intent.parts, now)
@@ -151,7 +171,18 @@ class _PutStaged:
 
     def _rest(self, broken: BrokenBatch) -> list[StagedPart]:
         """What a broken batch lacks, staged anew from what was staged when it broke."""
-        self._check_files(broken.intent.parts)
+        missing = self._missing(broken.intent.parts)
+        if missing:
+            assert broken.intent.batch is not None, "a batch without a sink is not told as broken"
+            sink_id = broken.intent.batch.sink_id
+            raise StoreError(
+                f"{self._path}: batch {broken.intent.batch.batch_id} of sink {sink_id!r} was cut short by a kill. Its "
+                f"first {broken.rows} of {broken.intent.rows} messages have been served by another program, so only "
+                f"the rest may be written; but {len(missing)} of {len(broken.intent.parts)} staged files are gone, "
+                f"{missing[0]} for one. Put them back from a copy; or take {sink_id!r} out of the member "
+                f'"broken" of {CONFIG}/{SINKS_FILE} while nobody writes, and the batch is written whole, its first '
+                f"{broken.rows} messages a second time; nothing was written"
+            )
         path, skip = f"{broken.intent.parts[0].path}.rest", broken.rows
         if self._files.exists(path):
             self._files.unlink(path)
@@ -164,8 +195,11 @@ class _PutStaged:
                         rest.write_frame(frame.behind(skipped))
             return [rest.part] if rest.part is not None else []
 
+    def _missing(self, parts: Sequence[StagedPart]) -> list[str]:
+        return [part.path for part in parts if not self._files.exists(part.path)]
+
     def _check_files(self, parts: Sequence[StagedPart]) -> None:
-        missing = [part.path for part in parts if not self._files.exists(part.path)]
+        missing = self._missing(parts)
         if missing:
             raise StoreError(
                 f"{self._path}: {len(missing)} of {len(parts)} files of staged records are gone, {missing[0]} for one: "

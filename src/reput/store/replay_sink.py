@@ -12,8 +12,8 @@ from reput.config.message_store import FlushDiskType, MessageStoreConfig
 from reput.errors import ConfigError
 from reput.files import FileLayer
 from reput.formats.sink_commit import STAGING, SinkBatch, StagedPart
+from reput.log.sink_commits import read_sinks
 from reput.store.put_staged import check_store, put_staged
-from reput.store.sink_commits import read_sinks
 from reput.store.staging import StagingFile
 from reput.store.staging_folder import clear, make_folder, sweep
 

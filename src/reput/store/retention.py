@@ -17,7 +17,7 @@ from typing import NamedTuple
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import ReputError, StoreFullError, StoreStateError
 from reput.files import FileLayer
-from reput.store.opening import Parts
+from reput.store.parts import Parts
 
 #: A manual call counts as this many runs (`MAX_MANUAL_DELETE_FILE_TIMES`).
 _MANUAL_RUNS = 20

@@ -3,8 +3,9 @@
 A batch is appended under an intent (`reput.formats.sink_commit`): its place and its content are on the disk before its
 first record is. A start that finds an intent compares it with the log. A batch that is there whole, proved by its CRC,
 is committed; of any other nothing stays. Unless somebody who does not know of intents has opened the store in between:
-RocketMQ takes the first records of such a batch for what they look like, and its own may lie behind them. Then nothing
-is cut, and the batch is completed when it is written again (`reput.store.put_staged`).
+RocketMQ takes the first records of such a batch for what they look like: it serves them, moves the checkpoint beyond
+them, and its own may lie behind them. Then nothing is cut, whether it was killed itself or not, and the batch is
+completed when it is written again (`reput.store.put_staged`).
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ from reput.formats.hosts import HOST_V4_SIZE, HOST_V6_SIZE
 from reput.formats.paths import CONFIG
 from reput.formats.property_crc import PROPERTY_CRC_SIZE
 from reput.formats.record import PHYSICAL_OFFSET, QUEUE_OFFSET, STORE_TIMESTAMP, SysFlag
-from reput.formats.sink_commit import SINKS_FILE, BrokenBatch, SinkCommit, SinkIntent, Sinks, decode_sinks, encode_sinks
+from reput.formats.sink_commit import SINKS_FILE, BrokenBatch, SinkCommit, SinkIntent, Sinks, encode_sinks
 from reput.kernels.columns import RecordColumns, ScanStop
 from reput.kernels.record_scan import RecordScanner, ScanLevel
+from reput.log.sink_commits import read_sinks, was_opened_since
 from reput.store.commit_log import CommitLog
 from reput.store.recovery import LogEnd
 
@@ -32,12 +34,6 @@ _MAX_ROWS = 65_536
 _HOST_GROWTH = HOST_V6_SIZE - HOST_V4_SIZE
 
 logger = logging.getLogger("reput.store")
-
-
-def read_sinks(files: FileLayer, path: str) -> Sinks:
-    """What the store at `path` says of its sinks; CorruptMetadataError for a damaged file."""
-    file = f"{path}/{CONFIG}/{SINKS_FILE}"
-    return decode_sinks(files.read_bytes(file), file) if files.exists(file) else Sinks()
 
 
 def write_sinks(files: FileLayer, path: str, sinks: Sinks) -> None:
@@ -60,12 +56,11 @@ class Unfinished(NamedTuple):
     sinks: Sinks
 
 
-def find_unfinished(files: FileLayer, path: str, log: CommitLog, end: LogEnd, *, was_killed: bool) -> Unfinished | None:
+def find_unfinished(files: FileLayer, path: str, log: CommitLog, end: LogEnd) -> Unfinished | None:
     """Judge the intent that the last writer left, if any; nothing is changed.
 
     Args:
         log: Its files are loaded; where it ends is told by `end`.
-        was_killed: Whether the file `abort` is there: if not, somebody has opened the store since, and closed it.
     """
     sinks = read_sinks(files, path)
     intent = sinks.intent
@@ -80,7 +75,7 @@ def find_unfinished(files: FileLayer, path: str, log: CommitLog, end: LogEnd, *,
         settled = with_commit(
             settled, SinkCommit(batch, intent.begin_offset, found.end_offset, intent.rows, intent.store_timestamp)
         )
-    elif found.rows and (found.end_offset < end.offset or not was_killed):
+    elif found.rows and (found.end_offset < end.offset or was_opened_since(files, path)):
         logger.warning(
             "%s was cut short by a kill, and somebody else has opened the store since: its first %d of %d records, "
             "from commit log offset %d on, cannot be taken back", name, found.rows, intent.rows, intent.begin_offset,
@@ -99,7 +94,7 @@ def with_commit(sinks: Sinks, commit: SinkCommit) -> Sinks:
         return replace(sinks, intent=None)
     sink_id = commit.batch.sink_id
     broken = {other: one for other, one in sinks.broken.items() if other != sink_id}
-    return Sinks({**sinks.commits, sink_id: commit}, None, broken)
+    return replace(sinks, commits={**sinks.commits, sink_id: commit}, intent=None, broken=broken)
 
 
 class _Found(NamedTuple):

@@ -19,7 +19,7 @@ from reput.store.statistics import StoreStatsService, TopicCounts
 
 if TYPE_CHECKING:
     from reput.files import FileLayer
-    from reput.store.opening import Parts
+    from reput.store.parts import Parts
 
 _SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 _T = TypeVar("_T")

@@ -10,7 +10,9 @@ import numpy.typing as npt
 
 from reput.formats.consume_queue import UNIT_SIZE
 from reput.kernels.consume_queue import UNIT_TYPE, UnitRuns
+from reput.kernels.consume_queue_ext import ExtRuns
 from reput.store.consume_queue import ConsumeQueue
+from reput.store.consume_queue_ext import ConsumeQueueExt, Run
 
 
 class UnitPlaces(NamedTuple):
@@ -48,6 +50,22 @@ def place_units(
     addresses = runs.units.ctypes.data + runs.starts[numbers][pieces] + piece_begins - begins[pieces]
     owners = [queues[k] for k in numbers[pieces].tolist()]
     return UnitPlaces(numbers, owners, files.tolist(), piece_begins - files, piece_ends - piece_begins, addresses)
+
+
+def place_ext_runs(
+    runs: UnitRuns, queues: Sequence[ConsumeQueue], ext: ExtRuns
+) -> tuple[list[Run], list[ConsumeQueueExt]]:
+    """Where the ext units of each queue go, and to whom; the units' tags codes become their addresses."""
+    base = runs.units.ctypes.data
+    pieces: list[Run] = []
+    owners: list[ConsumeQueueExt] = []
+    for k in np.flatnonzero(runs.counts).tolist():
+        queue_ext = queues[k].ext
+        if queue_ext is not None:
+            data, units = ext.data.ctypes.data + int(ext.starts[k]), base + int(runs.starts[k])
+            pieces += queue_ext.run(ext.sizes_of(runs, k), data, units)
+            owners.append(queue_ext)
+    return pieces, owners
 
 
 def advance(runs: UnitRuns, queues: list[ConsumeQueue], next_offsets: npt.NDArray[np.int64], place: UnitPlaces) -> None:

@@ -103,3 +103,43 @@ def search_units(
         last[open_] = np.where(before, high, middle)
         steps += 1
     return first
+
+
+def find_ends(
+    files: FileLayer,
+    queues: Sequence[ConsumeQueue],
+    starts: Sequence[Sequence[int]],
+    guess: Sequence[int],
+    end_offset: int,
+) -> tuple[Offsets, Offsets]:
+    """Where the written part of each queue ends: before the first unit that is unused, or whose record ends too late.
+
+    Args:
+        starts: The names of each queue's files, bytes.
+        guess: A queue offset that each may end at.
+        end_offset: Commit log offset behind the last record that counts. Filler units always count.
+
+    Returns:
+        int64[len(queues)] each: queue offset, and where the last record ends (-1: there is none, or it is a filler).
+    """
+    first = np.array([begin[0] for begin in starts], np.int64) // UNIT_SIZE
+    sizes = np.array([len(begin) * queue.file_size for queue, begin in zip(queues, starts, strict=True)], np.int64)
+    ends = search_units(
+        files, queues, first, first + sizes // UNIT_SIZE, np.array(guess, np.int64), written_before(end_offset)
+    )
+    filled = np.flatnonzero(ends > first)
+    units = read_units(files, [queues[i] for i in filled.tolist()], ends[filled] - 1)
+    physical = np.full(ends.size, -1, np.int64)
+    physical[filled] = np.where(are_fillers(units), -1, units["commit_log_offset"] + units["size"])
+    return ends, physical
+
+
+def find_begins(files: FileLayer, queues: Sequence[ConsumeQueue], min_commit_log_offset: int) -> Offsets:
+    """int64[len(queues)], the queue offset of each queue's first unit whose record the log still has."""
+
+    def is_gone(units: Units) -> npt.NDArray[np.bool_]:
+        return are_fillers(units) | (units["commit_log_offset"] < min_commit_log_offset)
+
+    first = np.array([queue.min_offset for queue in queues], np.int64)
+    last = np.array([queue.max_offset for queue in queues], np.int64)
+    return search_units(files, queues, first, last, first, is_gone)

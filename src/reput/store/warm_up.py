@@ -9,7 +9,7 @@ from reput.formats.consume_queue import UNIT_SIZE
 from reput.formats.index_file import entry_position
 from reput.formats.paths import offset_to_file_name
 from reput.log.directory import open_listed
-from reput.store.opening import Parts
+from reput.store.parts import Parts
 
 _BLOCK_SIZE = 1 << 20
 

@@ -1,0 +1,69 @@
+"""The parts of an open store, and what a clean close leaves behind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from reput.files import FileLayer
+from reput.files.lock import RecordLock
+from reput.formats.paths import CONFIG
+from reput.formats.shutdown import SHUTDOWN_FILE, Shutdown, encode_shutdown
+from reput.store.checkpoint import AbortFile, StoreCheckpoint
+from reput.store.commit_log import CommitLog
+from reput.store.config_files import TopicConfigManager
+from reput.store.index_service import IndexService
+from reput.store.queue_tables import QueueTables
+from reput.store.recovery import (
+    RecoveryReport,
+)
+
+
+@dataclass(slots=True)
+class Parts:
+    """The parts of an open store; a read-only one has no lock, checkpoint, abort marker, and topics to change."""
+
+    log: CommitLog
+    queues: QueueTables
+    index: IndexService | None
+    report: RecoveryReport
+    lock: RecordLock | None = None
+    checkpoint: StoreCheckpoint | None = None
+    abort: AbortFile | None = None
+    topics: TopicConfigManager | None = None
+
+    def close(self) -> None:
+        """Close all files and give the lock back, last and whatever fails before."""
+        try:
+            if self.index is not None:
+                self.index.close()
+            self.queues.close()
+            if self.checkpoint is not None:
+                self.checkpoint.close()
+            self.log.close()
+        finally:
+            if self.lock is not None:
+                self.lock.release()
+
+
+def close_cleanly(path: str, parts: Parts, files: FileLayer, *, is_dispatched: bool = True) -> None:
+    """Sync everything derived, say how far it is, and take the marker away: the next start has nothing to do.
+
+    Where another process has not dispatched all of the log, the next start looks for itself.
+    """
+    assert parts.checkpoint is not None
+    assert parts.abort is not None
+    logics = parts.queues.flush()
+    index_timestamp = 0
+    if parts.index is not None:
+        parts.index.flush()
+        index_timestamp = parts.index.flushed_timestamp
+    parts.checkpoint.flush(parts.log.last_store_timestamp, logics, index_timestamp)
+    offsets = {(queue.topic, queue.queue_id): queue.max_offset for queue in parts.queues.queues() if queue.max_offset}
+    count = len(parts.index.index_files) if parts.index is not None else -1  # no number of files: it lacks something
+    files.make_directories(f"{path}/{CONFIG}")
+    shutdown_path = f"{path}/{CONFIG}/{SHUTDOWN_FILE}"
+    if is_dispatched:
+        files.write_atomically(shutdown_path, encode_shutdown(Shutdown(parts.log.max_offset, count, offsets)))
+    elif files.exists(shutdown_path):
+        files.unlink(shutdown_path)
+    parts.abort.remove()
