@@ -115,8 +115,9 @@ class FaultyFiles(FileLayer):
         for source, target in names:
             self.step("rename", target)
             os.rename(source, target)
-        for folder in sorted({os.path.dirname(path) for pair in names for path in pair}):
-            self.sync_directory(folder)
+        for paths in [target for _, target in names], [source for source, _ in names]:
+            for folder in sorted({os.path.dirname(path) for path in paths}):
+                self.sync_directory(folder)
 
     def unlink(self, path: str) -> None:
         self.step("unlink", path)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 FAST_START = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="session", autouse=True)  # before a command makes one of its own
 def spark() -> Iterator[SparkSession]:
     running = session("local[2]", "reput tests", **FAST_START, **{"spark.sql.shuffle.partitions": "3"})
     yield running

@@ -182,9 +182,8 @@ class FileLayer:
             os.rename(source, target)
         except OSError as error:
             raise write_failure(error, source, f"rename to {target}", 0) from error
-        folders = {os.path.dirname(target), os.path.dirname(source)}
-        for folder in folders:
-            self.sync_directory(folder)
+        for folder in dict.fromkeys((os.path.dirname(target), os.path.dirname(source))):
+            self.sync_directory(folder)  # the new name first: a power cut in between must not leave none
 
     def rename_files(self, names: Sequence[tuple[str, str]]) -> None:
         """Give files other names, (source, target) each, all of them durably when this returns; with one sync a folder.
@@ -196,8 +195,9 @@ class FileLayer:
                 os.rename(source, target)
             except OSError as error:
                 raise write_failure(error, source, f"rename to {target}", 0) from error
-        for folder in sorted({os.path.dirname(path) for pair in names for path in pair}):
-            self.sync_directory(folder)
+        for paths in [target for _, target in names], [source for source, _ in names]:
+            for folder in sorted({os.path.dirname(path) for path in paths}):
+                self.sync_directory(folder)  # those of the new names first, as in `rename`
 
     def unlink(self, path: str) -> None:
         """Remove a file, durably."""
