@@ -178,7 +178,7 @@ class Build:
         delays_ms = self._sizes.delay_levels_ms if rules.redispatches_deliver_time else ()
         return ScanTarget(
             self.folder, self._scratch, size, self._plan.index, rules, delays_ms, self._further, types,
-            self._plan.skip_damage,
+            self._plan.on_damage,
         )  # fmt: skip
 
     def _plan_index(self, chunks: Sequence[KeyChunk]) -> list[IndexFilePlan]:

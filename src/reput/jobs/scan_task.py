@@ -19,7 +19,7 @@ from reput.jobs.index_builder import KeyChunk, KeySpill
 from reput.jobs.unit_writer import FurtherUnits, QueueRange, UnitWriter
 from reput.kernels.record_scan import ScanLevel
 from reput.log.queue_types import QueueTypes
-from reput.log.scan import Damage, scan_split
+from reput.log.scan import Damage, OnDamage, scan_split
 from reput.log.splits import Split, SplitResult, SplitStop
 
 #: Folders for what lives no longer than the rebuild.
@@ -40,7 +40,7 @@ class ScanTarget:
     delays_ms: tuple[int, ...]
     further: FurtherUnits
     types: QueueTypes
-    skip_damage: bool
+    on_damage: OnDamage
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ def scan_splits(target: ScanTarget, splits: Sequence[Split]) -> ScanOutcome:
     ext_path = os.path.join(target.scratch, EXT, spill_name)
     units = UnitWriter(
         os.path.join(target.folder, CONSUME_QUEUE), target.queue_file_size, target.types.batch, target.further,
-        ext_path, skip_damage=target.skip_damage,
+        ext_path, on_damage=target.on_damage,
     )  # fmt: skip
     batch_units = BatchUnitSpill(os.path.join(target.scratch, BATCH_UNITS, spill_name), target.types)
     spill = KeySpill(os.path.join(target.scratch, KEYS, spill_name))
@@ -87,7 +87,7 @@ def scan_splits(target: ScanTarget, splits: Sequence[Split]) -> ScanOutcome:
         for split in splits:
             scan = scan_split(
                 split, level=level, delays_ms=target.delays_ms, index_tags=target.rules.indexes_tags,
-                skip_damage=target.skip_damage,
+                on_damage=target.on_damage,
             )  # fmt: skip
             for columns in scan:
                 messages += columns.rows
