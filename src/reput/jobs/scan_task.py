@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from reput.config.dispatch_rules import DispatchRules
 from reput.errors import CorruptRecordError
@@ -21,6 +22,8 @@ from reput.kernels.record_scan import ScanLevel
 from reput.log.queue_types import QueueTypes
 from reput.log.scan import Damage, OnDamage, scan_split
 from reput.log.splits import Split, SplitResult, SplitStop
+
+T = TypeVar("T")
 
 #: Folders for what lives no longer than the rebuild.
 KEYS = "keys"
@@ -137,10 +140,10 @@ def merge_queues(outcomes: Iterable[ScanOutcome]) -> list[QueueRange]:
     return list(merged.values())
 
 
-def merge_ext_chunks(outcomes: Iterable[ScanOutcome]) -> dict[tuple[str, int], list[ExtChunk]]:
-    """The ext units of each queue, in log order."""
-    merged: dict[tuple[str, int], list[ExtChunk]] = {}
-    for outcome in outcomes:
-        for key, chunks in outcome.ext_chunks.items():
-            merged.setdefault(key, []).extend(chunks)
+def merge_chunks(outcomes: Iterable[Mapping[QueueKey, list[T]]]) -> dict[QueueKey, list[T]]:
+    """What the tasks have spilled of each queue, in log order, as they are given."""
+    merged: dict[QueueKey, list[T]] = {}
+    for chunks in outcomes:
+        for key, of_queue in chunks.items():
+            merged.setdefault(key, []).extend(of_queue)
     return merged

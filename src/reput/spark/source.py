@@ -20,8 +20,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from reput.config.properties import split_folders
-from reput.spark.options import READ_OPTIONS, ReadOptions, absolute_path, option_texts, parse_options
+from reput.spark.options import READ_OPTIONS, ReadOptions, absolute_folders, absolute_path, option_texts, parse_options
 from reput.spark.schema import column_names, spark_schema
 from reput.spark.short_errors import end_quietly, told_shortly
 
@@ -134,9 +133,7 @@ def read_log(
     """
     schema = spark_schema(columns)
     options = {
-        "commitLogPath": None
-        if commit_log_path is None
-        else ",".join(map(absolute_path, split_folders(os.fspath(commit_log_path)))),
+        "commitLogPath": absolute_folders(commit_log_path),
         "topics": topics,
         "keys": keys,
         "begin": begin,
