@@ -29,8 +29,9 @@ from reput.errors import (
 
 if TYPE_CHECKING:
     from reput.config.message_store import FlushDiskType, MessageStoreConfig
-    from reput.formats.message import Message, MessageExt
+    from reput.formats.message import Message
     from reput.formats.message_batch import MessageExtBatch
+    from reput.formats.message_ext import MessageExt
     from reput.formats.metadata import TopicConfig
     from reput.log import read_log
     from reput.store.message_store import MessageStore
@@ -71,7 +72,7 @@ _MODULE_OF = {
     "FlushDiskType": "reput.config.message_store",
     "GetMessageStatus": "reput.store.results",
     "Message": "reput.formats.message",
-    "MessageExt": "reput.formats.message",
+    "MessageExt": "reput.formats.message_ext",
     "MessageExtBatch": "reput.formats.message_batch",
     "MessageStore": "reput.store.message_store",
     "MessageStoreConfig": "reput.config.message_store",

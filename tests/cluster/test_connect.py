@@ -19,7 +19,7 @@ from reput.kernels.record_batch import SCHEMA
 from reput.spark.runner import SparkRunner
 from tests.cluster.driver import Driver, driver
 from tests.cluster.dying_jobs import COPIED
-from tests.cluster.trees import tree
+from tests.trees import tree
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -18,7 +18,7 @@ from tests.cluster.deaths import DRIVER, EXECUTOR
 from tests.cluster.driver import Driver, driver
 from tests.cluster.dying_jobs import FINISH, SCAN, read_with_a_death, rebuild_with_a_death
 from tests.cluster.standalone import SPARK_HOME
-from tests.cluster.trees import tree
+from tests.trees import tree
 
 
 @pytest.fixture(scope="module")

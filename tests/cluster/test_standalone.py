@@ -36,8 +36,8 @@ from tests.cluster.dying_jobs import (
     stream_with_a_dying_commit,
 )
 from tests.cluster.standalone import SPARK_HOME, standalone_cluster
-from tests.cluster.trees import tree
 from tests.cluster.wheel import ROOT, make_environment, site_packages, without_source_tree
+from tests.trees import tree
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

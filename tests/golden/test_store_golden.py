@@ -17,7 +17,7 @@ from reput.formats.batch_consume_queue import BATCH_UNIT_SIZE
 from reput.formats.consume_queue import UNIT_SIZE, decode_unit
 from reput.formats.index_file import HEADER_SIZE, decode_header, entry_position
 from reput.formats.java import string_hash
-from reput.formats.message import MessageExt
+from reput.formats.message_ext import MessageExt
 from tests.crash.faulty_files import FaultyFiles
 from tests.crash.invariants import contents
 from tests.golden.bit_maps import bit_maps

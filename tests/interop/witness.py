@@ -15,7 +15,7 @@ from reput.formats.batch_consume_queue import BATCH_UNIT_SIZE, decode_batch_unit
 from reput.formats.consume_queue import UNIT_SIZE, decode_unit
 from reput.formats.consume_queue_ext import decode_address, decode_ext_unit, is_ext_address
 from reput.formats.index_file import HEADER_SIZE, decode_entry, decode_header, entry_position
-from reput.formats.message import MessageExt
+from reput.formats.message_ext import MessageExt
 from reput.jobs.rebuild import rebuild
 from reput.jobs.runner import LocalRunner
 from tests.interop.apache import Apache

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 import pytest
 
 import reput
@@ -23,11 +21,12 @@ from reput.jobs.findings import SCHEMA as SCHEMA_OF_FINDINGS
 from reput.jobs.rebuild import rebuild
 from reput.jobs.runner import LocalRunner, Progress
 from reput.jobs.statistics import statistics
-from reput.kernels.record_batch import SCHEMA
 from reput.spark import audit as spark_audit
 from reput.spark import diff as spark_diff
 from reput.spark.runner import SparkRunner
 from tests.golden.test_rebuild_golden import expected_files, origin, used_files
+from tests.large_store import write_large_store
+from tests.trees import tree
 from tests.unit.jobs.test_rebuild_resumed import CountingRunner
 
 if TYPE_CHECKING:
@@ -42,35 +41,8 @@ GEOMETRY = {"max_hash_slot_num": 500, "max_index_num": 1500}
 def large_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """50 000 messages in 3 topics with 8 queues each, over several files of each kind."""
     path = tmp_path_factory.mktemp("jobs") / "store"
-    numbers = range(MESSAGES)
-    table = pa.table(
-        {
-            "topic": [f"topic-{n % 3}" for n in numbers],
-            "queue_id": pa.array([n % 8 for n in numbers], pa.int32()),
-            "tags": [(None, "paid", "shipped")[n % 7 % 3] for n in numbers],
-            "keys": pa.array([[f"k-{n}"][: n % 2] for n in numbers], SCHEMA.field("keys").type),
-            "body": [b"%d" % n * (n % 20) for n in numbers],
-        }
-    )
-    with reput.MessageStore.open(
-        path,
-        mapped_file_size_commit_log=4 << 20,
-        mapped_file_size_consume_queue=20 * 1000,
-        max_hash_slot_num=1000,
-        max_index_num=10_000,
-    ) as store:
-        store.put_arrow(table)
-        store.wait_dispatched(timeout=60)
+    write_large_store(path, MESSAGES)
     return path
-
-
-def tree(path: Path) -> dict[str, str]:
-    """Relative path -> SHA-256 of each file."""
-    return {
-        str(file.relative_to(path)): hashlib.sha256(file.read_bytes()).hexdigest()
-        for file in sorted(path.rglob("*"))
-        if file.is_file()
-    }
 
 
 class TestRebuild:

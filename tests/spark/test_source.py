@@ -27,6 +27,7 @@ from reput.kernels.record_batch import SCHEMA
 from reput.spark.options import READ_OPTIONS, ReadOptions, absolute_path, option_texts, parse_options
 from reput.spark.schema import column_names, spark_schema
 from reput.spark.source import ReputDataSource
+from tests.damaged_copy import damaged_copy
 from tests.forged_log import forged_log
 
 if TYPE_CHECKING:
@@ -64,19 +65,6 @@ def small_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def rows_of(frame: DataFrame) -> pa.Table:
     return frame.toArrow().select(frame.columns).cast(pa.schema([SCHEMA.field(name) for name in frame.columns]))
-
-
-def damaged_copy(path: Path, file_number: int) -> tuple[Path, str, int]:
-    """`clean` with a byte changed in a body: its path, and the file and offset of the damaged record."""
-    shutil.copytree(CLEAN, path)
-    start = 131_072 * file_number
-    file = path / "commitlog" / offset_to_file_name(start)
-    rows = reput.read_log(path, ["commit_log_offset", "body"]).read_all().to_pylist()
-    row = next(row for row in rows if row["commit_log_offset"] > start + 60_000 and row["body"])
-    data = bytearray(file.read_bytes())
-    data[row["commit_log_offset"] - start + 88] ^= 1
-    file.write_bytes(data)
-    return path, str(file), row["commit_log_offset"]
 
 
 class TestSchema:

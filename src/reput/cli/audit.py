@@ -15,10 +15,9 @@ from reput.cli.options import (
     Store,
     WorkDir,
     choose_runner,
-    parse_pairs,
+    job_arguments,
 )
 from reput.cli.output import progress_bar, write_json, write_report
-from reput.errors import ConfigError
 
 if TYPE_CHECKING:
     from reput.jobs.audit import AuditResult
@@ -60,7 +59,7 @@ def audit(
     from reput.log.directory import StoreDirectory
     from reput.warm import load_kernels
 
-    arguments = _arguments(settings)
+    arguments = job_arguments(settings, _KEYS, "an audit")
     if report is not None:
         StoreDirectory(store, commit_log_path=commit_log_path).check_output(report)
     load_kernels()
@@ -80,20 +79,6 @@ def audit(
     else:
         write_report(_report(store, result))
     return 0 if result.is_clean else 1
-
-
-def _arguments(settings: list[str]) -> dict[str, Any]:
-    """`--set` as arguments of the job; raises ConfigError for a key that it does not take."""
-    from reput.config.message_store import MessageStoreConfig
-    from reput.config.properties import snake_case
-
-    pairs = parse_pairs(settings, "--set")
-    config = MessageStoreConfig.from_mapping(pairs)
-    names = [snake_case(name) for name in pairs]
-    for name in names:
-        if name not in _KEYS:
-            raise ConfigError(f"--set {name}: an audit takes {', '.join(_KEYS)} only")
-    return {name: getattr(config, name) for name in names}
 
 
 def _facts(result: AuditResult) -> dict[str, Any]:

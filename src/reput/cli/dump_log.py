@@ -9,7 +9,7 @@ import numpy as np
 
 from reput.cli.messages import message_fields
 from reput.errors import CorruptRecordError
-from reput.formats.message import MessageExt
+from reput.formats.message_ext import MessageExt
 from reput.kernels.columns import RecordColumns
 from reput.kernels.record_scan import ScanLevel
 from reput.log.directory import LogFile, StoreDirectory

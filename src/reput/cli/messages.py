@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from reput.cli.output import iso_time, write_json, write_table
-from reput.formats.message import MessageExt
+from reput.formats.message_ext import MessageExt
 from reput.formats.record import SysFlag
 
 if TYPE_CHECKING:

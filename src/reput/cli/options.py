@@ -122,6 +122,20 @@ def store_config(
     return MessageStoreConfig.from_mapping(parse_pairs(settings, "--set"), base)
 
 
+def job_arguments(settings: Sequence[str], keys: Sequence[str], job: str) -> dict[str, Any]:
+    """`--set` as arguments of a job, "an audit", that takes some keys; raises ConfigError for any other."""
+    from reput.config.message_store import MessageStoreConfig
+    from reput.config.properties import snake_case
+
+    pairs = parse_pairs(settings, "--set")
+    config = MessageStoreConfig.from_mapping(pairs)
+    names = [snake_case(name) for name in pairs]
+    for name in names:
+        if name not in keys:
+            raise ConfigError(f"--set {name}: {job} takes {', '.join(keys)} only")
+    return {name: getattr(config, name) for name in names}
+
+
 def reading_config(
     commit_log_path: str | None, max_num: int = 32, numbers: Mapping[str, Any] = MappingProxyType({})
 ) -> MessageStoreConfig:

@@ -15,7 +15,7 @@ from reput.cli.query_rows import query_range, query_sql
 from reput.errors import ConfigError
 
 if TYPE_CHECKING:
-    from reput.formats.message import MessageExt
+    from reput.formats.message_ext import MessageExt
 
 _WAYS = (
     "give --topic with one --key or more, or --message-id, or --commit-log-offset; or --topics, --key, --begin or "
@@ -120,7 +120,7 @@ def _query_store(
     as_json: bool,
 ) -> int:
     """What a broker answers: the newest messages of keys by the index, or the message at a place."""
-    from reput.formats.message import decode_message_id
+    from reput.formats.message_id import decode_message_id
     from reput.store.message_store import MessageStore
 
     config = reading_config(commit_log_path, max_num, index_numbers(settings))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from reput.cli.options import CommitLogPath, Json, Master, RunnerName, Settings, Store, choose_runner, parse_pairs
+from reput.cli.options import CommitLogPath, Json, Master, RunnerName, Settings, Store, choose_runner, job_arguments
 from reput.cli.output import progress_bar, write_json, write_report
 from reput.config.dispatch_rules import DispatchRules
 from reput.errors import ConfigError
@@ -86,7 +86,7 @@ def rebuild(
 
     if (output is None) != in_place:
         raise ConfigError("give --output with a new directory, or --in-place for a store that nobody has open")
-    arguments = _arguments(settings)
+    arguments = job_arguments(settings, _KEYS, "a rebuild")
     if report is not None:
         StoreDirectory(store, commit_log_path=commit_log_path).check_output(report)
     load_kernels()
@@ -129,17 +129,3 @@ def _report(store: str, result: RebuildResult) -> Report:
         plots=[Plot("bar", "Seconds by phase", "phase", "seconds", [Series("seconds", phases, seconds)])],
         findings=result.findings,
     )
-
-
-def _arguments(settings: list[str]) -> dict[str, Any]:
-    """`--set` as arguments of the job; raises ConfigError for a key that it does not take."""
-    from reput.config.message_store import MessageStoreConfig
-    from reput.config.properties import snake_case
-
-    pairs = parse_pairs(settings, "--set")
-    config = MessageStoreConfig.from_mapping(pairs)
-    names = [snake_case(name) for name in pairs]
-    for name in names:
-        if name not in _KEYS:
-            raise ConfigError(f"--set {name}: a rebuild takes {', '.join(_KEYS)} only")
-    return {name: getattr(config, name) for name in names}

@@ -1,17 +1,17 @@
-"""Messages: what a producer hands in, what a store gives back, the checks between them, and message ids."""
+"""Messages: what a producer hands in, and the checks that it has to pass."""
 
 from __future__ import annotations
 
 import operator
 import struct
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import NoReturn
 
 from reput.errors import MessageIllegalError
-from reput.formats.hosts import HOST_V4_SIZE, HOST_V6_SIZE, decode_host, encode_host
+from reput.formats.hosts import encode_host
 from reput.formats.properties import (
     INNER_BASE,
     INNER_NUM,
@@ -22,11 +22,9 @@ from reput.formats.properties import (
     UNIQ_KEY,
     WAIT,
     check_property,
-    decode_properties,
-    split_keys,
 )
 from reput.formats.property_crc import PROPERTY_CRC32
-from reput.formats.record_layout import MAX_PROPERTIES_SIZE, Bounds, Buffer, unpack_record
+from reput.formats.record_layout import MAX_PROPERTIES_SIZE, Buffer
 
 MAX_TOPIC_SIZE = 127
 MAX_RETRY_TOPIC_SIZE = 255
@@ -44,7 +42,6 @@ _RESERVED = {
 _RESERVED_NAMES = frozenset(_RESERVED)
 _NUMBERS = {"flag": 32, "sys_flag": 32, "reconsume_times": 32, "prepared_transaction_offset": 64, "born_timestamp": 64}
 _NUMBERS_STRUCT = struct.Struct(">iiiqq")
-_OFFSET_SIZE = 8
 _SEPARATORS = NAME_VALUE_SEPARATOR + PROPERTY_SEPARATOR
 
 
@@ -71,142 +68,6 @@ class Message:
     reconsume_times: int = 0
     prepared_transaction_offset: int = 0
     wait_store_msg_ok: bool = True
-
-
-_FIELD_NAMES = (
-    *("topic", "body", "tags", "keys", "properties", "flag", "unique_key"),
-    *("queue_id", "queue_offset", "commit_log_offset", "store_size", "magic_code", "sys_flag"),
-    *("born_timestamp", "born_host", "store_timestamp", "store_host", "reconsume_times"),
-    *("prepared_transaction_offset", "body_crc"),
-)
-
-
-class MessageExt:
-    """A stored message: a record at a position of a buffer, whose fields are decoded when they are first asked for.
-
-    buffer: bytes-like; it must not change while the message is in use (decode_record checks the record before).
-    body: the bytes as stored, so compressed where sys_flag says so. properties: all but TAGS, KEYS and UNIQ_KEY.
-    Timestamps in ms since 1970 UTC; hosts as "ip:port". Text that is no UTF-8 is shown with U+FFFD in it.
-    A field of a record that is damaged raises CorruptRecordError (path '', offset = position).
-    """
-
-    # A field's slot is empty until __getattr__, which Python asks for empty slots only, has filled it.
-    __slots__ = ("_bounds", "_buffer", "_position", *_FIELD_NAMES)
-
-    topic: str
-    body: bytes
-    tags: str | None
-    keys: tuple[str, ...]
-    properties: dict[str, str]
-    flag: int
-    unique_key: str | None
-    queue_id: int
-    queue_offset: int
-    commit_log_offset: int
-    store_size: int
-    magic_code: int
-    sys_flag: int
-    born_timestamp: int
-    born_host: str
-    store_timestamp: int
-    store_host: str
-    reconsume_times: int
-    prepared_transaction_offset: int
-    body_crc: int
-    _bounds: Bounds
-
-    def __init__(self, buffer: Buffer, position: int = 0) -> None:
-        self._buffer = buffer
-        self._position = position
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            decode = _DECODE.get(name)
-            if decode is None:
-                raise AttributeError(f"MessageExt has no field {name!r}")
-            decode(self)
-            return getattr(self, name)
-
-    @property
-    def message_id(self) -> str:
-        """RocketMQ's offset message id (MessageDecoder.createMessageId)."""
-        head, _ = unpack_record(self._buffer, self._position)
-        return encode_message_id(head[11], head[6])
-
-    def unfold(self) -> list[MessageExt]:
-        """The messages of an inner batch, as the store would have kept each by itself; any other is its own only one.
-
-        A client does this with what a topic with batch consume queues gives it (`MessageDecoder.decodesBatch`).
-        """
-        from reput.formats.message_batch import INNER_BATCH, unfold_record
-
-        if self.sys_flag & INNER_BATCH != INNER_BATCH:
-            return [self]
-        record = bytes(self._buffer[self._position : self._position + self.store_size])
-        return [MessageExt(one) for one in unfold_record(record) or ()] or [self]
-
-    def _decode_head(self) -> None:
-        head, self._bounds = unpack_record(self._buffer, self._position)
-        self.store_size, self.magic_code, self.body_crc, self.queue_id, self.flag = head[:5]
-        self.queue_offset, self.commit_log_offset, self.sys_flag, self.born_timestamp = head[5:9]
-        self.born_host = decode_host(head[9])
-        self.store_timestamp = head[10]
-        self.store_host = decode_host(head[11])
-        self.reconsume_times, self.prepared_transaction_offset = head[12:14]
-
-    def _decode_body(self) -> None:
-        start, end = self._bounds[:2]
-        self.body = bytes(self._buffer[start:end])
-
-    def _decode_topic(self) -> None:
-        start, end = self._bounds[2:4]
-        self.topic = bytes(self._buffer[start:end]).decode(errors="replace")
-
-    def _decode_properties(self) -> None:
-        start, end = self._bounds[4:]
-        properties = decode_properties(bytes(self._buffer[start:end]))
-        self.tags = properties.pop(TAGS, None)
-        self.keys = split_keys(properties.pop(KEYS, ""))
-        self.unique_key = properties.pop(UNIQ_KEY, None)
-        self.properties = properties
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, MessageExt):
-            return NotImplemented
-        return all(getattr(self, name) == getattr(other, name) for name in _FIELD_NAMES)
-
-    def __repr__(self) -> str:
-        return f"MessageExt({', '.join(f'{name}={getattr(self, name)!r}' for name in _FIELD_NAMES)})"
-
-    def __reduce__(self) -> tuple[type[MessageExt], tuple[bytes]]:
-        """Copies and pickles carry the record's bytes alone, not the buffer that it is part of."""
-        return MessageExt, (bytes(self._buffer[self._position : self._position + self.store_size]),)
-
-
-_DECODE: dict[str, Callable[[MessageExt], None]] = {
-    **dict.fromkeys(("_bounds", *_FIELD_NAMES), MessageExt._decode_head),
-    **dict.fromkeys(("tags", "keys", "unique_key", "properties"), MessageExt._decode_properties),
-    "topic": MessageExt._decode_topic,
-    "body": MessageExt._decode_body,
-}
-
-
-def encode_message_id(store_host: bytes, commit_log_offset: int) -> str:
-    """Offset message id: upper-case hex of the store's host (8 or 20 bytes) and the offset, 32 or 56 digits."""
-    return (store_host + commit_log_offset.to_bytes(_OFFSET_SIZE, "big", signed=True)).hex().upper()
-
-
-def decode_message_id(text: str) -> tuple[bytes, int]:
-    """Store host (8 or 20 bytes) and CommitLog offset of an offset message id; raises MessageIllegalError."""
-    sizes = (HOST_V4_SIZE + _OFFSET_SIZE, HOST_V6_SIZE + _OFFSET_SIZE)
-    try:
-        data = bytes.fromhex(text)
-    except ValueError:
-        data = b""
-    if len(data) not in sizes or 2 * len(data) != len(text):
-        raise MessageIllegalError(f"message id {text!r}: expected 32 or 56 hexadecimal digits (host, port, offset)")
-    return data[:-_OFFSET_SIZE], int.from_bytes(data[-_OFFSET_SIZE:], "big", signed=True)
 
 
 def check_message(message: Message, *, max_message_size: int) -> None:

@@ -17,6 +17,7 @@ CONFIG = "config"
 LOCK_CONTENT = b"lock"
 
 _OFFSET_DIGITS = 20
+_INDEX_NAME_DIGITS = 17
 _MAX_NAME_SIZE = 255
 _MAX_OFFSET = 0x7FFFFFFFFFFFFFFF
 
@@ -50,3 +51,8 @@ def index_file_name(timestamp_ms: int, utc_offset_s: int = 0) -> str:
     """
     local = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=timestamp_ms, seconds=utc_offset_s)
     return f"{local:%Y%m%d%H%M%S}{local.microsecond // 1000:03d}"
+
+
+def is_index_file_name(name: str) -> bool:
+    """Whether an index file may have this name, as `index_file_name` gives it."""
+    return len(name) == _INDEX_NAME_DIGITS and name.isascii() and name.isdigit()

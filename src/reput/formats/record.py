@@ -11,7 +11,8 @@ from reput.errors import CorruptRecordError, MessageIllegalError
 from reput.formats.field import Field
 from reput.formats.hosts import HOST_V4_SIZE, HOST_V6_SIZE, decode_host, encode_host
 from reput.formats.java import body_crc
-from reput.formats.message import Message, MessageExt, encode_properties_of
+from reput.formats.message import Message, encode_properties_of
+from reput.formats.message_ext import MessageExt
 from reput.formats.property_crc import PROPERTY_CRC_SIZE, pack_record_with_crc
 from reput.formats.record_layout import (
     BLANK_SIZE,

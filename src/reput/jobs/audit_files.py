@@ -23,6 +23,7 @@ from reput.formats.paths import (
     CONSUME_QUEUE_EXT,
     INDEX,
     file_name_to_offset,
+    is_index_file_name,
     offset_to_file_name,
 )
 from reput.formats.shutdown import SHUTDOWN_FILE, decode_shutdown
@@ -31,8 +32,6 @@ from reput.jobs.findings import Finding
 from reput.log.directory import LogFile, StoreDirectory
 from reput.log.metadata import BACKUP_SUFFIX, decode_file
 from reput.log.queue_types import QueueTypes, is_batch_cq
-
-_INDEX_NAME_DIGITS = 17
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +187,7 @@ def _list_index(folder: str, findings: list[Finding]) -> tuple[tuple[str, ...], 
         path = os.path.join(folder, entry.name)
         if entry.is_directory:
             continue
-        if len(entry.name) != _INDEX_NAME_DIGITS or not (entry.name.isascii() and entry.name.isdigit()):
+        if not is_index_file_name(entry.name):
             findings.append(Finding("foreign-file", path, "its name is no time of 17 digits"))
         elif entry.size:  # a kill leaves empty ones
             sizes[path] = entry.size

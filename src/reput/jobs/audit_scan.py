@@ -14,7 +14,7 @@ from reput.jobs.audit_units import CONFIRMED, SlotRanges, UnitCheck, UnitTarget
 from reput.kernels.columns import RecordColumns, RecordStatus
 from reput.kernels.record_scan import ScanLevel
 from reput.log.queue_types import QueueTypes
-from reput.log.scan import Damage, scan_split
+from reput.log.scan import Damage, OnDamage, scan_split
 from reput.log.splits import Split, SplitResult
 
 
@@ -62,7 +62,7 @@ def audit_split(target: AuditTarget, split: Split) -> SplitAudit:
     damages: list[Damage] = []
     messages = log_bytes = newest_ms = 0
     level = ScanLevel.KEYS if keys else ScanLevel.PROPERTIES
-    scan = scan_split(split, level=level, delays_ms=target.delays_ms, skip_damage=True)
+    scan = scan_split(split, level=level, delays_ms=target.delays_ms, on_damage=OnDamage.SKIP)
     for columns in scan:
         messages += columns.rows
         log_bytes += columns.consumed

@@ -6,7 +6,6 @@ The place of a unit says nothing of its queue offset, so no task knows where its
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -87,15 +86,6 @@ class BatchUnitSpill:
             self._spill()
         if self._file is not None:
             self._file.close()
-
-
-def merge_chunks(outcomes: Iterable[dict[QueueKey, list[UnitChunk]]]) -> dict[QueueKey, tuple[UnitChunk, ...]]:
-    """The units of each queue over all tasks, given in log order."""
-    merged: dict[QueueKey, list[UnitChunk]] = {}
-    for chunks in outcomes:
-        for key, of_queue in chunks.items():
-            merged.setdefault(key, []).extend(of_queue)
-    return {key: tuple(chunks) for key, chunks in merged.items()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from reput.files import DISK
 from reput.formats.batch_consume_queue import BATCH_UNIT_SIZE
 from reput.formats.index_file import HEADER_SIZE, decode_header
 from reput.formats.paths import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX
-from reput.jobs.batch_builder import BatchQueueFinish, QueueKey, UnitChunk, merge_chunks
+from reput.jobs.batch_builder import BatchQueueFinish, QueueKey, UnitChunk
 from reput.jobs.build_plan import BuildPlan
 from reput.jobs.ext_builder import ExtChunk
 from reput.jobs.index_builder import IndexFilePlan, KeyChunk, plan_index_files
@@ -24,7 +24,7 @@ from reput.jobs.scan_task import (
     KEYS,
     ScanOutcome,
     ScanTarget,
-    merge_ext_chunks,
+    merge_chunks,
     merge_queues,
     queues_join,
     scan_one,
@@ -112,7 +112,8 @@ class Build:
         batch_units = sum(chunk.size for chunks in batch_chunks.values() for chunk in chunks) // BATCH_UNIT_SIZE
         index_plans = self._plan_index([chunk for outcome in outcomes for chunk in outcome.chunks])
         damages = tuple(damage for outcome in outcomes for damage in outcome.damages)
-        written = self._finish(index_plans, queues, merge_ext_chunks(outcomes), batch_chunks)
+        ext_chunks = merge_chunks(outcome.ext_chunks for outcome in outcomes)
+        written = self._finish(index_plans, queues, ext_chunks, batch_chunks)
         finished = time.perf_counter()
         return RebuildResult(
             messages=sum(outcome.messages for outcome in outcomes),
@@ -178,7 +179,7 @@ class Build:
         delays_ms = self._sizes.delay_levels_ms if rules.redispatches_deliver_time else ()
         return ScanTarget(
             self.folder, self._scratch, size, self._plan.index, rules, delays_ms, self._further, types,
-            self._plan.skip_damage,
+            self._plan.on_damage,
         )  # fmt: skip
 
     def _plan_index(self, chunks: Sequence[KeyChunk]) -> list[IndexFilePlan]:
@@ -190,7 +191,7 @@ class Build:
         index_plans: list[IndexFilePlan],
         queues: list[QueueRange],
         ext_chunks: dict[tuple[str, int], list[ExtChunk]],
-        batch_chunks: dict[QueueKey, tuple[UnitChunk, ...]],
+        batch_chunks: dict[QueueKey, list[UnitChunk]],
     ) -> int:
         """Build the index files, finish the queues, sync all; returns the bytes in use."""
         folder = os.path.join(self.folder, CONSUME_QUEUE)
@@ -199,7 +200,9 @@ class Build:
         steps: list[IndexFilePlan | QueueFinish | BatchQueueFinish] = [*index_plans]  # first, since they take longest
         for (topic, queue_id), chunks in batch_chunks.items():
             batch_folder = os.path.join(self.folder, BATCH_CONSUME_QUEUE, topic, str(queue_id))
-            steps.append(BatchQueueFinish(batch_folder, self._sizes.mapper_file_size_batch_consume_queue, chunks))
+            steps.append(
+                BatchQueueFinish(batch_folder, self._sizes.mapper_file_size_batch_consume_queue, tuple(chunks))
+            )
         for i in range(0, len(queues), _QUEUES_OF_A_FINISH):
             some = tuple(queues[i : i + _QUEUES_OF_A_FINISH])
             of_some = tuple(tuple(ext_chunks.get((queue.topic, queue.queue_id), ())) for queue in some)

@@ -17,6 +17,7 @@ from reput.jobs.geometry import Geometry
 from reput.jobs.job_folder import JobFolder
 from reput.jobs.resuming import keep, load
 from reput.log.directory import LogFile
+from reput.log.scan import OnDamage
 
 if TYPE_CHECKING:
     from reput.kernels.consume_queue_ext import BitMaps
@@ -33,7 +34,7 @@ class BuildPlan:
         log_files: the log, and when each of them was last written to (ms).
         split_bytes: the log bytes of a task.
         geometry: what is built, and how large its files are.
-        index, rules, skip_damage: as `rebuild` is told.
+        index, rules, on_damage: as `rebuild` is told.
         boot: the start of the machine that the job was begun on.
     """
 
@@ -43,7 +44,7 @@ class BuildPlan:
     geometry: Geometry
     index: bool
     rules: DispatchRules
-    skip_damage: bool
+    on_damage: OnDamage
     boot: str
 
     def is_of_same_log(self, other: BuildPlan) -> bool:
@@ -58,12 +59,12 @@ def plan_build(
     split_bytes: int,
     index: bool,
     rules: DispatchRules,
-    skip_damage: bool,
+    on_damage: OnDamage,
 ) -> BuildPlan:
     """The plan for a log as it is now."""
     times = tuple(DISK.modified_ms(file.path) for file in log_files)
     boot, *_ = owner_text().split()
-    return BuildPlan(tuple(log_files), times, split_bytes, geometry, index, rules, skip_damage, boot)
+    return BuildPlan(tuple(log_files), times, split_bytes, geometry, index, rules, on_damage, boot)
 
 
 class BuildFolder:

@@ -24,7 +24,7 @@ from reput.kernels.consume_queue import UNIT_TYPE
 from reput.kernels.content_hash import hash_contents
 from reput.kernels.record_scan import ScanLevel
 from reput.log.directory import QueueFiles
-from reput.log.scan import Damage, scan_split
+from reput.log.scan import Damage, OnDamage, scan_split
 from reput.log.splits import Split, SplitResult
 
 Int64s = npt.NDArray[np.int64]
@@ -101,7 +101,7 @@ class QueueOutcome:
 
 def read_split_rows(target: RowTarget, split: Split) -> RowOutcome:
     """The task for one split of a log. CRCs are not checked: a damaged body is a difference."""
-    scan = scan_split(split, level=ScanLevel.QUEUES, check_crc=False, skip_damage=True)
+    scan = scan_split(split, level=ScanLevel.QUEUES, check_crc=False, on_damage=OnDamage.SKIP)
     blocks, rows = _collect(target, (_record_rows(target, columns) for columns in scan))
     return RowOutcome(scan.result, blocks, rows, tuple(scan.damages))
 

@@ -20,7 +20,7 @@ from reput.files import FileLayer
 from reput.formats.batch_consume_queue import BATCH_UNIT_SIZE
 from reput.formats.consume_queue import UNIT_SIZE
 from reput.formats.multi_dispatch import LMQ_PREFIX
-from reput.formats.paths import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, INDEX, file_name_to_offset
+from reput.formats.paths import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, INDEX, file_name_to_offset, is_index_file_name
 from reput.jobs.unit_writer import FurtherUnits
 from reput.log.directory import IndexFilePath, QueueFiles, StoreDirectory, usual_file_size
 from reput.log.index_geometry import entries_of, fitting_slots
@@ -29,8 +29,6 @@ from reput.log.queue_types import QueueTypes, find_queue_types
 
 if TYPE_CHECKING:
     from reput.kernels.consume_queue_ext import BitMaps
-
-_INDEX_NAME_DIGITS = 17
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +154,7 @@ def _index_geometry(directory: StoreDirectory, slots: int, entries: int, finding
     found = [
         IndexFilePath(os.path.join(folder, entry.name), entry.size)
         for entry in (directory.files.list_directory(folder) if directory.files.is_directory(folder) else ())
-        if not entry.is_directory and entry.size and _is_index_name(entry.name)
+        if not entry.is_directory and entry.size and is_index_file_name(entry.name)
     ]
     counts = Counter(entry.size for entry in found)
     found.sort(key=lambda entry: (-counts[entry.size], -entry.size))
@@ -182,10 +180,6 @@ def _index_geometry(directory: StoreDirectory, slots: int, entries: int, finding
         if entry.size != size
     ]
     return pair
-
-
-def _is_index_name(name: str) -> bool:
-    return len(name) == _INDEX_NAME_DIGITS and name.isascii() and name.isdigit()
 
 
 def _advice(*keys: str) -> str:

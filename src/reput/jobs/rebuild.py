@@ -28,6 +28,7 @@ from reput.jobs.resuming import ResumingRunner
 from reput.jobs.runner import Progress, Runner
 from reput.jobs.swap import check_folders, plan_swap
 from reput.log.directory import StoreDirectory
+from reput.log.scan import OnDamage
 
 if TYPE_CHECKING:
     from reput.kernels.consume_queue_ext import BitMaps
@@ -118,7 +119,7 @@ def rebuild(
         geometry = find_geometry(directory, given, rules=rules, index=index, bit_maps=bit_maps)
         return plan_build(
             directory.log_files(), geometry, split_bytes=split_bytes, index=index, rules=rules,
-            skip_damage=damaged == "skip",
+            on_damage=OnDamage.SKIP if damaged == "skip" else OnDamage.RAISE,
         )  # fmt: skip
 
     if output is None:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from reput.config.dispatch_rules import DispatchRules
 from reput.errors import CorruptRecordError
@@ -19,8 +20,10 @@ from reput.jobs.index_builder import KeyChunk, KeySpill
 from reput.jobs.unit_writer import FurtherUnits, QueueRange, UnitWriter
 from reput.kernels.record_scan import ScanLevel
 from reput.log.queue_types import QueueTypes
-from reput.log.scan import Damage, scan_split
+from reput.log.scan import Damage, OnDamage, scan_split
 from reput.log.splits import Split, SplitResult, SplitStop
+
+T = TypeVar("T")
 
 #: Folders for what lives no longer than the rebuild.
 KEYS = "keys"
@@ -40,7 +43,7 @@ class ScanTarget:
     delays_ms: tuple[int, ...]
     further: FurtherUnits
     types: QueueTypes
-    skip_damage: bool
+    on_damage: OnDamage
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +78,7 @@ def scan_splits(target: ScanTarget, splits: Sequence[Split]) -> ScanOutcome:
     ext_path = os.path.join(target.scratch, EXT, spill_name)
     units = UnitWriter(
         os.path.join(target.folder, CONSUME_QUEUE), target.queue_file_size, target.types.batch, target.further,
-        ext_path, skip_damage=target.skip_damage,
+        ext_path, on_damage=target.on_damage,
     )  # fmt: skip
     batch_units = BatchUnitSpill(os.path.join(target.scratch, BATCH_UNITS, spill_name), target.types)
     spill = KeySpill(os.path.join(target.scratch, KEYS, spill_name))
@@ -87,7 +90,7 @@ def scan_splits(target: ScanTarget, splits: Sequence[Split]) -> ScanOutcome:
         for split in splits:
             scan = scan_split(
                 split, level=level, delays_ms=target.delays_ms, index_tags=target.rules.indexes_tags,
-                skip_damage=target.skip_damage,
+                on_damage=target.on_damage,
             )  # fmt: skip
             for columns in scan:
                 messages += columns.rows
@@ -137,10 +140,10 @@ def merge_queues(outcomes: Iterable[ScanOutcome]) -> list[QueueRange]:
     return list(merged.values())
 
 
-def merge_ext_chunks(outcomes: Iterable[ScanOutcome]) -> dict[tuple[str, int], list[ExtChunk]]:
-    """The ext units of each queue, in log order."""
-    merged: dict[tuple[str, int], list[ExtChunk]] = {}
-    for outcome in outcomes:
-        for key, chunks in outcome.ext_chunks.items():
-            merged.setdefault(key, []).extend(chunks)
+def merge_chunks(outcomes: Iterable[Mapping[QueueKey, list[T]]]) -> dict[QueueKey, list[T]]:
+    """What the tasks have spilled of each queue, in log order, as they are given."""
+    merged: dict[QueueKey, list[T]] = {}
+    for chunks in outcomes:
+        for key, of_queue in chunks.items():
+            merged.setdefault(key, []).extend(of_queue)
     return merged

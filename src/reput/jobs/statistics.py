@@ -30,7 +30,7 @@ from reput.jobs.split_tasks import run_over_splits
 from reput.kernels.columns import RecordColumns
 from reput.kernels.record_batch import SCHEMA, record_batch
 from reput.log.directory import LogFile, StoreDirectory
-from reput.log.scan import Damage, scan_split, with_rows
+from reput.log.scan import Damage, OnDamage, scan_split, with_rows
 from reput.log.splits import Split, SplitResult, plan_splits
 
 Dimension = Literal["topic", "queue", "tag", "key", "host"]
@@ -161,7 +161,7 @@ def grouping_of(by: Sequence[str], bucket: str | None, time_of: str, *, latency:
 
 def _reduce(grouping: Grouping, largest: int, check_crc: bool, split: Split) -> _Outcome:
     """The task: one split -> a table with a row a group, one with a row a topic, and its largest bodies."""
-    scan = scan_split(split, level=grouping.level, check_crc=check_crc, skip_damage=True)
+    scan = scan_split(split, level=grouping.level, check_crc=check_crc, on_damage=OnDamage.SKIP)
     tables, by_topic = [], []
     found, floor = _LARGEST_SCHEMA.empty_table(), -1 if largest else np.iinfo(np.int32).max
     derived = "topic" in grouping.columns and not grouping.counts_twice

@@ -24,7 +24,7 @@ from reput.kernels.columns import RecordColumns
 from reput.kernels.consume_queue import UnitRuns, group_units
 from reput.kernels.consume_queue_ext import bit_maps_of, encode_ext_units
 from reput.kernels.multi_dispatch import add_multi_dispatch_rows
-from reput.log.scan import Damage
+from reput.log.scan import Damage, OnDamage
 
 if TYPE_CHECKING:
     from reput.kernels.consume_queue_ext import BitMaps
@@ -78,7 +78,7 @@ class UnitWriter:
     Attributes:
         ranges: what was written, by (topic, queue id).
         ext: the ext units of what was written, where `further` asks for them; they go to a file `ext_path`.
-        damages: whole records that cannot have a unit, with `skip_damage`; they are left out.
+        damages: whole records that cannot have a unit, with `OnDamage.SKIP`; they are left out.
     """
 
     def __init__(
@@ -89,10 +89,10 @@ class UnitWriter:
         further: FurtherUnits = _NOTHING_FURTHER,
         ext_path: str = "",
         *,
-        skip_damage: bool = False,
+        on_damage: OnDamage = OnDamage.RAISE,
     ) -> None:
         self.damages: list[Damage] = []
-        self._skip_damage = skip_damage
+        self._on_damage = on_damage
         self.ranges: dict[tuple[str, int], QueueRange] = {}
         self._batch_topics = batch_topics
         self._folder = folder
@@ -161,7 +161,7 @@ class UnitWriter:
         for row in np.flatnonzero(wrong).tolist():
             begin = int(columns["commit_log_offset"][row])
             damage = Damage(log_path, begin, begin + int(columns["store_size"][row]), _reason(columns, row))
-            if not self._skip_damage:
+            if self._on_damage is not OnDamage.SKIP:
                 raise damage.error()
             self.damages.append(damage)
         columns["queue_offset"][wrong] = -1  # a repeat, whatever comes next

@@ -7,7 +7,6 @@ that a store assigns are ignored, and so is the property `__CRC32#`, so that wha
 from __future__ import annotations
 
 from collections.abc import Iterator
-from difflib import get_close_matches
 from typing import NamedTuple
 
 import numpy as np
@@ -21,27 +20,9 @@ from reput.formats.message import check_topic
 from reput.formats.message_batch import INNER_BATCH
 from reput.formats.record import MagicCode
 from reput.formats.record_layout import encode_topic
-from reput.kernels.record_batch import SCHEMA
+from reput.kernels.message_columns import check_columns, typed_columns
 from reput.kernels.record_encode import PLAN, EncodeFault, encode, measure
 
-#: Columns that the store assigns.
-ASSIGNED = frozenset(
-    {
-        "store",
-        "queue_offset",
-        "commit_log_offset",
-        "store_size",
-        "magic_code",
-        "store_timestamp",
-        "store_host",
-        "body_crc",
-        "status",
-    }
-)
-_REQUIRED = ("topic", "body")
-_TYPES: dict[str, pa.DataType] = {
-    field.name: field.type for field in SCHEMA if field.name not in ASSIGNED and field.name != "born_timestamp"
-}
 _FAULTS = {
     EncodeFault.BODY_TOO_LARGE: "the body is larger than maxMessageSize ({max_body_size} bytes)",
     EncodeFault.PROPERTIES_TOO_LARGE: "the properties take more than 32767 bytes",
@@ -54,10 +35,6 @@ _FAULTS = {
     EncodeFault.RESERVED_PROPERTY: "properties: TAGS, KEYS and UNIQ_KEY have columns of their own, and INNER_NUM and "
     "INNER_BASE are for put_batch",
 }
-_TEXT_OR_BYTES = (
-    *(pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
-    *(pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view, pa.types.is_fixed_size_binary),
-)
 _BATCH_ROWS = 65_536
 _KEPT_BATCHES = 16
 #: Up to so many (topic, queue id) pairs are numbered through a table instead of by sorting.
@@ -133,7 +110,7 @@ class CheckedTable:
         Raises:
             MessageIllegalError: A wrong column or type, or a row that RocketMQ would refuse, by its number.
         """
-        _check_columns(table.schema)
+        check_columns(table.schema)
         self.rows = table.num_rows
         self.largest = 0
         self._table = table
@@ -161,18 +138,12 @@ class CheckedTable:
         for batch in self._table.to_batches(max_chunksize=_BATCH_ROWS):
             if batch.num_rows:
                 if number >= first:
-                    typed = _typed(batch, row)
+                    typed = typed_columns(batch, row)
                     _refuse_property(typed, self._refused_property, row)
                     planner = _Planner(typed, row, self._store_host, self._now_ms)
                     yield planner.plan(*self._max_sizes, len(self._store_host), self._reserved)
                 row += batch.num_rows
                 number += 1
-
-
-def check_schema(schema: pa.Schema) -> None:
-    """Refuse columns of which no row could be written: MessageIllegalError names the column, and the nearest name."""
-    _check_columns(schema)
-    _typed(pa.RecordBatch.from_pylist([], schema), 0)
 
 
 def _refuse_property(batch: pa.RecordBatch, name: str | None, first_row: int) -> None:
@@ -183,72 +154,6 @@ def _refuse_property(batch: pa.RecordBatch, name: str | None, first_row: int) ->
                 f"row {first_row + row}: the property {name} names further queues, whose offsets a put of a table "
                 "does not give out; put this message with put_message or put_messages"
             )
-
-
-def _check_columns(schema: pa.Schema) -> None:
-    for name in _REQUIRED:
-        if name not in schema.names:
-            raise MessageIllegalError(f"the table has no column {name!r}; it needs {' and '.join(_REQUIRED)}")
-    if len(set(schema.names)) < len(schema.names):
-        raise MessageIllegalError(f"the table has a column twice: {', '.join(schema.names)}")
-    for name in schema.names:
-        if name not in SCHEMA.names:
-            nearest = get_close_matches(name, SCHEMA.names, 1)
-            hint = f"; did you mean {nearest[0]!r}?" if nearest else f"; known are {', '.join(SCHEMA.names)}"
-            raise MessageIllegalError(f"the table has an unknown column {name!r}{hint}")
-
-
-def _typed(batch: pa.RecordBatch, first_row: int) -> pa.RecordBatch:
-    """The batch with the columns that count, in their types."""
-    columns = {
-        name: _milliseconds(column) if name == "born_timestamp" else _cast(name, column, _TYPES[name])
-        for name, column in zip(batch.schema.names, batch.columns, strict=True)
-        if name not in ASSIGNED
-    }
-    for name in _REQUIRED:
-        if columns[name].null_count:
-            row = first_row + pc.index(pc.is_null(columns[name]), True).as_py()
-            raise MessageIllegalError(f"row {row}: {name} is null")
-    return pa.RecordBatch.from_pydict(columns)
-
-
-def _cast(name: str, column: pa.Array, wanted: pa.DataType) -> pa.Array:
-    if column.type == wanted:
-        return column
-    if not _is_kind_of(column.type, wanted):
-        told = f"{wanted}, in milliseconds, or a timestamp" if name == "born_timestamp" else wanted
-        raise MessageIllegalError(f"column {name!r} is {column.type}, and must be {told}; convert it before")
-    try:
-        return column.cast(wanted)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
-        raise MessageIllegalError(
-            f"column {name!r} is {column.type}, and must be {wanted}; it has a value that this cannot hold: {error}"
-        ) from error
-
-
-def _is_kind_of(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether values of a type are meant to become those of another one: Arrow would make a text of any number."""
-    types = pa.types
-    if types.is_null(found):
-        return True
-    if types.is_dictionary(found):
-        return _is_kind_of(found.value_type, wanted)
-    if types.is_map(wanted):
-        return types.is_map(found) and all(
-            _is_kind_of(*pair) for pair in ((found.key_type, wanted.key_type), (found.item_type, wanted.item_type))
-        )
-    if types.is_list(wanted):
-        lists = (types.is_list, types.is_large_list, types.is_fixed_size_list)
-        return any(is_one(found) for is_one in lists) and _is_kind_of(found.value_type, wanted.value_type)
-    kinds = (types.is_integer,) if types.is_integer(wanted) else _TEXT_OR_BYTES
-    return any(is_one(found) for is_one in kinds)
-
-
-def _milliseconds(column: pa.Array) -> pa.Array:
-    """A timestamp of any unit, or int64 milliseconds, as int64 milliseconds."""
-    if pa.types.is_timestamp(column.type):
-        return column.cast(pa.timestamp("ms", column.type.tz), safe=False).cast(pa.int64())
-    return _cast("born_timestamp", column, pa.int64())
 
 
 class _Planner:

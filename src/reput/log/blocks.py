@@ -16,7 +16,7 @@ from reput.files import DISK, FileLayer
 from reput.kernels.columns import RecordColumns
 from reput.kernels.record_scan import ScanLevel
 from reput.log.directory import LogFile
-from reput.log.scan import Damage, scan_split
+from reput.log.scan import Damage, OnDamage, scan_split
 from reput.log.splits import Split, SplitStop
 
 #: Columns of `Walk.blocks`. A block without records has the largest least time and the least largest one.
@@ -53,7 +53,7 @@ def walk(
     *,
     begin: int | None = None,
     flushed_ms: int | None = None,
-    skip_damage: bool = False,
+    on_damage: OnDamage = OnDamage.RAISE,
     files: FileLayer = DISK,
 ) -> Walk:
     """Walk a file; a block ends at the first record behind `block_bytes`.
@@ -62,11 +62,11 @@ def walk(
         begin: a record's start; None: the file's.
         flushed_ms: a record with a later store timestamp ends the log.
 
-    Raises CorruptRecordError where a record does not prove itself and a later one does, unless damage is skipped.
+    Raises CorruptRecordError as `OnDamage` says.
     """
     start = file.start_offset if begin is None else begin
     split = Split(file, start, file.end_offset, is_record_start=True)
-    scan = scan_split(split, level=ScanLevel.HEADER, skip_damage=skip_damage, files=files)
+    scan = scan_split(split, level=ScanLevel.HEADER, on_damage=on_damage, files=files)
     blocks: list[list[int]] = []
     end, last_record, was_cut = start, -1, False
     for columns in scan:

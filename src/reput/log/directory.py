@@ -27,13 +27,13 @@ from reput.formats.paths import (
     INDEX,
     LOCK,
     file_name_to_offset,
+    is_index_file_name,
     offset_to_file_name,
 )
 from reput.log.foreign import ForeignPart, dledger_part, foreign_parts, is_dledger_data
 
 _NAMES_OF_A_STORE = (COMMIT_LOG, CONSUME_QUEUE, BATCH_CONSUME_QUEUE, INDEX, CHECKPOINT, ABORT, LOCK, CONFIG)
 _FOLDERS_OF_A_STORE = (COMMIT_LOG, CONSUME_QUEUE, BATCH_CONSUME_QUEUE, INDEX, CONFIG)
-_INDEX_NAME_DIGITS = 17
 _RESTORE = "restore it from a copy"
 _CLOSE_THE_GAP = "restore what is missing, or move the files before the gap away"
 
@@ -183,7 +183,7 @@ class StoreDirectory:
         found = []
         for entry in self.files.list_directory(folder):
             path = os.path.join(folder, entry.name)
-            is_named = len(entry.name) == _INDEX_NAME_DIGITS and entry.name.isascii() and entry.name.isdigit()
+            is_named = is_index_file_name(entry.name)
             if is_named:
                 _check_entry(entry, path)
             if entry.is_directory:

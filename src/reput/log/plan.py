@@ -149,7 +149,7 @@ class _Planner:
         run: Callable[[Callable[[LogFile], Walk], Sequence[LogFile]], list[Walk]],
     ) -> None:
         self.directory, self.options, self.wanted, self.run = directory, options, wanted, run
-        self.skip_damage = selection.skips_damage
+        self.on_damage = selection.on_damage
         self.reasons: list[str] = []
         self.log_files: list[LogFile] = []
         self.started = self.log_end = 0
@@ -243,16 +243,16 @@ class _Planner:
         files, folder = self.directory.files, self.options.statistics
         if folder is None or self.options.flushed_ms is not None:
             return walk(
-                file, block_bytes, begin=begin, flushed_ms=self.options.flushed_ms, skip_damage=self.skip_damage,
+                file, block_bytes, begin=begin, flushed_ms=self.options.flushed_ms, on_damage=self.on_damage,
                 files=files,
             )  # fmt: skip
         known = read_statistics(folder, file, files)
         if known is None:
-            known = walk(file, block_bytes, skip_damage=self.skip_damage, files=files)
+            known = walk(file, block_bytes, on_damage=self.on_damage, files=files)
         elif known.goes_on:
             return known
         else:
-            more = walk(file, block_bytes, begin=known.end, skip_damage=self.skip_damage, files=files)
+            more = walk(file, block_bytes, begin=known.end, on_damage=self.on_damage, files=files)
             if not more.blocks.size and not more.goes_on:
                 return known
             known = joined((known, more))
@@ -299,7 +299,7 @@ class _Planner:
         tail = [(gap.file, gap.begin) for gap in places.gaps if gap.begin >= places.end]
         tail += [(file, file.start_offset) for file in self.log_files[self.started :]]
         for file, begin in tail:
-            found = walk(file, MIN_TASK_BYTES, begin=begin, skip_damage=self.skip_damage, files=self.directory.files)
+            found = walk(file, MIN_TASK_BYTES, begin=begin, on_damage=self.on_damage, files=self.directory.files)
             splits += _merged(file, found.blocks, MIN_TASK_BYTES)
             self.log_end = max(self.log_end, found.end)
             if not found.goes_on:

@@ -92,7 +92,7 @@ def read_split(
 
     A split that begins inside a file finds its first record by the bytes: see `check_stitches`.
     """
-    scan = scan_split(split, level=selection.level, skip_damage=selection.skips_damage, files=files)
+    scan = scan_split(split, level=selection.level, on_damage=selection.on_damage, files=files)
     return read_scan(scan, selection, flushed_ms)
 
 
@@ -142,7 +142,7 @@ def _read_from(
     for file in log_files:
         if begin < file.end_offset:
             split = Split(file, max(begin, file.start_offset), min(file.end_offset, log_end), is_record_start=True)
-            scan = scan_split(split, level=selection.level, skip_damage=selection.skips_damage, files=directory.files)
+            scan = scan_split(split, level=selection.level, on_damage=selection.on_damage, files=directory.files)
             changed = yield from _read_scan(scan, selection, flushed_ms, watch)
             if changed is not None or scan.stop is not SplitStop.BLANK:
                 return changed

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Sequence
+from enum import Enum
 from typing import NamedTuple
 
 import numpy as np
@@ -39,17 +40,27 @@ _PATIENT_DAMAGES = 8
 _BLANK_MAGIC = int(MagicCode.BLANK)
 
 
+class OnDamage(Enum):
+    """What a scan does at a record that does not prove itself."""
+
+    #: The log ends there, and nobody looks for a later record.
+    END = "end"
+    #: A CorruptRecordError where a later record proves itself; else the log ends there.
+    RAISE = "raise"
+    #: On at the later record, and what was passed over is among `SplitScan.damages`; else the log ends there.
+    SKIP = "skip"
+
+
 def scan_split(
     split: Split,
     *,
     level: ScanLevel,
     check_crc: bool = True,
-    tell_damage: bool = True,
     max_rows: int = MAX_ROWS,
     window_bytes: int = WINDOW_BYTES,
     delays_ms: Sequence[int] = DEFAULT_DELAYS_MS,
     index_tags: bool = False,
-    skip_damage: bool = False,
+    on_damage: OnDamage = OnDamage.RAISE,
     look_ahead: bool = False,
     files: FileLayer = DISK,
 ) -> SplitScan:
@@ -58,12 +69,10 @@ def scan_split(
     Args:
         level: what is extracted beside the header.
         check_crc: whether a body must agree with BODYCRC for its record to count.
-        tell_damage: whether a record that does not prove itself is judged, by looking for a later one; else it ends the
-            log in any case.
         max_rows: records a piece, at the most.
         window_bytes: bytes read at once; a longer record is read whole all the same.
         delays_ms, index_tags: as `RecordScanner` takes them.
-        skip_damage: where a record does not prove itself, go on at the next one that does, instead of an error.
+        on_damage: what a record that does not prove itself means.
         look_ahead: whether a piece is valid until the one behind the next is asked for: another thread may ask for the
             next one meanwhile.
     """
@@ -71,7 +80,7 @@ def scan_split(
         RecordScanner(max_rows, level=level, delays_ms=delays_ms, index_tags=index_tags)
         for _ in range(2 if look_ahead else 1)
     ]
-    return SplitScan(split, scanners, check_crc, tell_damage, window_bytes, skip_damage, files)
+    return SplitScan(split, scanners, check_crc, window_bytes, on_damage, files)
 
 
 class Damage(NamedTuple):
@@ -107,8 +116,7 @@ class SplitScan:
     """The records of one split, as `scan_split` gives it: an iterable of `RecordColumns`, to be gone through once.
 
     Each piece is valid until the next one is asked for, or with `look_ahead` the one behind it. Iterating raises
-    CorruptRecordError where a record does not prove itself and a later one does (unless damage is skipped), and
-    StoreError where a file cannot be read, or retention has deleted it.
+    CorruptRecordError as `OnDamage` says, and StoreError where a file cannot be read, or retention has deleted it.
 
     Attributes, as `SplitResult` has them, final when the iteration has ended:
         begin_offset: where the first record starts.
@@ -122,9 +130,8 @@ class SplitScan:
         split: Split,
         scanners: Sequence[RecordScanner],
         check_crc: bool,
-        tell_damage: bool,
         window_bytes: int,
-        skip_damage: bool,
+        on_damage: OnDamage,
         files: FileLayer,
     ) -> None:
         self.split = split
@@ -132,11 +139,10 @@ class SplitScan:
         self.end_offset: int | None = None
         self.stop = SplitStop.SPLIT_END
         self.damages: list[Damage] = []
-        self._skip_damage = skip_damage
+        self._on_damage = on_damage
         self._scanners = scanners
         self._pieces = 0
         self._check_crc = check_crc
-        self._tell_damage = tell_damage
         self._window_bytes = window_bytes
         self._files = files
 
@@ -175,7 +181,7 @@ class SplitScan:
                 data = data[columns.consumed :] if columns.stop is ScanStop.FULL else window.read(offset)
             elif is_blank(data, file_end - offset):
                 self.end_offset, self.stop, data = file_end, SplitStop.BLANK, None
-            elif not self._tell_damage:
+            elif self._on_damage is OnDamage.END:
                 self.stop, data = SplitStop.LOG_END, None
             else:
                 data = self._judge(window, offset)
@@ -216,7 +222,7 @@ class SplitScan:
             f"{reason}; a whole record follows at offset {later_offset} of "
             f"{os.path.basename(file.path)}, so this is not the log's end: restore the file from a copy",
         )
-        if not self._skip_damage:
+        if self._on_damage is OnDamage.RAISE:
             raise damage.error()
         self.damages.append(damage)
         return None

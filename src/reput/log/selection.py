@@ -17,7 +17,7 @@ from reput.formats.record import SysFlag
 from reput.kernels.columns import RecordColumns
 from reput.kernels.record_batch import PROPERTY_COLUMNS, SCHEMA, record_batch, schema_of
 from reput.kernels.record_scan import ScanLevel
-from reput.log.scan import Damage, with_rows
+from reput.log.scan import Damage, OnDamage, with_rows
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NAMES = tuple(SCHEMA.names)
@@ -26,6 +26,11 @@ MODES = ("FAILFAST", "PERMISSIVE", "DROPMALFORMED")
 #: How the status of a row begins that stands for damage.
 DAMAGED = "DAMAGED"
 _BODY_COLUMNS = frozenset({"body", "sys_flag", "status"})
+
+
+def on_damage_of(mode: str) -> OnDamage:
+    """What a scan does for one of `MODES`."""
+    return OnDamage.RAISE if mode == "FAILFAST" else OnDamage.SKIP
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,9 +56,9 @@ class Selection:
     mode: str = "FAILFAST"
 
     @property
-    def skips_damage(self) -> bool:
-        """Whether reading goes on at the next record that proves itself."""
-        return self.mode != "FAILFAST"
+    def on_damage(self) -> OnDamage:
+        """What a scan does for this reader."""
+        return on_damage_of(self.mode)
 
     @property
     def shows_damage(self) -> bool:
@@ -63,7 +68,7 @@ class Selection:
 
     def named_modes(self, error: CorruptRecordError) -> CorruptRecordError:
         """The error that ends a read under FAILFAST, with the modes that go on."""
-        if self.skips_damage:
+        if self.on_damage is OnDamage.SKIP:
             return error
         hint = "or read on behind it, with the mode PERMISSIVE, which tells of it in a row, or DROPMALFORMED"
         return CorruptRecordError(error.path, error.offset, f"{error.reason}; {hint}")

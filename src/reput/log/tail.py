@@ -23,7 +23,7 @@ from reput.kernels.columns import RecordColumns
 from reput.kernels.record_scan import ScanLevel
 from reput.log.directory import LogFile, StoreDirectory, open_listed
 from reput.log.positions import NO_LIMIT, LastRecord, LogPosition, TailLimit
-from reput.log.scan import MAX_ROWS, SplitScan, scan_split
+from reput.log.scan import MAX_ROWS, OnDamage, SplitScan, scan_split
 from reput.log.sink_commits import SinkWatch
 from reput.log.splits import Split, SplitStop
 
@@ -34,14 +34,14 @@ _WINDOW_BYTES = 512 << 10
 class LogTail:
     """Walks the commit log of a store directory from given positions; keeps nothing but the list of its files.
 
-    With `skip_damage` it goes on behind a record that does not prove itself, at the next one that does.
+    `on_damage` says what `advance` does at damage.
 
     Every method raises StoreError where a file cannot be read, and StoreFormatError as `StoreDirectory.log_files`.
     """
 
-    def __init__(self, directory: StoreDirectory, *, skip_damage: bool = False) -> None:
+    def __init__(self, directory: StoreDirectory, *, on_damage: OnDamage = OnDamage.RAISE) -> None:
         self.directory = directory
-        self._skip_damage = skip_damage
+        self._on_damage = on_damage
         self._files: list[LogFile] = []
         self._judged_path = ""
         self._judged_offset = -1
@@ -182,10 +182,10 @@ class LogTail:
         """`advance` to what is there, committed or not."""
         if limit.end_offset is not None and limit.end_offset <= begin.offset:
             return begin
-        end = self._walk(begin, limit, tell_damage=False)
+        end = self._walk(begin, limit, OnDamage.END)
         if end is begin and begin.offset != self._judged_offset:
             # Damage, or the log's end? Told once: zeros end most logs, and other bytes a record in the making.
-            end = self._walk(begin, limit, tell_damage=True)
+            end = self._walk(begin, limit, self._on_damage)
             file = self._file_of(begin.offset)
             self._judged_path, self._judged_offset = file.path if file is not None else "", begin.offset
         return end
@@ -229,15 +229,15 @@ class LogTail:
             if watch.committed(file.start_offset) == file.start_offset:
                 return LogPosition(file.start_offset)
 
-    def _walk(self, begin: LogPosition, limit: TailLimit, *, tell_damage: bool) -> LogPosition:
+    def _walk(self, begin: LogPosition, limit: TailLimit, on_damage: OnDamage) -> LogPosition:
         file = self._file_of(begin.offset)
-        if limit == NO_LIMIT and not tell_damage:
+        if limit == NO_LIMIT and on_damage is OnDamage.END:
             file = self._last_begun_file(begin.offset)
         last: _Row | None = None
         rows = end_offset = 0
         while file is not None:
             split = Split(file, max(begin.offset, file.start_offset), file.end_offset, is_record_start=True)
-            scan = self._scan(split, tell_damage=tell_damage)
+            scan = self._scan(split, on_damage=on_damage)
             for columns in scan:
                 taken = limit.rows_within(columns, begin.offset, rows)
                 if taken == columns.rows and not is_whole(columns):
@@ -297,7 +297,7 @@ class LogTail:
         return str(position.last)
 
     def _scan(
-        self, split: Split, *, max_rows: int = MAX_ROWS, check_crc: bool = True, tell_damage: bool = False
+        self, split: Split, *, max_rows: int = MAX_ROWS, check_crc: bool = True, on_damage: OnDamage = OnDamage.END
     ) -> SplitScan:
         return scan_split(
             split,
@@ -305,8 +305,7 @@ class LogTail:
             check_crc=check_crc,
             max_rows=max_rows,
             window_bytes=_WINDOW_BYTES,
-            tell_damage=tell_damage,
-            skip_damage=self._skip_damage,
+            on_damage=on_damage,
             files=self.directory.files,
         )
 

@@ -13,7 +13,8 @@ from reput.spark.session import session
 if TYPE_CHECKING:
     from reput.spark.findings import audit, diff
     from reput.spark.log_stream import bytes_behind_latest, read_log_stream
-    from reput.spark.source import explain, read_log, register
+    from reput.spark.plan_report import explain
+    from reput.spark.source import read_log, register
     from reput.spark.statistics_stream import statistics_stream
 
 __all__ = [
@@ -32,7 +33,7 @@ _MODULES = {
     "audit": "findings",
     "bytes_behind_latest": "log_stream",
     "diff": "findings",
-    "explain": "source",
+    "explain": "plan_report",
     "read_log": "source",
     "read_log_stream": "log_stream",
     "register": "source",

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from reput.config.properties import split_folders
-from reput.spark.options import absolute_path, option_texts
+from reput.spark.options import absolute_folders, absolute_path, option_texts
 from reput.spark.schema import spark_schema
 from reput.spark.stream_offset import own_offset
 
@@ -52,9 +51,7 @@ def read_log_stream(
     if isinstance(starting_offsets, Mapping):
         starting_offsets = json.dumps({absolute_path(name): value for name, value in starting_offsets.items()})
     options = {
-        "commitLogPath": None
-        if commit_log_path is None
-        else ",".join(map(absolute_path, split_folders(os.fspath(commit_log_path)))),
+        "commitLogPath": absolute_folders(commit_log_path),
         "topics": topics,
         "keys": keys,
         "until": until,

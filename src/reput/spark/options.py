@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
 
+from reput.config.properties import split_folders
 from reput.errors import ConfigError
 
 T = TypeVar("T")
@@ -136,6 +137,11 @@ def absolute_path(path: str | os.PathLike[str]) -> str:
         return os.path.abspath(os.path.expanduser(path_of_text(os.fspath(path))))
     except ValueError as error:
         raise ConfigError(f"{os.fspath(path)!r} is {error}") from None
+
+
+def absolute_folders(paths: str | os.PathLike[str] | None) -> str | None:
+    """One or more folders of a commit log, comma separated, each as `absolute_path` gives it."""
+    return None if paths is None else ",".join(map(absolute_path, split_folders(os.fspath(paths))))
 
 
 def list_of_text(text: str) -> tuple[str, ...]:

@@ -19,6 +19,23 @@ if TYPE_CHECKING:
 _CONNECT_SOURCE = "spark.connect.Read.DataSource"
 
 
+def explain(frame: DataFrame) -> str:
+    """What a DataFrame reads of the stores below it, what was left out, and why: a line a store and a reason.
+
+    Spark plans the query for it and runs nothing. Each read of the query has lines of its own. Spark Connect does not
+    show its plan: there a task on the server plans what the DataFrame loads, as the log is now, less the filters of
+    `pushFilters`.
+
+    Raises ReputError for a DataFrame that reads no store; on Spark Connect also for one of a view.
+    """
+    lines = []
+    for report in reports(frame):
+        share = 100 * report.read_bytes / max(report.log_bytes, 1)
+        lines.append(f"{report.path}: reads {report.read_bytes} of {report.log_bytes} bytes ({share:.1f} %)")
+        lines += [f"  {reason}" for reason in report.reasons or ("nothing to leave out",)]
+    return "\n".join(lines)
+
+
 def reports(frame: DataFrame) -> list[StoreReport]:
     """A report for each store of each read of a query. Raises ReputError where there is none."""
     plan = getattr(frame, "_jdf", None)

@@ -20,8 +20,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from reput.config.properties import split_folders
-from reput.spark.options import READ_OPTIONS, ReadOptions, absolute_path, option_texts, parse_options
+from reput.spark.options import READ_OPTIONS, ReadOptions, absolute_folders, absolute_path, option_texts, parse_options
 from reput.spark.schema import column_names, spark_schema
 from reput.spark.short_errors import end_quietly, told_shortly
 
@@ -134,9 +133,7 @@ def read_log(
     """
     schema = spark_schema(columns)
     options = {
-        "commitLogPath": None
-        if commit_log_path is None
-        else ",".join(map(absolute_path, split_folders(os.fspath(commit_log_path)))),
+        "commitLogPath": absolute_folders(commit_log_path),
         "topics": topics,
         "keys": keys,
         "begin": begin,
@@ -154,22 +151,3 @@ def read_log(
     reader = spark.read.format("reput").schema(schema).options(**option_texts(options))
     paths = [path] if isinstance(path, str | os.PathLike) else path
     return reader.load([absolute_path(one) for one in paths])
-
-
-def explain(frame: DataFrame) -> str:
-    """What a DataFrame reads of the stores below it, what was left out, and why: a line a store and a reason.
-
-    Spark plans the query for it and runs nothing. Each read of the query has lines of its own. Spark Connect does not
-    show its plan: there a task on the server plans what the DataFrame loads, as the log is now, less the filters of
-    `pushFilters`.
-
-    Raises ReputError for a DataFrame that reads no store; on Spark Connect also for one of a view.
-    """
-    from reput.spark.plan_report import reports
-
-    lines = []
-    for report in reports(frame):
-        share = 100 * report.read_bytes / max(report.log_bytes, 1)
-        lines.append(f"{report.path}: reads {report.read_bytes} of {report.log_bytes} bytes ({share:.1f} %)")
-        lines += [f"  {reason}" for reason in report.reasons or ("nothing to leave out",)]
-    return "\n".join(lines)

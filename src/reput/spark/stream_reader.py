@@ -31,7 +31,7 @@ from reput.files import DISK
 from reput.log.positions import LogPosition, TailLimit
 from reput.log.reader import read_scan
 from reput.log.scan import scan_split
-from reput.log.selection import Selection, make_selection, milliseconds
+from reput.log.selection import Selection, make_selection, milliseconds, on_damage_of
 from reput.log.splits import Split
 from reput.log.stores import find_stores, store_names
 from reput.log.tail import LogTail
@@ -86,9 +86,8 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         stores = find_stores(options.path, commit_log_path=options.commit_log_path)
         if options.store is not None and len(stores) > 1:
             raise ConfigError(f"option store: {options.store!r} cannot name all of {len(stores)} stores")
-        skip_damage = options.mode != "FAILFAST"
         stores.sort(key=lambda store: store.path)
-        return {store.path: LogTail(store, skip_damage=skip_damage) for store in stores}
+        return {store.path: LogTail(store, on_damage=on_damage_of(options.mode)) for store in stores}
 
     @told_shortly
     def initialOffset(self) -> StreamOffset:
@@ -217,7 +216,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         logger.warning("%s. failOnDataLoss=false: %s", error, remedy)
 
     def _read(self, split: Split, selection: Selection) -> Iterator[pa.RecordBatch]:
-        scan = scan_split(split, level=selection.level, skip_damage=selection.skips_damage)
+        scan = scan_split(split, level=selection.level, on_damage=selection.on_damage)
         try:
             yield from read_scan(scan, selection)
         except StoreError as error:

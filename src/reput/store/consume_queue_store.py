@@ -23,7 +23,8 @@ from reput.kernels.multi_dispatch import add_multi_dispatch_rows
 from reput.log.directory import QueueFiles
 from reput.log.queue_sizes import SIMPLE, check_file_sizes
 from reput.store.consume_queue import ConsumeQueue
-from reput.store.consume_queue_ext import ConsumeQueueExt, ConsumeQueueExtensions
+from reput.store.consume_queue_ext import ConsumeQueueExt
+from reput.store.queue_extensions import ConsumeQueueExtensions
 from reput.store.statistics import TopicCounts
 from reput.store.unit_places import advance, place_ext_runs, place_units
 from reput.store.unit_search import find_begins, find_ends, follow_units

@@ -15,11 +15,10 @@ from reput.log.directory import IndexFilePath, LogFile, QueueFiles, StoreDirecto
 from reput.store.commit_log import CommitLog
 from reput.store.recovery import (
     LogEnd,
-    Progress,
     find_log_end,
     start_file,
 )
-from reput.store.redispatch import Confirmation
+from reput.store.redispatch import Confirmation, Progress
 
 _NO_CHECKPOINT = Checkpoint(0, 0, 0)
 #: Behind every record.

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reput.errors import CorruptRecordError
-from reput.formats.message import MessageExt
+from reput.formats.message_ext import MessageExt
 from reput.formats.paths import COMMIT_LOG
 from reput.kernels.columns import RecordColumns, RecordStatus
 from reput.kernels.consume_queue import UNIT_TYPE

@@ -16,7 +16,7 @@ from reput.config.message_store import MessageStoreConfig
 from reput.errors import ConfigError, MessageIllegalError
 from reput.files import FileLayer
 from reput.formats.sink_commit import STAGING, SinkBatch, StagedPart
-from reput.kernels.message_table import check_schema
+from reput.kernels.message_columns import check_schema
 from reput.log.sink_commits import read_sinks
 from reput.store.bad_rows import AsideFile, BadRows, checked_tables, discard, publish
 from reput.store.put_staged import check_store, put_staged

@@ -31,7 +31,7 @@ from reput.log.dispatch_marks import DispatchMark, marks_path, read_marks, with_
 from reput.log.metadata import metadata_path
 from reput.log.positions import LogPosition
 from reput.log.queue_types import find_queue_types
-from reput.log.scan import MAX_ROWS, WINDOW_BYTES, first_rows, scan_split
+from reput.log.scan import MAX_ROWS, WINDOW_BYTES, OnDamage, first_rows, scan_split
 from reput.log.sink_commits import SinkWatch
 from reput.log.splits import Split, SplitStop
 from reput.log.tail import LogTail, is_whole
@@ -213,8 +213,8 @@ class LogDispatch:
         rows = first_timestamp = 0
         end = begin
         # The log's end is judged once: zeros end most logs, and to look for a record behind them takes time.
-        for tell_damage in (False, True) if begin.offset != self._judged_offset else (False,):
-            for file, columns in self._pieces(begin.offset, max_bytes, tell_damage=tell_damage):
+        for on_damage in (OnDamage.END, OnDamage.RAISE) if begin.offset != self._judged_offset else (OnDamage.END,):
+            for file, columns in self._pieces(begin.offset, max_bytes, on_damage):
                 self._dispatch(columns, file)
                 first_timestamp = first_timestamp or int(columns["store_timestamp"][0])
                 rows += columns.rows
@@ -231,7 +231,7 @@ class LogDispatch:
             int(time.time() * 1000) - first_timestamp, time.perf_counter() - started,
         )  # fmt: skip
 
-    def _pieces(self, begin: int, max_bytes: int, *, tell_damage: bool) -> Iterator[tuple[LogFile, RecordColumns]]:
+    def _pieces(self, begin: int, max_bytes: int, on_damage: OnDamage) -> Iterator[tuple[LogFile, RecordColumns]]:
         """The records from an offset on that prove themselves, up to the log's end or behind so many bytes."""
         queues = self._queues
         assert queues is not None
@@ -242,14 +242,14 @@ class LogDispatch:
             low = max(begin, file.start_offset)
             if file.end_offset <= begin:
                 continue
-            if not (tell_damage or self._tail.is_written(low)):
+            if on_damage is OnDamage.END and not self._tail.is_written(low):
                 return
             scan = scan_split(
                 Split(file, low, file.end_offset, is_record_start=True),
                 level=ScanLevel.KEYS if self._config.message_index_enable else ScanLevel.PROPERTIES,
                 delays_ms=self._config.delay_levels_ms,
                 index_tags=self._config.dispatch_rules.indexes_tags,
-                tell_damage=tell_damage,
+                on_damage=on_damage,
                 look_ahead=True,
                 max_rows=_MAX_ROWS_OF_MANY if many else MAX_ROWS,
                 window_bytes=_WINDOW_OF_MANY if many else WINDOW_BYTES,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import ConfigError, StoreStateError
 from reput.files import FileLayer
-from reput.formats.message import MessageExt
+from reput.formats.message_ext import MessageExt
 
 if TYPE_CHECKING:
     from reput.formats.metadata import TopicConfig

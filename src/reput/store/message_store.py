@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from reput.kernels.columns import RecordColumns
     from reput.kernels.consume_queue_ext import BitMaps
     from reput.store.parts import Parts
-    from reput.store.recovery import Progress
+    from reput.store.redispatch import Progress
     from reput.store.results import PutBatchResult, PutMessageResult, PutTableResult
     from reput.store.retention import RetentionReport
     from reput.store.runtime_info import RuntimeInfo

@@ -33,13 +33,12 @@ from reput.store.parts import Parts
 from reput.store.queue_tables import QueueTables
 from reput.store.recovery import (
     LogEnd,
-    Progress,
     RecoveryReport,
     check_against_queues,
     queues_are_complete,
     start_file,
 )
-from reput.store.redispatch import Confirmation, Redispatch
+from reput.store.redispatch import Confirmation, Progress, Redispatch
 from reput.store.sink_commits import find_unfinished, write_sinks
 
 if TYPE_CHECKING:

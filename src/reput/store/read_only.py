@@ -20,11 +20,11 @@ from reput.store.parts import Parts
 from reput.store.queue_tables import QueueTables
 from reput.store.recovery import (
     LogEnd,
-    Progress,
     RecoveryReport,
     check_against_queues,
     find_log_end,
 )
+from reput.store.redispatch import Progress
 
 
 def _find_end_or_damage(

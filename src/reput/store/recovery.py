@@ -7,8 +7,7 @@ is there already, so a start that is killed itself begins again, and ends the sa
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,15 +22,10 @@ from reput.log.scan import first_rows
 from reput.store.commit_log import CommitLog
 from reput.store.mapped_file import MappedFile
 from reput.store.queue_tables import QueueTables
-
-if TYPE_CHECKING:
-    from reput.store.redispatch import Confirmation
+from reput.store.redispatch import Confirmation, Progress
 
 _MAX_ROWS = 65_536
 _END_OF_TIME = (1 << 63) - 1
-
-#: Called now and then: (what is being done, bytes done, bytes in all).
-Progress = Callable[[str, int, int], None]
 
 
 class LogEnd(NamedTuple):

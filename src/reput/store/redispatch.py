@@ -22,7 +22,6 @@ from reput.kernels.record_scan import RecordScanner
 from reput.store.commit_log import CommitLog
 from reput.store.index_service import IndexService
 from reput.store.queue_tables import QueueTables
-from reput.store.recovery import Progress
 
 _MAX_ROWS = 65_536
 #: Each piece opens each of its queues once: with many of them, larger pieces.
@@ -30,6 +29,9 @@ _MANY_QUEUES = 1_000
 _MAX_ROWS_OF_MANY = 131_072
 #: Linux's advice to map pages that are in memory, in one go: a third of a scan's time went into faults.
 _MADV_POPULATE_READ = 22
+
+#: Called now and then: (what is being done, bytes done, bytes in all).
+Progress = Callable[[str, int, int], None]
 
 
 def _scanner(config: MessageStoreConfig, queues: QueueTables) -> RecordScanner:

@@ -21,7 +21,7 @@ import pyarrow as pa
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import ConfigError, MessageIllegalError
 from reput.files import DISK, FileLayer
-from reput.kernels.message_table import ASSIGNED
+from reput.kernels.message_columns import ASSIGNED
 from reput.kernels.record_batch import SCHEMA
 from reput.log.directory import StoreDirectory
 from reput.log.plan import Part, Plan, PlanOptions, plan_read, read_part

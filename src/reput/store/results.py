@@ -5,6 +5,8 @@ from __future__ import annotations
 from enum import Enum
 from typing import NamedTuple
 
+from reput.formats.message_id import encode_message_id
+
 
 class PutMessageStatus(Enum):
     """RocketMQ's `PutMessageStatus`, as far as a store without replicas can answer it.
@@ -56,8 +58,6 @@ class PutMessageResult(NamedTuple):
     @property
     def message_id(self) -> str:
         """RocketMQ's offset message id."""
-        from reput.formats.message import encode_message_id
-
         return encode_message_id(self.store_host, self.commit_log_offset)
 
 
@@ -85,8 +85,6 @@ class PutBatchResult(NamedTuple):
     @property
     def message_id(self) -> str:
         """RocketMQ's offset message ids of the records, joined by commas."""
-        from reput.formats.message import encode_message_id
-
         return ",".join(encode_message_id(self.store_host, offset) for offset in self.commit_log_offsets)
 
 

@@ -6,14 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reput.errors import CorruptRecordError, MessageIllegalError
-from reput.formats.message import (
-    Message,
-    MessageExt,
-    check_message,
-    decode_message_id,
-    encode_message_id,
-    encode_properties_of,
-)
+from reput.formats.message import Message, check_message, encode_properties_of
+from reput.formats.message_ext import MessageExt
+from reput.formats.message_id import decode_message_id, encode_message_id
 from reput.formats.properties import encode_properties
 from reput.formats.record import encode_host, encode_record
 

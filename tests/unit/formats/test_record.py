@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from reput.errors import CorruptRecordError, MessageIllegalError
 from reput.formats import record as layout
 from reput.formats.java import body_crc
-from reput.formats.message import Message, MessageExt, encode_message_id
+from reput.formats.message import Message
+from reput.formats.message_ext import MessageExt
+from reput.formats.message_id import encode_message_id
 from reput.formats.properties import decode_properties, split_keys
 from reput.formats.record import (
     FIELDS,

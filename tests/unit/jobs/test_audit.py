@@ -23,6 +23,7 @@ from reput.jobs.findings import KINDS, SCHEMA
 from reput.jobs.runner import LocalRunner, Progress
 from tests.crash.further_units import BOTH
 from tests.crash.retained import RoomyFiles, age
+from tests.unit.jobs.dying_runner import DyingRunner
 
 SLOTS, ENTRIES = 50, 150
 SIZES: dict[str, Any] = {
@@ -354,25 +355,6 @@ def test_no_flipped_bit_of_a_derived_file_goes_unnoticed(
 # -- the job ----------------------------------------------------------------------------------------------------------
 
 
-class _Dies(LocalRunner):
-    """Is killed when so many tasks have run."""
-
-    def __init__(self, tasks: int) -> None:
-        super().__init__(1)
-        self.left = tasks
-
-    def run(
-        self, task: Callable[[Any], Any], items: Sequence[Any], *, description: str, progress: Progress | None = None
-    ) -> list[Any]:
-        def counted(item: Any) -> Any:
-            if self.left == 0:
-                raise KeyboardInterrupt
-            self.left -= 1
-            return task(item)
-
-        return super().run(counted, items, description=description, progress=progress)
-
-
 def test_an_audit_that_was_killed_goes_on_and_finds_the_same(store: Path, tmp_path: Path) -> None:
     flip(store / QUEUE, 47)
     expected = run(store)
@@ -380,7 +362,7 @@ def test_an_audit_that_was_killed_goes_on_and_finds_the_same(store: Path, tmp_pa
     for tasks in range(1, 40, 6):
         work = tmp_path / f"work-{tasks}"
         try:
-            run(store, work_dir=work, runner=_Dies(tasks))
+            run(store, work_dir=work, runner=DyingRunner(tasks))
         except KeyboardInterrupt:
             killed_once += 1
         result = run(store, work_dir=work)
@@ -390,7 +372,7 @@ def test_an_audit_that_was_killed_goes_on_and_finds_the_same(store: Path, tmp_pa
 
 def test_a_work_dir_of_other_options_is_refused(store: Path, tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
-        run(store, work_dir=tmp_path / "work", runner=_Dies(3))
+        run(store, work_dir=tmp_path / "work", runner=DyingRunner(3))
     with pytest.raises(ConfigError, match="split_bytes was 4000 and is 8000"):
         run(store, work_dir=tmp_path / "work", split_bytes=8000)
     with pytest.raises(ConfigError, match="lies inside the store"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,8 @@ from reput.errors import ConfigError, StoreFormatError
 from reput.jobs import diff as job
 from reput.jobs.diff import DiffResult, diff
 from reput.jobs.rebuild import rebuild
-from reput.jobs.runner import LocalRunner, Progress
+from reput.jobs.runner import LocalRunner
+from tests.unit.jobs.dying_runner import DyingRunner
 from tests.unit.jobs.test_rebuild import PUTS, Put, write_log
 
 SIZES: dict[str, Any] = {
@@ -212,25 +213,6 @@ def test_all_are_counted_and_the_first_ones_told_whatever_the_rounds(
     assert (by_rounds.missing, by_rounds.table.num_rows) == (100, 7)
 
 
-class _Dies(LocalRunner):
-    """Is killed when so many tasks have run."""
-
-    def __init__(self, tasks: int) -> None:
-        super().__init__(1)
-        self.left = tasks
-
-    def run(
-        self, task: Callable[[Any], Any], items: Sequence[Any], *, description: str, progress: Progress | None = None
-    ) -> list[Any]:
-        def counted(item: Any) -> Any:
-            if self.left == 0:
-                raise KeyboardInterrupt
-            self.left -= 1
-            return task(item)
-
-        return super().run(counted, items, description=description, progress=progress)
-
-
 def test_a_comparison_that_was_killed_goes_on_and_finds_the_same(left: Path, tmp_path: Path) -> None:
     right = Path(shutil.copytree(left, tmp_path / "right"))
     flip(right / "commitlog" / "00000000000000000000", 100)
@@ -238,7 +220,7 @@ def test_a_comparison_that_was_killed_goes_on_and_finds_the_same(left: Path, tmp
     killed = 0
     for tasks in range(1, 30, 4):
         try:
-            run(left, right, work_dir=tmp_path / "work", runner=_Dies(tasks))
+            run(left, right, work_dir=tmp_path / "work", runner=DyingRunner(tasks))
         except KeyboardInterrupt:
             killed += 1
         assert replace(run(left, right, work_dir=tmp_path / "work"), seconds=0) == replace(expected, seconds=0)

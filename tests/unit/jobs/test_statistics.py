@@ -14,7 +14,8 @@ import pytest
 
 import reput
 from reput.errors import ConfigError, StoreFormatError
-from reput.formats.message import Message, MessageExt
+from reput.formats.message import Message
+from reput.formats.message_ext import MessageExt
 from reput.formats.record import encode_host, encode_record
 from reput.jobs.job_folder import JobFolder
 from reput.jobs.latency import QUANTILES

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from reput.log.plan import PlanOptions, cut_part, part_bytes, plan_read, read_pa
 from reput.log.points import Points
 from reput.log.selection import make_selection
 from reput.log.splits import Split
+from tests.damaged_copy import damaged_copy
 from tests.forged_log import forged_log
 
 CORPORA = Path(__file__).parents[2] / "golden" / "5.3.3"
@@ -40,19 +40,6 @@ def splits_of(path: Path, **options: Any) -> list[Split]:
     """The parts of a plan that wants everything: only stretches."""
     plan = plan_read(StoreDirectory(path), make_selection(store=""), PlanOptions(**{"processors": 2, **options}))
     return [part for part in plan.parts if isinstance(part, Split)]
-
-
-def damaged_copy(path: Path, file_number: int) -> tuple[Path, str, int]:
-    """`clean` with a byte changed in a body: its path, and the file and offset of the damaged record."""
-    shutil.copytree(CLEAN, path)
-    start = 131_072 * file_number
-    file = path / "commitlog" / offset_to_file_name(start)
-    rows = reput.read_log(path, ["commit_log_offset", "body"]).read_all().to_pylist()
-    row = next(row for row in rows if row["commit_log_offset"] > start + 60_000 and row["body"])
-    data = bytearray(file.read_bytes())
-    data[row["commit_log_offset"] - start + 88] ^= 1
-    file.write_bytes(data)
-    return path, str(file), row["commit_log_offset"]
 
 
 class TestPlan:

@@ -16,6 +16,7 @@ from reput.log.blocks import MAX_STORE_MS, MIN_STORE_MS, walk
 from reput.log.directory import StoreDirectory
 from reput.log.plan import PlanOptions, plan_read
 from reput.log.pruning import Range, Wanted
+from reput.log.scan import OnDamage
 from reput.log.selection import make_selection
 from reput.log.statistics import BLOCK_BYTES, read_statistics, write_statistics
 
@@ -105,9 +106,9 @@ def test_a_sidecar_of_other_records_is_not_believed(store: StoreDirectory, tmp_p
 def test_damage_and_files_without_records_leave_no_sidecar(store: StoreDirectory, tmp_path: Path) -> None:
     file = store.log_files()[0]
     changed_byte(60_000)(Path(file.path))
-    write_statistics(str(tmp_path / "kept"), walk(file, 10_000, skip_damage=True))
+    write_statistics(str(tmp_path / "kept"), walk(file, 10_000, on_damage=OnDamage.SKIP))
     Path(file.path).write_bytes(bytes(file.size))
-    write_statistics(str(tmp_path / "kept"), walk(file, 10_000, skip_damage=True))
+    write_statistics(str(tmp_path / "kept"), walk(file, 10_000, on_damage=OnDamage.SKIP))
     assert not (tmp_path / "kept").exists()
 
 

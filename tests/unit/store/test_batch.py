@@ -16,8 +16,8 @@ import reput
 from reput.errors import ConfigError, MessageIllegalError, StoreBusyError, StoreFormatError
 from reput.formats.batch_consume_queue import BATCH_UNIT_SIZE, BatchUnit, decode_batch_unit
 from reput.formats.checkpoint import Checkpoint, encode_checkpoint
-from reput.formats.message import MessageExt
 from reput.formats.message_batch import BatchItem, decode_batch, encode_batch
+from reput.formats.message_ext import MessageExt
 from reput.formats.metadata import TopicConfig
 from reput.formats.properties import DELAY
 from reput.formats.property_crc import PROPERTY_CRC_SIZE, encode_property_crc

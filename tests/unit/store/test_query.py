@@ -7,7 +7,7 @@ import pytest
 import reput
 from reput.errors import ConfigError
 from reput.formats.java import index_hash
-from reput.formats.message import MessageExt
+from reput.formats.message_ext import MessageExt
 from tests.unit.store.conftest import OpenStore
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import reput
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import ConfigError, StoreError, StoreFullError, StoreStateError
-from reput.formats.message import MessageExt
+from reput.formats.message_ext import MessageExt
 from reput.store.commit_log import CommitLog
 from reput.store.retention import Candidate, DeleteReason, DiskLevel, disk_level, is_due, plan_deletion
 from tests.crash.faulty_files import FaultyFiles, fail_next, no_objection

@@ -1,0 +1,128 @@
+"""Stored messages: records whose fields are decoded when they are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from reput.formats.hosts import decode_host
+from reput.formats.message_batch import INNER_BATCH, unfold_record
+from reput.formats.message_id import encode_message_id
+from reput.formats.properties import KEYS, TAGS, UNIQ_KEY, decode_properties, split_keys
+from reput.formats.record_layout import Bounds, Buffer, unpack_record
+
+_FIELD_NAMES = (
+    *("topic", "body", "tags", "keys", "properties", "flag", "unique_key"),
+    *("queue_id", "queue_offset", "commit_log_offset", "store_size", "magic_code", "sys_flag"),
+    *("born_timestamp", "born_host", "store_timestamp", "store_host", "reconsume_times"),
+    *("prepared_transaction_offset", "body_crc"),
+)
+
+
+class MessageExt:
+    """A stored message: a record at a position of a buffer, whose fields are decoded when they are first asked for.
+
+    buffer: bytes-like; it must not change while the message is in use (decode_record checks the record before).
+    body: the bytes as stored, so compressed where sys_flag says so. properties: all but TAGS, KEYS and UNIQ_KEY.
+    Timestamps in ms since 1970 UTC; hosts as "ip:port". Text that is no UTF-8 is shown with U+FFFD in it.
+    A field of a record that is damaged raises CorruptRecordError (path '', offset = position).
+    """
+
+    # A field's slot is empty until __getattr__, which Python asks for empty slots only, has filled it.
+    __slots__ = ("_bounds", "_buffer", "_position", *_FIELD_NAMES)
+
+    topic: str
+    body: bytes
+    tags: str | None
+    keys: tuple[str, ...]
+    properties: dict[str, str]
+    flag: int
+    unique_key: str | None
+    queue_id: int
+    queue_offset: int
+    commit_log_offset: int
+    store_size: int
+    magic_code: int
+    sys_flag: int
+    born_timestamp: int
+    born_host: str
+    store_timestamp: int
+    store_host: str
+    reconsume_times: int
+    prepared_transaction_offset: int
+    body_crc: int
+    _bounds: Bounds
+
+    def __init__(self, buffer: Buffer, position: int = 0) -> None:
+        self._buffer = buffer
+        self._position = position
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            decode = _DECODE.get(name)
+            if decode is None:
+                raise AttributeError(f"MessageExt has no field {name!r}")
+            decode(self)
+            return getattr(self, name)
+
+    @property
+    def message_id(self) -> str:
+        """RocketMQ's offset message id (MessageDecoder.createMessageId)."""
+        head, _ = unpack_record(self._buffer, self._position)
+        return encode_message_id(head[11], head[6])
+
+    def unfold(self) -> list[MessageExt]:
+        """The messages of an inner batch, as the store would have kept each by itself; any other is its own only one.
+
+        A client does this with what a topic with batch consume queues gives it (`MessageDecoder.decodesBatch`).
+        """
+        if self.sys_flag & INNER_BATCH != INNER_BATCH:
+            return [self]
+        record = bytes(self._buffer[self._position : self._position + self.store_size])
+        return [MessageExt(one) for one in unfold_record(record) or ()] or [self]
+
+    def _decode_head(self) -> None:
+        head, self._bounds = unpack_record(self._buffer, self._position)
+        self.store_size, self.magic_code, self.body_crc, self.queue_id, self.flag = head[:5]
+        self.queue_offset, self.commit_log_offset, self.sys_flag, self.born_timestamp = head[5:9]
+        self.born_host = decode_host(head[9])
+        self.store_timestamp = head[10]
+        self.store_host = decode_host(head[11])
+        self.reconsume_times, self.prepared_transaction_offset = head[12:14]
+
+    def _decode_body(self) -> None:
+        start, end = self._bounds[:2]
+        self.body = bytes(self._buffer[start:end])
+
+    def _decode_topic(self) -> None:
+        start, end = self._bounds[2:4]
+        self.topic = bytes(self._buffer[start:end]).decode(errors="replace")
+
+    def _decode_properties(self) -> None:
+        start, end = self._bounds[4:]
+        properties = decode_properties(bytes(self._buffer[start:end]))
+        self.tags = properties.pop(TAGS, None)
+        self.keys = split_keys(properties.pop(KEYS, ""))
+        self.unique_key = properties.pop(UNIQ_KEY, None)
+        self.properties = properties
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, MessageExt):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in _FIELD_NAMES)
+
+    def __repr__(self) -> str:
+        return f"MessageExt({', '.join(f'{name}={getattr(self, name)!r}' for name in _FIELD_NAMES)})"
+
+    def __reduce__(self) -> tuple[type[MessageExt], tuple[bytes]]:
+        """Copies and pickles carry the record's bytes alone, not the buffer that it is part of."""
+        return MessageExt, (bytes(self._buffer[self._position : self._position + self.store_size]),)
+
+
+_DECODE: dict[str, Callable[[MessageExt], None]] = {
+    **dict.fromkeys(("_bounds", *_FIELD_NAMES), MessageExt._decode_head),
+    **dict.fromkeys(("tags", "keys", "unique_key", "properties"), MessageExt._decode_properties),
+    "topic": MessageExt._decode_topic,
+    "body": MessageExt._decode_body,
+}
