@@ -78,8 +78,6 @@ class BuildFolder:
         self._state = folder.state_folder()
         self.path = os.path.join(self._state, _BUILD)
         self.resumed = False
-        if not folder.resumed:  # a kill in the middle of the end of another one may have left something
-            self.forget()
 
     def forget(self) -> None:
         """Begin anew, whatever a start before has done."""
