@@ -117,7 +117,7 @@ def rebuild(
     def plan() -> BuildPlan:
         geometry = find_geometry(directory, given, rules=rules, index=index, bit_maps=bit_maps)
         return plan_build(
-            directory.log_files(), geometry, split_bytes=split_bytes, index=index, rules=rules,
+            directory, geometry, split_bytes=split_bytes, index=index, rules=rules,
             skip_damage=damaged == "skip",
         )  # fmt: skip
 
