@@ -14,6 +14,8 @@ import pytest
 
 import reput
 from reput.errors import ConfigError, StoreLockedError, StoreStateError
+from reput.jobs.rebuild import rebuild
+from reput.jobs.runner import LocalRunner
 from reput.spark.dispatch import dispatch
 from tests.crash.faulty_files import FaultyFiles, copy_store
 from tests.crash.further_units import BOTH
@@ -117,6 +119,23 @@ def test_a_store_that_rocketmq_has_opened_is_left_alone(tmp_path: Path) -> None:
     os.utime(path / "lock", (later, later))
     with pytest.raises(StoreStateError, match="RocketMQ has opened the store since"):
         dispatch(path, session=None, once=True)
+
+
+def test_a_rebuild_in_place_and_a_dispatcher_do_not_meet(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    with reput.MessageStore.open(path, dispatch="spark", **SMALL) as store:
+        put(store, 0, 60)
+    with dispatching(path), pytest.raises(StoreLockedError, match=r"reputDispatcher\.lock: .* dispatches the log of"):
+        rebuild(path, None, runner=LocalRunner(1))
+    assert not (path / "rebuild.unfinished").exists()
+    rebuild(path, None, runner=LocalRunner(1))
+    with pytest.raises(StoreStateError, match='open it with dispatch="spark" first'):
+        dispatch(path, session=None, once=True)  # what it had said of the index files is not so any more
+    with reput.MessageStore.open(path, dispatch="spark", **SMALL) as store, dispatching(path):
+        put(store, 60, 120)
+        store.wait_dispatched()
+        check_seen(store, 0, 120)
+    check_store(path, SMALL)
 
 
 @pytest.mark.parametrize(
