@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -123,10 +123,16 @@ def test_there_is_one_dispatcher_and_it_is_never_the_store_as_well(tmp_path: Pat
 def test_a_store_that_rocketmq_has_opened_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "store"
     reput.MessageStore.open(path, dispatch="spark", **SMALL).close()
-    later = time.time() + 60
-    os.utime(path / "lock", (later, later))
-    with pytest.raises(StoreStateError, match="RocketMQ has opened the store since"):
-        dispatch(path, session=None, once=True)
+    copy = shutil.copytree(path, tmp_path / "copy", copy_function=shutil.copyfile)
+    os.utime(copy / "lock")  # the last file that was copied
+    dispatch(copy, session=None, once=True)
+    for opened in (path, copy):
+        (opened / "lock").write_bytes(b"lock")
+        os.utime(opened / "lock", (0, 0))  # by a clock that was set back, or just before a dispatcher's mark
+        with pytest.raises(StoreStateError, match="RocketMQ has opened the store since"):
+            dispatch(opened, session=None, once=True)
+    reput.MessageStore.open(path, dispatch="spark", **SMALL).close()
+    dispatch(path, session=None, once=True)
 
 
 def test_an_index_file_of_a_batch_that_was_killed_is_never_seen(tmp_path: Path) -> None:
