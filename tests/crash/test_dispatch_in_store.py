@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -13,12 +13,22 @@ from pathlib import Path
 import pytest
 
 import reput
+from reput.config.message_store import MessageStoreConfig
 from reput.errors import ConfigError, StoreLockedError, StoreStateError
+from reput.files import DISK
+from reput.jobs.rebuild import rebuild
+from reput.jobs.runner import LocalRunner
+from reput.log import StoreDirectory
+from reput.log.dispatch_marks import read_marks
 from reput.spark.dispatch import dispatch
-from tests.crash.faulty_files import FaultyFiles, copy_store
+from reput.store.dispatch_turn import lock_dispatcher
+from reput.store.following import DispatchFollower
+from reput.store.log_dispatch import LogDispatch
+from tests.crash.faulty_files import Crash, FaultyFiles, Operation, copy_store
 from tests.crash.further_units import BOTH
 from tests.crash.invariants import SMALL, check_store
 
+CONFIG = MessageStoreConfig.from_mapping(SMALL)
 FURTHER = {name: value for name, value in BOTH.items() if name != "bit_maps"}
 
 
@@ -113,10 +123,67 @@ def test_there_is_one_dispatcher_and_it_is_never_the_store_as_well(tmp_path: Pat
 def test_a_store_that_rocketmq_has_opened_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "store"
     reput.MessageStore.open(path, dispatch="spark", **SMALL).close()
-    later = time.time() + 60
-    os.utime(path / "lock", (later, later))
-    with pytest.raises(StoreStateError, match="RocketMQ has opened the store since"):
+    copy = shutil.copytree(path, tmp_path / "copy", copy_function=shutil.copyfile)
+    os.utime(copy / "lock")  # the last file that was copied
+    dispatch(copy, session=None, once=True)
+    for opened in (path, copy):
+        (opened / "lock").write_bytes(b"lock")
+        os.utime(opened / "lock", (0, 0))  # by a clock that was set back, or just before a dispatcher's mark
+        with pytest.raises(StoreStateError, match="RocketMQ has opened the store since"):
+            dispatch(opened, session=None, once=True)
+    reput.MessageStore.open(path, dispatch="spark", **SMALL).close()
+    dispatch(path, session=None, once=True)
+
+
+def test_an_index_file_of_a_batch_that_was_killed_is_never_seen(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    with reput.MessageStore.open(path, dispatch="spark", **SMALL) as store:
+        files = FaultyFiles()
+        dispatcher = LogDispatch(StoreDirectory(path), str(path), CONFIG, in_store=True, files=files)
+        put(store, 0, 20)
+        assert dispatcher.run_once() is not None
+        store.wait_dispatched()
+        put(store, 20, 60)
+
+        def judge(operation: Operation) -> None:
+            """The store looks in the middle of the next batch, which is not to be: a new index file is there."""
+            if operation.kind == "sync" and "/index/" in operation.path:
+                marks = read_marks(str(path), files)
+                follower = DispatchFollower(str(path), store._parts, CONFIG, files)
+                follower.reput_from_offset = -1
+                assert follower.run_once() == 1
+                assert marks[0].position == dispatcher.position
+                raise Crash
+
+        files.judge = judge
+        with pytest.raises(Crash):
+            dispatcher.run_once()
+        files.abandon()
         dispatch(path, session=None, once=True)
+        store.wait_dispatched()
+        assert store._parts.index is not None
+        assert [Path(file.path) for file in store._parts.index.index_files] == sorted((path / "index").iterdir())
+        check_seen(store, 0, 60)
+
+
+def test_a_rebuild_in_place_and_a_dispatcher_do_not_meet(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    with reput.MessageStore.open(path, dispatch="spark", **SMALL) as store:
+        put(store, 0, 60)
+    dispatch(path, session=None, once=True)
+    dispatcher = lock_dispatcher(str(path), DISK)
+    with pytest.raises(StoreLockedError, match=r"reputDispatcher\.lock: .* dispatches the log of"):
+        rebuild(path, None, runner=LocalRunner(1))
+    dispatcher.release()
+    assert not (path / "rebuild.unfinished").exists()
+    rebuild(path, None, runner=LocalRunner(1))
+    with pytest.raises(StoreStateError, match='open it with dispatch="spark" first'):
+        dispatch(path, session=None, once=True)  # what it had said of the index files is not so any more
+    with reput.MessageStore.open(path, dispatch="spark", **SMALL) as store, dispatching(path):
+        put(store, 60, 120)
+        store.wait_dispatched()
+        check_seen(store, 0, 120)
+    check_store(path, SMALL)
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,16 @@ import pytest
 
 import reput
 from reput.errors import CorruptRecordError, StoreError
-from reput.files import Entry, File, FileLayer
+from reput.files import DISK, Entry, File, FileLayer
+from reput.jobs.rebuild import rebuild
+from reput.jobs.runner import LocalRunner
+from reput.jobs.statistics import statistics
 from reput.log import StoreDirectory
 from reput.log.plan import PlanOptions, plan_read, read_part
 from reput.log.positions import LogPosition
 from reput.log.selection import make_selection
 from reput.log.tail import LogTail
+from reput.store.log_dispatch import LogDispatch
 from reput.store.read_only import open_for_reading
 from tests.crash.faulty_files import FaultyFiles
 from tests.crash.invariants import SMALL, log_records
@@ -118,6 +122,27 @@ def follow_from_earliest(path: Path, files: FileLayer) -> int:
     return LogTail(StoreDirectory(path, files=files)).advance(LogPosition(0)).offset
 
 
+def dispatch(path: Path, files: FileLayer) -> int:
+    dispatcher = LogDispatch(StoreDirectory(path, files=files), str(path.with_name(path.name + " dispatched")), CONFIG)
+    try:
+        while dispatcher.run_once() is not None:
+            pass
+        return dispatcher.position.offset
+    finally:
+        dispatcher.close()
+
+
+def rebuild_whole(path: Path, files: FileLayer) -> int:
+    """(It reads by the disk's own layer.)"""
+    result = rebuild(path, path.with_name(path.name + " rebuilt"), runner=LocalRunner(1), split_bytes=500)
+    return result.log_bytes
+
+
+def count(path: Path, files: FileLayer) -> int:
+    """(As above.)"""
+    return statistics(path, runner=LocalRunner(1), split_bytes=500).log_bytes
+
+
 @pytest.fixture(scope="module")
 def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """One that is closed, and one whose sink was killed in the middle of a batch; both end where the whole ones do."""
@@ -153,3 +178,23 @@ def test_no_reader_shows_a_record_of_a_batch_that_goes_again(
                 shown = reader(path, files)
             assert shown == end, f"{name}, before look {at}"
             shutil.rmtree(path)
+
+
+@pytest.mark.parametrize(
+    "reader",
+    [read_all, read_plan, open_read_only, follow_from_latest, follow_from_earliest, dispatch, rebuild_whole, count],
+)
+@pytest.mark.parametrize("torn", [0, 1])
+def test_what_a_power_cut_leaves_of_a_batch_is_no_damage(
+    stores: dict[str, Path], tmp_path: Path, reader: Reader, torn: int
+) -> None:
+    """Its sectors reach the disk in any order, so that whole records lie behind one that is none."""
+    last = log_records(stores["closed"])[-1]
+    end = last.offset + last.size
+    path = tmp_path / "store"
+    shutil.copytree(stores["killed"], path)
+    record = [record for record in log_records(path) if record.offset >= end][torn]
+    with (path / "commitlog" / f"{0:020}").open("r+b") as file:
+        file.seek(record.offset)
+        file.write(bytes(record.size))
+    assert reader(path, DISK) == end

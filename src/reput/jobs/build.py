@@ -17,6 +17,7 @@ from reput.jobs.batch_builder import BatchQueueFinish, QueueKey, UnitChunk
 from reput.jobs.build_plan import BuildPlan
 from reput.jobs.ext_builder import ExtChunk
 from reput.jobs.index_builder import IndexFilePlan, KeyChunk, plan_index_files
+from reput.jobs.log_bounds import bounded_splits
 from reput.jobs.runner import Progress, Runner
 from reput.jobs.scan_task import (
     BATCH_UNITS,
@@ -34,7 +35,6 @@ from reput.jobs.split_tasks import run_over_splits
 from reput.jobs.unit_writer import QueueFinish, QueueRange
 from reput.log.queue_types import QueueTypes
 from reput.log.scan import Damage
-from reput.log.splits import Split, plan_splits
 
 _QUEUES_OF_A_FINISH = 64
 
@@ -135,7 +135,7 @@ class Build:
     def _scan(self) -> tuple[list[ScanOutcome], bool]:
         """Write the units and spill the keys; all at once, or else in the order of the log, which is the truth."""
         plan, types, description = self._plan, self._plan.geometry.types, "read the log"
-        splits = plan_splits(plan.log_files, plan.split_bytes)
+        splits = bounded_splits(plan.log_files, plan.split_bytes, plan.log_end)
         target = self._begin("at-once", types)
         outcomes, misled = run_over_splits(
             self._runner, partial(scan_one, target), splits, description=description, progress=self._progress
@@ -151,7 +151,7 @@ class Build:
         in_order = any(outcome.messages for outcome in misled) or not queues_join(outcomes)
         if in_order:
             target = self._begin("in-order", types)
-            whole = tuple(Split(file, file.start_offset, file.end_offset, True) for file in plan.log_files)
+            whole = tuple(bounded_splits(plan.log_files, max(file.size for file in plan.log_files), plan.log_end))
             outcomes = self._runner.run(
                 partial(scan_splits, target), [whole], description=f"{description} in order", progress=self._progress
             )

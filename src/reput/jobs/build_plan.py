@@ -16,8 +16,9 @@ from reput.files.owner import owner_text
 from reput.jobs.geometry import Geometry
 from reput.jobs.job_folder import JobFolder
 from reput.jobs.resuming import keep, load
-from reput.log.directory import LogFile
+from reput.log.directory import LogFile, StoreDirectory
 from reput.log.scan import OnDamage
+from reput.log.sink_commits import SinkWatch
 
 if TYPE_CHECKING:
     from reput.kernels.consume_queue_ext import BitMaps
@@ -32,6 +33,8 @@ class BuildPlan:
 
     Attributes:
         log_files: the log, and when each of them was last written to (ms).
+        log_end: where a batch of a sink begins that a start may take back (`reput.log.sink_commits`); None: there is
+            none.
         split_bytes: the log bytes of a task.
         geometry: what is built, and how large its files are.
         index, rules, on_damage: as `rebuild` is told.
@@ -40,6 +43,7 @@ class BuildPlan:
 
     log_files: tuple[LogFile, ...]
     modified_ms: tuple[int, ...]
+    log_end: int | None
     split_bytes: int
     geometry: Geometry
     index: bool
@@ -49,11 +53,11 @@ class BuildPlan:
 
     def is_of_same_log(self, other: BuildPlan) -> bool:
         """Whether the log is as it was, as far as its files tell."""
-        return (self.log_files, self.modified_ms) == (other.log_files, other.modified_ms)
+        return (self.log_files, self.modified_ms, self.log_end) == (other.log_files, other.modified_ms, other.log_end)
 
 
 def plan_build(
-    log_files: list[LogFile],
+    directory: StoreDirectory,
     geometry: Geometry,
     *,
     split_bytes: int,
@@ -62,9 +66,11 @@ def plan_build(
     on_damage: OnDamage,
 ) -> BuildPlan:
     """The plan for a log as it is now."""
+    log_files = directory.log_files()
+    log_end = SinkWatch(directory.files, directory.path).begin_offset
     times = tuple(DISK.modified_ms(file.path) for file in log_files)
     boot, *_ = owner_text().split()
-    return BuildPlan(tuple(log_files), times, split_bytes, geometry, index, rules, on_damage, boot)
+    return BuildPlan(tuple(log_files), times, log_end, split_bytes, geometry, index, rules, on_damage, boot)
 
 
 class BuildFolder:
@@ -79,8 +85,6 @@ class BuildFolder:
         self._state = folder.state_folder()
         self.path = os.path.join(self._state, _BUILD)
         self.resumed = False
-        if not folder.resumed:  # a kill in the middle of the end of another one may have left something
-            self.forget()
 
     def forget(self) -> None:
         """Begin anew, whatever a start before has done."""

@@ -61,6 +61,7 @@ class JobFolder:
         try:
             self.resumed = self._check(wanted)
             if not self.resumed:
+                self._empty()  # a kill in the middle of `finish` may have left outcomes of another job
                 text = json.dumps(wanted, indent=1, ensure_ascii=False)
                 files.write_atomically(os.path.join(self._state, _JOB), text.encode())
         except BaseException:
@@ -76,8 +77,18 @@ class JobFolder:
     def finish(self) -> None:
         """The job is done: remove what it kept for itself, and leave the output alone."""
         self._files.unlink(os.path.join(self._state, _JOB))  # from here on what is left is not gone on with
-        self.close()
+        self._empty()
+        self.close()  # who works here from now on finds nothing that is still to be removed
         self._files.remove_tree(self._state)
+
+    def _empty(self) -> None:
+        """Remove everything below `_reput/` but the lock, which is held."""
+        for entry in self._files.list_directory(self._state):
+            path = os.path.join(self._state, entry.name)
+            if entry.is_directory:
+                self._files.remove_tree(path)
+            elif entry.name != _LOCK:
+                self._files.unlink(path)
 
     def close(self) -> None:
         """Let others work in the folder; what the job kept stays. Closing again does nothing."""

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Literal
 from reput.config.dispatch_rules import DispatchRules
 from reput.errors import ConfigError, CorruptRecordError, StoreError, StoreFormatError
 from reput.files import DISK
-from reput.formats.paths import LOCK
 from reput.jobs.build import Build, Built, RebuildResult
 from reput.jobs.build_plan import BuildFolder, BuildPlan, plan_build
 from reput.jobs.emptied_queues import keep_emptied_queues
@@ -26,7 +25,7 @@ from reput.jobs.geometry import find_geometry
 from reput.jobs.job_folder import JobFolder, Option
 from reput.jobs.resuming import ResumingRunner
 from reput.jobs.runner import Progress, Runner
-from reput.jobs.swap import check_folders, plan_swap
+from reput.jobs.swap import check_folders, locked, plan_swap
 from reput.log.directory import StoreDirectory
 from reput.log.scan import OnDamage
 
@@ -94,7 +93,8 @@ def rebuild(
             name a folder; not with `damaged="skip"`.
         ConfigError: file sizes or delay levels that RocketMQ does not allow; an `output` inside the store; other
             options than the killed rebuild had that is to be gone on with; damage to be skipped in place.
-        StoreLockedError: another process builds this output, or has the store open that is to be rebuilt in place.
+        StoreLockedError: another process builds this output, or has the store open that is to be rebuilt in place, or
+            dispatches its log.
         StoreFullError: no space.
     """
     started = time.perf_counter()
@@ -118,7 +118,7 @@ def rebuild(
     def plan() -> BuildPlan:
         geometry = find_geometry(directory, given, rules=rules, index=index, bit_maps=bit_maps)
         return plan_build(
-            directory.log_files(), geometry, split_bytes=split_bytes, index=index, rules=rules,
+            directory, geometry, split_bytes=split_bytes, index=index, rules=rules,
             on_damage=OnDamage.SKIP if damaged == "skip" else OnDamage.RAISE,
         )  # fmt: skip
 
@@ -170,20 +170,16 @@ def _rebuild_in_place(
 ) -> RebuildResult:
     check_folders(directory)
     unfinished = os.path.join(directory.path, "rebuild" + _UNFINISHED)
-    lock = DISK.lock(os.path.join(directory.path, LOCK))
-    try:
-        with _job_folder(unfinished, options) as folder:
-            build_folder = BuildFolder(folder)
-            plan = build_folder.settle(make_plan())
-            built = build_folder.result or _build(folder, build_folder, plan, runner, progress, directory)
-            swap = build_folder.swap
-            if swap is None:
-                swap = plan_swap(directory, built.path, folder.state_folder("old"), built.result)
-                build_folder.keep_swap(swap)
-            swap.run()
-            _remove(folder)
-    finally:
-        lock.release()
+    with locked(directory.path), _job_folder(unfinished, options) as folder:
+        build_folder = BuildFolder(folder)
+        plan = build_folder.settle(make_plan())
+        built = build_folder.result or _build(folder, build_folder, plan, runner, progress, directory)
+        swap = build_folder.swap
+        if swap is None:
+            swap = plan_swap(directory, built.path, folder.state_folder("old"), built.result)
+            build_folder.keep_swap(swap)
+        swap.run()
+        _remove(folder)
     return replace(built.result, resumed=build_folder.resumed)
 
 

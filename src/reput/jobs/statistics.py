@@ -25,13 +25,15 @@ from reput.errors import ConfigError, CorruptRecordError
 from reput.jobs.counting import LATENCY, SUMS, Grouping, add_up, count
 from reput.jobs.disk_use import DiskUse, disk_use
 from reput.jobs.latency import quantiles
+from reput.jobs.log_bounds import bounded_splits
 from reput.jobs.runner import Progress, Runner
 from reput.jobs.split_tasks import run_over_splits
 from reput.kernels.columns import RecordColumns
 from reput.kernels.record_batch import SCHEMA, record_batch
 from reput.log.directory import LogFile, StoreDirectory
 from reput.log.scan import Damage, OnDamage, scan_split, with_rows
-from reput.log.splits import Split, SplitResult, plan_splits
+from reput.log.sink_commits import SinkWatch
+from reput.log.splits import Split, SplitResult
 
 Dimension = Literal["topic", "queue", "tag", "key", "host"]
 
@@ -128,9 +130,10 @@ def statistics(
     grouping = grouping_of(by, bucket, time_of, latency=latency)
     if largest < 0:
         raise ConfigError(f"largest={largest}: expected 0 or more")
-    log_files = StoreDirectory(store_path, commit_log_path=commit_log_path).log_files()
+    directory = StoreDirectory(store_path, commit_log_path=commit_log_path)
+    log_end, log_files = SinkWatch(directory.files, directory.path).begin_offset, directory.log_files()
     task = partial(_reduce, grouping, largest, check_crc)
-    splits = plan_splits(log_files, split_bytes)
+    splits = bounded_splits(log_files, split_bytes, log_end)
     outcomes, _ = run_over_splits(runner, task, splits, description="read the log", progress=progress)
     disk = disk_use(log_files, _parts(outcomes, log_files), config or MessageStoreConfig())
     messages, log_bytes = (sum(disk.topics[name].to_pylist()) for name in ("messages", "bytes"))

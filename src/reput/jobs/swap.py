@@ -9,9 +9,11 @@ new folders alone, and what is missing is dispatched. The last steps say that al
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
-from reput.errors import StoreFormatError
+from reput.errors import StoreFormatError, StoreLockedError
 from reput.files import DISK
 from reput.formats.checkpoint import CHECKPOINT_SIZE, Checkpoint, encode_checkpoint
 from reput.formats.paths import (
@@ -22,10 +24,12 @@ from reput.formats.paths import (
     CONSUME_QUEUE,
     CONSUME_QUEUE_EXT,
     INDEX,
+    LOCK,
 )
 from reput.formats.shutdown import SHUTDOWN_FILE
 from reput.jobs.build import RebuildResult
 from reput.log.directory import StoreDirectory
+from reput.log.dispatch_marks import DISPATCHER_LOCK, marks_path
 
 #: In the order in which they come. Without consume queues a start of RocketMQ's dispatches everything.
 _FOLDERS = (CONSUME_QUEUE, BATCH_CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX)
@@ -57,9 +61,9 @@ class Swap:
         abort = os.path.join(self.store, ABORT)  # behind it: a RocketMQ that finds both loses nothing of the index
         if not DISK.exists(abort):
             DISK.write_atomically(abort, str(os.getpid()).encode())
-        shutdown = os.path.join(self.store, CONFIG, SHUTDOWN_FILE)
-        if DISK.exists(shutdown):  # it speaks of the old ones, and only spares work
-            DISK.unlink(shutdown)
+        for path in (os.path.join(self.store, CONFIG, SHUTDOWN_FILE), marks_path(self.store)):
+            if DISK.exists(path):  # it speaks of the old ones; without it whoever opens the store looks for himself
+                DISK.unlink(path)
         DISK.make_directories(self.aside)
         for name in reversed(_FOLDERS):
             path, old = os.path.join(self.store, name), os.path.join(self.aside, name)
@@ -91,6 +95,25 @@ def plan_swap(directory: StoreDirectory, built: str, aside: str, result: Rebuild
     after = before._replace(logics_msg_timestamp=result.last_timestamp, index_msg_timestamp=result.index_timestamp)
     names = tuple(name for name in _FOLDERS if DISK.exists(os.path.join(built, name)))
     return Swap(directory.path, built, aside, names, directory.was_killed, after)
+
+
+@contextmanager
+def locked(store: str) -> Iterator[None]:
+    """The time in which nobody else may write a store's queues: no store that is open, and no dispatcher.
+
+    Raises StoreLockedError where somebody does.
+    """
+    with ExitStack() as held:
+        held.callback(DISK.lock(os.path.join(store, LOCK)).release)
+        if DISK.exists(marks_path(store)):
+            path = os.path.join(store, CONFIG, DISPATCHER_LOCK)
+            try:
+                held.callback(DISK.lock(path).release)
+            except StoreLockedError:
+                raise StoreLockedError(
+                    f"{path}: another process dispatches the log of {store}; stop it first"
+                ) from None
+        yield
 
 
 def check_folders(directory: StoreDirectory) -> None:

@@ -52,6 +52,7 @@ def walk(
     block_bytes: int,
     *,
     begin: int | None = None,
+    end_offset: int | None = None,
     flushed_ms: int | None = None,
     on_damage: OnDamage = OnDamage.RAISE,
     files: FileLayer = DISK,
@@ -60,12 +61,14 @@ def walk(
 
     Args:
         begin: a record's start; None: the file's.
+        end_offset: commit log offset at which the log ends, whatever lies behind; None: where its records do.
         flushed_ms: a record with a later store timestamp ends the log.
 
     Raises CorruptRecordError as `OnDamage` says.
     """
     start = file.start_offset if begin is None else begin
-    split = Split(file, start, file.end_offset, is_record_start=True)
+    last = file.end_offset if end_offset is None else min(file.end_offset, end_offset)
+    split = Split(file, start, last, is_record_start=True)
     scan = scan_split(split, level=ScanLevel.HEADER, on_damage=on_damage, files=files)
     blocks: list[list[int]] = []
     end, last_record, was_cut = start, -1, False

@@ -153,10 +153,12 @@ class _Planner:
         self.reasons: list[str] = []
         self.log_files: list[LogFile] = []
         self.started = self.log_end = 0
+        self.end_offset: int | None = None
 
     def plan(self) -> Plan:
         directory = self.directory
         watch = SinkWatch(directory.files, directory.path)
+        self.end_offset = watch.begin_offset  # what a power cut left behind it is no damage
         parts = self._parts()
         end = watch.committed(self.log_end)
         if end is None:  # a batch came and went: plan anew, below an end that none touches any more
@@ -172,7 +174,8 @@ class _Planner:
     def _parts(self) -> list[Part]:
         """What is read up to `log_end`, which this finds, whatever of it is committed."""
         self.reasons = []
-        self.log_files = self.directory.log_files()
+        limit = self.end_offset
+        self.log_files = [file for file in self.directory.log_files() if limit is None or file.start_offset < limit]
         self.started = _started_files(self.log_files, self.directory.files)
         self.log_end = 0
         begun = self.log_files[: self.started]
@@ -243,16 +246,17 @@ class _Planner:
         files, folder = self.directory.files, self.options.statistics
         if folder is None or self.options.flushed_ms is not None:
             return walk(
-                file, block_bytes, begin=begin, flushed_ms=self.options.flushed_ms, on_damage=self.on_damage,
-                files=files,
+                file, block_bytes, begin=begin, end_offset=self.end_offset, flushed_ms=self.options.flushed_ms,
+                on_damage=self.on_damage, files=files,
             )  # fmt: skip
+        one = partial(walk, file, block_bytes, end_offset=self.end_offset, on_damage=self.on_damage, files=files)
         known = read_statistics(folder, file, files)
         if known is None:
-            known = walk(file, block_bytes, on_damage=self.on_damage, files=files)
+            known = one()
         elif known.goes_on:
             return known
         else:
-            more = walk(file, block_bytes, begin=known.end, on_damage=self.on_damage, files=files)
+            more = one(begin=known.end)
             if not more.blocks.size and not more.goes_on:
                 return known
             known = joined((known, more))
@@ -299,7 +303,10 @@ class _Planner:
         tail = [(gap.file, gap.begin) for gap in places.gaps if gap.begin >= places.end]
         tail += [(file, file.start_offset) for file in self.log_files[self.started :]]
         for file, begin in tail:
-            found = walk(file, MIN_TASK_BYTES, begin=begin, on_damage=self.on_damage, files=self.directory.files)
+            found = walk(
+                file, MIN_TASK_BYTES, begin=begin, end_offset=self.end_offset, on_damage=self.on_damage,
+                files=self.directory.files,
+            )  # fmt: skip
             splits += _merged(file, found.blocks, MIN_TASK_BYTES)
             self.log_end = max(self.log_end, found.end)
             if not found.goes_on:

@@ -19,8 +19,10 @@ from reput.files import FileLayer
 from reput.files.lock import RecordLock
 from reput.formats.index_file import IndexHeader
 from reput.formats.paths import CONFIG, LOCK
+from reput.formats.sink_commit import SINK_LOCK
 from reput.log.dispatch_marks import DISPATCHER_LOCK, DispatchMark, IndexMark, marks_path, write_marks
 from reput.log.positions import LogPosition
+from reput.log.sink_commits import was_opened_since
 
 if TYPE_CHECKING:
     from reput.store.index_service import IndexService
@@ -61,16 +63,19 @@ def lock_dispatcher(root: str, files: FileLayer) -> RecordLock:
 
 
 def check_dispatched_by_others(root: str, files: FileLayer) -> None:
-    """Raises StoreStateError where a store dispatches by itself, or RocketMQ did, which writes `lock` as it starts."""
-    path, lock_path = marks_path(root), os.path.join(root, LOCK)
+    """Raises StoreStateError where a store dispatches by itself, or RocketMQ does, which writes `lock` as it starts.
+
+    The text tells, not its time: a start between a look and the next mark would be the older one for ever.
+    """
+    path = marks_path(root)
     if not files.exists(path):
         raise StoreStateError(
             f'{root}: the store dispatches by itself; open it with dispatch="spark" first, or give an output folder'
         )
-    if files.exists(lock_path) and files.modified_ms(lock_path) > files.modified_ms(path):
+    if was_opened_since(files, root):
         raise StoreStateError(
-            f"{lock_path}: RocketMQ has opened the store since {path} was written, and dispatches by itself; stop it, "
-            'and open the store with dispatch="spark" again'
+            f"{os.path.join(root, LOCK)}: RocketMQ has opened the store since {path} was written, and dispatches "
+            'by itself; stop it, and open the store with dispatch="spark" again'
         )
 
 
@@ -117,6 +122,8 @@ def hand_over(root: str, files: FileLayer, parts: Parts, config: MessageStoreCon
     parts.queues.flush()
     if parts.index is not None:
         parts.index.flush()
+    assert parts.lock is not None
+    parts.lock.write(SINK_LOCK)  # before the marks; no intent stands, for the start has settled it
     mark = DispatchMark(LogPosition(parts.log.max_offset), index_mark(parts.index))
     write_marks(root, [mark], config, files)
 

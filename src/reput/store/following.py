@@ -47,8 +47,8 @@ class DispatchFollower(ReputMessageService):
         next_offsets = {key: offsets.values[number] for key, number in list(offsets.numbers.items())}
         store_timestamp = position.last.store_timestamp if position.last is not None else 0
         parts.queues.follow(next_offsets, position.offset, store_timestamp)
-        if parts.index is not None:
-            parts.index.follow()
+        if parts.index is not None and marks[0].index is not None:
+            parts.index.follow(marks[0].index.name)
         self.reput_from_offset = position.offset
         self._tell_waiting()
         return 1

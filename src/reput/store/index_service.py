@@ -167,11 +167,14 @@ class IndexService:
         """Commit log offset of the first record whose keys may be missing; -1 when nothing is indexed."""
         return self._last_offset
 
-    def follow(self) -> None:
-        """See the files and entries that another process has made."""
+    def follow(self, last_name: str) -> None:
+        """See the files and entries that another process has made, up to the file of a name.
+
+        A later one may be removed again, and have its keys in another file.
+        """
         last = self.index_files[-1:]
         entries = self._files.list_directory(self._path) if self._files.is_directory(self._path) else []
-        paths = [f"{self._path}/{entry.name}" for entry in entries if entry.size == self._file_size]
+        paths = [f"{self._path}/{entry.name}" for entry in entries if entry.name <= last_name]
         added = [
             IndexFile(self._files, path, self._slots, self._capacity, writable=False, create=False)
             for path in paths

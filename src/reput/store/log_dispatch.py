@@ -242,10 +242,12 @@ class LogDispatch:
             low = max(begin, file.start_offset)
             if file.end_offset <= begin:
                 continue
+            if low >= limit:
+                return
             if on_damage is OnDamage.END and not self._tail.is_written(low):
                 return
             scan = scan_split(
-                Split(file, low, file.end_offset, is_record_start=True),
+                Split(file, low, min(file.end_offset, limit), is_record_start=True),
                 level=ScanLevel.KEYS if self._config.message_index_enable else ScanLevel.PROPERTIES,
                 delays_ms=self._config.delay_levels_ms,
                 index_tags=self._config.dispatch_rules.indexes_tags,
@@ -257,11 +259,9 @@ class LogDispatch:
             )
             for columns in self._ahead(iter(scan)):
                 committed = watch.committed(columns.next_offset)
-                if (
-                    committed is None
-                ):  # a sink's batch came and went: what was read may be gone, the next run looks again
+                if committed is None:  # a batch came and went: what was read may be gone, the next run looks again
                     return
-                rows = int(np.searchsorted(columns["commit_log_offset"], min(limit, committed)))
+                rows = int(np.searchsorted(columns["commit_log_offset"], committed))
                 is_cut = rows < columns.rows
                 if rows == columns.rows and not is_whole(columns):
                     rows, is_cut = rows - 1, True

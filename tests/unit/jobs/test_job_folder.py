@@ -12,11 +12,40 @@ from typing import Any
 import pytest
 
 from reput.errors import ConfigError, StoreFormatError, StoreLockedError
+from reput.files import FileLayer, RecordLock
 from reput.jobs.job_folder import JobFolder
 from reput.jobs.resuming import ResumingRunner, keep, load
 from reput.jobs.runner import LocalRunner
 
 OPTIONS = {"topics": ["orders"], "level": 1}
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+class Ending(FileLayer):
+    """Dies instead of removing something for the n-th time."""
+
+    def __init__(self, number: int | None = None) -> None:
+        self.number, self.removed = number, 0
+
+    def lock(self, path: str) -> RecordLock:
+        self.held = super().lock(path)
+        return self.held
+
+    def unlink(self, path: str) -> None:
+        self._step()
+        super().unlink(path)
+
+    def remove_tree(self, path: str) -> None:
+        self._step()
+        super().remove_tree(path)
+
+    def _step(self) -> None:
+        if self.removed == self.number:
+            raise Killed
+        self.removed += 1
 
 
 def tree(folder: Path) -> dict[str, bytes]:
@@ -49,6 +78,28 @@ def test_a_finished_job_leaves_only_its_output_which_is_not_gone_on_with(tmp_pat
     assert tree(tmp_path / "out") == {"part": b"rows"}
     with pytest.raises(StoreFormatError, match="not empty"):
         JobFolder(tmp_path / "out", "export", OPTIONS)
+
+
+def test_a_kill_between_any_two_steps_of_the_end_leaves_no_outcome_to_another_job(tmp_path: Path) -> None:
+    def ended(path: Path, files: FileLayer) -> None:
+        folder = JobFolder(path, "audit", {"level": 1}, files=files)
+        assert ResumingRunner(LocalRunner(1), folder).run(float, [1, 2], description="scan") == [1.0, 2.0]
+        folder.finish()
+
+    healthy = Ending()
+    ended(tmp_path / "healthy", healthy)
+    assert os.listdir(tmp_path / "healthy") == []
+    assert healthy.removed > 2
+    for number in range(healthy.removed):
+        path = tmp_path / str(number)
+        with pytest.raises(Killed):
+            ended(path, dying := Ending(number))
+        dying.held.release()
+        job, options = ("audit", {"level": 1}) if number == 0 else ("audit", {"level": 2})
+        with JobFolder(path, job, options) as folder:
+            assert folder.resumed == (number == 0)
+            task = float if number == 0 else str
+            assert ResumingRunner(LocalRunner(1), folder).run(task, [1, 2], description="scan") == [task(1), task(2)]
 
 
 def a_file(path: Path) -> None:
