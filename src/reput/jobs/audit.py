@@ -24,7 +24,7 @@ from reput.jobs.audit_files import QueueFolder, StoreListing
 from reput.jobs.audit_index import IndexFileItem, check_index_file
 from reput.jobs.audit_keys import KeyTarget
 from reput.jobs.audit_merge import MergedUnits, merge_keys, merge_units
-from reput.jobs.audit_plan import AuditPlan, make_plan
+from reput.jobs.audit_plan import AuditPlan, list_extensions, make_plan
 from reput.jobs.audit_rest import IndexRest, LogBounds, QueueRest, look_at_index_file, look_at_queues
 from reput.jobs.audit_scan import AuditTarget, SplitAudit, audit_split, dispatched_end, is_behind
 from reput.jobs.findings import Finding, FindingClass, findings_table, sorted_findings
@@ -149,13 +149,13 @@ class _Audit:
         index = () if keys is None else keys.files
         batches = self._find_batch_runs(listing)
         checked = time.perf_counter()
-        outcomes = self._scan(plan, keys, batches)
+        plan, outcomes = self._scan(plan, keys, batches)
         scanned = time.perf_counter()
         log = self._bounds(plan, outcomes)
         merged = self._merge_units(plan, log, outcomes)
         index_rests = self._merge_keys(plan, keys, outcomes)
         rests = [rest for part in merged for rest in part.rests]
-        self._look_at_rest(log, listing.extensions, rests, index_rests)
+        self._look_at_rest(log, plan.listing.extensions, rests, index_rests)
         finished = time.perf_counter()
         return AuditResult(
             findings=tuple(sorted_findings(self._findings)),
@@ -202,7 +202,9 @@ class _Audit:
         description = "check the batch consume queues"
         return tuple(self._runner.run(find_batch_runs, items, description=description, progress=self._progress))
 
-    def _scan(self, plan: AuditPlan, keys: KeyTarget | None, batches: tuple[BatchQueueRuns, ...]) -> list[SplitAudit]:
+    def _scan(
+        self, plan: AuditPlan, keys: KeyTarget | None, batches: tuple[BatchQueueRuns, ...]
+    ) -> tuple[AuditPlan, list[SplitAudit]]:
         target, groups = plan.target(keys, batches, self._config.delay_levels_ms), plan.groups(self._split_bytes)
         outcomes = self._run(target, groups)
         undeclared = frozenset[str]().union(*(outcome.undeclared for outcome in outcomes))
@@ -211,8 +213,19 @@ class _Audit:
             target = replace(target, batch_topics=topics, units=replace(target.units, batch_topics=topics))
             outcomes = self._run(target, groups, "read the log once more")
         if plan.was_killed:
+            if plan.may_get_extensions and (later := self._list_extensions(plan)) is not plan:
+                plan, target = later, later.with_extensions(target)
+                outcomes = self._run(target, groups, "read the log once more")
             self._look_again(target, outcomes)
-        return outcomes
+        return plan, outcomes
+
+    def _list_extensions(self, plan: AuditPlan) -> AuditPlan:
+        """The plan with the extensions of a store that may be open: its first units make them."""
+        description = "list the extensions"
+        (found,) = self._runner.run(
+            list_extensions, [self._directory.path], description=description, progress=self._progress
+        )
+        return replace(plan, listing=replace(plan.listing, extensions=found)) if found.file_size else plan
 
     def _look_again(self, target: AuditTarget, outcomes: list[SplitAudit]) -> None:
         """Read those splits again, of a store that may be open, where units are missing although later ones are there.

@@ -191,6 +191,43 @@ class _PutsMore(LocalRunner):
         return results
 
 
+@pytest.mark.parametrize("late", [["consumequeue", "consumequeue_ext"], ["consumequeue_ext"], ["consumequeue/%LMQ%*"]])
+@pytest.mark.parametrize("is_empty", [True, False])
+def test_a_store_that_gets_its_first_queues_and_extensions_during_the_audit_is_clean(
+    late: list[str], is_empty: bool, tmp_path: Path
+) -> None:
+    path, living = tmp_path / "store", tmp_path / "living"
+    with reput.MessageStore.open(living, **BOTH) as store:  # type: ignore[arg-type]
+        for n in range(60):
+            properties = {"INNER_MULTI_DISPATCH": f"%LMQ%a,%LMQ%{n % 3}"} if n % 2 else {}
+            store.put_message(reput.Message("orders", b"x", tags=f"t{n % 3}", properties=properties), queue_id=n % 2)
+        store.wait_dispatched()
+        shutil.copytree(living, path)
+    for folder in (found for pattern in late for found in path.glob(pattern)):
+        shutil.rmtree(folder)
+    if is_empty:  # the files are there, and nothing in them yet
+        for file in path.glob("consumequeue/*/*/*"):
+            file.write_bytes(bytes(file.stat().st_size))
+    result = run(path, runner=_Comes(living, path))
+    assert set(codes(result)) <= {"not-dispatched"}, result.findings
+
+
+class _Comes(LocalRunner):
+    """Brings queues and extensions when the files are listed, and before they are looked into."""
+
+    def __init__(self, source: Path, target: Path) -> None:
+        super().__init__(1)
+        self._source, self._target = source, target
+
+    def run(
+        self, task: Callable[[Any], Any], items: Sequence[Any], *, description: str, progress: Progress | None = None
+    ) -> list[Any]:
+        results = super().run(task, items, description=description, progress=progress)
+        for name in ("consumequeue", "consumequeue_ext"):
+            shutil.copytree(self._source / name, self._target / name, dirs_exist_ok=True)
+        return results
+
+
 # -- damage -----------------------------------------------------------------------------------------------------------
 
 
