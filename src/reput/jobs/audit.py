@@ -19,6 +19,7 @@ from reput.config.message_store import MessageStoreConfig
 from reput.errors import StoreFormatError
 from reput.formats.paths import INDEX
 from reput.jobs.audit_batches import BatchQueueItem, BatchQueueRuns, find_batch_runs
+from reput.jobs.audit_crcs import crc_findings, joined
 from reput.jobs.audit_end import checkpoint_findings, damage_findings
 from reput.jobs.audit_files import QueueFolder, StoreListing
 from reput.jobs.audit_index import IndexFileItem, check_index_file
@@ -84,6 +85,7 @@ def audit(
     message_delay_level: str | None = None,
     max_hash_slot_num: int | None = None,
     max_index_num: int | None = None,
+    force_verify_prop_crc: bool = False,
     split_bytes: int = SPLIT_BYTES,
     work_dir: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
@@ -94,6 +96,7 @@ def audit(
         message_index_enable: whether the broker had an index; False: it is not looked at.
         message_delay_level: the broker's delay levels, where it had levels of its own.
         max_hash_slot_num, max_index_num: of index files that do not tell.
+        force_verify_prop_crc: whether each record must carry a CRC of itself; False: only those between such records.
         work_dir: a folder for what the tasks found: an audit that was killed goes on there.
 
     Raises:
@@ -104,7 +107,7 @@ def audit(
     given = {"message_delay_level": message_delay_level, "max_hash_slot_num": max_hash_slot_num}
     given |= {"max_index_num": max_index_num}
     config = MessageStoreConfig.from_mapping({name: value for name, value in given.items() if value is not None})
-    config = replace(config, message_index_enable=message_index_enable)
+    config = replace(config, message_index_enable=message_index_enable, force_verify_prop_crc=force_verify_prop_crc)
     directory = StoreDirectory(store_path, commit_log_path=commit_log_path)
     if work_dir is None:
         return _Audit(directory, config, runner, split_bytes, progress).run()
@@ -113,6 +116,7 @@ def audit(
         "store": directory.path, "commitLogPath": list(directory.commit_log_folders), "split_bytes": split_bytes,
         "messageIndexEnable": message_index_enable, "messageDelayLevel": config.message_delay_level,
         "maxHashSlotNum": config.max_hash_slot_num, "maxIndexNum": config.max_index_num,
+        "forceVerifyPropCRC": force_verify_prop_crc,
     }  # fmt: skip
     with JobFolder(work_dir, "audit", options) as folder:
         result = _Audit(directory, config, ResumingRunner(runner, folder), split_bytes, progress).run()
@@ -266,7 +270,8 @@ class _Audit:
         ]
         if not any(behind > end for _, behind in damaged):  # or the newest records are not known
             found += checkpoint_findings(plan.listing, outcomes)
-        self._findings += found
+        crcs, is_required = joined([outcome.crcs for outcome in outcomes]), self._config.force_verify_prop_crc
+        self._findings += [*found, *crc_findings(crcs, log_files, is_required=is_required)]
         return LogBounds(begin, end, plan.was_killed, tuple(damaged))
 
     def _merge_units(self, plan: AuditPlan, log: LogBounds, outcomes: Sequence[SplitAudit]) -> list[MergedUnits]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from reput.errors import CorruptRecordError
 from reput.jobs.audit_batches import BatchCheck, BatchQueueRuns
+from reput.jobs.audit_crcs import PropertyCrcs, find_property_crcs, joined
 from reput.jobs.audit_keys import KeyAudit, KeyCheck, KeyTarget
 from reput.jobs.audit_units import CONFIRMED, SlotRanges, UnitCheck, UnitTarget
 from reput.kernels.columns import RecordColumns, RecordStatus
@@ -45,6 +46,7 @@ class SplitAudit:
     log_bytes: int
     newest_ms: int
     damages: tuple[Damage, ...]
+    crcs: PropertyCrcs
     undeclared: frozenset[str]
     units: SlotRanges | None
     batches: SlotRanges
@@ -60,6 +62,7 @@ def audit_split(target: AuditTarget, split: Split) -> SplitAudit:
     types = QueueTypes(set(target.batch_topics), target.simple_topics)
     undeclared: set[str] = set()
     damages: list[Damage] = []
+    crcs: list[PropertyCrcs] = []
     messages = log_bytes = newest_ms = 0
     level = ScanLevel.KEYS if keys else ScanLevel.PROPERTIES
     scan = scan_split(split, level=level, delays_ms=target.delays_ms, skip_damage=True)
@@ -69,13 +72,14 @@ def audit_split(target: AuditTarget, split: Split) -> SplitAudit:
         newest_ms = max(newest_ms, int(columns["store_timestamp"].max()))
         undeclared |= types.undeclared(columns)
         damages += _property_damages(split.file.path, columns)
+        crcs.append(find_property_crcs(columns))
         if units is not None:
             units.put(columns)
             batches.put(columns)
         if keys is not None:
             keys.put(columns)
     return SplitAudit(
-        scan.result, messages, log_bytes, newest_ms, (*scan.damages, *damages), frozenset(undeclared),
+        scan.result, messages, log_bytes, newest_ms, (*scan.damages, *damages), joined(crcs), frozenset(undeclared),
         None if units is None else units.close(), batches.close(), None if keys is None else keys.close(),
     )  # fmt: skip
 

@@ -308,6 +308,44 @@ def test_the_last_record_of_a_closed_store_is_not_taken_for_a_torn_tail(store: P
     assert codes(run(store)) == ["torn-tail"]
 
 
+def log_with_crcs(path: Path, switches: str = "+") -> Path:
+    """100 messages for each switch: + with CRCs of the records, - without."""
+    for switch in switches:
+        with reput.MessageStore.open(path, **SIZES, enabled_append_prop_crc=switch == "+") as store:
+            put(store, 100)
+    return path
+
+
+@pytest.mark.parametrize("inside", [0, 3, 8, 14, 19])
+def test_a_record_that_lost_its_crc_is_found_between_others_that_have_one(tmp_path: Path, inside: int) -> None:
+    store = log_with_crcs(tmp_path / "store")
+    assert run(store).findings == ()
+    assert run(store, force_verify_prop_crc=True).findings == ()
+    position = (store / LOG).read_bytes().index(b"__CRC32#", 3000)
+    flip(store / LOG, position + inside, 0x40)
+    (finding,) = run(store).findings
+    assert (finding.code, finding.count, finding.path) == ("property-crc-missing", 1, str(store / LOG))
+    assert finding.position is not None
+    assert finding.position < position < finding.position + 1000
+    assert finding.commit_log_offset == finding.position + 16384
+    assert run(store, split_bytes=1 << 20, runner=LocalRunner(1)).findings == (finding,)
+
+
+@pytest.mark.parametrize(
+    ("switches", "between", "forced"),
+    [("-", 0, 100), ("-+", 0, 100), ("+-", 0, 100), ("+-+", 100, 100), ("-+-", 0, 200)],
+)
+def test_records_without_a_crc_before_and_behind_those_with_one_are_wrong_only_where_all_must_have_one(
+    tmp_path: Path, switches: str, between: int, forced: int
+) -> None:
+    store = log_with_crcs(tmp_path / "store", switches)
+    for is_required, count in ((False, between), (True, forced)):
+        result = run(store, force_verify_prop_crc=is_required)
+        assert sum(found.count for found in result.findings) == count
+        assert set(codes(result)) <= {"property-crc-missing"}
+        assert run(store, split_bytes=1 << 20, force_verify_prop_crc=is_required).findings == result.findings
+
+
 def test_each_field_of_an_index_file_is_checked(store: Path) -> None:
     path = index_file(store)
     data = path.read_bytes()
