@@ -21,7 +21,7 @@ from reput.log.sink_commits import read_sinks
 from reput.store.bad_rows import AsideFile, BadRows, checked_tables, discard, publish
 from reput.store.put_staged import check_store, put_staged
 from reput.store.staging import StagingFile
-from reput.store.staging_folder import clear, make_folder, sweep
+from reput.store.staging_folder import clear, lock_folder, sweep
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,8 @@ class ImportSink:
         bad_rows_path: as of `StageRows`.
         lock_timeout_ms: how long to wait while another process has the store open.
 
-    Raises what `MessageStore.open` raises, StoreLockedError above all, and ConfigError for a folder of bad rows inside
+    Raises what `MessageStore.open` raises, StoreLockedError above all (also where another process imports under the
+    same `sink_id`), and ConfigError for a folder of bad rows inside
     the store.
     """
 
@@ -112,11 +113,15 @@ class ImportSink:
         check_store(self._path, config, files, lock_timeout_ms=lock_timeout_ms)
         staging = os.path.join(self._path, STAGING)
         sweep(files, staging, read_sinks(files, self._path))
-        self._folder = make_folder(files, staging, f"import-{sink_id}")
-        self._clear()
-        if bad_rows_path is not None:
-            files.make_directories(bad_rows_path)
-            discard(files, bad_rows_path, f"_{sink_id}-")
+        self._folder, self._lock = lock_folder(files, staging, f"import-{sink_id}", "import")
+        try:
+            self._clear()
+            if bad_rows_path is not None:
+                files.make_directories(bad_rows_path)
+                discard(files, bad_rows_path, f"_{sink_id}-")
+        except BaseException:
+            self._lock.release()
+            raise
         self.stage = StageRows(self._folder, config, bad_rows_path, sink_id, files)
 
     def check(self, schema: pa.Schema) -> None:
@@ -155,7 +160,10 @@ class ImportSink:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._clear()
+        try:
+            self._clear()
+        finally:
+            self._lock.release()
 
     def _clear(self) -> None:
         clear(self._files, self._folder, read_sinks(self._files, self._path))

@@ -121,7 +121,8 @@ def replay(
             replayed, or a source whose log no longer has the record at which to go on.
         CorruptRecordError: damage in the source.
         MessageIllegalError: a message that RocketMQ would not take from a producer; those before it are put.
-        StoreLockedError, StoreError: as of `MessageStore.open`.
+        StoreLockedError: the same replay is under way in another process; or as of `MessageStore.open`.
+        StoreError: as of `MessageStore.open`.
     """
     clock = clock or MonotonicClock()
     started = clock.now_s()
@@ -135,19 +136,18 @@ def replay(
         columns=(*_KEPT, *_PLACES), topics=topics, begin=begin, end=end, store=directory.name, mode="FAILFAST"
     )
     identity = _identity(directory.path, selection)
-    sink = ReplaySink(target, config, f"replay-{name or identity}", identity, lock_timeout_ms, files)
-    resumed_at = sink.next_offset
-    if resumed_at is not None:
-        LogTail(directory).at(resumed_at)
-    messages = batches = 0
-    pace = None if speed is None else _Pace(speed, clock)
-    width_ms = None if speed is None else max(round(speed * _BATCH_S * 1000), 1)
-    begin_offset = resumed_at or 0
-    wanted = replace(wanted_by(selection), commit_log_offset=Range(low=begin_offset))
-    plan = plan_read(directory, selection, PlanOptions(processors=1), wanted)
-    bounds = [_bounds(part) for part in plan.parts]
-    first, last = (bounds[0][0], bounds[-1][1]) if bounds else (0, 0)
-    with sink:
+    with ReplaySink(target, config, f"replay-{name or identity}", identity, lock_timeout_ms, files) as sink:
+        resumed_at = sink.next_offset
+        if resumed_at is not None:
+            LogTail(directory).at(resumed_at)
+        messages = batches = 0
+        pace = None if speed is None else _Pace(speed, clock)
+        width_ms = None if speed is None else max(round(speed * _BATCH_S * 1000), 1)
+        begin_offset = resumed_at or 0
+        wanted = replace(wanted_by(selection), commit_log_offset=Range(low=begin_offset))
+        plan = plan_read(directory, selection, PlanOptions(processors=1), wanted)
+        bounds = [_bounds(part) for part in plan.parts]
+        first, last = (bounds[0][0], bounds[-1][1]) if bounds else (0, 0)
         for batch in _batches(_rows(plan, selection, begin_offset, files), width_ms):
             if progress is not None:
                 progress(max(int(batch.rows["commit_log_offset"][0].as_py()) - first, 0), last - first, "replay")

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import reput
-from reput.errors import ConfigError, CorruptRecordError, MessageIllegalError
+from reput.errors import ConfigError, CorruptRecordError, MessageIllegalError, StoreLockedError
 from reput.formats.message import Message
 from reput.formats.record import SysFlag
 from reput.store import replay as replay_module
@@ -129,6 +129,21 @@ def test_again_puts_only_what_is_new_and_another_name_all(tmp_path: Path) -> Non
     assert [row["body"].decode() for row in rows_of(target)][-10:] == new
     assert replay(log.path, target, name="anew").messages == 60
     assert len(rows_of(target)) == 120
+
+
+def test_a_second_run_of_a_replay_that_is_under_way_is_refused_and_each_message_comes_once(tmp_path: Path) -> None:
+    log, target = HandLog(tmp_path / "source", 4096), tmp_path / "target"
+    log.append(500)
+
+    class _RunsAgain(HandClock):
+        def wait(self, seconds: float) -> None:
+            super().wait(seconds)
+            with pytest.raises(StoreLockedError, match="the same replay"):
+                replay(log.path, target)
+
+    assert replay(log.path, target, speed=1.0, clock=_RunsAgain()).messages == 500
+    assert len(rows_of(target)) == 500
+    assert replay(log.path, target).messages == 0
 
 
 def test_a_name_is_for_one_replay(tmp_path: Path) -> None:
