@@ -16,7 +16,9 @@ from datetime import datetime
 from typing import NamedTuple, Protocol
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import ConfigError, MessageIllegalError
@@ -195,12 +197,12 @@ class _Batch(NamedTuple):
     Attributes:
         rows: as read.
         end_offset: behind the last of these records.
-        last_ms: the store time of the last one.
+        last_ms: the latest store time; None where all are outside the years 1 to 9999.
     """
 
     rows: pa.RecordBatch
     end_offset: int
-    last_ms: int
+    last_ms: int | None
 
 
 def _batches(rows: Iterator[pa.RecordBatch], width_ms: int | None) -> Iterator[_Batch]:
@@ -224,15 +226,24 @@ def _cut(rows: pa.RecordBatch, width_ms: int | None) -> Iterator[_Batch]:
     if not rows.num_rows:
         return
     offsets, sizes = np.asarray(rows["commit_log_offset"]), np.asarray(rows["store_size"])
-    times = np.asarray(rows["store_timestamp"].view(pa.int64()).fill_null(0)) // 1000
+    times = _ascending_ms(rows["store_timestamp"])
     begin = 0
     while begin < offsets.size:
         end = offsets.size
-        if width_ms is not None:
-            later = np.flatnonzero(times[begin:] >= times[begin] + width_ms)
-            end = begin + int(later[0]) if later.size else end
-        yield _Batch(rows.slice(begin, end - begin), int(offsets[end - 1] + sizes[end - 1]), int(times[end - 1]))
+        if width_ms is not None and times is not None:
+            end = int(np.searchsorted(times, times[begin] + width_ms))
+        last_ms = None if times is None else int(times[end - 1])
+        yield _Batch(rows.slice(begin, end - begin), int(offsets[end - 1] + sizes[end - 1]), last_ms)
         begin = end
+
+
+def _ascending_ms(times: pa.Array) -> npt.NDArray[np.int64] | None:
+    """int64[n], the time of each row or the latest one before it; None where none is in the years 1 to 9999."""
+    times = times.view(pa.int64())
+    if times.null_count == len(times):
+        return None
+    found: npt.NDArray[np.int64] = np.maximum.accumulate(np.asarray(times.fill_null(pc.min(times)))) // 1000
+    return found
 
 
 class _Pace:
@@ -244,8 +255,10 @@ class _Pace:
         self._first_ms: int | None = None
         self._started = 0.0
 
-    def wait_for(self, store_ms: int) -> None:
-        """Come back when a message that was stored then is due; at once where it is late."""
+    def wait_for(self, store_ms: int | None) -> None:
+        """Come back when a message that was stored then is due; at once where it is late, or nobody knows."""
+        if store_ms is None:
+            return
         if self._first_ms is None:
             self._first_ms, self._started = store_ms, self._clock.now_s()
         due = self._started + (store_ms - self._first_ms) / 1000 / self._speed

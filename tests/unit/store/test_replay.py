@@ -84,6 +84,24 @@ def test_the_pace_is_that_of_the_store_times(speed: float, tmp_path: Path) -> No
     assert done.seconds == pytest.approx(sum(clock.waits))
 
 
+def test_a_store_time_outside_the_years_1_to_9999_makes_nobody_wait(tmp_path: Path) -> None:
+    for number, times in enumerate(([None, 1000, 1007], [1000, None, 1007], [1000, 1007, None], [None, None, 5])):
+        read = pa.record_batch(
+            {
+                "commit_log_offset": [0, 10, 20],
+                "store_size": [10, 10, 10],
+                "store_timestamp": pa.array([t and t * 10**9 for t in times], pa.timestamp("us", "UTC")),
+            }
+        )
+        clock = HandClock()
+        pace = replay_module._Pace(1.0, clock)
+        batches = list(replay_module._batches(iter([read]), 1000))
+        for batch in batches:
+            pace.wait_for(batch.last_ms)
+        assert sum(clock.waits) <= 7000, number
+        assert sum(batch.rows.num_rows for batch in batches) == 3
+
+
 def test_progress_is_told_in_bytes_of_the_source(tmp_path: Path) -> None:
     log, told = HandLog(tmp_path / "source", 4096), []
     log.append(300)
