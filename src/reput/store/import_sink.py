@@ -21,7 +21,7 @@ from reput.log.sink_commits import read_sinks
 from reput.store.bad_rows import AsideFile, BadRows, checked_tables, discard, publish
 from reput.store.put_staged import check_store, put_staged
 from reput.store.staging import StagingFile
-from reput.store.staging_folder import clear, lock_folder, sweep
+from reput.store.staging_folder import check_name, clear, lock_folder, sweep
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +106,7 @@ class ImportSink:
     ) -> None:
         self._path, self._config, self._sink_id, self._files = os.path.abspath(path), config, sink_id, files
         self._lock_timeout_ms = lock_timeout_ms
+        name = check_name(f"import-{sink_id}")
         if bad_rows_path is not None:
             bad_rows_path = os.path.abspath(bad_rows_path)
             if os.path.commonpath([bad_rows_path, self._path]) == self._path:
@@ -113,7 +114,7 @@ class ImportSink:
         check_store(self._path, config, files, lock_timeout_ms=lock_timeout_ms)
         staging = os.path.join(self._path, STAGING)
         sweep(files, staging, read_sinks(files, self._path))
-        self._folder, self._lock = lock_folder(files, staging, f"import-{sink_id}", "import")
+        self._folder, self._lock = lock_folder(files, staging, name, "import")
         try:
             self._clear()
             if bad_rows_path is not None:

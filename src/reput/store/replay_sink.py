@@ -15,7 +15,7 @@ from reput.formats.sink_commit import STAGING, SinkBatch, StagedPart
 from reput.log.sink_commits import read_sinks
 from reput.store.put_staged import check_store, put_staged
 from reput.store.staging import StagingFile
-from reput.store.staging_folder import clear, lock_folder, sweep
+from reput.store.staging_folder import check_name, clear, lock_folder, sweep
 
 
 class ReplaySink:
@@ -46,7 +46,7 @@ class ReplaySink:
     ) -> None:
         self._path, self._files = path, files
         self._config = config or MessageStoreConfig(flush_disk_type=FlushDiskType.SYNC_FLUSH)
-        self._sink_id, self._identity = sink_id, identity
+        self._sink_id, self._identity = check_name(sink_id), identity
         self._lock_timeout_ms = lock_timeout_ms
         check_store(path, self._config, files, lock_timeout_ms=lock_timeout_ms)
         staging = os.path.join(path, STAGING)

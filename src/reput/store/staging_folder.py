@@ -10,13 +10,14 @@ import os
 import time
 from collections.abc import Collection
 
-from reput.errors import StoreLockedError
+from reput.errors import ConfigError, StoreLockedError
 from reput.files import FileLayer, RecordLock
 from reput.files.owner import is_alive, owner_text
 from reput.formats.sink_commit import Sinks
 
 _OWNER = "owner"
 _LOCK = "lock"
+_MAX_NAME_BYTES = 255
 #: The command of the process that a job lives and dies with: Spark's driver.
 _DRIVER = "java"
 #: A folder of a machine that cannot be asked is swept after so long without a change.
@@ -29,6 +30,13 @@ def make_folder(files: FileLayer, staging: str, name: str) -> str:
     files.make_directories(folder)
     files.write_atomically(os.path.join(folder, _OWNER), owner_text(_DRIVER).encode())
     return folder
+
+
+def check_name(name: str) -> str:
+    """The name of a job's folder; raises ConfigError where a folder cannot have it, or it would lie elsewhere."""
+    if "/" in name or "\0" in name or len(os.fsencode(name)) > _MAX_NAME_BYTES:
+        raise ConfigError(f"name: {name[:40]!r} is no name of a folder; give one without / of at most 200 characters")
+    return name
 
 
 def lock_folder(files: FileLayer, staging: str, name: str, what: str) -> tuple[str, RecordLock]:

@@ -173,6 +173,15 @@ def test_a_name_is_for_one_replay(tmp_path: Path) -> None:
     assert len(rows_of(tmp_path / "target")) == 50
 
 
+@pytest.mark.parametrize("name", ["a/b", "../../../elsewhere", "x" * 300])
+def test_a_name_that_is_none_of_a_folder_is_refused_before_anything_is_made(name: str, tmp_path: Path) -> None:
+    log = HandLog(tmp_path / "source", 4096)
+    log.append(5)
+    with pytest.raises(ConfigError, match="no name of a folder"):
+        replay(log.path, tmp_path / "target", name=name)
+    assert [path.name for path in tmp_path.iterdir()] == ["source"]
+
+
 def test_a_source_that_has_lost_the_place_to_go_on_is_refused(tmp_path: Path) -> None:
     log = HandLog(tmp_path / "source", 4096)
     log.append(100)
