@@ -281,7 +281,8 @@ class _Audit:
         undispatched = None
         if plan.was_killed:
             last = dispatched_end(outcomes)
-            if last >= 0 or not (listing.queues.queues or listing.batch_queues.queues):
+            # Files are made before their first units are written.
+            if last >= 0 or not (any(outcome.found_units for outcome in outcomes) or listing.batch_queues.queues):
                 undispatched = max(last, log.begin)
         merged = []
         for folder, is_batch, parts in ((listing.queues, False, of_units), (listing.batch_queues, True, of_batches)):

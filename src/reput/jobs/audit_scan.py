@@ -38,6 +38,7 @@ class SplitAudit:
     Attributes:
         read, fault: as in `SplitOutcome`; damage is passed over and told in `damages`, so there is no fault.
         newest_ms: the greatest store timestamp.
+        found_units: whether there is a unit at the slot of any record, right or wrong.
         undeclared: topics of inner batches that nothing says have batch queues.
     """
 
@@ -47,6 +48,7 @@ class SplitAudit:
     newest_ms: int
     damages: tuple[Damage, ...]
     crcs: PropertyCrcs
+    found_units: bool
     undeclared: frozenset[str]
     units: SlotRanges | None
     batches: SlotRanges
@@ -78,9 +80,11 @@ def audit_split(target: AuditTarget, split: Split) -> SplitAudit:
             batches.put(columns)
         if keys is not None:
             keys.put(columns)
+    ranges = None if units is None else units.close()
+    found_units = units is not None and units.found_any
     return SplitAudit(
-        scan.result, messages, log_bytes, newest_ms, (*scan.damages, *damages), joined(crcs), frozenset(undeclared),
-        None if units is None else units.close(), batches.close(), None if keys is None else keys.close(),
+        scan.result, messages, log_bytes, newest_ms, (*scan.damages, *damages), joined(crcs), found_units,
+        frozenset(undeclared), ranges, batches.close(), None if keys is None else keys.close(),
     )  # fmt: skip
 
 

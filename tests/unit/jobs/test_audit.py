@@ -212,6 +212,17 @@ def test_a_store_that_gets_its_first_queues_and_extensions_during_the_audit_is_c
     assert set(codes(result)) <= {"not-dispatched"}, result.findings
 
 
+def test_a_store_that_was_killed_before_its_first_unit_has_not_dispatched(tmp_path: Path) -> None:
+    killed(tmp_path / "store")
+    for file in (tmp_path / "store").glob("consumequeue/*/*/*"):
+        file.write_bytes(bytes(file.stat().st_size))
+    shutil.rmtree(tmp_path / "store" / "index")
+    assert set(codes(run(tmp_path / "store"))) == {"not-dispatched"}
+    with reput.MessageStore.open(tmp_path / "store", **SIZES):
+        pass
+    assert run(tmp_path / "store").findings == ()
+
+
 class _Comes(LocalRunner):
     """Brings queues and extensions when the files are listed, and before they are looked into."""
 
