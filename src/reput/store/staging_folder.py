@@ -34,7 +34,7 @@ def make_folder(files: FileLayer, staging: str, name: str) -> str:
 
 def check_name(name: str) -> str:
     """The name of a job's folder; raises ConfigError where a folder cannot have it, or it would lie elsewhere."""
-    if "/" in name or "\0" in name or len(os.fsencode(name)) > _MAX_NAME_BYTES:
+    if "/" in name or "\0" in name or len(name.encode("utf-8", "surrogateescape")) > _MAX_NAME_BYTES:
         raise ConfigError(f"name: {name[:40]!r} is no name of a folder; give one without / of at most 200 characters")
     return name
 
