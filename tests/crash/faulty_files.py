@@ -115,7 +115,8 @@ class FaultyFiles(FileLayer):
         for source, target in names:
             self.step("rename", target)
             os.rename(source, target)
-        for folder in sorted({os.path.dirname(path) for pair in names for path in pair}):
+        targets, sources = ({os.path.dirname(pair[side]) for pair in names} for side in (1, 0))
+        for folder in (*sorted(targets), *sorted(sources - targets)):
             self.sync_directory(folder)
 
     def unlink(self, path: str) -> None:

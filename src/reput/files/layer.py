@@ -196,7 +196,9 @@ class FileLayer:
                 os.rename(source, target)
             except OSError as error:
                 raise write_failure(error, source, f"rename to {target}", 0) from error
-        for folder in sorted({os.path.dirname(path) for pair in names for path in pair}):
+        targets, sources = ({os.path.dirname(pair[side]) for pair in names} for side in (1, 0))
+        # New names first: a power cut between two syncs may leave a file with both names, but not with neither.
+        for folder in (*sorted(targets), *sorted(sources - targets)):
             self.sync_directory(folder)
 
     def unlink(self, path: str) -> None:
