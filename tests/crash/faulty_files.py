@@ -115,9 +115,9 @@ class FaultyFiles(FileLayer):
         for source, target in names:
             self.step("rename", target)
             os.rename(source, target)
-        for paths in [target for _, target in names], [source for source, _ in names]:
-            for folder in sorted({os.path.dirname(path) for path in paths}):
-                self.sync_directory(folder)
+        targets, sources = ({os.path.dirname(pair[side]) for pair in names} for side in (1, 0))
+        for folder in (*sorted(targets), *sorted(sources - targets)):
+            self.sync_directory(folder)
 
     def unlink(self, path: str) -> None:
         self.step("unlink", path)

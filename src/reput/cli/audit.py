@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from reput.jobs.report import Report
 
 #: The keys that `--set` takes here: what the files do not say.
-_KEYS = ("max_hash_slot_num", "max_index_num", "message_delay_level", "message_index_enable")
+_KEYS = ("max_hash_slot_num", "max_index_num", "message_delay_level", "message_index_enable", "force_verify_prop_crc")
 #: Findings that the terminal and the HTML report show; JSON has all.
 _SHOWN_FINDINGS = 40
 
@@ -48,8 +48,8 @@ def audit(
     (what a kill or a retention leaves by RocketMQ's own rules). With any that is lost or hidden the exit status is 1.
 
     Nothing is changed, and the store may be open: then its log is looked at up to where it ends now. --set takes what
-    the files do not say: messageDelayLevel, maxHashSlotNum, maxIndexNum, and messageIndexEnable=false for a broker
-    without index.
+    the files do not say: messageDelayLevel, maxHashSlotNum, maxIndexNum, messageIndexEnable=false for a broker without
+    index, and forceVerifyPropCRC=true for a log whose records must all carry a CRC of themselves.
 
     Examples:
       reput audit /tmp/store

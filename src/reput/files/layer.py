@@ -195,9 +195,10 @@ class FileLayer:
                 os.rename(source, target)
             except OSError as error:
                 raise write_failure(error, source, f"rename to {target}", 0) from error
-        for paths in [target for _, target in names], [source for source, _ in names]:
-            for folder in sorted({os.path.dirname(path) for path in paths}):
-                self.sync_directory(folder)  # those of the new names first, as in `rename`
+        targets, sources = ({os.path.dirname(pair[side]) for pair in names} for side in (1, 0))
+        # New names first: a power cut between two syncs may leave a file with both names, but not with neither.
+        for folder in (*sorted(targets), *sorted(sources - targets)):
+            self.sync_directory(folder)
 
     def unlink(self, path: str) -> None:
         """Remove a file, durably."""

@@ -19,12 +19,13 @@ from reput.config.message_store import MessageStoreConfig
 from reput.errors import StoreFormatError
 from reput.formats.paths import INDEX
 from reput.jobs.audit_batches import BatchQueueItem, BatchQueueRuns, find_batch_runs
+from reput.jobs.audit_crcs import crc_findings, joined
 from reput.jobs.audit_end import checkpoint_findings, damage_findings
 from reput.jobs.audit_files import QueueFolder, StoreListing
 from reput.jobs.audit_index import IndexFileItem, check_index_file
 from reput.jobs.audit_keys import KeyTarget
 from reput.jobs.audit_merge import MergedUnits, merge_keys, merge_units
-from reput.jobs.audit_plan import AuditPlan, make_plan
+from reput.jobs.audit_plan import AuditPlan, list_extensions, make_plan
 from reput.jobs.audit_rest import IndexRest, LogBounds, QueueRest, look_at_index_file, look_at_queues
 from reput.jobs.audit_scan import AuditTarget, SplitAudit, audit_split, dispatched_end, is_behind
 from reput.jobs.findings import Finding, FindingClass, findings_table, sorted_findings
@@ -84,6 +85,7 @@ def audit(
     message_delay_level: str | None = None,
     max_hash_slot_num: int | None = None,
     max_index_num: int | None = None,
+    force_verify_prop_crc: bool = False,
     split_bytes: int = SPLIT_BYTES,
     work_dir: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
@@ -94,6 +96,7 @@ def audit(
         message_index_enable: whether the broker had an index; False: it is not looked at.
         message_delay_level: the broker's delay levels, where it had levels of its own.
         max_hash_slot_num, max_index_num: of index files that do not tell.
+        force_verify_prop_crc: whether each record must carry a CRC of itself; False: only those between such records.
         work_dir: a folder for what the tasks found: an audit that was killed goes on there.
 
     Raises:
@@ -104,7 +107,7 @@ def audit(
     given = {"message_delay_level": message_delay_level, "max_hash_slot_num": max_hash_slot_num}
     given |= {"max_index_num": max_index_num}
     config = MessageStoreConfig.from_mapping({name: value for name, value in given.items() if value is not None})
-    config = replace(config, message_index_enable=message_index_enable)
+    config = replace(config, message_index_enable=message_index_enable, force_verify_prop_crc=force_verify_prop_crc)
     directory = StoreDirectory(store_path, commit_log_path=commit_log_path)
     if work_dir is None:
         return _Audit(directory, config, runner, split_bytes, progress).run()
@@ -113,6 +116,7 @@ def audit(
         "store": directory.path, "commitLogPath": list(directory.commit_log_folders), "split_bytes": split_bytes,
         "messageIndexEnable": message_index_enable, "messageDelayLevel": config.message_delay_level,
         "maxHashSlotNum": config.max_hash_slot_num, "maxIndexNum": config.max_index_num,
+        "forceVerifyPropCRC": force_verify_prop_crc,
     }  # fmt: skip
     with JobFolder(work_dir, "audit", options) as folder:
         result = _Audit(directory, config, ResumingRunner(runner, folder), split_bytes, progress).run()
@@ -149,13 +153,13 @@ class _Audit:
         index = () if keys is None else keys.files
         batches = self._find_batch_runs(listing)
         checked = time.perf_counter()
-        outcomes = self._scan(plan, keys, batches)
+        plan, outcomes = self._scan(plan, keys, batches)
         scanned = time.perf_counter()
         log = self._bounds(plan, outcomes)
         merged = self._merge_units(plan, log, outcomes)
         index_rests = self._merge_keys(plan, keys, outcomes)
         rests = [rest for part in merged for rest in part.rests]
-        self._look_at_rest(log, listing.extensions, rests, index_rests)
+        self._look_at_rest(log, plan.listing.extensions, rests, index_rests)
         finished = time.perf_counter()
         return AuditResult(
             findings=tuple(sorted_findings(self._findings)),
@@ -202,7 +206,9 @@ class _Audit:
         description = "check the batch consume queues"
         return tuple(self._runner.run(find_batch_runs, items, description=description, progress=self._progress))
 
-    def _scan(self, plan: AuditPlan, keys: KeyTarget | None, batches: tuple[BatchQueueRuns, ...]) -> list[SplitAudit]:
+    def _scan(
+        self, plan: AuditPlan, keys: KeyTarget | None, batches: tuple[BatchQueueRuns, ...]
+    ) -> tuple[AuditPlan, list[SplitAudit]]:
         target, groups = plan.target(keys, batches, self._config.delay_levels_ms), plan.groups(self._split_bytes)
         outcomes = self._run(target, groups)
         undeclared = frozenset[str]().union(*(outcome.undeclared for outcome in outcomes))
@@ -211,8 +217,19 @@ class _Audit:
             target = replace(target, batch_topics=topics, units=replace(target.units, batch_topics=topics))
             outcomes = self._run(target, groups, "read the log once more")
         if plan.was_killed:
+            if plan.may_get_extensions and (later := self._list_extensions(plan)) is not plan:
+                plan, target = later, later.with_extensions(target)
+                outcomes = self._run(target, groups, "read the log once more")
             self._look_again(target, outcomes)
-        return outcomes
+        return plan, outcomes
+
+    def _list_extensions(self, plan: AuditPlan) -> AuditPlan:
+        """The plan with the extensions of a store that may be open: its first units make them."""
+        description = "list the extensions"
+        (found,) = self._runner.run(
+            list_extensions, [self._directory.path], description=description, progress=self._progress
+        )
+        return replace(plan, listing=replace(plan.listing, extensions=found)) if found.file_size else plan
 
     def _look_again(self, target: AuditTarget, outcomes: list[SplitAudit]) -> None:
         """Read those splits again, of a store that may be open, where units are missing although later ones are there.
@@ -253,7 +270,8 @@ class _Audit:
         ]
         if not any(behind > end for _, behind in damaged):  # or the newest records are not known
             found += checkpoint_findings(plan.listing, outcomes)
-        self._findings += found
+        crcs, is_required = joined([outcome.crcs for outcome in outcomes]), self._config.force_verify_prop_crc
+        self._findings += [*found, *crc_findings(crcs, log_files, is_required=is_required)]
         return LogBounds(begin, end, plan.was_killed, tuple(damaged))
 
     def _merge_units(self, plan: AuditPlan, log: LogBounds, outcomes: Sequence[SplitAudit]) -> list[MergedUnits]:
@@ -263,7 +281,8 @@ class _Audit:
         undispatched = None
         if plan.was_killed:
             last = dispatched_end(outcomes)
-            if last >= 0 or not (listing.queues.queues or listing.batch_queues.queues):
+            # Files are made before their first units are written.
+            if last >= 0 or not (any(outcome.found_units for outcome in outcomes) or listing.batch_queues.queues):
                 undispatched = max(last, log.begin)
         merged = []
         for folder, is_batch, parts in ((listing.queues, False, of_units), (listing.batch_queues, True, of_batches)):

@@ -122,9 +122,9 @@ def list_store(directory: StoreDirectory) -> StoreListing:
     log_files = log.checked(log_size, "log-file-missing") if log_size else []
     log_is_whole = not log.findings
     findings += log.findings
-    queues = _list_queues(os.path.join(directory.path, CONSUME_QUEUE), UNIT_SIZE, findings)
-    batch_queues = _list_queues(os.path.join(directory.path, BATCH_CONSUME_QUEUE), BATCH_UNIT_SIZE, findings)
-    extensions = _list_queues(os.path.join(directory.path, CONSUME_QUEUE_EXT), 1, findings)
+    queues = list_queues(os.path.join(directory.path, CONSUME_QUEUE), UNIT_SIZE, findings)
+    batch_queues = list_queues(os.path.join(directory.path, BATCH_CONSUME_QUEUE), BATCH_UNIT_SIZE, findings)
+    extensions = list_queues(os.path.join(directory.path, CONSUME_QUEUE_EXT), 1, findings)
     index_files, index_file_size = _list_index(os.path.join(directory.path, INDEX), findings)
     types = _queue_types(directory.path, queues, batch_queues, findings)
     findings += _config_findings(os.path.join(directory.path, CONFIG))
@@ -164,7 +164,8 @@ def _usual_size(sets: Sequence[_FileSet], unit_size: int) -> int:
     return max(whole, key=lambda size: (whole[size], size), default=0)
 
 
-def _list_queues(folder: str, unit_size: int, findings: list[Finding]) -> QueueFolder:
+def list_queues(folder: str, unit_size: int, findings: list[Finding]) -> QueueFolder:
+    """The queues in a folder; what is wrong with names and sizes goes to `findings`."""
     sets = {
         (topic, int(queue_id)): _numbered(path)
         for topic, topic_path in _folders(folder)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, replace
 
 from reput.formats.multi_dispatch import LMQ_PREFIX
+from reput.formats.paths import CONSUME_QUEUE_EXT
 from reput.jobs.audit_batches import BatchQueueRuns
-from reput.jobs.audit_files import StoreListing, list_store
+from reput.jobs.audit_files import QueueFolder, StoreListing, list_queues, list_store
 from reput.jobs.audit_keys import KeyTarget
 from reput.jobs.audit_scan import AuditTarget
 from reput.jobs.audit_units import UnitTarget
@@ -46,6 +48,16 @@ class AuditPlan:
             units if self.has_queues else None, batches, listing.batch_topics, listing.simple_topics, keys, delays_ms
         )
 
+    @property
+    def may_get_extensions(self) -> bool:
+        """Whether the store had none."""
+        return self.has_queues and not self.listing.extensions.file_size
+
+    def with_extensions(self, target: AuditTarget) -> AuditTarget:
+        """A target of this plan, made before it had extensions."""
+        assert target.units is not None
+        return replace(target, units=replace(target.units, ext_file_size=self.listing.extensions.file_size))
+
     def groups(self, split_bytes: int) -> list[list[Split]]:
         """The splits of the log, those that must join together: where the log has gaps, those of each file."""
         log_files = self.listing.log_files
@@ -54,6 +66,11 @@ class AuditPlan:
         if self.listing.log_is_whole:
             return [splits]
         return [[split for split in splits if split.file == file] for file in log_files]
+
+
+def list_extensions(path: str) -> QueueFolder:
+    """The task that lists extensions."""
+    return list_queues(os.path.join(path, CONSUME_QUEUE_EXT), 1, [])
 
 
 def make_plan(directory: StoreDirectory, _: str) -> AuditPlan:

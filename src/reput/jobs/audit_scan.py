@@ -9,6 +9,7 @@ import numpy as np
 
 from reput.errors import CorruptRecordError
 from reput.jobs.audit_batches import BatchCheck, BatchQueueRuns
+from reput.jobs.audit_crcs import PropertyCrcs, find_property_crcs, joined
 from reput.jobs.audit_keys import KeyAudit, KeyCheck, KeyTarget
 from reput.jobs.audit_units import CONFIRMED, SlotRanges, UnitCheck, UnitTarget
 from reput.kernels.columns import RecordColumns, RecordStatus
@@ -37,6 +38,7 @@ class SplitAudit:
     Attributes:
         read, fault: as in `SplitOutcome`; damage is passed over and told in `damages`, so there is no fault.
         newest_ms: the greatest store timestamp.
+        found_units: whether there is a unit at the slot of any record, right or wrong.
         undeclared: topics of inner batches that nothing says have batch queues.
     """
 
@@ -45,6 +47,8 @@ class SplitAudit:
     log_bytes: int
     newest_ms: int
     damages: tuple[Damage, ...]
+    crcs: PropertyCrcs
+    found_units: bool
     undeclared: frozenset[str]
     units: SlotRanges | None
     batches: SlotRanges
@@ -60,6 +64,7 @@ def audit_split(target: AuditTarget, split: Split) -> SplitAudit:
     types = QueueTypes(set(target.batch_topics), target.simple_topics)
     undeclared: set[str] = set()
     damages: list[Damage] = []
+    crcs: list[PropertyCrcs] = []
     messages = log_bytes = newest_ms = 0
     level = ScanLevel.KEYS if keys else ScanLevel.PROPERTIES
     scan = scan_split(split, level=level, delays_ms=target.delays_ms, on_damage=OnDamage.SKIP)
@@ -69,14 +74,17 @@ def audit_split(target: AuditTarget, split: Split) -> SplitAudit:
         newest_ms = max(newest_ms, int(columns["store_timestamp"].max()))
         undeclared |= types.undeclared(columns)
         damages += _property_damages(split.file.path, columns)
+        crcs.append(find_property_crcs(columns))
         if units is not None:
             units.put(columns)
             batches.put(columns)
         if keys is not None:
             keys.put(columns)
+    ranges = None if units is None else units.close()
+    found_units = units is not None and units.found_any
     return SplitAudit(
-        scan.result, messages, log_bytes, newest_ms, (*scan.damages, *damages), frozenset(undeclared),
-        None if units is None else units.close(), batches.close(), None if keys is None else keys.close(),
+        scan.result, messages, log_bytes, newest_ms, (*scan.damages, *damages), joined(crcs), found_units,
+        frozenset(undeclared), ranges, batches.close(), None if keys is None else keys.close(),
     )  # fmt: skip
 
 

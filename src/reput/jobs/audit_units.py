@@ -90,7 +90,11 @@ class _Rows:
 
 
 class UnitCheck:
-    """Compares the units of one task's records; `ranges` has the result after `close`."""
+    """Compares the units of one task's records.
+
+    Attributes:
+        found_any: whether there was a unit at any of their slots.
+    """
 
     def __init__(self, target: UnitTarget) -> None:
         self._target = target
@@ -99,6 +103,7 @@ class UnitCheck:
         self._rows = _Rows()
         self._parts: list[tuple[Int64s, ...]] = []
         self._exists: dict[str, bool] = {}
+        self.found_any = False
         self._ext = ExtFiles(target.ext_folder, target.ext_file_size) if target.ext_file_size else None
 
     def put(self, columns: RecordColumns) -> None:
@@ -158,6 +163,7 @@ class UnitCheck:
         expected["commit_log_offset"], expected["size"] = offsets, sizes
         expected["tags_code"] = np.concatenate(rows.tags_codes)[order]
         found = self._read(queues, slots)
+        self.found_any = self.found_any or bool((found["size"] != 0).any())
         states = np.full(order.size, CONFIRMED, np.int64)
         if not np.array_equal(found.view(np.uint8), expected.view(np.uint8)):
             tags_codes, others = found["tags_code"].astype(np.int64), np.concatenate(rows.other_tags_codes)[order]

@@ -57,6 +57,11 @@ KINDS: dict[str, Kind] = {
     "foreign-file": Kind(
         _HIDDEN, "a name that is none of RocketMQ's: it does not start, or passes over the file", "move it away"
     ),
+    "property-crc-missing": Kind(
+        _HIDDEN,
+        "a record without a CRC of itself between records that have one: any of its bytes but the body may be wrong",
+        "restore the log file from a copy; none, where the broker ran without enabledAppendPropCRC for a while",
+    ),
     "queue-file-missing": Kind(_HIDDEN, "a queue file between two others is not there", _REBUILD),
     "queue-type": Kind(
         _HIDDEN, "a topic has queues of a kind that topics.json does not say: RocketMQ does not start", "move them away"

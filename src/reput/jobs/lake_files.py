@@ -147,9 +147,9 @@ def stage_split(rows: LakeRows, staging: Staging, split: Split) -> StagedSplit:
     try:
         for columns in scan:
             for batch in record_batches(rows.selection.select(columns), rows.selection):
-                chunk.add(batch)
-                if chunk.bytes >= _CHUNK_BYTES:
+                if chunk.bytes >= _CHUNK_BYTES and not chunk.ends_inside(batch):
                     staged += chunk.write()
+                chunk.add(batch)
         staged += chunk.write()
     except CorruptRecordError as error:
         fault = error
@@ -199,11 +199,18 @@ class _Chunk:
     def __init__(self, rows: LakeRows, staging: Staging) -> None:
         self._rows, self._staging = rows, staging
         self._batches: dict[_Place, list[pa.RecordBatch]] = {}
+        self._last_offset = -1
         self.bytes = 0
+
+    def ends_inside(self, batch: pa.RecordBatch) -> bool:
+        """Whether rows of the batch are of the last record that is kept: files are named by their first records."""
+        return bool(batch.num_rows) and batch["commit_log_offset"][0].as_py() == self._last_offset
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Decode the bodies, and give each row to its topic and day."""
         rows = self._rows
+        if batch.num_rows:
+            self._last_offset = batch["commit_log_offset"][-1].as_py()
         if isinstance(rows.decoder, RawDecoder):
             self._place("messages", batch, batch.select(list(rows.columns)))
             return

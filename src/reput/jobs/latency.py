@@ -14,7 +14,8 @@ import pyarrow as pa
 
 _EXACT_BITS = 8
 _STEPS = 1 << (_EXACT_BITS - 1)
-_LARGEST = 1 << 62
+#: Times farther from 1970 count as this far: a producer may give any, and differences shall not overflow.
+_FARTHEST = 1 << 61
 
 #: Columns of quantiles, in ms, and what part of the messages is not later.
 QUANTILES = {
@@ -28,7 +29,7 @@ QUANTILES = {
 
 def latency_codes(born_ms: npt.NDArray[np.int64], store_ms: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """int64[n], the bucket of each latency; ordered as the latencies are."""
-    latencies = np.minimum(np.maximum(store_ms - born_ms, -_LARGEST), _LARGEST)
+    latencies = np.clip(store_ms, -_FARTHEST, _FARTHEST) - np.clip(born_ms, -_FARTHEST, _FARTHEST)
     sizes = np.abs(latencies)
     if int(sizes.max(initial=0)) >= 2 * _STEPS:
         shifts = np.maximum(np.frexp(sizes.astype(np.float64))[1].astype(np.int64) - _EXACT_BITS, 0)

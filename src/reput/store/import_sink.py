@@ -21,7 +21,7 @@ from reput.log.sink_commits import read_sinks
 from reput.store.bad_rows import AsideFile, BadRows, checked_tables, discard, publish
 from reput.store.put_staged import check_store, put_staged
 from reput.store.staging import StagingFile
-from reput.store.staging_folder import clear, make_folder, sweep
+from reput.store.staging_folder import check_name, clear, lock_folder, sweep
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,8 @@ class ImportSink:
         bad_rows_path: as of `StageRows`.
         lock_timeout_ms: how long to wait while another process has the store open.
 
-    Raises what `MessageStore.open` raises, StoreLockedError above all, and ConfigError for a folder of bad rows inside
+    Raises what `MessageStore.open` raises, StoreLockedError above all (also where another process imports under the
+    same `sink_id`), and ConfigError for a folder of bad rows inside
     the store.
     """
 
@@ -105,6 +106,7 @@ class ImportSink:
     ) -> None:
         self._path, self._config, self._sink_id, self._files = os.path.abspath(path), config, sink_id, files
         self._lock_timeout_ms = lock_timeout_ms
+        name = check_name(f"import-{sink_id}")
         if bad_rows_path is not None:
             bad_rows_path = os.path.abspath(bad_rows_path)
             if os.path.commonpath([bad_rows_path, self._path]) == self._path:
@@ -112,11 +114,15 @@ class ImportSink:
         check_store(self._path, config, files, lock_timeout_ms=lock_timeout_ms)
         staging = os.path.join(self._path, STAGING)
         sweep(files, staging, read_sinks(files, self._path))
-        self._folder = make_folder(files, staging, f"import-{sink_id}")
-        self._clear()
-        if bad_rows_path is not None:
-            files.make_directories(bad_rows_path)
-            discard(files, bad_rows_path, f"_{sink_id}-")
+        self._folder, self._lock = lock_folder(files, staging, name, "import")
+        try:
+            self._clear()
+            if bad_rows_path is not None:
+                files.make_directories(bad_rows_path)
+                discard(files, bad_rows_path, f"_{sink_id}-")
+        except BaseException:
+            self._lock.release()
+            raise
         self.stage = StageRows(self._folder, config, bad_rows_path, sink_id, files)
 
     def check(self, schema: pa.Schema) -> None:
@@ -155,7 +161,10 @@ class ImportSink:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._clear()
+        try:
+            self._clear()
+        finally:
+            self._lock.release()
 
     def _clear(self) -> None:
         clear(self._files, self._folder, read_sinks(self._files, self._path))

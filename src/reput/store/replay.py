@@ -16,7 +16,9 @@ from datetime import datetime
 from typing import NamedTuple, Protocol
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import ConfigError, MessageIllegalError
@@ -121,7 +123,8 @@ def replay(
             replayed, or a source whose log no longer has the record at which to go on.
         CorruptRecordError: damage in the source.
         MessageIllegalError: a message that RocketMQ would not take from a producer; those before it are put.
-        StoreLockedError, StoreError: as of `MessageStore.open`.
+        StoreLockedError: the same replay is under way in another process; or as of `MessageStore.open`.
+        StoreError: as of `MessageStore.open`.
     """
     clock = clock or MonotonicClock()
     started = clock.now_s()
@@ -135,19 +138,18 @@ def replay(
         columns=(*_KEPT, *_PLACES), topics=topics, begin=begin, end=end, store=directory.name, mode="FAILFAST"
     )
     identity = _identity(directory.path, selection)
-    sink = ReplaySink(target, config, f"replay-{name or identity}", identity, lock_timeout_ms, files)
-    resumed_at = sink.next_offset
-    if resumed_at is not None:
-        LogTail(directory).at(resumed_at)
-    messages = batches = 0
-    pace = None if speed is None else _Pace(speed, clock)
-    width_ms = None if speed is None else max(round(speed * _BATCH_S * 1000), 1)
-    begin_offset = resumed_at or 0
-    wanted = replace(wanted_by(selection), commit_log_offset=Range(low=begin_offset))
-    plan = plan_read(directory, selection, PlanOptions(processors=1), wanted)
-    bounds = [_bounds(part) for part in plan.parts]
-    first, last = (bounds[0][0], bounds[-1][1]) if bounds else (0, 0)
-    with sink:
+    with ReplaySink(target, config, f"replay-{name or identity}", identity, lock_timeout_ms, files) as sink:
+        resumed_at = sink.next_offset
+        if resumed_at is not None:
+            LogTail(directory).at(resumed_at)
+        messages = batches = 0
+        pace = None if speed is None else _Pace(speed, clock)
+        width_ms = None if speed is None else max(round(speed * _BATCH_S * 1000), 1)
+        begin_offset = resumed_at or 0
+        wanted = replace(wanted_by(selection), commit_log_offset=Range(low=begin_offset))
+        plan = plan_read(directory, selection, PlanOptions(processors=1), wanted)
+        bounds = [_bounds(part) for part in plan.parts]
+        first, last = (bounds[0][0], bounds[-1][1]) if bounds else (0, 0)
         for batch in _batches(_rows(plan, selection, begin_offset, files), width_ms):
             if progress is not None:
                 progress(max(int(batch.rows["commit_log_offset"][0].as_py()) - first, 0), last - first, "replay")
@@ -195,12 +197,12 @@ class _Batch(NamedTuple):
     Attributes:
         rows: as read.
         end_offset: behind the last of these records.
-        last_ms: the store time of the last one.
+        last_ms: the latest store time; None where all are outside the years 1 to 9999.
     """
 
     rows: pa.RecordBatch
     end_offset: int
-    last_ms: int
+    last_ms: int | None
 
 
 def _batches(rows: Iterator[pa.RecordBatch], width_ms: int | None) -> Iterator[_Batch]:
@@ -224,15 +226,24 @@ def _cut(rows: pa.RecordBatch, width_ms: int | None) -> Iterator[_Batch]:
     if not rows.num_rows:
         return
     offsets, sizes = np.asarray(rows["commit_log_offset"]), np.asarray(rows["store_size"])
-    times = np.asarray(rows["store_timestamp"].view(pa.int64()).fill_null(0)) // 1000
+    times = _ascending_ms(rows["store_timestamp"])
     begin = 0
     while begin < offsets.size:
         end = offsets.size
-        if width_ms is not None:
-            later = np.flatnonzero(times[begin:] >= times[begin] + width_ms)
-            end = begin + int(later[0]) if later.size else end
-        yield _Batch(rows.slice(begin, end - begin), int(offsets[end - 1] + sizes[end - 1]), int(times[end - 1]))
+        if width_ms is not None and times is not None:
+            end = int(np.searchsorted(times, times[begin] + width_ms))
+        last_ms = None if times is None else int(times[end - 1])
+        yield _Batch(rows.slice(begin, end - begin), int(offsets[end - 1] + sizes[end - 1]), last_ms)
         begin = end
+
+
+def _ascending_ms(times: pa.Array) -> npt.NDArray[np.int64] | None:
+    """int64[n], the time of each row or the latest one before it; None where none is in the years 1 to 9999."""
+    times = times.view(pa.int64())
+    if times.null_count == len(times):
+        return None
+    found: npt.NDArray[np.int64] = np.maximum.accumulate(np.asarray(times.fill_null(pc.min(times)))) // 1000
+    return found
 
 
 class _Pace:
@@ -244,8 +255,10 @@ class _Pace:
         self._first_ms: int | None = None
         self._started = 0.0
 
-    def wait_for(self, store_ms: int) -> None:
-        """Come back when a message that was stored then is due; at once where it is late."""
+    def wait_for(self, store_ms: int | None) -> None:
+        """Come back when a message that was stored then is due; at once where it is late, or nobody knows."""
+        if store_ms is None:
+            return
         if self._first_ms is None:
             self._first_ms, self._started = store_ms, self._clock.now_s()
         due = self._started + (store_ms - self._first_ms) / 1000 / self._speed

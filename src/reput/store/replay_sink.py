@@ -15,7 +15,7 @@ from reput.formats.sink_commit import STAGING, SinkBatch, StagedPart
 from reput.log.sink_commits import read_sinks
 from reput.store.put_staged import check_store, put_staged
 from reput.store.staging import StagingFile
-from reput.store.staging_folder import clear, make_folder, sweep
+from reput.store.staging_folder import check_name, clear, lock_folder, sweep
 
 
 class ReplaySink:
@@ -31,7 +31,8 @@ class ReplaySink:
     Attributes:
         next_offset: the source's commit log offset behind the last batch that is in the target; None for none.
 
-    Raises ConfigError where something else was replayed under the name, and what `MessageStore.open` raises.
+    Raises ConfigError where something else was replayed under the name, StoreLockedError where another process replays
+    under it, and what `MessageStore.open` raises.
     """
 
     def __init__(
@@ -45,29 +46,41 @@ class ReplaySink:
     ) -> None:
         self._path, self._files = path, files
         self._config = config or MessageStoreConfig(flush_disk_type=FlushDiskType.SYNC_FLUSH)
-        self._sink_id, self._identity = sink_id, identity
+        self._sink_id, self._identity = check_name(sink_id), identity
         self._lock_timeout_ms = lock_timeout_ms
         check_store(path, self._config, files, lock_timeout_ms=lock_timeout_ms)
-        sinks = read_sinks(files, path)
-        sweep(files, os.path.join(path, STAGING), sinks)
-        self._folder = make_folder(files, os.path.join(path, STAGING), sink_id)
+        staging = os.path.join(path, STAGING)
+        sweep(files, staging, read_sinks(files, path))
+        self._folder, self._lock = lock_folder(files, staging, sink_id, "replay")
+        try:
+            self.next_offset = self._recover()
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def _recover(self) -> int | None:
+        """Where the source goes on; a batch that was cut short is put first."""
         self._clear()
-        broken, last = sinks.broken.get(sink_id), sinks.commits.get(sink_id)
+        sinks = read_sinks(self._files, self._path)
+        broken, last = sinks.broken.get(self._sink_id), sinks.commits.get(self._sink_id)
         known = [one for one in (broken.intent.batch if broken else None, last.batch if last else None) if one]
-        if any(batch.query_id != identity for batch in known):
+        if any(batch.query_id != self._identity for batch in known):
             raise ConfigError(
-                f"{path}: under the name of this replay something else was replayed: other topics, times, or another "
-                "source; give another name, and all of it is put"
+                f"{self._path}: under the name of this replay something else was replayed: other topics, times, or "
+                "another source; give another name, and all of it is put"
             )
-        self.next_offset = known[0].batch_id if known else None
-        if broken is not None and self.next_offset is not None:
-            self._commit([], self.next_offset)  # the rest of it is staged still
+        if broken is not None and known:
+            self._commit([], known[0].batch_id)  # the rest of it is staged still
+        return known[0].batch_id if known else None
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._clear()
+        try:
+            self._clear()
+        finally:
+            self._lock.release()
 
     def put(self, rows: pa.RecordBatch, end_offset: int) -> None:
         """Put one batch; when this returns it is on the disk, and in queues and index.

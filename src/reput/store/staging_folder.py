@@ -10,11 +10,14 @@ import os
 import time
 from collections.abc import Collection
 
-from reput.files import FileLayer
+from reput.errors import ConfigError, StoreLockedError
+from reput.files import FileLayer, RecordLock
 from reput.files.owner import is_alive, owner_text
 from reput.formats.sink_commit import Sinks
 
 _OWNER = "owner"
+_LOCK = "lock"
+_MAX_NAME_BYTES = 255
 #: The command of the process that a job lives and dies with: Spark's driver.
 _DRIVER = "java"
 #: A folder of a machine that cannot be asked is swept after so long without a change.
@@ -27,6 +30,35 @@ def make_folder(files: FileLayer, staging: str, name: str) -> str:
     files.make_directories(folder)
     files.write_atomically(os.path.join(folder, _OWNER), owner_text(_DRIVER).encode())
     return folder
+
+
+def check_name(name: str) -> str:
+    """The name of a job's folder; raises ConfigError where a folder cannot have it, or it would lie elsewhere."""
+    if "/" in name or "\0" in name or len(name.encode("utf-8", "surrogateescape")) > _MAX_NAME_BYTES:
+        raise ConfigError(f"name: {name[:40]!r} is no name of a folder; give one without / of at most 200 characters")
+    return name
+
+
+def lock_folder(files: FileLayer, staging: str, name: str, what: str) -> tuple[str, RecordLock]:
+    """As `make_folder`, for a job that only one process may run at a time; the lock is the caller's to release.
+
+    Two at once would each put what follows on the same last batch. The store's own lock is held for one batch only.
+
+    Raises StoreLockedError where another process runs `what`.
+    """
+    folder = os.path.join(staging, name)
+    files.make_directories(folder)
+    try:
+        lock = files.lock(os.path.join(folder, _LOCK))
+    except StoreLockedError:
+        raise StoreLockedError(
+            f"{folder}: the same {what} is under way; wait until it ends, or give another name"
+        ) from None
+    try:
+        return make_folder(files, staging, name), lock
+    except BaseException:
+        lock.release()
+        raise
 
 
 def sweep(files: FileLayer, staging: str, sinks: Sinks) -> list[str]:
@@ -47,7 +79,7 @@ def clear(files: FileLayer, folder: str, sinks: Sinks) -> None:
     needed = _needed(sinks)
     for entry in files.list_directory(folder) if files.is_directory(folder) else ():
         path = os.path.join(folder, entry.name)
-        if entry.name != _OWNER and path not in needed and files.exists(path):
+        if entry.name not in (_OWNER, _LOCK) and path not in needed and files.exists(path):
             files.unlink(path)
 
 

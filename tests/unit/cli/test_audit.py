@@ -74,6 +74,12 @@ def test_an_index_that_the_broker_did_not_have_is_not_missed(golden: Callable[[s
     assert run_reput("audit", store, "--set", "messageIndexEnable=false").status == 0
 
 
+def test_a_log_whose_records_must_carry_a_crc_and_do_not_is_1(golden: Callable[[str], Path], run_reput: Run) -> None:
+    answer = run_reput("audit", golden("clean"), "--set", "forceVerifyPropCRC=true")
+    assert answer.status == 1
+    assert "property-crc-missing" in answer.out
+
+
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [

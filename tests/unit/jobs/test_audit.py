@@ -192,6 +192,54 @@ class _PutsMore(LocalRunner):
         return results
 
 
+@pytest.mark.parametrize("late", [["consumequeue", "consumequeue_ext"], ["consumequeue_ext"], ["consumequeue/%LMQ%*"]])
+@pytest.mark.parametrize("is_empty", [True, False])
+def test_a_store_that_gets_its_first_queues_and_extensions_during_the_audit_is_clean(
+    late: list[str], is_empty: bool, tmp_path: Path
+) -> None:
+    path, living = tmp_path / "store", tmp_path / "living"
+    with reput.MessageStore.open(living, **BOTH) as store:  # type: ignore[arg-type]
+        for n in range(60):
+            properties = {"INNER_MULTI_DISPATCH": f"%LMQ%a,%LMQ%{n % 3}"} if n % 2 else {}
+            store.put_message(reput.Message("orders", b"x", tags=f"t{n % 3}", properties=properties), queue_id=n % 2)
+        store.wait_dispatched()
+        shutil.copytree(living, path)
+    for folder in (found for pattern in late for found in path.glob(pattern)):
+        shutil.rmtree(folder)
+    if is_empty:  # the files are there, and nothing in them yet
+        for file in path.glob("consumequeue/*/*/*"):
+            file.write_bytes(bytes(file.stat().st_size))
+    result = run(path, runner=_Comes(living, path))
+    assert set(codes(result)) <= {"not-dispatched"}, result.findings
+
+
+def test_a_store_that_was_killed_before_its_first_unit_has_not_dispatched(tmp_path: Path) -> None:
+    killed(tmp_path / "store")
+    for file in (tmp_path / "store").glob("consumequeue/*/*/*"):
+        file.write_bytes(bytes(file.stat().st_size))
+    shutil.rmtree(tmp_path / "store" / "index")
+    assert set(codes(run(tmp_path / "store"))) == {"not-dispatched"}
+    with reput.MessageStore.open(tmp_path / "store", **SIZES):
+        pass
+    assert run(tmp_path / "store").findings == ()
+
+
+class _Comes(LocalRunner):
+    """Brings queues and extensions when the files are listed, and before they are looked into."""
+
+    def __init__(self, source: Path, target: Path) -> None:
+        super().__init__(1)
+        self._source, self._target = source, target
+
+    def run(
+        self, task: Callable[[Any], Any], items: Sequence[Any], *, description: str, progress: Progress | None = None
+    ) -> list[Any]:
+        results = super().run(task, items, description=description, progress=progress)
+        for name in ("consumequeue", "consumequeue_ext"):
+            shutil.copytree(self._source / name, self._target / name, dirs_exist_ok=True)
+        return results
+
+
 # -- damage -----------------------------------------------------------------------------------------------------------
 
 
@@ -270,6 +318,44 @@ def test_the_last_record_of_a_closed_store_is_not_taken_for_a_torn_tail(store: P
     (store / "abort").write_bytes(b"")
     (store / "checkpoint").write_bytes(bytes(4096))
     assert codes(run(store)) == ["torn-tail"]
+
+
+def log_with_crcs(path: Path, switches: str = "+") -> Path:
+    """100 messages for each switch: + with CRCs of the records, - without."""
+    for switch in switches:
+        with reput.MessageStore.open(path, **SIZES, enabled_append_prop_crc=switch == "+") as store:
+            put(store, 100)
+    return path
+
+
+@pytest.mark.parametrize("inside", [0, 3, 8, 14, 19])
+def test_a_record_that_lost_its_crc_is_found_between_others_that_have_one(tmp_path: Path, inside: int) -> None:
+    store = log_with_crcs(tmp_path / "store")
+    assert run(store).findings == ()
+    assert run(store, force_verify_prop_crc=True).findings == ()
+    position = (store / LOG).read_bytes().index(b"__CRC32#", 3000)
+    flip(store / LOG, position + inside, 0x40)
+    (finding,) = run(store).findings
+    assert (finding.code, finding.count, finding.path) == ("property-crc-missing", 1, str(store / LOG))
+    assert finding.position is not None
+    assert finding.position < position < finding.position + 1000
+    assert finding.commit_log_offset == finding.position + 16384
+    assert run(store, split_bytes=1 << 20, runner=LocalRunner(1)).findings == (finding,)
+
+
+@pytest.mark.parametrize(
+    ("switches", "between", "forced"),
+    [("-", 0, 100), ("-+", 0, 100), ("+-", 0, 100), ("+-+", 100, 100), ("-+-", 0, 200)],
+)
+def test_records_without_a_crc_before_and_behind_those_with_one_are_wrong_only_where_all_must_have_one(
+    tmp_path: Path, switches: str, between: int, forced: int
+) -> None:
+    store = log_with_crcs(tmp_path / "store", switches)
+    for is_required, count in ((False, between), (True, forced)):
+        result = run(store, force_verify_prop_crc=is_required)
+        assert sum(found.count for found in result.findings) == count
+        assert set(codes(result)) <= {"property-crc-missing"}
+        assert run(store, split_bytes=1 << 20, force_verify_prop_crc=is_required).findings == result.findings
 
 
 def test_each_field_of_an_index_file_is_checked(store: Path) -> None:

@@ -13,6 +13,7 @@ from pyarrow import parquet
 
 import reput
 from reput.errors import ConfigError, DataLossError, StoreFormatError
+from reput.jobs import lake_files
 from reput.jobs.export import Export, ExportOptions, export, follow
 from reput.jobs.lake_files import escaped
 from reput.jobs.runner import LocalRunner
@@ -120,6 +121,20 @@ def test_topics_and_columns_are_those_asked_for(tmp_path: Path) -> None:
     expected = [{name: row[name] for name in names} for row in log_rows(store, [NAMES[1], NAMES[2]])]
     assert [{name: row[name] for name in names} for row in rows_of(output)] == expected
     assert list(rows_of(output)[0]) == names
+
+
+def test_an_inner_batch_is_in_one_file_wherever_a_task_writes_its_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reput.log.reader, "MAX_ROWS", 2)
+    monkeypatch.setattr(lake_files, "_CHUNK_BYTES", 1)
+    for corpus in ("batch", "bcq"):
+        store = CORPORA / corpus / "store"
+        expected = log_rows(store)
+        result = run(store, tmp_path / corpus, target_file_bytes=1)
+        assert rows_of(tmp_path / corpus) == expected
+        assert result.messages == len(expected)
+        check_files(tmp_path / corpus)
 
 
 def test_small_files_are_put_together_up_to_the_target_size(tmp_path: Path) -> None:

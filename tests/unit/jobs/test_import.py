@@ -196,6 +196,17 @@ def test_a_store_that_is_open_elsewhere_is_left_alone(tmp_path: Path) -> None:
         run(tmp_path / "one.parquet", tmp_path / "store")
 
 
+def test_a_second_import_under_the_same_sink_id_leaves_the_first_alone(tmp_path: Path, small_parts: None) -> None:
+    parquet.write_table(table_of(60), tmp_path / "one.parquet", row_group_size=10)
+    found = open_source(tmp_path / "one.parquet")
+    with ImportSink(tmp_path / "store", CONFIG, "lake", files=DISK) as sink:
+        staged = [sink.stage("0-0", found.batches[0][0].batches(), 0, "one")]
+        with pytest.raises(StoreLockedError, match="the same import"):
+            run(tmp_path / "one.parquet", tmp_path / "store")
+        sink.commit(found.identity, 0, staged)
+    run(tmp_path / "one.parquet", tmp_path / "store")
+
+
 def test_an_import_that_ends_at_any_step_is_gone_on_with_and_each_row_comes_once(
     tmp_path: Path, small_parts: None
 ) -> None:
@@ -214,4 +225,5 @@ def test_an_import_that_ends_at_any_step_is_gone_on_with_and_each_row_comes_once
         run(tmp_path / "one.parquet", store, aside)
         assert bodies_of(store) == expected
         assert parquet.read_table(aside)["body"].to_pylist() == [b"33"]
-        assert not [path for path in (store / "reputStaging").rglob("*") if path.is_file() and path.name != "owner"]
+        staged = [path for path in (store / "reputStaging").rglob("*") if path.is_file()]
+        assert {path.name for path in staged} <= {"owner", "lock"}

@@ -28,6 +28,13 @@ def test_a_bucket_s_largest_latency_is_never_less_and_at_most_a_128th_more(laten
     assert (np.diff(codes[order]) >= 0).all()
 
 
+def test_times_at_the_ends_of_int64_have_the_latency_of_their_sign() -> None:
+    ends = np.array([-(1 << 63), (1 << 63) - 1])
+    codes = latency_codes(ends, ends[::-1].copy())
+    assert codes[0] > latency_codes(np.zeros(1, np.int64), np.array([1 << 60]))[0]
+    assert codes[1] < 0
+
+
 def test_latencies_below_256_ms_are_exact() -> None:
     assert largest_latencies(codes_of(list(range(-255, 256)))).tolist() == list(range(-255, 256))
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import reput
-from reput.errors import ConfigError, CorruptRecordError, MessageIllegalError
+from reput.errors import ConfigError, CorruptRecordError, MessageIllegalError, StoreLockedError
 from reput.formats.message import Message
 from reput.formats.record import SysFlag
 from reput.store import replay as replay_module
@@ -84,6 +84,24 @@ def test_the_pace_is_that_of_the_store_times(speed: float, tmp_path: Path) -> No
     assert done.seconds == pytest.approx(sum(clock.waits))
 
 
+def test_a_store_time_outside_the_years_1_to_9999_makes_nobody_wait(tmp_path: Path) -> None:
+    for number, times in enumerate(([None, 1000, 1007], [1000, None, 1007], [1000, 1007, None], [None, None, 5])):
+        read = pa.record_batch(
+            {
+                "commit_log_offset": [0, 10, 20],
+                "store_size": [10, 10, 10],
+                "store_timestamp": pa.array([t and t * 10**9 for t in times], pa.timestamp("us", "UTC")),
+            }
+        )
+        clock = HandClock()
+        pace = replay_module._Pace(1.0, clock)
+        batches = list(replay_module._batches(iter([read]), 1000))
+        for batch in batches:
+            pace.wait_for(batch.last_ms)
+        assert sum(clock.waits) <= 7000, number
+        assert sum(batch.rows.num_rows for batch in batches) == 3
+
+
 def test_progress_is_told_in_bytes_of_the_source(tmp_path: Path) -> None:
     log, told = HandLog(tmp_path / "source", 4096), []
     log.append(300)
@@ -131,6 +149,21 @@ def test_again_puts_only_what_is_new_and_another_name_all(tmp_path: Path) -> Non
     assert len(rows_of(target)) == 120
 
 
+def test_a_second_run_of_a_replay_that_is_under_way_is_refused_and_each_message_comes_once(tmp_path: Path) -> None:
+    log, target = HandLog(tmp_path / "source", 4096), tmp_path / "target"
+    log.append(500)
+
+    class _RunsAgain(HandClock):
+        def wait(self, seconds: float) -> None:
+            super().wait(seconds)
+            with pytest.raises(StoreLockedError, match="the same replay"):
+                replay(log.path, target)
+
+    assert replay(log.path, target, speed=1.0, clock=_RunsAgain()).messages == 500
+    assert len(rows_of(target)) == 500
+    assert replay(log.path, target).messages == 0
+
+
 def test_a_name_is_for_one_replay(tmp_path: Path) -> None:
     log = HandLog(tmp_path / "source", 4096)
     log.append(50)
@@ -138,6 +171,15 @@ def test_a_name_is_for_one_replay(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="something else was replayed"):
         replay(log.path, tmp_path / "target", name="mine", topics=["orders"])
     assert len(rows_of(tmp_path / "target")) == 50
+
+
+@pytest.mark.parametrize("name", ["a/b", "../../../elsewhere", "x" * 300])
+def test_a_name_that_is_none_of_a_folder_is_refused_before_anything_is_made(name: str, tmp_path: Path) -> None:
+    log = HandLog(tmp_path / "source", 4096)
+    log.append(5)
+    with pytest.raises(ConfigError, match="no name of a folder"):
+        replay(log.path, tmp_path / "target", name=name)
+    assert [path.name for path in tmp_path.iterdir()] == ["source"]
 
 
 def test_a_source_that_has_lost_the_place_to_go_on_is_refused(tmp_path: Path) -> None:

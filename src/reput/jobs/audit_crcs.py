@@ -1,0 +1,79 @@
+"""Records that lost the CRC that they carried: a wrong bit in its name, and it is a property like any other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from reput.formats.property_crc import PROPERTY_CRC32, PROPERTY_CRC_SIZE
+from reput.jobs.findings import Finding
+from reput.kernels.columns import RecordColumns, RecordStatus
+from reput.log.directory import LogFile
+
+Int64s = npt.NDArray[np.int64]
+
+_SIGNS = np.frombuffer(f"{PROPERTY_CRC32}\x01\x02".encode(), np.uint8)
+_SIGN_PLACES = np.array([*range(len(PROPERTY_CRC32) + 1), PROPERTY_CRC_SIZE - 1])
+_DIGITS = slice(len(PROPERTY_CRC32) + 1, PROPERTY_CRC_SIZE - 1)
+
+
+class PropertyCrcs(NamedTuple):
+    """Which records of a stretch of the log carry a CRC of themselves.
+
+    Attributes:
+        without: int64[n, 3], runs of records that carry none: offset of the first, end of the last, how many.
+        first, last: offsets of the first and last record whose CRC fits; -1 without any.
+    """
+
+    without: Int64s
+    first: int
+    last: int
+
+
+def find_property_crcs(columns: RecordColumns) -> PropertyCrcs:
+    """Those of scanned records, whose CRCs were checked."""
+    carries = _carries(columns)
+    fits = np.flatnonzero(carries & (columns["status"] & RecordStatus.BAD_PROPERTY_CRC == 0))
+    offsets = columns["commit_log_offset"]
+    first, last = (int(offsets[fits[0]]), int(offsets[fits[-1]])) if fits.size else (-1, -1)
+    edges = np.flatnonzero(np.diff(np.concatenate(([True], carries, [True])).astype(np.int8)))
+    begins, ends = edges[::2], edges[1::2]
+    behind = offsets[ends - 1] + columns["store_size"][ends - 1]
+    return PropertyCrcs(np.stack([offsets[begins], behind, ends - begins], axis=1).astype(np.int64), first, last)
+
+
+def joined(parts: Sequence[PropertyCrcs]) -> PropertyCrcs:
+    """Those of stretches in log order, as one."""
+    runs = np.concatenate([np.empty((0, 3), np.int64), *(part.without for part in parts)])
+    starts = np.flatnonzero(np.append(True, runs[1:, 0] != runs[:-1, 1])[: len(runs)])
+    if len(starts) < len(runs):
+        ends = runs[np.append(starts[1:], len(runs)) - 1, 1]
+        runs = np.stack([runs[starts, 0], ends, np.add.reduceat(runs[:, 2], starts)], axis=1)
+    with_some = [part for part in parts if part.first >= 0]
+    return PropertyCrcs(runs, with_some[0].first, with_some[-1].last) if with_some else PropertyCrcs(runs, -1, -1)
+
+
+def crc_findings(crcs: PropertyCrcs, log_files: Sequence[LogFile], *, is_required: bool) -> Iterator[Finding]:
+    """Of records without a CRC between those that have one; of all without one, where one is required."""
+    between = (crcs.without[:, 0] > crcs.first) & (crcs.without[:, 0] < crcs.last)
+    starts = np.array([file.start_offset for file in log_files], np.int64)
+    for offset, end, count in crcs.without[between | is_required].tolist():
+        file = log_files[int(np.searchsorted(starts, offset, "right")) - 1]
+        text = f"{count} records from commit log offset {offset} to {end} carry no {PROPERTY_CRC32}"
+        text += "" if is_required else ", and records before and behind them do"
+        yield Finding("property-crc-missing", file.path, text, offset - file.start_offset, offset, count=count)
+
+
+def _carries(columns: RecordColumns) -> npt.NDArray[np.bool_]:
+    """bool[rows], whether the last property is a CRC (`carries_property_crc`)."""
+    ends = columns["position"].astype(np.int64) + columns["store_size"]
+    has_room = columns["properties_size"] >= PROPERTY_CRC_SIZE
+    carries = np.asarray(has_room & (columns.buffer[ends - PROPERTY_CRC_SIZE] == _SIGNS[0]))
+    rows = np.flatnonzero(carries)
+    tails = columns.buffer[(ends[rows] - PROPERTY_CRC_SIZE)[:, None] + np.arange(PROPERTY_CRC_SIZE)]
+    has_signs = (tails[:, _SIGN_PLACES] == _SIGNS).all(axis=1)
+    carries[rows] = has_signs & (tails[:, _DIGITS] - np.uint8(0x30) <= 9).all(axis=1)
+    return carries
