@@ -237,6 +237,7 @@ class _ExportJob:
             stop = self._commit_end(begin, end)
             commits.append(self._commit(begin.offset, stop, progress))
             begin = stop
+        self._tail.advance(begin)  # damage looks like the end of the log until the log is to be read on from there
         lake_files = [one for commit in commits for one in commit.lake_files]
         topics = _sums(lake_files)
         decoder = self._rows.decoder
