@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from reput.cli.options import CommitLogPath, Json, Master, RunnerName, Settings, Store, choose_runner, parse_pairs
+from reput.cli.options import (
+    CommitLogPath,
+    Json,
+    Master,
+    ReportFile,
+    RunnerName,
+    Settings,
+    Store,
+    choose_runner,
+    parse_pairs,
+)
 from reput.cli.output import progress_bar, write_json, write_report
 from reput.config.dispatch_rules import DispatchRules
 from reput.errors import ConfigError
@@ -47,12 +57,7 @@ def rebuild(
         Literal["refuse", "skip"],
         typer.Option("--damaged", help="What becomes of damage in the log: no rebuild, or one of all that is whole."),
     ] = "refuse",
-    report: Annotated[
-        str | None,
-        typer.Option(
-            "--report", metavar="FILE.html", help="Also write an HTML report; a file of that name is replaced."
-        ),
-    ] = None,
+    report: ReportFile = None,
     runner_name: RunnerName = "auto",
     master: Master = None,
     as_json: Json = False,
