@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from reput.cli.nothing_found import tell_unknown_topics
 from reput.cli.options import CommitLogPath, Json, Master, ReportFile, RunnerName, Store, choose_runner, parse_list
 from reput.cli.output import progress_bar, write_json, write_report
 
@@ -67,8 +68,10 @@ def export(
     from reput.log.directory import StoreDirectory
     from reput.warm import load_kernels
 
+    directory = StoreDirectory(store, commit_log_path=commit_log_path)
     if report is not None:
-        StoreDirectory(store, commit_log_path=commit_log_path).check_output(report)
+        directory.check_output(report)
+    tell_unknown_topics(directory, parse_list(topics))
     options = ExportOptions(
         topics=parse_list(topics),
         columns=parse_list(columns),
