@@ -123,6 +123,7 @@ def _report(store: str, result: RebuildResult) -> Report:
     facts = asdict(result)
     for name in ("damages", "findings", "phase_seconds", "kept_queues", "last_timestamp", "index_timestamp"):
         facts.pop(name)
+    facts = {name.replace("_", " "): value for name, value in facts.items()}
     facts["messages a second"] = round(result.messages / result.seconds)
     tables = [Table("phases", ("phase", "seconds"), list(zip(phases, seconds, strict=True)))]
     if result.kept_queues:

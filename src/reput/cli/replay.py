@@ -59,6 +59,7 @@ def replay(
       reput replay /tmp/store /tmp/replayed --topics orders --speed 1000x
       reput replay /tmp/store /tmp/replayed --begin 2026-01-01 --speed max --json
     """
+    from reput.jobs.report import format_value
     from reput.log.directory import StoreDirectory
     from reput.store import replay as store_replay
     from reput.warm import load_kernels
@@ -83,4 +84,4 @@ def replay(
     if as_json:
         write_json(asdict(result))
     else:
-        write_fields({key.replace("_", " "): "" if value is None else value for key, value in asdict(result).items()})
+        write_fields({key.replace("_", " "): format_value(value) for key, value in asdict(result).items()})
