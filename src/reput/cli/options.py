@@ -97,6 +97,12 @@ def parse_time(text: str) -> int:
     return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
+def check_times(begin: int | None, end: int | None) -> None:
+    """Raises ConfigError for a stretch of time that ends before it begins."""
+    if begin is not None and end is not None and end < begin:
+        raise ConfigError("--end is a time before --begin, so nothing lies between them")
+
+
 def parse_pairs(texts: Sequence[str], option: str) -> dict[str, str]:
     """`name=value` texts as a mapping; raises ConfigError for a text without `=`, and for a name given twice."""
     pairs: dict[str, str] = {}

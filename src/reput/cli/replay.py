@@ -8,7 +8,17 @@ from typing import Annotated
 import typer
 
 from reput.cli.nothing_found import tell_unknown_topics
-from reput.cli.options import BrokerConf, CommitLogPath, Json, Settings, Store, parse_list, parse_time, store_config
+from reput.cli.options import (
+    BrokerConf,
+    CommitLogPath,
+    Json,
+    Settings,
+    Store,
+    check_times,
+    parse_list,
+    parse_time,
+    store_config,
+)
 from reput.cli.output import progress_bar, write_fields, write_json
 
 
@@ -64,6 +74,7 @@ def replay(
     from reput.store import replay as store_replay
     from reput.warm import load_kernels
 
+    check_times(begin, end)
     config = store_config(settings, broker_conf)
     listed = parse_list(topics)
     tell_unknown_topics(StoreDirectory(store, commit_log_path=commit_log_path), listed)
