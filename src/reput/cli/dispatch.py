@@ -63,7 +63,7 @@ def dispatch(
     if as_json:
         write_json(asdict(result))
     else:
-        write_fields({name: format_value(value) for name, value in asdict(result).items()})
+        write_fields({name.replace("_", " "): format_value(value) for name, value in asdict(result).items()})
     return 0
 
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from reput.cli.options import CommitLogPath, Json, Master, RunnerName, Store, choose_runner, parse_list
+from reput.cli.nothing_found import tell_unknown_topics
+from reput.cli.options import CommitLogPath, Json, Master, ReportFile, RunnerName, Store, choose_runner, parse_list
 from reput.cli.output import progress_bar, write_json, write_report
 
 if TYPE_CHECKING:
@@ -46,9 +47,7 @@ def export(
     allow_data_loss: Annotated[
         bool, typer.Option("--allow-data-loss", help="Go on behind what retention took before it was exported.")
     ] = False,
-    report: Annotated[
-        str | None, typer.Option("--report", metavar="FILE.html", help="Also write an HTML report.")
-    ] = None,
+    report: ReportFile = None,
     commit_log_path: CommitLogPath = None,
     runner_name: RunnerName = "auto",
     master: Master = None,
@@ -69,8 +68,10 @@ def export(
     from reput.log.directory import StoreDirectory
     from reput.warm import load_kernels
 
+    directory = StoreDirectory(store, commit_log_path=commit_log_path)
     if report is not None:
-        StoreDirectory(store, commit_log_path=commit_log_path).check_output(report)
+        directory.check_output(report)
+    tell_unknown_topics(directory, parse_list(topics))
     options = ExportOptions(
         topics=parse_list(topics),
         columns=parse_list(columns),

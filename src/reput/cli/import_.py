@@ -53,6 +53,7 @@ def import_(
     from reput.files import DISK
     from reput.jobs.import_ import import_messages
     from reput.jobs.lake_source import open_source
+    from reput.jobs.report import format_value
     from reput.spark.runner import choose_runner
     from reput.spark.write_options import check_sink_id
     from reput.store.import_sink import ImportSink
@@ -78,11 +79,11 @@ def import_(
     else:
         write_fields(
             {
-                "messages": result.messages,
-                "put aside": result.aside,
-                "imported before": result.skipped,
-                "seconds": f"{result.seconds:.3g}",
-                "messages a second": round(result.messages / result.seconds),
+                "messages": format_value(result.messages),
+                "put aside": format_value(result.aside),
+                "imported before": format_value(result.skipped),
+                "seconds": format_value(result.seconds),
+                "messages a second": format_value(round(result.messages / result.seconds)),
             }
         )
     if result.aside:

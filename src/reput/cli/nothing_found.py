@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from reput.cli.messages import some_names, unknown_topic
-from reput.cli.output import iso_time
+from reput.cli.output import complain, iso_time
 
 if TYPE_CHECKING:
-    from reput.log.directory import QueueFiles
+    from reput.log.directory import QueueFiles, StoreDirectory
     from reput.store.message_store import MessageStore
     from reput.store.queue_tables import Queue
     from reput.store.results import GetMessageStatus
@@ -23,6 +23,13 @@ def unknown_queue(topic: str, queue_id: int | None, queues: Iterable[Queue | Que
     if hint is None and queue_id is not None and queue_id not in ids:
         return f"topic {topic!r} has no queue {queue_id}; it has {some_names(map(str, ids))}"
     return hint
+
+
+def tell_unknown_topics(directory: StoreDirectory, topics: Sequence[str] | None) -> None:
+    """Tell of each topic that is asked for and has no queue: it is no error, it may come yet."""
+    for topic in topics or ():
+        if hint := unknown_topic(topic, [*directory.queues(), *directory.batch_queues()]):
+            complain(hint)
 
 
 def no_message(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from types import MappingProxyType
@@ -45,10 +46,27 @@ Settings = Annotated[
 BrokerConf = Annotated[
     str | None, typer.Option("--broker-conf", metavar="FILE", help="A broker.conf with keys of the configuration.")
 ]
+
+
+def _check_report(path: str | None) -> str | None:
+    """Refuse what cannot be written before the job runs: it may take hours."""
+    from reput.files import DISK
+
+    if path is not None:
+        if DISK.is_directory(path):
+            raise typer.BadParameter(f"{path!r} is a folder; name a file")
+        if not DISK.is_directory(os.path.dirname(os.path.abspath(path))):
+            raise typer.BadParameter(f"{path!r}: its folder is not there; make it first")
+    return path
+
+
 ReportFile = Annotated[
     str | None,
     typer.Option(
-        "--report", metavar="FILE.html", help="Also write an HTML report with plots; a file of that name is replaced."
+        "--report",
+        metavar="FILE.html",
+        callback=_check_report,
+        help="Also write an HTML report with plots; a file of that name is replaced.",
     ),
 ]
 WorkDir = Annotated[
@@ -77,6 +95,12 @@ def parse_time(text: str) -> int:
             f"{text!r} is no time; write 2026-11-21, 2026-11-21T07:13:00Z, or milliseconds since 1970 UTC"
         ) from None
     return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def check_times(begin: int | None, end: int | None) -> None:
+    """Raises ConfigError for a stretch of time that ends before it begins."""
+    if begin is not None and end is not None and end < begin:
+        raise ConfigError("--end is a time before --begin, so nothing lies between them")
 
 
 def parse_pairs(texts: Sequence[str], option: str) -> dict[str, str]:

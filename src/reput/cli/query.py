@@ -9,7 +9,17 @@ import typer
 from reput.cli.geometry import IndexNumbers, index_numbers
 from reput.cli.messages import write_messages
 from reput.cli.nothing_found import no_key, no_record
-from reput.cli.options import CommitLogPath, Json, Keys, Master, Store, parse_pairs, parse_time, reading_config
+from reput.cli.options import (
+    CommitLogPath,
+    Json,
+    Keys,
+    Master,
+    Store,
+    check_times,
+    parse_pairs,
+    parse_time,
+    reading_config,
+)
 from reput.cli.output import complain, damage_status
 from reput.cli.query_rows import query_range, query_sql
 from reput.errors import ConfigError
@@ -86,6 +96,7 @@ def query(
       reput query /tmp/store --sql "select tags, count(*) from orders group by tags"
       reput query /tmp/store --sql "select * from messages" --output /tmp/messages.parquet
     """
+    check_times(begin, end)
     listed = None if topics is None else [name.strip() for name in topics.split(",") if name.strip()]
     is_range = topic is None and (bool(keys) or any(option is not None for option in (listed, begin, end)))
     asked: dict[str, Any] = {"topics": listed, "begin": begin, "end": end, "commit_log_path": commit_log_path}

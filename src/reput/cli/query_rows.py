@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from reput.cli.messages import unknown_topic
+from reput.cli.nothing_found import tell_unknown_topics
 from reput.cli.output import complain
 from reput.cli.rows import write_rows
 
@@ -84,6 +84,4 @@ def _check(store: str, commit_log_path: str | None, topics: Sequence[str] | None
 
         file_kind(output)
         directory.check_output(output)
-    for topic in topics or ():
-        if hint := unknown_topic(topic, [*directory.queues(), *directory.batch_queues()]):
-            complain(hint)
+    tell_unknown_topics(directory, topics)

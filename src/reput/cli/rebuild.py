@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from reput.cli.options import CommitLogPath, Json, Master, RunnerName, Settings, Store, choose_runner, job_arguments
+from reput.cli.options import (
+    CommitLogPath,
+    Json,
+    Master,
+    ReportFile,
+    RunnerName,
+    Settings,
+    Store,
+    choose_runner,
+    job_arguments,
+)
 from reput.cli.output import progress_bar, write_json, write_report
 from reput.config.dispatch_rules import DispatchRules
 from reput.errors import ConfigError
@@ -47,12 +57,7 @@ def rebuild(
         Literal["refuse", "skip"],
         typer.Option("--damaged", help="What becomes of damage in the log: no rebuild, or one of all that is whole."),
     ] = "refuse",
-    report: Annotated[
-        str | None,
-        typer.Option(
-            "--report", metavar="FILE.html", help="Also write an HTML report; a file of that name is replaced."
-        ),
-    ] = None,
+    report: ReportFile = None,
     runner_name: RunnerName = "auto",
     master: Master = None,
     as_json: Json = False,
@@ -118,6 +123,7 @@ def _report(store: str, result: RebuildResult) -> Report:
     facts = asdict(result)
     for name in ("damages", "findings", "phase_seconds", "kept_queues", "last_timestamp", "index_timestamp"):
         facts.pop(name)
+    facts = {name.replace("_", " "): value for name, value in facts.items()}
     facts["messages a second"] = round(result.messages / result.seconds)
     tables = [Table("phases", ("phase", "seconds"), list(zip(phases, seconds, strict=True)))]
     if result.kept_queues:

@@ -7,7 +7,18 @@ from typing import Annotated
 
 import typer
 
-from reput.cli.options import BrokerConf, CommitLogPath, Json, Settings, Store, parse_time, store_config
+from reput.cli.nothing_found import tell_unknown_topics
+from reput.cli.options import (
+    BrokerConf,
+    CommitLogPath,
+    Json,
+    Settings,
+    Store,
+    check_times,
+    parse_list,
+    parse_time,
+    store_config,
+)
 from reput.cli.output import progress_bar, write_fields, write_json
 
 
@@ -58,16 +69,21 @@ def replay(
       reput replay /tmp/store /tmp/replayed --topics orders --speed 1000x
       reput replay /tmp/store /tmp/replayed --begin 2026-01-01 --speed max --json
     """
+    from reput.jobs.report import format_value
+    from reput.log.directory import StoreDirectory
     from reput.store import replay as store_replay
     from reput.warm import load_kernels
 
+    check_times(begin, end)
     config = store_config(settings, broker_conf)
+    listed = parse_list(topics)
+    tell_unknown_topics(StoreDirectory(store, commit_log_path=commit_log_path), listed)
     load_kernels()
     with progress_bar() as progress:
         result = store_replay.replay(
             store,
             target,
-            topics=None if topics is None else [one.strip() for one in topics.split(",") if one.strip()],
+            topics=listed,
             begin=begin,
             end=end,
             speed=None if speed == float("inf") else speed,
@@ -79,4 +95,4 @@ def replay(
     if as_json:
         write_json(asdict(result))
     else:
-        write_fields({key.replace("_", " "): "" if value is None else value for key, value in asdict(result).items()})
+        write_fields({key.replace("_", " "): format_value(value) for key, value in asdict(result).items()})

@@ -12,6 +12,7 @@ from reput.cli.options import (
     CommitLogPath,
     Json,
     Master,
+    ReportFile,
     RunnerName,
     Settings,
     Store,
@@ -46,14 +47,7 @@ def stats(
     check_crc: Annotated[
         bool, typer.Option("--crc", help="Read bodies, too: one that is not that of its CRC is damage.")
     ] = False,
-    report: Annotated[
-        str | None,
-        typer.Option(
-            "--report",
-            metavar="FILE.html",
-            help="Also write an HTML report with plots; a file of that name is replaced.",
-        ),
-    ] = None,
+    report: ReportFile = None,
     work_dir: Annotated[
         str | None, typer.Option("--work-dir", metavar="DIR", help="Keep what is done here, to go on after a kill.")
     ] = None,

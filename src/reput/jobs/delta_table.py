@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -33,11 +33,12 @@ class DeltaTable:
         schema: of the files; the partition columns come behind it.
         store: its path, for the lineage.
 
-    Raises ConfigError where deltalake is missing.
+    Raises ConfigError where deltalake is missing, and for a schema with names that Delta does not tell apart.
     """
 
     def __init__(self, output: str, schema: pa.Schema, store: str, files: FileLayer) -> None:
         _deltalake()
+        _check_names(schema)
         self._output, self._store, self._files = output, store, files
         self._path = os.path.join(output, "messages")
         self._schema = pa.schema([*schema, ("topic", pa.string()), ("date", pa.date32())])
@@ -103,6 +104,23 @@ class DeltaTable:
         log = os.path.join(self._path, "_delta_log")
         self._files.sync_files([os.path.join(log, entry.name) for entry in self._files.list_directory(log)[-4:]])
         self._files.sync_directories([log, self._path])
+
+
+def _check_names(fields: Iterable[pa.Field]) -> None:
+    """Raises ConfigError for names side by side that differ in upper and lower case only, on all levels."""
+    seen: dict[str, str] = {}
+    for field in fields:
+        other = seen.setdefault(field.name.casefold(), field.name)
+        if other != field.name:
+            raise ConfigError(
+                f"schema: a Delta table does not tell {field.name!r} from {other!r}; give a schema with one of them, "
+                "or export as parquet"
+            )
+        kind = field.type
+        while pa.types.is_list(kind):
+            kind = kind.value_type
+        if pa.types.is_struct(kind):
+            _check_names(kind)
 
 
 def _statistics(metadata: Any, rows: int) -> dict[str, Any]:

@@ -70,7 +70,10 @@ class Selection:
         """The error that ends a read under FAILFAST, with the modes that go on."""
         if self.on_damage is OnDamage.SKIP:
             return error
-        hint = "or read on behind it, with the mode PERMISSIVE, which tells of it in a row, or DROPMALFORMED"
+        hint = (
+            "or read on behind it, as read_log and Spark's source do with the mode PERMISSIVE, which tells of it in a "
+            "row, or DROPMALFORMED"
+        )
         return CorruptRecordError(error.path, error.offset, f"{error.reason}; {hint}")
 
     def damage_row(self, damage: Damage) -> pa.RecordBatch:

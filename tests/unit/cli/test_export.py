@@ -32,6 +32,13 @@ def test_bodies_that_are_no_text_are_told(store: Path, tmp_path: Path, run_reput
     assert len(list((tmp_path / "lake/undecoded").rglob("*.parquet"))) == 1
 
 
+@pytest.mark.parametrize("command", ["export", "replay"])
+def test_a_topic_that_is_not_there_is_told(command: str, store: Path, tmp_path: Path, run_reput: Run) -> None:
+    answer = run_reput(command, store, tmp_path / "out", "--topics", "order")
+    assert answer.status == 0, answer.err
+    assert "there is no topic 'order'; did you mean 'orders'?" in answer.err
+
+
 def test_following_tells_each_time_what_came(
     store: Path, tmp_path: Path, run_reput: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

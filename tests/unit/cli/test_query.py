@@ -81,6 +81,7 @@ def test_what_is_not_there_is_no_error(store: Path, run_reput: Run) -> None:
         (("--message-id", "XYZ"), "expected 32 or 56 hexadecimal digits"),
         (("--topic", "orders", "--key", "o-1", "--begin", "yesterday"), "is no time"),
         (("--topic", "orders", "--key", "o-1", "--max-num", "0"), "--max-num"),
+        (("--begin", "2026-12-01", "--end", "2026-11-01"), "a time before --begin"),
     ],
 )
 def test_wrong_usage_is_one_line_and_exit_2(

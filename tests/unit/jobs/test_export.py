@@ -12,7 +12,7 @@ import pytest
 from pyarrow import parquet
 
 import reput
-from reput.errors import ConfigError, DataLossError, StoreFormatError
+from reput.errors import ConfigError, CorruptRecordError, DataLossError, StoreFormatError
 from reput.jobs import lake_files
 from reput.jobs.export import Export, ExportOptions, export, follow
 from reput.jobs.lake_files import escaped
@@ -181,6 +181,11 @@ def test_an_inferred_schema_holds_for_the_runs_to_come(tmp_path: Path) -> None:
         ({"decode": "json", "columns": ["keys"]}, "columns leave them out"),
         ({"columns": ["key"]}, "did you mean 'keys'"),
         ({"format": "orc"}, "neither parquet nor delta"),
+        ({"format": "delta", "decode": "json", "schema": "id bigint, ID bigint"}, "does not tell 'ID' from 'id'"),
+        (
+            {"format": "delta", "decode": "json", "schema": "id bigint, a array<struct<b int, B int>>"},
+            "does not tell 'B' from 'b'",
+        ),
         ({"split_bytes": 0}, "no size in bytes"),
     ],
 )
@@ -321,6 +326,23 @@ def test_a_topic_of_any_name_is_the_name_of_a_folder(topic: str, name: str) -> N
 def test_a_topic_that_is_too_long_for_a_folder_is_refused() -> None:
     with pytest.raises(StoreFormatError, match="too long"):
         escaped("%" * 100)
+
+
+@pytest.mark.parametrize("damaged", [0, 200, 390])
+def test_damage_is_an_error_wherever_it_is_and_nothing_behind_it_is_exported(damaged: int, tmp_path: Path) -> None:
+    store, output = tmp_path / "store", tmp_path / "out"
+    put(store, 0, 400)
+    rows = log_rows(store)
+    offset = rows[damaged]["commit_log_offset"]
+    path = store / "commitlog" / f"{offset - offset % (16 << 10):020}"
+    with path.open("r+b") as file:
+        file.seek(offset % (16 << 10) + 4)
+        file.write(b"none")
+    for _ in range(2):
+        with pytest.raises(CorruptRecordError, match=f"damaged at offset {offset}"):
+            run(store, output)
+        exported = [row["commit_log_offset"] for row in rows_of(output)]
+        assert exported in ([], [row["commit_log_offset"] for row in rows[:damaged]])
 
 
 def test_an_empty_store_exports_nothing(tmp_path: Path) -> None:
