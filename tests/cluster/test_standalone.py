@@ -122,7 +122,7 @@ def test_a_rebuild_is_exact_although_a_process_dies(
 
 
 def test_statistics_are_exact_although_an_executor_dies(program: Driver, store: Path, tmp_path: Path) -> None:
-    death = SCAN, "reput.jobs.statistics._count", str(tmp_path / "dead"), EXECUTOR
+    death = SCAN, "reput.jobs.statistics.count", str(tmp_path / "dead"), EXECUTOR
     counted = program.run(statistics_with_a_death, str(store), death)
     assert (tmp_path / "dead").exists()
     assert counted.table == statistics(store, runner=LocalRunner(2)).table
