@@ -97,29 +97,29 @@ def _facts(result: AuditResult) -> dict[str, Any]:
 
 
 def _report(store: str, result: AuditResult) -> Report:
-    """How many findings of each code, the worst ones, and the codes as a plot."""
-    from reput.jobs.findings import KINDS
+    """What each code means and how often it is there, the worst findings, and the codes as a plot."""
+    from reput.jobs.findings import KINDS, FindingClass
     from reput.jobs.report import Plot, Report, Series, Table
 
     facts = _facts(result) | {"log bytes a second": round(result.log_bytes / result.seconds)}
     facts["result"] = "clean" if result.is_clean else "findings"
     codes = Counter(finding.code for finding in result.findings)
-    kinds = [(code, KINDS[code].finding_class.value, count, *KINDS[code][1:]) for code, count in codes.items()]
     shown = result.findings[:_SHOWN_FINDINGS]
     name = "findings" if len(shown) == len(result.findings) else f"the worst {len(shown)} of {len(result.findings)}"
     rows = [
         (found.code, found.kind.finding_class.value, found.path, found.position, found.count, found.text)
         for found in shown
     ]
-    tables = [
-        Table("codes", ("code", "class", "findings", "meaning", "what to do"), kinds),
-        Table(name, ("code", "class", "file", "position", "count", "text"), rows),
-    ]
+    table = Table(name, ("code", "class", "file", "position", "count", "text"), rows)
     bars = Series("findings", list(codes), list(codes.values()))
     return Report(
         title=f"Audit of {store}",
         facts={name.replace("_", " "): value for name, value in facts.items()},
-        tables=tables if result.findings else [],
+        tables=[table] if result.findings else [],
         plots=[Plot("bar", "Findings by code", "code", "findings", [bars])] if codes else [],
-        findings=[str(found) for found in shown if found.kind.finding_class != "harmless"],
+        findings=[
+            f"{code}, {count} ({kind.finding_class.value}): {kind.meaning}. What to do: {kind.advice}"
+            for code, count in codes.items()
+            if (kind := KINDS[code]).finding_class is not FindingClass.HARMLESS
+        ],
     )

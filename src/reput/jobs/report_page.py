@@ -71,7 +71,9 @@ table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nu
 th { text-align: left; font-weight: 600; font-size: 13px; color: #667282; white-space: nowrap; }
 th, td { padding: 7px 18px 7px 0; border-bottom: 1px solid #e9edf1; vertical-align: top; }
 tr:last-child td { border-bottom: 0; }
+td { min-width: 4em; overflow-wrap: anywhere; }
 th:last-child, td:last-child { padding-right: 0; min-width: 9em; }
+td:last-child:not(.number, .short) { min-width: 16em; }
 .number { text-align: right; }
 .number, .short { white-space: nowrap; }
 @media (max-width: 640px) { section, figure, .facts { padding: 14px; } h1 { font-size: 23px; } }
