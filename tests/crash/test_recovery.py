@@ -154,6 +154,16 @@ def test_damage_before_what_the_checkpoint_knows_is_told_and_changes_nothing(tmp
     assert contents(path) == before
 
 
+def test_a_queue_offset_that_no_log_can_hold_is_told_and_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    offsets = write(path, [bytes(500)] * 20, killed=True)
+    change(path, offsets[7] + 20, bytes.fromhex("00000000ffffffff"))
+    before = contents(path)
+    with pytest.raises(CorruptRecordError, match=rf"damaged at offset {offsets[7]}: .*queue offset 4294967295.*dump"):
+        open_store(path)
+    assert contents(path) == before
+
+
 def test_damage_at_the_end_of_a_file_is_found_by_the_next_file(tmp_path: Path) -> None:
     path = tmp_path / "store"
     first, second = write(path, [b"a" * 3000, b"b" * 3000], killed=True)

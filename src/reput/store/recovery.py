@@ -15,6 +15,7 @@ import numpy.typing as npt
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import CorruptConsumeQueueError, CorruptRecordError
 from reput.formats.checkpoint import Checkpoint, min_timestamp
+from reput.formats.message_batch import MIN_ITEM_SIZE
 from reput.formats.shutdown import Shutdown
 from reput.kernels.columns import RecordColumns, RecordStatus, ScanStop
 from reput.kernels.record_scan import RecordScanner, ScanLevel, find_record
@@ -103,7 +104,8 @@ def find_log_end(
 
     Raises:
         CorruptRecordError: A record does not prove itself, and behind it lies one that the checkpoint says was on the
-            disk: that is damage, not a torn tail, and cutting there would lose messages.
+            disk: that is damage, not a torn tail, and cutting there would lose messages. Or one has a queue offset that
+            no log of this size can hold: dispatch would refuse it, when the directory has changed already.
     """
     header_scanner = RecordScanner(_MAX_ROWS, level=ScanLevel.HEADER)
     checks = {"check_crc": config.check_crc_on_recover, "require_property_crc": config.force_verify_prop_crc}
@@ -122,6 +124,7 @@ def find_log_end(
             confirmation.take(first_rows(columns, fault), file.mapping, position)
         else:
             file.mapping.release(position, position + columns.consumed)  # a start over gigabytes keeps little of them
+        _check_queue_offsets(columns, fault, file.path)
         if fault:
             timestamp = int(columns["store_timestamp"][fault - 1])
         if fault < columns.rows:
@@ -136,6 +139,20 @@ def find_log_end(
     known_until = _END_OF_TIME if config.force_verify_prop_crc else checkpoint.physic_msg_timestamp
     has_tail = _check_tail(log, offset, timestamp, known_until, was_killed=was_killed)
     return LogEnd(offset, timestamp, has_tail, offset - begin)
+
+
+def _check_queue_offsets(columns: RecordColumns, rows: int, path: str) -> None:
+    """Raises CorruptRecordError for a queue offset among the first rows that dispatch would refuse."""
+    offsets, queue_offsets = columns["commit_log_offset"][:rows], columns["queue_offset"][:rows]
+    wrong = np.flatnonzero(queue_offsets > offsets // MIN_ITEM_SIZE)
+    if wrong.size:
+        offset, queue_offset = int(offsets[wrong[0]]), int(queue_offsets[wrong[0]])
+        raise CorruptRecordError(
+            path,
+            offset,
+            f"the record says queue offset {queue_offset}, more than a log of this size can hold; nothing was changed; "
+            "copy the store, look at it with `reput dump`, and restore the file from a replica or a backup",
+        )
 
 
 def _check_tail(log: CommitLog, offset: int, timestamp: int, known_until: int, *, was_killed: bool) -> bool:
