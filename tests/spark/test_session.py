@@ -36,7 +36,8 @@ class TestSession:
             ),
             "spark.ui.enabled": "false",
         }
-        assert {key: spark.conf.get(key) for key in defaults} == defaults
+        started_with = spark.sparkContext.getConf()  # a later `session` with other words changes `spark.conf`
+        assert {key: started_with.get(key) for key in defaults} == defaults
 
     def test_a_setting_of_the_caller_goes_before_the_default(self, spark: SparkSession) -> None:
         assert spark.conf.get("spark.sql.shuffle.partitions") == "3"  # 2 by default on local[2]
