@@ -12,6 +12,7 @@ import typer
 from reput.cli.nothing_found import tell_unknown_topics
 from reput.cli.options import CommitLogPath, Json, Master, ReportFile, RunnerName, Store, choose_runner, parse_list
 from reput.cli.output import progress_bar, write_json, write_report
+from reput.cli.start import begin_work
 
 if TYPE_CHECKING:
     from reput.jobs.export import Export
@@ -66,7 +67,6 @@ def export(
     from reput.jobs.export import ExportOptions
     from reput.jobs.export import follow as run_export
     from reput.log.directory import StoreDirectory
-    from reput.warm import load_kernels
 
     directory = StoreDirectory(store, commit_log_path=commit_log_path)
     if report is not None:
@@ -82,7 +82,7 @@ def export(
         target_file_bytes=target_file_bytes,
         fail_on_data_loss=not allow_data_loss,
     )
-    load_kernels()
+    begin_work()
     runner = choose_runner(runner_name, master, store, commit_log_path)
     pauses = _pauses(interval) if follow else iter([False])
     with progress_bar() as progress:
