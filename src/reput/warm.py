@@ -50,16 +50,22 @@ def load_kernels(announce: Announce = announce_on_stderr) -> float:
     start = time.perf_counter()
     if all(name in sys.modules for name in KERNEL_MODULES):
         return 0.0
+    compile_kernels(announce)
+    for name in KERNEL_MODULES:
+        importlib.import_module(name)
+    return time.perf_counter() - start
+
+
+def compile_kernels(announce: Announce = announce_on_stderr) -> None:
+    """Compile every kernel, if the cache is not known to have them all; those that it has stay where they are."""
     from reput.kernels._jit import cache_folder
 
     marker = os.path.join(cache_folder(), _MARKER)
-    compiled = DISK.exists(marker)
+    if DISK.exists(marker):
+        return
     for i, name in enumerate(KERNEL_MODULES):
-        if not compiled:
-            announce(i, len(KERNEL_MODULES), name.rpartition(".")[2])
+        announce(i, len(KERNEL_MODULES), name.rpartition(".")[2])
         importlib.import_module(name)
-    if not compiled:
-        announce(len(KERNEL_MODULES), len(KERNEL_MODULES), "")
-        DISK.make_directories(cache_folder())
-        DISK.write_atomically(marker, b"")
-    return time.perf_counter() - start
+    announce(len(KERNEL_MODULES), len(KERNEL_MODULES), "")
+    DISK.make_directories(cache_folder())
+    DISK.write_atomically(marker, b"")

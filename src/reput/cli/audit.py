@@ -18,6 +18,7 @@ from reput.cli.options import (
     job_arguments,
 )
 from reput.cli.output import progress_bar, write_json, write_report
+from reput.cli.start import begin_work
 
 if TYPE_CHECKING:
     from reput.jobs.audit import AuditResult
@@ -57,12 +58,11 @@ def audit(
     """
     from reput.jobs import audit as job
     from reput.log.directory import StoreDirectory
-    from reput.warm import load_kernels
 
     arguments = job_arguments(settings, _KEYS, "an audit")
     if report is not None:
         StoreDirectory(store, commit_log_path=commit_log_path).check_output(report)
-    load_kernels()
+    begin_work()
     with progress_bar() as progress:
         result = job.audit(
             store,

@@ -8,6 +8,7 @@ import typer
 
 from reput.cli.options import Json, Master, ReportFile, RunnerName, WorkDir, choose_runner
 from reput.cli.output import progress_bar, write_json, write_report
+from reput.cli.start import begin_work
 
 if TYPE_CHECKING:
     from reput.jobs.diff import DiffResult
@@ -55,12 +56,11 @@ def diff(
     """
     from reput.jobs import diff as job
     from reput.log.directory import StoreDirectory
-    from reput.warm import load_kernels
 
     if report is not None:
         for store in (left, right):
             StoreDirectory(store).check_output(report)
-    load_kernels()
+    begin_work()
     with progress_bar() as progress:
         result = job.diff(
             left,

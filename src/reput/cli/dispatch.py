@@ -10,6 +10,7 @@ import typer
 
 from reput.cli.options import CommitLogPath, Json, Master, RunnerName, Settings, Store, parse_pairs
 from reput.cli.output import write_fields, write_json, write_status
+from reput.cli.start import begin_work
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,10 +52,9 @@ def dispatch(
     from reput.config.properties import snake_case
     from reput.jobs.report import format_value
     from reput.spark.dispatch import dispatch as run
-    from reput.warm import load_kernels
 
     pairs = {snake_case(name): value for name, value in parse_pairs(settings, "--set").items()}
-    load_kernels()
+    begin_work()
     line, stop = _ProgressLine(), threading.Event()
     result = run(
         store, output, session=_session(runner_name, master), once=once, commit_log_path=commit_log_path,

@@ -12,6 +12,7 @@ from reput.cli.geometry import IndexNumbers, index_numbers
 from reput.cli.nothing_found import unknown_queue
 from reput.cli.options import CommitLogPath, Json, Store
 from reput.cli.output import complain, write_json, write_line
+from reput.cli.start import begin_work
 from reput.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -74,7 +75,6 @@ def dump(
     from reput.cli.dump_queue import queue_lines
     from reput.config.message_store import MessageStoreConfig
     from reput.log.directory import StoreDirectory
-    from reput.warm import load_kernels
 
     given = {
         "--begin-offset": begin_offset,
@@ -89,7 +89,7 @@ def dump(
     directory = StoreDirectory(store, commit_log_path=commit_log_path)
     begin, end = begin_offset or 0, _NO_END if end_offset is None else end_offset
     if what == "log":
-        load_kernels()
+        begin_work()
         from reput.cli.dump_log import log_lines  # loads kernels by itself, but says nothing
 
         lines = log_lines(directory, begin, end, topic, queue_id, as_hex=as_hex)

@@ -11,7 +11,8 @@ import typer
 
 from reput.cli.nothing_found import tell_unknown_topics
 from reput.cli.options import CommitLogPath, Json, Master, ReportFile, RunnerName, Store, choose_runner, parse_list
-from reput.cli.output import progress_bar, write_json, write_report
+from reput.cli.output import progress_bar, write_json, write_report, write_text
+from reput.cli.start import begin_work
 
 if TYPE_CHECKING:
     from reput.jobs.export import Export
@@ -47,17 +48,24 @@ def export(
     allow_data_loss: Annotated[
         bool, typer.Option("--allow-data-loss", help="Go on behind what retention took before it was exported.")
     ] = False,
+    damaged: Annotated[
+        Literal["refuse", "skip"],
+        typer.Option("--damaged", help="What becomes of damage in the log: no export, or one of all that is whole."),
+    ] = "refuse",
     report: ReportFile = None,
     commit_log_path: CommitLogPath = None,
     runner_name: RunnerName = "auto",
     master: Master = None,
     as_json: Json = False,
-) -> None:
+) -> int:
     """Export messages to Parquet or Delta.
 
     The files lie in DIR/messages/topic=.../date=.../, in log order; rows whose bodies cannot be decoded in
     DIR/undecoded, with the reason. Another run to the same folder exports only what is new, each message once, also
     after a kill. The store is not changed.
+
+    Damage in the log is refused. With --damaged skip all records that are whole are exported, before and behind it;
+    each range that was passed over is told, and the exit status is 1.
 
     Examples:
       reput export /tmp/store /tmp/lake
@@ -66,7 +74,6 @@ def export(
     from reput.jobs.export import ExportOptions
     from reput.jobs.export import follow as run_export
     from reput.log.directory import StoreDirectory
-    from reput.warm import load_kernels
 
     directory = StoreDirectory(store, commit_log_path=commit_log_path)
     if report is not None:
@@ -81,10 +88,12 @@ def export(
         commit_log_path=commit_log_path,
         target_file_bytes=target_file_bytes,
         fail_on_data_loss=not allow_data_loss,
+        damaged=damaged,
     )
-    load_kernels()
+    begin_work()
     runner = choose_runner(runner_name, master, store, commit_log_path)
     pauses = _pauses(interval) if follow else iter([False])
+    status = 0
     with progress_bar() as progress:
         for result in run_export(
             store, output, runner=runner, wait=lambda: next(pauses), options=options, progress=progress
@@ -92,9 +101,13 @@ def export(
             if report is not None:
                 _report(store, output, result).write_html(report)
             if as_json:
-                write_json(asdict(result) | {"lost": [list(one) for one in result.lost]})
-            elif not follow or result.commits:
+                write_json(asdict(result) | {"damages": [damage._asdict() for damage in result.damages]})
+            elif result.commits or result.lost:
                 write_report(_report(store, output, result))
+            elif not follow:
+                write_text(f"nothing new: the log ends at offset {result.end_offset}, and so does {output}")
+            status |= bool(result.damages)
+    return status
 
 
 def _pauses(seconds: float) -> Iterator[bool]:
@@ -122,11 +135,6 @@ def _report(store: str, output: str, result: Export) -> Report:
     }
     if result.body_schema is not None:
         facts["schema of bodies"] = result.body_schema
-    findings = [f"offsets {begin} to {end} were gone before they were exported" for begin, end in result.lost]
-    if result.undecoded:
-        findings.append(
-            f"{result.undecoded} bodies could not be decoded: they are in {output}/undecoded, with the reason"
-        )
     return Report(
         title=f"Export of {store} to {output}",
         facts=facts,
@@ -142,5 +150,5 @@ def _report(store: str, output: str, result: Export) -> Report:
         ]
         if bars
         else [],
-        findings=findings,
+        findings=result.findings,
     )

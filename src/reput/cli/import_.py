@@ -11,6 +11,7 @@ import typer
 
 from reput.cli.options import BrokerConf, Json, Master, RunnerName, Settings, parse_list, store_config
 from reput.cli.output import complain, progress_bar, write_fields, write_json
+from reput.cli.start import begin_work
 from reput.errors import ConfigError
 
 
@@ -57,7 +58,6 @@ def import_(
     from reput.spark.runner import choose_runner
     from reput.spark.write_options import check_sink_id
     from reput.store.import_sink import ImportSink
-    from reput.warm import load_kernels
 
     name = sink_id or f"import-{hashlib.blake2b(os.path.abspath(source).encode(), digest_size=6).hexdigest()}"
     try:
@@ -67,7 +67,7 @@ def import_(
     config = store_config(settings, broker_conf)
     found = open_source(source, topic=topic, columns=parse_list(columns))
     total_bytes = sum(part.size for batch in found.batches for part in batch)
-    load_kernels()
+    begin_work()
     runner = choose_runner(runner_name, total_bytes=total_bytes, master=master)
     with (
         progress_bar() as progress,

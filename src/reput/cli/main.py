@@ -37,6 +37,7 @@ from reput.cli import (
     top,
     warm,
 )
+from reput.cli import start as process
 from reput.cli.output import complain, write_text
 from reput.errors import ReputError
 
@@ -116,4 +117,4 @@ for _command in _COMMANDS:
 
 def main() -> None:
     """The entry point of the command `reput`."""
-    app()
+    process.run(app)

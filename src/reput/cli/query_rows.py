@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from reput.cli.nothing_found import tell_unknown_topics
 from reput.cli.output import complain
 from reput.cli.rows import write_rows
+from reput.cli.start import begin_work
 
 #: Of a table; JSON and files have all.
 _SHOWN_COLUMNS = (
@@ -27,10 +28,9 @@ def query_range(
 ) -> int:
     """Show all messages with one of the keys, of the topics and of the time; the exit status."""
     from reput.jobs.query import find_messages
-    from reput.warm import load_kernels
 
     _check(store, commit_log_path, topics, output)
-    load_kernels()
+    begin_work()
     columns = None if as_json or output is not None else _SHOWN_COLUMNS
     rows = find_messages(store, columns, topics, keys or None, begin, end, commit_log_path=commit_log_path)
     write_rows(rows, output=output, as_json=as_json)
@@ -53,10 +53,9 @@ def query_sql(
 ) -> int:
     """Show the rows of a statement; the exit status, 1 where bodies could not be decoded."""
     from reput.jobs import sql as job
-    from reput.warm import load_kernels
 
     _check(store, commit_log_path, topics, output)
-    load_kernels()
+    begin_work()
     source = job.Source(
         path=store, topics=topics, begin=begin, end=end, schemas=schemas, commit_log_path=commit_log_path
     )

@@ -19,6 +19,7 @@ from reput.cli.options import (
     job_arguments,
 )
 from reput.cli.output import progress_bar, write_json, write_report
+from reput.cli.start import begin_work
 from reput.config.dispatch_rules import DispatchRules
 from reput.errors import ConfigError
 
@@ -87,14 +88,13 @@ def rebuild(
     """
     from reput.jobs import rebuild as job
     from reput.log.directory import StoreDirectory
-    from reput.warm import load_kernels
 
     if (output is None) != in_place:
         raise ConfigError("give --output with a new directory, or --in-place for a store that nobody has open")
     arguments = job_arguments(settings, _KEYS, "a rebuild")
     if report is not None:
         StoreDirectory(store, commit_log_path=commit_log_path).check_output(report)
-    load_kernels()
+    begin_work()
     with progress_bar() as progress:
         result = job.rebuild(
             store,

@@ -20,6 +20,7 @@ from reput.cli.options import (
     store_config,
 )
 from reput.cli.output import progress_bar, write_fields, write_json
+from reput.cli.start import begin_work
 
 
 def _speed(text: str) -> float:
@@ -72,13 +73,12 @@ def replay(
     from reput.jobs.report import format_value
     from reput.log.directory import StoreDirectory
     from reput.store import replay as store_replay
-    from reput.warm import load_kernels
 
     check_times(begin, end)
     config = store_config(settings, broker_conf)
     listed = parse_list(topics)
     tell_unknown_topics(StoreDirectory(store, commit_log_path=commit_log_path), listed)
-    load_kernels()
+    begin_work()
     with progress_bar() as progress:
         result = store_replay.replay(
             store,

@@ -20,6 +20,7 @@ from reput.cli.options import (
     store_config,
 )
 from reput.cli.output import complain, progress_bar, write_json, write_report
+from reput.cli.start import begin_work
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -86,11 +87,10 @@ def stats(
       reput stats /tmp/store --by host --crc --set fileReservedTime=48
     """
     from reput.cli.stats_report import report_of
-    from reput.warm import load_kernels
 
     config = store_config(settings, broker_conf)
     _check_outside(store, commit_log_path, report, work_dir)
-    load_kernels()
+    begin_work()
     dimensions = [name.strip() for name in by.split(",") if name.strip()]
     if follow:
         from reput.cli.stats_follow import follow_stats

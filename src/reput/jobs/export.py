@@ -18,7 +18,7 @@ from typing import Literal
 
 import pyarrow as pa
 
-from reput.errors import ConfigError, DataLossError, ReputError
+from reput.errors import ConfigError, CorruptRecordError, DataLossError, ReputError
 from reput.files import DISK, FileLayer
 from reput.jobs.body_schema import body_schema_text, parse_body_schema
 from reput.jobs.decoding import BodyDecoder, JsonDecoder, RawDecoder, make_decoder
@@ -31,6 +31,7 @@ from reput.jobs.split_tasks import run_over_splits
 from reput.log.directory import StoreDirectory
 from reput.log.positions import LogPosition, TailLimit
 from reput.log.reader import read_split
+from reput.log.scan import Damage
 from reput.log.selection import make_selection
 from reput.log.splits import Split, SplitStop, plan_splits
 from reput.log.tail import LogTail
@@ -72,6 +73,7 @@ class Export:
         topics: sums, sorted by topic.
         body_schema: of JSON bodies, as text; None for others.
         lost: offsets between which the log was gone before it was exported, where that was allowed.
+        damages: what of the log was passed over, since no record of it proves itself, where that was allowed.
         seconds: of the run.
     """
 
@@ -83,7 +85,17 @@ class Export:
     topics: tuple[TopicSum, ...]
     body_schema: str | None
     lost: tuple[tuple[int, int], ...]
+    damages: tuple[Damage, ...]
     seconds: float
+
+    @property
+    def findings(self) -> list[str]:
+        """What is in the log, or was, and not in the lake, and what a reader of the messages does not see."""
+        findings = [f"offsets {begin} to {end} were gone before they were exported" for begin, end in self.lost]
+        findings += [f"{damage.error()}; passed over {damage.end - damage.begin} bytes" for damage in self.damages]
+        if self.undecoded:
+            findings.append(f"{self.undecoded} bodies could not be decoded: they are in undecoded/, with the reason")
+        return findings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +114,8 @@ class ExportOptions:
         target_file_bytes: files smaller than this are put together, within a commit.
         fail_on_data_loss: whether it is an error that retention has taken what was not exported yet, or that the log
             is another one now; else the export goes on with what is there.
+        damaged: what becomes of damage in the log: "refuse" ends the run before the part that has it; "skip" exports
+            all whole records before and behind it, and tells what was passed over.
     """
 
     topics: Sequence[str] | None = None
@@ -114,6 +128,7 @@ class ExportOptions:
     commit_bytes: int = COMMIT_BYTES
     target_file_bytes: int = TARGET_FILE_BYTES
     fail_on_data_loss: bool = True
+    damaged: Literal["refuse", "skip"] = "refuse"
 
 
 def export(
@@ -135,7 +150,7 @@ def export(
         StoreFormatError: no store, or an output that is not empty and belongs to no export.
         StoreLockedError: another process exports to this folder.
         DataLossError: what follows on the last run is gone.
-        CorruptRecordError: damage in the log; what was committed before stays.
+        CorruptRecordError: damage in the log that is not skipped; what was committed before stays.
     """
     with _opened(store_path, output, runner, options, files) as job:
         return job.run(progress)
@@ -190,7 +205,11 @@ def _opened(
             if not folder.resumed:  # as it was: the next try may have other options
                 folder.finish()
             raise
-        yield job
+        try:
+            yield job
+        except CorruptRecordError as error:
+            advice = "or export all that is whole, and be told what is not, by --damaged skip (damaged='skip')"
+            raise CorruptRecordError(error.path, error.offset, f"{error.reason}; {advice}") from None
 
 
 def _check(options: ExportOptions) -> None:
@@ -198,6 +217,8 @@ def _check(options: ExportOptions) -> None:
         raise ConfigError(f"format: {options.format!r} is neither parquet nor delta")
     if options.decode != "raw" and options.columns is not None and "body" not in options.columns:
         raise ConfigError(f"decode: {options.decode} decodes bodies, and the columns leave them out")
+    if options.damaged not in ("refuse", "skip"):
+        raise ConfigError(f"damaged: {options.damaged!r} is neither refuse nor skip")
     for name in ("split_bytes", "commit_bytes", "target_file_bytes"):
         if getattr(options, name) < 1:
             raise ConfigError(f"{name}: {getattr(options, name)} is no size in bytes")
@@ -212,8 +233,9 @@ class _ExportJob:
     ) -> None:
         self._directory, self._folder, self._runner = directory, folder, runner
         self._options, self._files = options, files
-        self._tail = LogTail(directory)
-        selection = make_selection(topics=options.topics, store=directory.name)
+        mode = "DROPMALFORMED" if options.damaged == "skip" else "FAILFAST"
+        selection = make_selection(topics=options.topics, store=directory.name, mode=mode)
+        self._tail = LogTail(directory, on_damage=selection.on_damage)
         columns = options.columns if options.columns is not None else selection.columns
         make_selection(columns=columns, store="")
         shown = tuple(dict.fromkeys([*LINEAGE, *(name for name in columns if name != "topic")]))
@@ -237,7 +259,8 @@ class _ExportJob:
             stop = self._commit_end(begin, end)
             commits.append(self._commit(begin.offset, stop, progress))
             begin = stop
-        self._tail.advance(begin)  # damage looks like the end of the log until the log is to be read on from there
+            if begin.offset == end.offset:  # damage looks like the end of the log until it is to be read on from there
+                end = self._tail.advance(begin)
         lake_files = [one for commit in commits for one in commit.lake_files]
         topics = _sums(lake_files)
         decoder = self._rows.decoder
@@ -250,6 +273,7 @@ class _ExportJob:
             topics=topics,
             body_schema=body_schema_text(decoder.schema) if isinstance(decoder, JsonDecoder) else None,
             lost=lost,
+            damages=tuple(damage for commit in commits for damage in commit.damages),
             seconds=time.perf_counter() - started,
         )
 
@@ -299,7 +323,8 @@ class _ExportJob:
             partial(merge_files, self._rows, staging), small, description="put small files together", progress=progress
         ) if small else []  # fmt: skip
         alone = [group[0] for group in groups if len(group) == 1]
-        return self._commits.commit(begin, end, sorted([*alone, *merged], key=lambda one: (one.first_offset, one.path)))
+        lake_files = sorted([*alone, *merged], key=lambda one: (one.first_offset, one.path))
+        return self._commits.commit(begin, end, lake_files, [one for outcome in outcomes for one in outcome.damages])
 
     def _decoder(self) -> BodyDecoder:
         """The decoder; a schema that is inferred is kept for the runs to come."""

@@ -19,6 +19,7 @@ from reput.files import FileLayer
 from reput.jobs.job_folder import JobFolder
 from reput.jobs.lake_files import LakeFile
 from reput.log.positions import LastRecord, LogPosition
+from reput.log.scan import Damage
 
 _NUMBER_DIGITS = 20
 _STAGING = "staging-"
@@ -33,12 +34,14 @@ class LakeCommit:
         begin: commit log offset of its begin: the end of the commit before, or behind what was lost in between.
         end: where the next one goes on.
         lake_files: of its rows.
+        damages: what was passed over.
     """
 
     number: int
     begin: int
     end: LogPosition
     lake_files: tuple[LakeFile, ...]
+    damages: tuple[Damage, ...] = ()
 
     def encode(self) -> bytes:
         """The file's bytes."""
@@ -52,7 +55,8 @@ def decode_commit(data: bytes, path: str) -> LakeCommit:
         last = content["end"]["last"]
         end = LogPosition(content["end"]["offset"], None if last is None else LastRecord(**last))
         lake_files = tuple(LakeFile(**one) for one in content["lake_files"])
-        return LakeCommit(content["number"], content["begin"], end, lake_files)
+        damages = tuple(Damage(*one) for one in content.get("damages", ()))
+        return LakeCommit(content["number"], content["begin"], end, lake_files, damages)
     except (ValueError, KeyError, TypeError) as error:
         raise CorruptMetadataError(
             path,
@@ -94,9 +98,11 @@ class LakeCommits:
         self._files.make_directories(folder)
         return folder
 
-    def commit(self, begin: int, end: LogPosition, lake_files: Sequence[LakeFile]) -> LakeCommit:
+    def commit(
+        self, begin: int, end: LogPosition, lake_files: Sequence[LakeFile], damages: Sequence[Damage]
+    ) -> LakeCommit:
         """Take the staged files into the lake; when this returns, they are there for good."""
-        commit = LakeCommit(self._next_number, begin, end, tuple(lake_files))
+        commit = LakeCommit(self._next_number, begin, end, tuple(lake_files), tuple(damages))
         self._files.sync_directory(self._staging(commit.number))
         self._files.write_atomically(self._path(commit.number), commit.encode())
         self.last = commit

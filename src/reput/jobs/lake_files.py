@@ -26,7 +26,7 @@ from reput.files import FileLayer
 from reput.jobs.decoding import BodyDecoder, RawDecoder
 from reput.kernels.record_batch import SCHEMA
 from reput.log.reader import record_batches
-from reput.log.scan import scan_split
+from reput.log.scan import Damage, scan_split
 from reput.log.selection import Selection
 from reput.log.splits import Split, SplitResult
 
@@ -117,11 +117,12 @@ class Staging:
 
 @dataclass(frozen=True, slots=True)
 class StagedSplit:
-    """What a task tells of its split; `read` and `fault` as in `SplitOutcome`."""
+    """What a task tells of its split; `read` and `fault` as in `SplitOutcome`, `damages` are what it passed over."""
 
     read: SplitResult
     fault: CorruptRecordError | None
     lake_files: tuple[LakeFile, ...]
+    damages: tuple[Damage, ...]
 
 
 def escaped(topic: str) -> str:
@@ -141,7 +142,7 @@ def escaped(topic: str) -> str:
 
 def stage_split(rows: LakeRows, staging: Staging, split: Split) -> StagedSplit:
     """The task: one split -> staged files, synced, in log order for each kind, topic and day."""
-    scan = scan_split(split, level=rows.selection.level, files=staging.files)
+    scan = scan_split(split, level=rows.selection.level, on_damage=rows.selection.on_damage, files=staging.files)
     chunk, staged = _Chunk(rows, staging), list[LakeFile]()
     fault: CorruptRecordError | None = None
     try:
@@ -153,7 +154,7 @@ def stage_split(rows: LakeRows, staging: Staging, split: Split) -> StagedSplit:
         staged += chunk.write()
     except CorruptRecordError as error:
         fault = error
-    return StagedSplit(scan.result, fault, tuple(staged))
+    return StagedSplit(scan.result, fault, tuple(staged), tuple(scan.damages))
 
 
 def merge_files(rows: LakeRows, staging: Staging, group: Sequence[LakeFile]) -> LakeFile:

@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
+from pyarrow import parquet
 
 from reput.errors import ConfigError, StoreFormatError
 from reput.jobs.job_folder import STATE
@@ -24,6 +25,9 @@ PART_BYTES = 32 << 20
 BATCH_BYTES = 256 << 20
 _MAX_PARTS = 1000
 _BATCH_ROWS = 32_768
+#: Bytes (before compression) that are decoded at once, and that are read of each column at once.
+_READ_BYTES = 8 << 20
+_BUFFER_BYTES = 1 << 20
 _HIVE = pa.schema([("topic", pa.string()), ("date", pa.string())])
 #: Of the partitions of an export: a topic is one of a message's columns, its day is none.
 _NO_COLUMN = "date"
@@ -54,15 +58,28 @@ class SourcePart:
     topic: str | None
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows, in order."""
-        scanner = self.fragment.scanner(
-            schema=self.schema, columns=list(self.columns), batch_size=_BATCH_ROWS, use_threads=False
-        )
-        for batch in scanner.to_batches():
-            if self.topic is None:
-                yield batch
-            else:
-                yield batch.append_column("topic", pa.repeat(pa.scalar(self.topic), batch.num_rows))
+        """The rows, in order, read as they are asked for: a row group may be larger than the memory."""
+        fragment = self.fragment
+        constants = ds.get_partition_keys(fragment.partition_expression)
+        if self.topic is not None:
+            constants["topic"] = self.topic
+        fields = [self.schema.field(name) for name in self.columns]
+        if self.topic is not None:
+            fields.append(pa.field("topic", pa.string()))
+        names = [name for name in fragment.physical_schema.names if name in self.columns and name not in constants]
+        with fragment.open() as opened:
+            file = parquet.ParquetFile(opened, metadata=fragment.metadata, buffer_size=_BUFFER_BYTES, pre_buffer=False)
+            groups = [group.id for group in fragment.row_groups]
+            rows = max(1, min(_BATCH_ROWS, self.rows * _READ_BYTES // max(self.size, 1)))
+            for batch in file.iter_batches(rows, row_groups=groups, columns=names, use_threads=False):
+                columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+                arrays = [
+                    columns[field.name].cast(field.type)
+                    if field.name in columns
+                    else pa.repeat(pa.scalar(constants.get(field.name), field.type), batch.num_rows)
+                    for field in fields
+                ]
+                yield pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
 
 @dataclass(frozen=True, slots=True)

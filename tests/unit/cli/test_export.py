@@ -10,6 +10,7 @@ import pytest
 
 import reput
 import reput.cli.export
+from tests.damaged_copy import damaged_copy
 
 from .conftest import SMALL_FILES, Run
 
@@ -30,6 +31,31 @@ def test_bodies_that_are_no_text_are_told(store: Path, tmp_path: Path, run_reput
     assert answer.status == 0, answer.err
     assert "1 bodies could not be decoded" in answer.out
     assert len(list((tmp_path / "lake/undecoded").rglob("*.parquet"))) == 1
+
+
+def test_a_run_that_finds_nothing_new_says_so_in_a_line(store: Path, tmp_path: Path, run_reput: Run) -> None:
+    end = run_reput("export", store, tmp_path / "lake", "--json").object()["end_offset"]
+    answer = run_reput("export", store, tmp_path / "lake")
+    assert (answer.status, answer.out) == (
+        0,
+        f"nothing new: the log ends at offset {end}, and so does {tmp_path}/lake\n",
+    )
+    assert run_reput("export", store, tmp_path / "lake", "--json").object()["messages"] == 0
+
+
+def test_damage_that_is_passed_over_is_told_and_makes_the_exit_status(tmp_path: Path, run_reput: Run) -> None:
+    store, file, offset = damaged_copy(tmp_path / "store", 2)
+    refused = run_reput("export", store, tmp_path / "lake")
+    assert (refused.status, refused.err.count("\n")) == (2, 1)
+    assert "--damaged skip" in refused.err
+    page = tmp_path / "report.html"
+    answer = run_reput("export", store, tmp_path / "lake", "--damaged", "skip", "--report", page)
+    assert answer.status == 1, answer.err
+    for text in (answer.out, page.read_text()):
+        assert f"damaged at offset {offset}" in text
+    answer = run_reput("export", store, tmp_path / "other", "--damaged", "skip", "--json")
+    (damage,) = answer.object()["damages"]
+    assert (answer.status, damage["path"], damage["begin"]) == (1, file, offset)
 
 
 @pytest.mark.parametrize("command", ["export", "replay"])

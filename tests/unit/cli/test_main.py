@@ -46,6 +46,19 @@ def test_help_imports_nothing_heavy() -> None:
     assert (done.returncode, done.stderr) == (0, "[]\n")
 
 
+def test_a_job_loads_what_it_needs_and_leaves_the_garbage_collector_as_it_was(store: Path) -> None:
+    code = (
+        f"import gc, sys; before = gc.get_threshold(); sys.argv = ['reput', 'stats', {str(store)!r}, '--json']\n"
+        "from reput.cli.main import main\n"
+        "try:\n    main()\n"
+        "finally:\n"
+        "    names = ('reput.kernels.record_scan', 'reput.kernels.record_encode', 'pandas')\n"
+        "    print([name in sys.modules for name in names], gc.get_threshold() == before, file=sys.stderr)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "[True, False, False] True\n")
+
+
 def test_an_interrupt_ends_with_130_and_no_traceback(tmp_path: Path) -> None:
     with start("put", tmp_path / "s", "--topic", "t", "--stdin", stdin=subprocess.PIPE) as putting:
         assert putting.stdin is not None

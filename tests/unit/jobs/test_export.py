@@ -333,16 +333,47 @@ def test_damage_is_an_error_wherever_it_is_and_nothing_behind_it_is_exported(dam
     store, output = tmp_path / "store", tmp_path / "out"
     put(store, 0, 400)
     rows = log_rows(store)
-    offset = rows[damaged]["commit_log_offset"]
-    path = store / "commitlog" / f"{offset - offset % (16 << 10):020}"
-    with path.open("r+b") as file:
-        file.seek(offset % (16 << 10) + 4)
-        file.write(b"none")
+    offset = spoil(store, rows[damaged])
     for _ in range(2):
-        with pytest.raises(CorruptRecordError, match=f"damaged at offset {offset}"):
+        with pytest.raises(CorruptRecordError, match=f"damaged at offset {offset}.*--damaged skip"):
             run(store, output)
         exported = [row["commit_log_offset"] for row in rows_of(output)]
         assert exported in ([], [row["commit_log_offset"] for row in rows[:damaged]])
+    result = run(store, output, damaged="skip")
+    assert rows_of(output) == [*rows[:damaged], *rows[damaged + 1 :]]
+    (damage,) = result.damages
+    assert (damage.begin, damage.end - damage.begin) == (offset, rows[damaged]["store_size"])
+    assert any(f"passed over {damage.end - damage.begin} bytes" in finding for finding in result.findings)
+    again = run(store, output)
+    assert (again.messages, again.damages) == (0, ())
+
+
+@pytest.mark.parametrize("options", [{}, {"split_bytes": 700}, {"commit_bytes": 1}, {"split_bytes": 9000}])
+def test_damage_is_passed_over_where_that_is_allowed_and_told_once(options: dict[str, Any], tmp_path: Path) -> None:
+    store, output = tmp_path / "store", tmp_path / "out"
+    put(store, 0, 400)
+    rows = log_rows(store)
+    first = [number for number, row in enumerate(rows) if row["commit_log_offset"] % (16 << 10) == 0]
+    lost = sorted({3, 4, 5, 150, first[2], first[3] - 1, first[3] + 7, 390})
+    for number in lost:
+        spoil(store, rows[number])
+    result = run(store, output, damaged="skip", **options)
+    expected = reput.read_log(store, ["commit_log_offset"], mode="DROPMALFORMED").read_all()["commit_log_offset"]
+    assert [row["commit_log_offset"] for row in rows_of(output)] == expected.to_pylist()
+    assert result.messages == len(expected) == len(rows) - len(lost)
+    for number in lost:
+        (damage,) = (d for d in result.damages if d.begin <= rows[number]["commit_log_offset"] < d.end)
+        assert not any(damage.begin <= offset < damage.end for offset in expected.to_pylist())
+    check_files(output)
+
+
+def spoil(store: Path, row: dict[str, Any]) -> int:
+    """Write over the magic code of a record; its offset."""
+    offset: int = row["commit_log_offset"]
+    with (store / "commitlog" / f"{offset - offset % (16 << 10):020}").open("r+b") as file:
+        file.seek(offset % (16 << 10) + 4)
+        file.write(b"none")
+    return offset
 
 
 def test_an_empty_store_exports_nothing(tmp_path: Path) -> None:
