@@ -5,13 +5,23 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import asdict
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from reput.cli.nothing_found import tell_unknown_topics
-from reput.cli.options import CommitLogPath, Json, Master, ReportFile, RunnerName, Store, choose_runner, parse_list
-from reput.cli.output import progress_bar, write_json, write_report
+from reput.cli.job_run import end_job, job_run
+from reput.cli.options import (
+    CommitLogPath,
+    Json,
+    Master,
+    ReportFile,
+    RunnerName,
+    Store,
+    Topics,
+    choose_runner,
+    parse_list,
+)
 
 if TYPE_CHECKING:
     from reput.jobs.export import Export
@@ -22,7 +32,7 @@ def export(
     store: Store,
     output: Annotated[str, typer.Argument(metavar="DIR", help="The folder to export to.")],
     *,
-    topics: Annotated[str | None, typer.Option("--topics", metavar="LIST", help="Only these topics.")] = None,
+    topics: Topics = None,
     columns: Annotated[
         str | None, typer.Option("--columns", metavar="LIST", help="Only these columns, and where a row comes from.")
     ] = None,
@@ -65,15 +75,10 @@ def export(
     """
     from reput.jobs.export import ExportOptions
     from reput.jobs.export import follow as run_export
-    from reput.log.directory import StoreDirectory
-    from reput.warm import load_kernels
 
-    directory = StoreDirectory(store, commit_log_path=commit_log_path)
-    if report is not None:
-        directory.check_output(report)
-    tell_unknown_topics(directory, parse_list(topics))
+    listed = parse_list(topics)
     options = ExportOptions(
-        topics=parse_list(topics),
+        topics=listed,
         columns=parse_list(columns),
         decode=decode,
         schema=schema,
@@ -82,19 +87,15 @@ def export(
         target_file_bytes=target_file_bytes,
         fail_on_data_loss=not allow_data_loss,
     )
-    load_kernels()
-    runner = choose_runner(runner_name, master, store, commit_log_path)
     pauses = _pauses(interval) if follow else iter([False])
-    with progress_bar() as progress:
-        for result in run_export(
-            store, output, runner=runner, wait=lambda: next(pauses), options=options, progress=progress
-        ):
-            if report is not None:
-                _report(store, output, result).write_html(report)
-            if as_json:
-                write_json(asdict(result) | {"lost": [list(one) for one in result.lost]})
-            elif not follow or result.commits:
-                write_report(_report(store, output, result))
+    with job_run(store, report, commit_log_path=commit_log_path, topics=listed) as progress:
+        runner = choose_runner(runner_name, master, store, commit_log_path)
+        runs = run_export(store, output, runner=runner, wait=lambda: next(pauses), options=options, progress=progress)
+        first = next(runs)  # which has most to do; the bar ends before anything is printed
+    for number, result in enumerate(chain([first], runs)):
+        if number == 0 or as_json or result.commits:
+            told = asdict(result) | {"lost": [list(one) for one in result.lost]} if as_json else None
+            end_job(_report(store, output, result), report, told)
 
 
 def _pauses(seconds: float) -> Iterator[bool]:
