@@ -51,3 +51,12 @@ def test_what_spark_refuses_is_told_in_a_line(spark: SparkSession, store: Path) 
 def test_the_command_asks_spark(spark: SparkSession, store: Path) -> None:
     sql = "select count(id) n from `my-orders`"
     assert run_reput("query", store, "--sql", sql, "--runner", "spark", "--json").lines() == [{"n": 200}]
+
+
+def test_executors_read_for_a_query_with_a_work_folder(
+    spark: SparkSession, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query = ("query", store, "--topics", "my-orders", "--json")
+    expected = run_reput(*query).out
+    monkeypatch.setattr("reput.jobs.kept_reads.PART_BYTES", 4000)
+    assert run_reput(*query, "--work-dir", tmp_path / "work", "--runner", "spark").out == expected != ""

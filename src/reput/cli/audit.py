@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from reput.cli.job_run import end_job, job_run
 from reput.cli.options import (
     CommitLogPath,
     Json,
@@ -17,8 +18,6 @@ from reput.cli.options import (
     choose_runner,
     job_arguments,
 )
-from reput.cli.output import progress_bar, write_json, write_report
-from reput.cli.start import begin_work
 
 if TYPE_CHECKING:
     from reput.jobs.audit import AuditResult
@@ -57,13 +56,9 @@ def audit(
       reput audit /tmp/store --report /tmp/audit.html --work-dir /tmp/audit
     """
     from reput.jobs import audit as job
-    from reput.log.directory import StoreDirectory
 
     arguments = job_arguments(settings, _KEYS, "an audit")
-    if report is not None:
-        StoreDirectory(store, commit_log_path=commit_log_path).check_output(report)
-    begin_work()
-    with progress_bar() as progress:
+    with job_run(store, report, commit_log_path=commit_log_path) as progress:
         result = job.audit(
             store,
             runner=choose_runner(runner_name, master, store, commit_log_path),
@@ -72,12 +67,7 @@ def audit(
             progress=progress,
             **arguments,
         )
-    if report is not None:
-        _report(store, result).write_html(report)
-    if as_json:
-        write_json(_facts(result) | {"phase_seconds": result.phase_seconds, "findings": result.table.to_pylist()})
-    else:
-        write_report(_report(store, result))
+    end_job(_report(store, result), report, _json(result) if as_json else None)
     return 0 if result.is_clean else 1
 
 
@@ -94,6 +84,10 @@ def _facts(result: AuditResult) -> dict[str, Any]:
         **{name: counts[name] for name in ("lost", "hidden", "harmless")},
         "seconds": result.seconds,
     }
+
+
+def _json(result: AuditResult) -> dict[str, Any]:
+    return _facts(result) | {"phase_seconds": result.phase_seconds, "findings": result.table.to_pylist()}
 
 
 def _report(store: str, result: AuditResult) -> Report:

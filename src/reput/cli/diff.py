@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from reput.cli.options import Json, Master, ReportFile, RunnerName, WorkDir, choose_runner
-from reput.cli.output import progress_bar, write_json, write_report
-from reput.cli.start import begin_work
+from reput.cli.job_run import end_job, job_run
+from reput.cli.options import Json, Master, ReportFile, RunnerName, WorkDir, choose_runner, parse_list
 
 if TYPE_CHECKING:
     from reput.jobs.diff import DiffResult
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 #: Differences that the terminal and the HTML report show; JSON has those of the table.
 _SHOWN_ROWS = 40
+#: Fields that a store gives to messages that are put again; --ignore leaves them out.
+_SET_ANEW = frozenset({"store_timestamp", "store_host"})
 
 
 def diff(
@@ -29,8 +31,8 @@ def diff(
         ),
     ] = "log",
     ignore: Annotated[
-        str, typer.Option("--ignore", metavar="LIST", help="Fields that may differ: store_timestamp,store_host.")
-    ] = "",
+        str | None, typer.Option("--ignore", metavar="LIST", help="Fields that may differ: store_timestamp,store_host.")
+    ] = None,
     max_rows: Annotated[
         int, typer.Option("--max-rows", metavar="N", min=0, help="Differences that are told; all are counted.")
     ] = 10_000,
@@ -57,27 +59,22 @@ def diff(
     from reput.jobs import diff as job
     from reput.log.directory import StoreDirectory
 
+    ignored = parse_list(ignore) or []
     if report is not None:
-        for store in (left, right):
-            StoreDirectory(store).check_output(report)
-    begin_work()
-    with progress_bar() as progress:
+        StoreDirectory(right).check_output(report)
+    with job_run(left, report) as progress:
         result = job.diff(
             left,
             right,
             runner=choose_runner(runner_name, master, left, None),
             by=by,
-            ignore=[name.strip() for name in ignore.split(",") if name.strip()],
+            ignore=ignored,
             max_rows=max_rows,
             work_dir=work_dir,
             progress=progress,
         )
-    if report is not None:
-        _report(left, right, result).write_html(report)
-    if as_json:
-        write_json(_facts(result) | {"differences": result.table.to_pylist()})
-    else:
-        write_report(_report(left, right, result))
+    differences = {"differences": result.table.to_pylist()} if as_json else {}
+    end_job(_report(left, right, by, ignored, result), report, _facts(result) | differences if as_json else None)
     return 0 if result.is_equal else 1
 
 
@@ -94,12 +91,14 @@ def _facts(result: DiffResult) -> dict[str, Any]:
     }
 
 
-def _report(left: str, right: str, result: DiffResult) -> Report:
+def _report(left: str, right: str, by: str, ignored: Sequence[str], result: DiffResult) -> Report:
     """Counts, the first differences, and how many of each kind a topic has as a plot."""
     from reput.jobs.report import Plot, Report, Series, Table
 
     facts = _facts(result) | {"result": "equal" if result.is_equal else "differences"}
     del facts["damages"]
+    if hint := _hint(by, ignored, result):
+        facts["hint"] = hint
     rows = [
         [", ".join(value) if isinstance(value, list) else value for value in row.values()]
         for row in result.table.slice(0, _SHOWN_ROWS).to_pylist()
@@ -121,6 +120,18 @@ def _report(left: str, right: str, result: DiffResult) -> Report:
             f"{damage.path}: from commit log offset {damage.begin} to {damage.end} passed over: {damage.reason}"
             for damage in (*result.left_damages, *result.right_damages)
         ],
+    )
+
+
+def _hint(by: str, ignored: Sequence[str], result: DiffResult) -> str | None:
+    """What to ignore where messages were put again, if that explains a difference."""
+    differing = {name for names in result.table["fields"].to_pylist() for name in names or ()}
+    anew = sorted(differing & _SET_ANEW)
+    if by != "queue" or not anew:
+        return None
+    ignore = ",".join([*ignored, *anew])
+    return (
+        f"a store that messages are put into again, as by a replay, sets {' and '.join(anew)} anew: --ignore {ignore}"
     )
 
 

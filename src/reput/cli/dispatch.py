@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from reput.cli.options import CommitLogPath, Json, Master, RunnerName, Settings, Store, parse_pairs
-from reput.cli.output import write_fields, write_json, write_status
-from reput.cli.start import begin_work
+from reput.cli.job_run import end_job, job_run
+from reput.cli.options import CommitLogPath, Json, Master, ReportFile, RunnerName, Settings, Store, parse_pairs
+from reput.cli.output import write_status
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from reput.jobs.over_time import RateOverTime
+    from reput.jobs.report import Report
+    from reput.jobs.runner import Progress
+    from reput.spark.dispatch import DispatchResult
     from reput.store.log_dispatch import DispatchedBatch
 
 #: Between two lines of progress.
@@ -30,6 +35,7 @@ def dispatch(
     ] = None,
     once: Annotated[bool, typer.Option("--once", help="Dispatch what is there, and stop.")] = False,
     commit_log_path: CommitLogPath = None,
+    report: ReportFile = None,
     runner_name: RunnerName = "auto",
     master: Master = None,
     as_json: Json = False,
@@ -44,27 +50,44 @@ def dispatch(
     Sizes and kinds of files are those of the store's own; --set gives others, as for `reput rebuild`. Once a second a
     line on stderr says how far it is. Ctrl-C ends it.
 
-    Example:
+    Examples:
       reput dispatch /tmp/store --output /tmp/replica --once --runner local
+      reput dispatch /tmp/store --output /tmp/replica --once --runner local --report /tmp/dispatch.html
     """
     import threading
 
     from reput.config.properties import snake_case
-    from reput.jobs.report import format_value
+    from reput.jobs.over_time import RateOverTime
     from reput.spark.dispatch import dispatch as run
 
     pairs = {snake_case(name): value for name, value in parse_pairs(settings, "--set").items()}
-    begin_work()
-    line, stop = _ProgressLine(), threading.Event()
-    result = run(
-        store, output, session=_session(runner_name, master), once=once, commit_log_path=commit_log_path,
-        settings=pairs, on_batch=line, stop=stop,
-    )  # fmt: skip
-    if as_json:
-        write_json(asdict(result))
-    else:
-        write_fields({name.replace("_", " "): format_value(value) for name, value in asdict(result).items()})
+    rate, stop = RateOverTime("ms from store to dispatch"), threading.Event()
+    with job_run(store, report, commit_log_path=commit_log_path, shows_progress=once) as progress:
+        watch = _Watch(_log_end(store, commit_log_path) if once else None, progress, rate)
+        result = run(
+            store, output, session=_session(runner_name, master), once=once, commit_log_path=commit_log_path,
+            settings=pairs, on_batch=watch, stop=stop,
+        )  # fmt: skip
+    end_job(_report(store, result, rate), report, asdict(result) if as_json else None)
     return 0
+
+
+def _report(store: str, result: DispatchResult, rate: RateOverTime) -> Report:
+    """What was dispatched, how fast, and how far behind the log."""
+    from reput.jobs.report import Report
+
+    facts = {name.replace("_", " "): value for name, value in asdict(result).items()}
+    facts["messages a second"] = round(result.messages / result.seconds) if result.seconds else 0
+    return Report(f"Dispatch of {store}", facts, plots=rate.plots())
+
+
+def _log_end(store: str, commit_log_path: str | None) -> int:
+    """Where the log ends now."""
+    from reput.log.directory import StoreDirectory
+    from reput.log.sink_commits import committed_end
+
+    directory = StoreDirectory(store, commit_log_path=commit_log_path)
+    return committed_end(directory, directory.log_files())
 
 
 def _session(name: str, master: str | None) -> SparkSession | None:
@@ -78,15 +101,26 @@ def _session(name: str, master: str | None) -> SparkSession | None:
     return session(master or "local[*]")
 
 
-class _ProgressLine:
-    """Writes a line on stderr now and then: how far the dispatcher is, and how far behind."""
+class _Watch:
+    """Tells how far the dispatcher is: a line on stderr now and then, and the bar where there is an end to come to."""
 
-    def __init__(self) -> None:
+    def __init__(self, log_end: int | None, progress: Progress, rate: RateOverTime) -> None:
+        self._log_end = log_end
+        self._progress = progress
+        self._rate = rate
+        self._begin: int | None = None
         self._next_at = 0.0
         self._messages = 0
 
     def __call__(self, batch: DispatchedBatch) -> None:
         self._messages += batch.messages
-        if time.monotonic() >= self._next_at:
+        self._rate.add(batch.messages, batch.lag_ms)
+        if self._begin is None:
+            self._begin = batch.end_offset - batch.log_bytes
+        if self._log_end is not None:
+            total = max(self._log_end, batch.end_offset) - self._begin
+            self._progress(batch.end_offset - self._begin, total, "dispatch")
+        has_bar = self._log_end is not None and sys.stderr.isatty()
+        if not has_bar and time.monotonic() >= self._next_at:
             write_status({"dispatched_to": batch.end_offset, "messages": self._messages, "lag_ms": batch.lag_ms})
             self._next_at = time.monotonic() + _LINE_EVERY_S

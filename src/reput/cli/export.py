@@ -5,14 +5,24 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import asdict
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from reput.cli.nothing_found import tell_unknown_topics
-from reput.cli.options import CommitLogPath, Json, Master, ReportFile, RunnerName, Store, choose_runner, parse_list
-from reput.cli.output import progress_bar, write_json, write_report, write_text
-from reput.cli.start import begin_work
+from reput.cli.job_run import end_job, job_run
+from reput.cli.options import (
+    CommitLogPath,
+    Json,
+    Master,
+    ReportFile,
+    RunnerName,
+    Store,
+    Topics,
+    choose_runner,
+    parse_list,
+)
+from reput.cli.output import write_text
 
 if TYPE_CHECKING:
     from reput.jobs.export import Export
@@ -23,7 +33,7 @@ def export(
     store: Store,
     output: Annotated[str, typer.Argument(metavar="DIR", help="The folder to export to.")],
     *,
-    topics: Annotated[str | None, typer.Option("--topics", metavar="LIST", help="Only these topics.")] = None,
+    topics: Topics = None,
     columns: Annotated[
         str | None, typer.Option("--columns", metavar="LIST", help="Only these columns, and where a row comes from.")
     ] = None,
@@ -73,14 +83,10 @@ def export(
     """
     from reput.jobs.export import ExportOptions
     from reput.jobs.export import follow as run_export
-    from reput.log.directory import StoreDirectory
 
-    directory = StoreDirectory(store, commit_log_path=commit_log_path)
-    if report is not None:
-        directory.check_output(report)
-    tell_unknown_topics(directory, parse_list(topics))
+    listed = parse_list(topics)
     options = ExportOptions(
-        topics=parse_list(topics),
+        topics=listed,
         columns=parse_list(columns),
         decode=decode,
         schema=schema,
@@ -90,23 +96,19 @@ def export(
         fail_on_data_loss=not allow_data_loss,
         damaged=damaged,
     )
-    begin_work()
-    runner = choose_runner(runner_name, master, store, commit_log_path)
     pauses = _pauses(interval) if follow else iter([False])
+    with job_run(store, report, commit_log_path=commit_log_path, topics=listed) as progress:
+        runner = choose_runner(runner_name, master, store, commit_log_path)
+        runs = run_export(store, output, runner=runner, wait=lambda: next(pauses), options=options, progress=progress)
+        first = next(runs)  # which has most to do; the bar ends before anything is printed
     status = 0
-    with progress_bar() as progress:
-        for result in run_export(
-            store, output, runner=runner, wait=lambda: next(pauses), options=options, progress=progress
-        ):
-            if report is not None:
-                _report(store, output, result).write_html(report)
-            if as_json:
-                write_json(asdict(result) | {"damages": [damage._asdict() for damage in result.damages]})
-            elif result.commits or result.lost:
-                write_report(_report(store, output, result))
-            elif not follow:
-                write_text(f"nothing new: the log ends at offset {result.end_offset}, and so does {output}")
-            status |= bool(result.damages)
+    for result in chain([first], runs):
+        status |= bool(result.damages)
+        if result.commits or result.lost or as_json or (report is not None and not follow):
+            told = asdict(result) | {"damages": [damage._asdict() for damage in result.damages]} if as_json else None
+            end_job(_report(store, output, result), report, told)
+        elif not follow:
+            write_text(f"nothing new: the log ends at offset {result.end_offset}, and so does {output}")
     return status
 
 

@@ -4,15 +4,35 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections import Counter
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from reput.cli.options import BrokerConf, Json, Master, RunnerName, Settings, parse_list, store_config
-from reput.cli.output import complain, progress_bar, write_fields, write_json
+from reput.cli.job_run import end_job
+from reput.cli.options import (
+    BrokerConf,
+    Json,
+    Master,
+    ReportFile,
+    RunnerName,
+    Settings,
+    parse_list,
+    store_config,
+)
+from reput.cli.output import complain, progress_bar
 from reput.cli.start import begin_work
 from reput.errors import ConfigError
+
+if TYPE_CHECKING:
+    from reput.jobs.import_ import Import
+    from reput.jobs.lake_source import LakeSource
+    from reput.jobs.over_time import RateOverTime
+    from reput.jobs.report import Report
+
+#: Files that a report names.
+_SHOWN_FILES = 40
 
 
 def import_(
@@ -37,6 +57,7 @@ def import_(
     ] = None,
     settings: Settings,
     broker_conf: BrokerConf = None,
+    report: ReportFile = None,
     runner_name: RunnerName = "auto",
     master: Master = None,
     as_json: Json = False,
@@ -50,11 +71,13 @@ def import_(
     Examples:
       reput import /tmp/lake /tmp/copy
       reput import '/tmp/lake/messages/topic=orders/*/*.parquet' /tmp/again --topic orders-again
+      reput import /tmp/lake /tmp/other --report /tmp/import.html
     """
     from reput.files import DISK
     from reput.jobs.import_ import import_messages
     from reput.jobs.lake_source import open_source
-    from reput.jobs.report import format_value
+    from reput.jobs.over_time import RateOverTime
+    from reput.log.directory import check_outside
     from reput.spark.runner import choose_runner
     from reput.spark.write_options import check_sink_id
     from reput.store.import_sink import ImportSink
@@ -64,6 +87,8 @@ def import_(
         check_sink_id(name)
     except ValueError as error:
         raise ConfigError(f"--sink-id {name}: {error}") from None
+    if report is not None:
+        check_outside(report, store)
     config = store_config(settings, broker_conf)
     found = open_source(source, topic=topic, columns=parse_list(columns))
     total_bytes = sum(part.size for batch in found.batches for part in batch)
@@ -73,18 +98,41 @@ def import_(
         progress_bar() as progress,
         ImportSink(store, config, name, bad_rows_path=bad_rows_path, files=DISK) as sink,
     ):
-        result = import_messages(found, sink, runner=runner, progress=progress)
-    if as_json:
-        write_json(asdict(result))
-    else:
-        write_fields(
-            {
-                "messages": format_value(result.messages),
-                "put aside": format_value(result.aside),
-                "imported before": format_value(result.skipped),
-                "seconds": format_value(result.seconds),
-                "messages a second": format_value(round(result.messages / result.seconds)),
-            }
-        )
+        rate = RateOverTime()
+        result = import_messages(found, sink, runner=runner, progress=progress, on_batch=rate.add)
+    end_job(_report(source, store, found, result, rate), report, asdict(result) if as_json else None)
     if result.aside:
         complain(f"{result.aside} rows were put aside into {bad_rows_path}, each with the reason")
+
+
+def _report(source: str, store: str, found: LakeSource, result: Import, rate: RateOverTime) -> Report:
+    """What is in the store now, how fast it came, and the source's files: rows, bytes, and these by folder."""
+    from reput.jobs.report import Plot, Report, Series, Table
+
+    rows, sizes, folders = Counter[str](), Counter[str](), Counter[str]()
+    for part in (part for batch in found.batches for part in batch):
+        rows[part.path] += part.rows
+        sizes[part.path] += part.size
+        folders[os.path.dirname(part.path)] += part.size
+    root = os.path.commonpath(folders) if folders else ""
+    shown = [(path, rows[path], size) for path, size in sizes.most_common(_SHOWN_FILES)]
+    name = "files" if len(shown) == len(sizes) else f"the {len(shown)} largest of {len(sizes)} files"
+    plots = rate.plots()
+    if len(folders) > 1:
+        labels = [folder.removeprefix(root).lstrip("/") or "." for folder in folders]
+        sized = Series("bytes", labels, list(folders.values()))
+        plots.append(Plot("treemap", "Source by folder", "folder", "bytes", [sized]))
+    return Report(
+        f"Import of {source} into {store}",
+        facts={
+            "messages": result.messages,
+            "put aside": result.aside,
+            "imported before": result.skipped,
+            "bytes of the source": sizes.total(),
+            "batches": result.batches,
+            "seconds": result.seconds,
+            "messages a second": round(result.messages / result.seconds),
+        },
+        tables=[Table(name, ("file", "rows", "bytes"), shown)] if shown else [],
+        plots=plots,
+    )

@@ -75,12 +75,6 @@ WorkDir = Annotated[
         "--work-dir", metavar="DIR", help="A folder for what was done: after a kill the same command goes on there."
     ),
 ]
-RunnerName = Annotated[
-    Literal["auto", "local", "spark"], typer.Option("--runner", help="Who runs the job: threads here, or Spark.")
-]
-Master = Annotated[
-    str | None, typer.Option("--master", metavar="URL", help="Spark's master: local[4], spark://host:7077.")
-]
 
 
 def parse_time(text: str) -> int:
@@ -95,6 +89,21 @@ def parse_time(text: str) -> int:
             f"{text!r} is no time; write 2026-11-21, 2026-11-21T07:13:00Z, or milliseconds since 1970 UTC"
         ) from None
     return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+Topics = Annotated[str | None, typer.Option("--topics", metavar="LIST", help="Only these topics: orders,payments.")]
+StoredFrom = Annotated[
+    int | None, typer.Option("--begin", metavar="TIME", parser=parse_time, help="Stored at this time or later.")
+]
+StoredUntil = Annotated[
+    int | None, typer.Option("--end", metavar="TIME", parser=parse_time, help="Stored at this time or earlier.")
+]
+RunnerName = Annotated[
+    Literal["auto", "local", "spark"], typer.Option("--runner", help="Who runs the job: threads here, or Spark.")
+]
+Master = Annotated[
+    str | None, typer.Option("--master", metavar="URL", help="Spark's master: local[4], spark://host:7077.")
+]
 
 
 def check_times(begin: int | None, end: int | None) -> None:

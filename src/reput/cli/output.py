@@ -15,6 +15,8 @@ from datetime import UTC, datetime, timedelta
 from select import select
 from typing import TYPE_CHECKING, Any
 
+from reput.jobs.terminal_table import draw_table, printable
+
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.live import Live
@@ -23,8 +25,6 @@ if TYPE_CHECKING:
     from reput.jobs.runner import Progress
 
 _ABSENT: tuple[Any, ...] = (None, "", [], {})
-#: Between thousands, in what `format_value` gives; to Python it is not printable.
-_BETWEEN_DIGITS = "\N{NARROW NO-BREAK SPACE}"
 _QUOTED = frozenset(' "\\')
 _UNBOUNDED_WIDTH = 1 << 16
 #: Of a screen without a terminal.
@@ -84,8 +84,6 @@ def write_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, one_li
     Where a terminal is too narrow for a table, each row is a block of its own.
     Numbers stay as they are: most are offsets, to be copied into the next command.
     """
-    from reput.cli.table import draw_table
-
     values = list(rows)
     numeric = [bool(values) and all(isinstance(row[number], int) for row in values) for number in range(len(columns))]
     cells = [[printable(str(value)) for value in row] for row in values]
@@ -104,11 +102,6 @@ def _plain(name: str, value: Any) -> str:
         return iso_time(value)
     is_word = isinstance(value, str) and value.isprintable() and not _QUOTED.intersection(value)
     return str(value) if is_word else printable(json.dumps(value, ensure_ascii=False))
-
-
-def printable(text: str) -> str:
-    """Control characters escaped: what a message says must not reach the terminal as a command."""
-    return "".join(c if c.isprintable() or c == _BETWEEN_DIGITS else c.encode("unicode_escape").decode() for c in text)
 
 
 def _console() -> Console:
@@ -194,7 +187,7 @@ def live_screen(*, is_shown: bool) -> Iterator[Screen]:
 
 
 @contextmanager
-def progress_bar() -> Iterator[Progress]:
+def progress_bar(*, is_shown: bool = True) -> Iterator[Progress]:
     """A bar on stderr for each description that is told; nothing where stderr is no terminal."""
     from rich.console import Console
     from rich.progress import (
@@ -209,7 +202,15 @@ def progress_bar() -> Iterator[Progress]:
     console = Console(stderr=True)
     shown = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn()
     times = TimeElapsedColumn(), TimeRemainingColumn(compact=True), TextColumn("left")
-    with Progress(*shown, *times, console=console, transient=True, disable=not console.is_terminal) as bars:
+    with Progress(
+        *shown,
+        *times,
+        console=console,
+        transient=True,
+        disable=not (is_shown and console.is_terminal),
+        redirect_stdout=False,  # to the bar's terminal: results are for whoever reads stdout
+        redirect_stderr=False,
+    ) as bars:
         tasks = {}
 
         def report(done: int, total: int, description: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -14,14 +14,19 @@ from reput.cli.options import (
     Json,
     Keys,
     Master,
+    ReportFile,
     Store,
+    StoredFrom,
+    StoredUntil,
+    Topics,
+    WorkDir,
     check_times,
+    parse_list,
     parse_pairs,
-    parse_time,
     reading_config,
 )
 from reput.cli.output import complain, damage_status
-from reput.cli.query_rows import query_range, query_sql
+from reput.cli.query_rows import Question, answer
 from reput.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -29,7 +34,7 @@ if TYPE_CHECKING:
 
 _WAYS = (
     "give --topic with one --key or more, or --message-id, or --commit-log-offset; or --topics, --key, --begin or "
-    "--end for all messages of these; or --sql"
+    "--end for all messages of these; or --sql. --output, --report, --work-dir and --runner go with the last two"
 )
 
 
@@ -37,16 +42,10 @@ def query(
     store: Store,
     *,
     topic: Annotated[str | None, typer.Option("--topic", help="The topic that the keys belong to.")] = None,
-    topics: Annotated[
-        str | None, typer.Option("--topics", metavar="LIST", help="Only these topics: orders,payments.")
-    ] = None,
+    topics: Topics = None,
     keys: Keys,
-    begin: Annotated[
-        int | None, typer.Option("--begin", metavar="TIME", parser=parse_time, help="Stored at this time or later.")
-    ] = None,
-    end: Annotated[
-        int | None, typer.Option("--end", metavar="TIME", parser=parse_time, help="Stored at this time or earlier.")
-    ] = None,
+    begin: StoredFrom = None,
+    end: StoredUntil = None,
     max_num: Annotated[
         int,
         typer.Option("--max-num", min=1, metavar="N", help="With --topic: the newest messages of each key."),
@@ -69,10 +68,13 @@ def query(
         ),
     ],
     output: Annotated[
-        str | None, typer.Option("--output", metavar="FILE", help="Write the rows to a .parquet or .csv file.")
+        str | None, typer.Option("--output", metavar="FILE", help="Write the rows to a .parquet, .arrow or .csv file.")
     ] = None,
+    report: ReportFile = None,
+    work_dir: WorkDir = None,
     runner: Annotated[
-        Literal["local", "spark"], typer.Option("--runner", help="Whose SQL: DuckDB's here, or Spark's.")
+        Literal["local", "spark"],
+        typer.Option("--runner", help="Whose SQL: DuckDB's here, or Spark's; with --work-dir, who reads."),
     ] = "local",
     master: Master = None,
     commit_log_path: CommitLogPath = None,
@@ -89,29 +91,36 @@ def query(
     Its columns are those of read_log, and the fields of JSON bodies: typed as the first 10000 are, or as --schema says
     ("orders=id bigint, total double, tags array<string>"). The dialect is DuckDB's, with --runner spark Spark's.
 
+    With --work-dir a query for all messages, or by DuckDB, goes on after a kill where it was.
+
     Examples:
       reput query /tmp/store --topic orders --key o-1 --key o-2 --begin 2026-01-01
       reput query /tmp/store --commit-log-offset 0
       reput query /tmp/store --topics orders --begin 2026-01-01 --json
       reput query /tmp/store --sql "select tags, count(*) from orders group by tags"
       reput query /tmp/store --sql "select * from messages" --output /tmp/messages.parquet
+      reput query /tmp/store --begin 2026-01-01 --report /tmp/query.html --work-dir /tmp/query
     """
     check_times(begin, end)
-    listed = None if topics is None else [name.strip() for name in topics.split(",") if name.strip()]
+    listed = parse_list(topics)
     is_range = topic is None and (bool(keys) or any(option is not None for option in (listed, begin, end)))
-    asked: dict[str, Any] = {"topics": listed, "begin": begin, "end": end, "commit_log_path": commit_log_path}
-    shown: dict[str, Any] = {"output": output, "as_json": as_json}
-    if sql is not None:
-        if any(option is not None for option in (topic, message_id, commit_log_offset, *keys)):
-            raise ConfigError("--sql: say in the statement what you want; beside it go --topics, --begin and --end")
-        return query_sql(store, sql, parse_pairs(schema, "--schema"), runner=runner, master=master, **asked, **shown)
-    if schema or runner != "local" or master is not None:
-        raise ConfigError("--schema, --runner and --master go with --sql")
-    ways = (topic is not None) + is_range + (message_id is not None) + (commit_log_offset is not None)
-    if ways != 1 or (topic is not None and not keys) or (output is not None and not is_range):
-        raise ConfigError(_WAYS)
-    if is_range:
-        return query_range(store, keys, **asked, **shown)
+    if sql is not None and any(option is not None for option in (topic, message_id, commit_log_offset, *keys)):
+        raise ConfigError("--sql: say in the statement what you want; beside it go --topics, --begin and --end")
+    if sql is None and schema:
+        raise ConfigError("--schema goes with --sql")
+    if sql is None:
+        ways = (topic is not None) + is_range + (message_id is not None) + (commit_log_offset is not None)
+        of_rows = any(option is not None for option in (output, report, work_dir, master)) or runner != "local"
+        if ways != 1 or (topic is not None and not keys) or (of_rows and not is_range):
+            raise ConfigError(_WAYS)
+    if sql is not None or is_range:
+        return answer(
+            Question(
+                store=store, topics=listed, keys=keys, begin=begin, end=end, sql=sql,
+                schemas=parse_pairs(schema, "--schema"), commit_log_path=commit_log_path, output=output, report=report,
+                work_dir=work_dir, runner=runner, master=master, as_json=as_json,
+            )
+        )  # fmt: skip
     return _query_store(
         store, topic, keys, begin, end, max_num, message_id, commit_log_offset, commit_log_path, settings, as_json
     )

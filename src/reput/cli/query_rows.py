@@ -2,85 +2,210 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
-from reput.cli.nothing_found import tell_unknown_topics
-from reput.cli.output import complain
-from reput.cli.rows import write_rows
-from reput.cli.start import begin_work
+from reput.cli.job_run import job_run
+from reput.cli.output import complain, iso_time, write_fields, write_json
+from reput.cli.rows import SeenRows, write_lines, write_rows_table
+from reput.errors import ConfigError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from reput.jobs.job_folder import Option
+    from reput.jobs.kept_reads import KeptReads
+    from reput.jobs.over_time import StoredOverTime
+    from reput.jobs.report import Plot, Report
+    from reput.jobs.runner import Progress
 
 #: Of a table; JSON and files have all.
 _SHOWN_COLUMNS = (
     "topic", "queue_id", "queue_offset", "commit_log_offset", "store_timestamp", "tags", "keys", "body",
 )  # fmt: skip
+#: Rows that a table shows: it is made when all of them are there. And those of a report.
+_SHOWN_ROWS, _REPORTED_ROWS = 1000, 40
 
 
-def query_range(
-    store: str,
-    keys: Sequence[str],
-    *,
-    topics: Sequence[str] | None,
-    begin: int | None,
-    end: int | None,
-    commit_log_path: str | None,
-    output: str | None,
-    as_json: bool,
-) -> int:
-    """Show all messages with one of the keys, of the topics and of the time; the exit status."""
-    from reput.jobs.query import find_messages
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What is asked of a store's rows, and where the answer goes; the options of the command."""
 
-    _check(store, commit_log_path, topics, output)
-    begin_work()
-    columns = None if as_json or output is not None else _SHOWN_COLUMNS
-    rows = find_messages(store, columns, topics, keys or None, begin, end, commit_log_path=commit_log_path)
-    write_rows(rows, output=output, as_json=as_json)
-    return 0
+    store: str
+    topics: Sequence[str] | None
+    keys: Sequence[str]
+    begin: int | None
+    end: int | None
+    sql: str | None
+    schemas: Mapping[str, str]
+    commit_log_path: str | None
+    output: str | None
+    report: str | None
+    work_dir: str | None
+    runner: Literal["local", "spark"]
+    master: str | None
+    as_json: bool
+
+    @property
+    def prints_lines(self) -> bool:
+        """Whether each row is a line of JSON."""
+        return self.as_json and self.output is None
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """What was asked, for people."""
+        facts = {"statement": self.sql or "", "keys": ", ".join(self.keys), "topics": ", ".join(self.topics or ())}
+        facts |= {"from": iso_time(self.begin), "to": iso_time(self.end), "written to": self.output or ""}
+        return {name: text for name, text in facts.items() if text}
+
+    @property
+    def options(self) -> dict[str, Option]:
+        """What the answer depends on."""
+        return {
+            "store": self.store, "commit-log-path": self.commit_log_path, "begin": self.begin, "end": self.end,
+            "topics": None if self.topics is None else list(self.topics), "keys": list(self.keys), "sql": self.sql,
+            "schema": [f"{topic}={fields}" for topic, fields in self.schemas.items()],
+        }  # fmt: skip
 
 
-def query_sql(
-    store: str,
-    sql: str,
-    schemas: Mapping[str, str],
-    *,
-    runner: str,
-    master: str | None,
-    topics: Sequence[str] | None,
-    begin: int | None,
-    end: int | None,
-    commit_log_path: str | None,
-    output: str | None,
-    as_json: bool,
-) -> int:
-    """Show the rows of a statement; the exit status, 1 where bodies could not be decoded."""
+def answer(asked: Question) -> int:
+    """Show all rows that are asked for; the exit status, 1 where bodies could not be decoded."""
+    from reput.jobs.over_time import StoredOverTime
+    from reput.jobs.row_files import file_kind, write_rows
+
+    _check(asked)
+    if asked.output is not None:
+        file_kind(asked.output)
+    started = time.monotonic()
+    stored = None if asked.report is None else StoredOverTime()
+    most = 0 if asked.prints_lines or asked.output is not None else _SHOWN_ROWS
+    findings: list[str] = []
+    lines_hide_bar = asked.prints_lines and sys.stdout.isatty()
+    with (
+        job_run(
+            asked.store, asked.output, asked.report, asked.work_dir,
+            commit_log_path=asked.commit_log_path, topics=asked.topics, shows_progress=not lines_hide_bar,
+        ) as progress,
+        _kept(asked, progress) as kept,
+    ):  # fmt: skip
+        reader, findings_of = _rows(asked, progress, kept)
+        rows = SeenRows(reader, max(most, 0 if asked.report is None else _REPORTED_ROWS), stored)
+        if asked.output is not None:
+            write_rows(rows.reader(), asked.output)
+        elif asked.as_json:
+            write_lines(rows)
+        else:
+            for _ in rows:
+                pass
+        findings = findings_of()
+    if asked.output is not None:
+        written = {"rows": rows.rows, "output": asked.output}
+        write_json(written) if asked.as_json else write_fields(written)
+    elif not asked.as_json:
+        write_rows_table(rows)
+    if asked.report is not None:
+        _report(asked, rows, stored, findings, time.monotonic() - started).write_html(asked.report)
+    for finding in findings:
+        complain(finding)
+    return int(bool(findings))
+
+
+def _check(asked: Question) -> None:
+    """Raises ConfigError for options that do not go together."""
+    on_spark = asked.runner == "spark"
+    if asked.sql is None and on_spark and asked.work_dir is None:
+        raise ConfigError("--runner spark goes with --sql, or with --work-dir, where executors put what they find")
+    if asked.sql is not None and on_spark and asked.work_dir is not None:
+        raise ConfigError("--work-dir: Spark's SQL keeps nothing there; leave it out, or let DuckDB answer")
+
+
+@contextmanager
+def _kept(asked: Question, progress: Progress) -> Iterator[KeptReads | None]:
+    """Where what was read is kept until it is answered."""
+    if asked.work_dir is None:
+        yield None
+        return
+    from reput.jobs.kept_reads import kept_reads
+    from reput.spark.runner import choose_runner
+
+    runner = choose_runner(asked.runner, total_bytes=0, master=asked.master)
+    with kept_reads(runner, asked.work_dir, asked.options, progress) as kept:
+        yield kept
+
+
+def _rows(
+    asked: Question, progress: Progress, kept: KeptReads | None
+) -> tuple[pa.RecordBatchReader, Callable[[], list[str]]]:
+    """The rows, and what is wrong with them when all were read."""
+    bounds: dict[str, Any] = {
+        "topics": asked.topics, "begin": asked.begin, "end": asked.end, "commit_log_path": asked.commit_log_path,
+    }  # fmt: skip
+    if asked.sql is None:
+        from reput.jobs.query import find_messages
+
+        columns = None if asked.as_json or asked.output is not None else _SHOWN_COLUMNS
+        found = find_messages(
+            asked.store, columns, keys=asked.keys or None, kept=kept, progress=progress, **bounds
+        )  # fmt: skip
+        return found, list
     from reput.jobs import sql as job
 
-    _check(store, commit_log_path, topics, output)
-    begin_work()
-    source = job.Source(
-        path=store, topics=topics, begin=begin, end=end, schemas=schemas, commit_log_path=commit_log_path
-    )
-    if runner == "spark":
+    if asked.runner == "spark":
         from reput.spark import session
         from reput.spark.sql import query_sql_on_spark
 
-        table = query_sql_on_spark(session(master or "local[*]"), source, sql).toArrow()
-        write_rows(table.to_reader(), output=output, as_json=as_json)
-        return 0
-    found = job.query_sql(source, sql)
-    write_rows(found.reader, output=output, as_json=as_json)
-    for finding in found.findings:
-        complain(finding)
-    return int(bool(found.findings))
+        source = job.Source(path=asked.store, schemas=asked.schemas, **bounds)
+        table = query_sql_on_spark(session(asked.master or "local[*]"), source, asked.sql).toArrow()
+        return table.to_reader(), list
+    source = job.Source(path=asked.store, schemas=asked.schemas, kept=kept, progress=progress, **bounds)
+    rows = job.query_sql(source, asked.sql)
+    return rows.reader, lambda: rows.findings
 
 
-def _check(store: str, commit_log_path: str | None, topics: Sequence[str] | None, output: str | None) -> None:
-    """Refuse what cannot be written before anything is read, and tell of topics that are not there."""
-    from reput.log.directory import StoreDirectory
+def _report(
+    asked: Question, rows: SeenRows, stored: StoredOverTime | None, findings: Sequence[str], seconds: float
+) -> Report:
+    """What was asked, the first rows, and when messages were stored; or the numbers of a short answer as bars."""
+    from reput.jobs.report import Report, Table
 
-    directory = StoreDirectory(store, commit_log_path=commit_log_path)
-    if output is not None:
-        from reput.jobs.row_files import file_kind
+    shown = rows.cells[:_REPORTED_ROWS]
+    name = "rows" if len(shown) == rows.rows else f"the first {len(shown)} of {rows.rows} rows"
+    plots = [] if stored is None else stored.plots()
+    return Report(
+        title=f"Query of {asked.store}",
+        facts={**asked.facts, "rows": rows.rows, "seconds": seconds},
+        tables=[Table(name, rows.schema.names, shown)] if shown else [],
+        plots=plots or _bars(rows, shown),
+        findings=findings,
+    )
 
-        file_kind(output)
-        directory.check_output(output)
-    tell_unknown_topics(directory, topics)
+
+def _bars(rows: SeenRows, shown: Sequence[Sequence[str | int]]) -> list[Plot]:
+    """A bar for each row of an answer that is whole: its first column names it, the first numbers are its length."""
+    import pyarrow as pa
+
+    from reput.jobs.report import Plot, Series
+
+    numbers = [
+        place
+        for place, field in enumerate(rows.schema)
+        if place
+        and (pa.types.is_integer(field.type) or pa.types.is_floating(field.type) or pa.types.is_decimal(field.type))
+    ]
+    if not numbers or len(shown) < 2 or len(shown) < rows.rows:
+        return []
+    (name, length), place = (rows.schema.names[0], rows.schema.names[numbers[0]]), numbers[0]
+    bars = Series(length, [str(row[0]) for row in shown], [_number(row[place]) for row in shown])
+    return [Plot("bar", f"{length} by {name}", name, length, [bars])]
+
+
+def _number(cell: str | int) -> float | None:
+    """A cell of a column of numbers; None where there is none."""
+    try:
+        return float(cell)
+    except ValueError:
+        return None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from reput.cli.job_run import end_job, job_run
 from reput.cli.options import (
     CommitLogPath,
     Json,
@@ -18,8 +19,6 @@ from reput.cli.options import (
     choose_runner,
     job_arguments,
 )
-from reput.cli.output import progress_bar, write_json, write_report
-from reput.cli.start import begin_work
 from reput.config.dispatch_rules import DispatchRules
 from reput.errors import ConfigError
 
@@ -87,15 +86,11 @@ def rebuild(
       reput rebuild /tmp/store --output /tmp/rescued --damaged skip --report /tmp/rebuild.html
     """
     from reput.jobs import rebuild as job
-    from reput.log.directory import StoreDirectory
 
     if (output is None) != in_place:
         raise ConfigError("give --output with a new directory, or --in-place for a store that nobody has open")
     arguments = job_arguments(settings, _KEYS, "a rebuild")
-    if report is not None:
-        StoreDirectory(store, commit_log_path=commit_log_path).check_output(report)
-    begin_work()
-    with progress_bar() as progress:
+    with job_run(store, report, commit_log_path=commit_log_path) as progress:
         result = job.rebuild(
             store,
             output,
@@ -106,12 +101,8 @@ def rebuild(
             progress=progress,
             **arguments,
         )
-    if report is not None:
-        _report(store, result).write_html(report)
-    if as_json:
-        write_json(asdict(result) | {"damages": [damage._asdict() for damage in result.damages]})
-    else:
-        write_report(_report(store, result))
+    told = asdict(result) | {"damages": [damage._asdict() for damage in result.damages]} if as_json else None
+    end_job(_report(store, result), report, told)
     return 1 if result.findings else 0
 
 

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from reput.cli.nothing_found import tell_unknown_topics
+from reput.cli.job_run import end_job, job_run
 from reput.cli.options import (
     BrokerConf,
     CommitLogPath,
     Json,
+    ReportFile,
     Settings,
     Store,
+    StoredFrom,
+    StoredUntil,
+    Topics,
     check_times,
     parse_list,
-    parse_time,
     store_config,
 )
-from reput.cli.output import progress_bar, write_fields, write_json
-from reput.cli.start import begin_work
+
+if TYPE_CHECKING:
+    from reput.jobs.over_time import RateOverTime, StoredOverTime
+    from reput.jobs.report import Report
+    from reput.store.replay import Replayed, ReplayedBatch
 
 
 def _speed(text: str) -> float:
@@ -40,15 +46,9 @@ def replay(
     store: Store,
     target: Annotated[str, typer.Argument(metavar="TARGET", help="The store to write; made where nothing is.")],
     *,
-    topics: Annotated[
-        str | None, typer.Option("--topics", metavar="LIST", help="Only these topics: orders,payments.")
-    ] = None,
-    begin: Annotated[
-        int | None, typer.Option("--begin", metavar="TIME", parser=parse_time, help="Stored at this time or later.")
-    ] = None,
-    end: Annotated[
-        int | None, typer.Option("--end", metavar="TIME", parser=parse_time, help="Stored at this time or earlier.")
-    ] = None,
+    topics: Topics = None,
+    begin: StoredFrom = None,
+    end: StoredUntil = None,
     speed: Annotated[
         float, typer.Option("--speed", metavar="SPEED", parser=_speed, help="10x: ten times as fast as they came; max.")
     ] = "1x",  # type: ignore[assignment]  # parsed
@@ -58,6 +58,7 @@ def replay(
     settings: Settings,
     broker_conf: BrokerConf = None,
     commit_log_path: CommitLogPath = None,
+    report: ReportFile = None,
     as_json: Json = False,
 ) -> None:
     """Put messages of one store into another, with the gaps between their store times.
@@ -68,31 +69,46 @@ def replay(
 
     Examples:
       reput replay /tmp/store /tmp/replayed --topics orders --speed 1000x
-      reput replay /tmp/store /tmp/replayed --begin 2026-01-01 --speed max --json
+      reput replay /tmp/store /tmp/replayed --begin 2026-01-01 --speed max --report /tmp/replay.html
     """
-    from reput.jobs.report import format_value
-    from reput.log.directory import StoreDirectory
+    from reput.jobs.over_time import RateOverTime, StoredOverTime
+    from reput.log.directory import check_outside
     from reput.store import replay as store_replay
 
     check_times(begin, end)
+    if report is not None:
+        check_outside(report, target)
     config = store_config(settings, broker_conf)
     listed = parse_list(topics)
-    tell_unknown_topics(StoreDirectory(store, commit_log_path=commit_log_path), listed)
-    begin_work()
-    with progress_bar() as progress:
+    pace = None if speed == float("inf") else speed
+    with job_run(store, report, commit_log_path=commit_log_path, topics=listed) as progress:
+        rate, stored = RateOverTime(None if pace is None else "seconds behind the pace"), StoredOverTime()
+
+        def watch(batch: ReplayedBatch) -> None:
+            rate.add(batch.rows.num_rows, batch.behind_s)
+            if report is not None:
+                stored.add(batch.rows)
+
         result = store_replay.replay(
             store,
             target,
             topics=listed,
             begin=begin,
             end=end,
-            speed=None if speed == float("inf") else speed,
+            speed=pace,
             name=name,
             config=config,
             commit_log_path=commit_log_path,
             progress=progress,
+            on_batch=watch,
         )
-    if as_json:
-        write_json(asdict(result))
-    else:
-        write_fields({key.replace("_", " "): format_value(value) for key, value in asdict(result).items()})
+    end_job(_report(store, target, result, rate, stored), report, asdict(result) if as_json else None)
+
+
+def _report(store: str, target: str, result: Replayed, rate: RateOverTime, stored: StoredOverTime) -> Report:
+    """What came over, when it was stored in the source, and how fast it came."""
+    from reput.jobs.report import Report
+
+    facts = {name.replace("_", " "): value for name, value in asdict(result).items()}
+    facts["messages a second"] = round(result.messages / result.seconds) if result.seconds else 0
+    return Report(f"Replay of {store} into {target}", facts, plots=[*stored.plots(), *rate.plots()])

@@ -5,45 +5,66 @@ from __future__ import annotations
 import base64
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from reput.cli.output import complain, iso_time, write_fields, write_json, write_table
+from reput.cli.output import complain, iso_time, write_json, write_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: Rows that a table shows: it is made when all of them are there.
-_SHOWN_ROWS = 1000
+    from reput.jobs.over_time import StoredOverTime
 
 
-def write_rows(reader: pa.RecordBatchReader, *, output: str | None, as_json: bool) -> None:
-    """Write all rows to a file, or print them."""
-    if output is not None:
-        from reput.jobs import row_files
+class SeenRows:
+    """Rows that go by: how many, the first ones as cells of a table, and when they were stored.
 
-        rows = row_files.write_rows(reader, output)
-        write_json({"rows": rows, "output": output}) if as_json else write_fields({"rows": rows, "output": output})
-    elif as_json:
-        for batch in reader:
-            for row in batch.to_pylist(maps_as_pydicts="strict"):
-                write_json(_json_row(row))
-    else:
-        _write_as_table(reader)
+    Args:
+        reader: gives them, once.
+        most_cells: rows that are kept.
+        stored: counts them by time, if they have the columns for it.
+    """
+
+    def __init__(self, reader: pa.RecordBatchReader, most_cells: int, stored: StoredOverTime | None = None) -> None:
+        self._reader = reader
+        self._most_cells = most_cells
+        self._stored = stored if {"topic", "store_timestamp"} <= set(reader.schema.names) else None
+        self.schema: pa.Schema = reader.schema
+        self.rows = 0
+        self.cells: list[list[str | int]] = []
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        for batch in self._reader:
+            self.rows += batch.num_rows
+            shown = batch.slice(0, self._most_cells - len(self.cells))
+            self.cells += [
+                [_cell(value) for value in row.values()] for row in shown.to_pylist(maps_as_pydicts="strict")
+            ]
+            if self._stored is not None:
+                self._stored.add(batch)
+            yield batch
+
+    def reader(self) -> pa.RecordBatchReader:
+        """The same rows, for who takes a reader."""
+        import pyarrow as pa
+
+        return pa.RecordBatchReader.from_batches(self.schema, iter(self))
 
 
-def _write_as_table(reader: pa.RecordBatchReader) -> None:
-    cells: list[list[Any]] = []
-    rows = 0
-    for batch in reader:
-        shown = batch.slice(0, _SHOWN_ROWS - len(cells))
-        cells += [[_cell(value) for value in row.values()] for row in shown.to_pylist(maps_as_pydicts="strict")]
-        rows += batch.num_rows
-    write_table(reader.schema.names, cells)
-    if rows > len(cells):
-        complain(f"{len(cells)} of {rows} rows are shown; --json prints all, --output keeps them")
+def write_lines(rows: Iterable[pa.RecordBatch]) -> None:
+    """A line of JSON for each row."""
+    for batch in rows:
+        for row in batch.to_pylist(maps_as_pydicts="strict"):
+            write_json(_json_row(row))
+
+
+def write_rows_table(rows: SeenRows) -> None:
+    """The rows that were kept, and how many there are beside them."""
+    write_table(rows.schema.names, rows.cells)
+    if rows.rows > len(rows.cells):
+        complain(f"{len(rows.cells)} of {rows.rows} rows are shown; --json prints all, --output keeps them")
 
 
 def _json_row(row: Mapping[str, Any]) -> dict[str, Any]:

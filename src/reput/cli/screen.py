@@ -10,8 +10,9 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from reput.cli.output import iso_time, printable
+from reput.cli.output import iso_time
 from reput.jobs.report import format_value
+from reput.jobs.terminal_table import printable
 
 if TYPE_CHECKING:
     from reput.store.runtime_info import RuntimeInfo

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from reput.cli.job_run import end_job, job_run
 from reput.cli.options import (
     BrokerConf,
     CommitLogPath,
@@ -16,11 +17,11 @@ from reput.cli.options import (
     RunnerName,
     Settings,
     Store,
+    WorkDir,
     choose_runner,
     store_config,
 )
-from reput.cli.output import complain, progress_bar, write_json, write_report
-from reput.cli.start import begin_work
+from reput.cli.output import complain
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,9 +50,7 @@ def stats(
         bool, typer.Option("--crc", help="Read bodies, too: one that is not that of its CRC is damage.")
     ] = False,
     report: ReportFile = None,
-    work_dir: Annotated[
-        str | None, typer.Option("--work-dir", metavar="DIR", help="Keep what is done here, to go on after a kill.")
-    ] = None,
+    work_dir: WorkDir = None,
     follow: Annotated[
         bool, typer.Option("--follow", help="Count what comes, too, on Spark; needs --bucket and --work-dir.")
     ] = False,
@@ -87,23 +86,21 @@ def stats(
       reput stats /tmp/store --by host --crc --set fileReservedTime=48
     """
     from reput.cli.stats_report import report_of
+    from reput.jobs import statistics as job
 
     config = store_config(settings, broker_conf)
-    _check_outside(store, commit_log_path, report, work_dir)
-    begin_work()
-    dimensions = [name.strip() for name in by.split(",") if name.strip()]
-    if follow:
-        from reput.cli.stats_follow import follow_stats
+    dimensions: list[Any] = [name.strip() for name in by.split(",") if name.strip()]
+    with job_run(store, report, commit_log_path=commit_log_path, shows_progress=not follow) as progress:
+        if follow:
+            from reput.cli.stats_follow import follow_stats
 
-        follow_stats(
-            store, work_dir, by=dimensions, bucket=bucket, time_of=time_of, latency=latency, watermark=watermark,
-            commit_log_path=commit_log_path, master=master, available_now=available_now, as_json=as_json,
-        )  # fmt: skip
-        return 0
-    with progress_bar() as progress:
-        result = _run(
+            follow_stats(
+                store, work_dir, by=dimensions, bucket=bucket, time_of=time_of, latency=latency, watermark=watermark,
+                commit_log_path=commit_log_path, master=master, available_now=available_now, as_json=as_json,
+            )  # fmt: skip
+            return 0
+        result = job.statistics(
             store,
-            work_dir,
             runner=choose_runner(runner_name, master, store, commit_log_path),
             by=dimensions,
             bucket=bucket,
@@ -113,45 +110,13 @@ def stats(
             check_crc=check_crc,
             config=config,
             commit_log_path=commit_log_path,
+            work_dir=work_dir,
             progress=progress,
         )
-    shown = report_of(store, result)
-    if report is not None:
-        shown.write_html(report)
-    if as_json:
-        write_json(_json(result))
-    else:
-        write_report(shown)
+    end_job(report_of(store, result), report, _json(result) if as_json else None)
     for finding in result.findings if as_json else ():
         complain(finding)
     return int(bool(result.findings))
-
-
-def _check_outside(store: str, commit_log_path: str | None, *outputs: str | None) -> None:
-    """Raises ConfigError where something would come to lie among the store's own files."""
-    from reput.log.directory import StoreDirectory
-
-    directory = StoreDirectory(store, commit_log_path=commit_log_path)
-    for output in outputs:
-        if output is not None:
-            directory.check_output(output)
-
-
-def _run(store: str, work_dir: str | None, **arguments: Any) -> Statistics:
-    """The job; with a folder of its own it goes on where it was killed."""
-    from reput.jobs.job_folder import JobFolder
-    from reput.jobs.resuming import ResumingRunner
-    from reput.jobs.statistics import statistics
-
-    if work_dir is None:
-        return statistics(store, **arguments)
-    wanted = ("by", "bucket", "time_of", "latency", "largest", "check_crc", "commit_log_path")
-    options = {"store": store, **{name: arguments[name] for name in wanted}}
-    with JobFolder(work_dir, "stats", options) as folder:
-        arguments["runner"] = ResumingRunner(arguments["runner"], folder)
-        result = statistics(store, **arguments)
-        folder.finish()
-    return result
 
 
 def _json(result: Statistics) -> dict[str, Any]:

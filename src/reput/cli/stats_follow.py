@@ -21,7 +21,10 @@ def follow_stats(
     from pyspark.errors import StreamingQueryException
 
     from reput.jobs.job_folder import JobFolder
+    from reput.log.directory import StoreDirectory
     from reput.spark import session, statistics_stream
+
+    StoreDirectory(store, commit_log_path=arguments["commit_log_path"]).check_output(work_dir)
 
     def show(changed: DataFrame, batch: int) -> None:
         rows = changed.toArrow()

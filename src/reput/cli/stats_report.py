@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from reput.jobs.counting import SUMS
 from reput.jobs.latency import QUANTILES
+from reput.jobs.over_time import stacked_over_time
 from reput.jobs.report import Plot, Report, Series, Table, Value
 
 if TYPE_CHECKING:
@@ -15,8 +16,8 @@ if TYPE_CHECKING:
 
     from reput.jobs.statistics import Statistics
 
-#: Groups that a table shows, and series that a plot shows.
-_SHOWN_GROUPS, _SHOWN_SERIES = 40, 7
+#: Groups that a table shows.
+_SHOWN_GROUPS = 40
 _AXIS = {"store_timestamp": "stored (UTC)", "born_timestamp": "born (UTC)"}
 _NOT_NAMES = frozenset((*SUMS, *QUANTILES))
 _SHOWN_QUANTILES = {"latency_p50_ms": "50 % within", "latency_p99_ms": "99 % within", "latency_max_ms": "slowest"}
@@ -75,19 +76,12 @@ def _by_group(groups: Sequence[dict[str, Any]], names: Sequence[str]) -> Plot:
 
 def _over_time(groups: Sequence[dict[str, Any]], names: Sequence[str], time_column: str) -> Plot:
     """Messages by time, stacked by the first dimension; a bar each where there is one time only."""
-    counts: dict[str, dict[Value, int]] = {}
+    counts: dict[str, dict[str, int]] = {}
     for group in groups:
         of_series = counts.setdefault(str(group[names[0]]) if names[0] != time_column else "all", {})
         if group[time_column] is not None:
             of_series[group[time_column]] = of_series.get(group[time_column], 0) + group["messages"]
-    times = sorted({moment for of_series in counts.values() for moment in of_series}, key=str)
-    largest = sorted(counts, key=lambda name: -sum(counts[name].values()))
-    shown = largest if len(largest) == _SHOWN_SERIES + 1 else largest[:_SHOWN_SERIES]
-    series = [Series(name, times, [counts[name].get(moment, 0) for moment in times]) for name in shown]
-    if rest := largest[len(shown) :]:
-        others = [sum(counts[name].get(moment, 0) for name in rest) for moment in times]
-        series.append(Series(f"{len(rest)} others", times, others))
-    return Plot("area", "Messages over time", _AXIS[time_column], "messages", series)
+    return stacked_over_time(counts, _AXIS[time_column])
 
 
 def _latencies(groups: Sequence[dict[str, Any]], names: Sequence[str], time_column: str | None) -> Plot:

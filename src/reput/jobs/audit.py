@@ -156,7 +156,7 @@ class _Audit:
         plan, outcomes = self._scan(plan, keys, batches)
         scanned = time.perf_counter()
         log = self._bounds(plan, outcomes)
-        merged = self._merge_units(plan, log, outcomes)
+        merged = self._merge_units(plan, log, batches, outcomes)
         index_rests = self._merge_keys(plan, keys, outcomes)
         rests = [rest for part in merged for rest in part.rests]
         self._look_at_rest(log, plan.listing.extensions, rests, index_rests)
@@ -274,7 +274,13 @@ class _Audit:
         self._findings += [*found, *crc_findings(crcs, log_files, is_required=is_required)]
         return LogBounds(begin, end, plan.was_killed, tuple(damaged))
 
-    def _merge_units(self, plan: AuditPlan, log: LogBounds, outcomes: Sequence[SplitAudit]) -> list[MergedUnits]:
+    def _merge_units(
+        self,
+        plan: AuditPlan,
+        log: LogBounds,
+        batches: Sequence[BatchQueueRuns],
+        outcomes: Sequence[SplitAudit],
+    ) -> list[MergedUnits]:
         listing = plan.listing
         of_units = [outcome.units for outcome in outcomes if outcome.units is not None]
         of_batches = [outcome.batches for outcome in outcomes]
@@ -282,7 +288,8 @@ class _Audit:
         if plan.was_killed:
             last = dispatched_end(outcomes)
             # Files are made before their first units are written.
-            if last >= 0 or not (any(outcome.found_units for outcome in outcomes) or listing.batch_queues.queues):
+            has_units = any(outcome.found_units for outcome in outcomes) or any(queue.runs for queue in batches)
+            if last >= 0 or not has_units:
                 undispatched = max(last, log.begin)
         merged = []
         for folder, is_batch, parts in ((listing.queues, False, of_units), (listing.batch_queues, True, of_batches)):

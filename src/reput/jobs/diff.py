@@ -20,12 +20,12 @@ from reput.jobs.diff_fields import DifferingFields
 from reput.jobs.diff_match import DIFFERENT, EXTRA, MISSING, SCHEMA, Match, match_rows
 from reput.jobs.diff_rows import (
     Blocks,
+    BlockSet,
     By,
-    Int64s,
-    Name,
     QueueOutcome,
     RowOutcome,
     RowTarget,
+    WantedBlocks,
     add_up,
     read_queue_rows,
     read_split_rows,
@@ -231,9 +231,10 @@ class _Diff:
     ) -> Match:
         """Compare the messages of the blocks of a round one by one."""
         assert target.wanted is not None
+        wanted = BlockSet(target.wanted)
         found = []
         for side, parts, name in zip(sides, outcomes, ("left", "right"), strict=True):
-            concerned = [i for i, part in enumerate(parts) if _has_any(part.blocks, target.wanted)]
+            concerned = [i for i, part in enumerate(parts) if _has_any(part.blocks, wanted)]
             # By the text and its item a task is known again, so the text must tell rounds apart.
             description = f"look at differences of the {name} store, {number}"
             if self._of_queues:
@@ -251,15 +252,12 @@ class _Diff:
         return match_rows(self._by, *found)
 
 
-def _has_any(blocks: Blocks | None, wanted: dict[Name, Int64s]) -> bool:
+def _has_any(blocks: Blocks | None, wanted: BlockSet) -> bool:
     assert blocks is not None
-    return any(
-        name in wanted and bool(np.isin(blocks.blocks[blocks.queues == number], wanted[name]).any())
-        for number, name in enumerate(blocks.names)
-    )
+    return bool(wanted.has(blocks.names, blocks.queues, blocks.blocks).any())
 
 
-def _rounds(left: Blocks, right: Blocks) -> Iterator[dict[Name, Int64s]]:
+def _rounds(left: Blocks, right: Blocks) -> Iterator[WantedBlocks]:
     """The blocks that differ, by topic, queue id and block, as many at once as a round can hold."""
     negative = Blocks(right.names, right.queues, right.blocks, -right.counts, np.uint64(0) - right.sums)
     totals, differences = add_up([left, right]), add_up([left, negative])
@@ -270,7 +268,5 @@ def _rounds(left: Blocks, right: Blocks) -> Iterator[dict[Name, Int64s]]:
     numbers = np.cumsum(totals.counts[rows]) // _ROUND_ROWS
     for number in np.unique(numbers).tolist():
         some = rows[numbers == number]
-        yield {
-            totals.names[queue]: totals.blocks[some[totals.queues[some] == queue]]
-            for queue in np.unique(totals.queues[some]).tolist()
-        }
+        queues, places = np.unique(totals.queues[some], return_inverse=True)
+        yield WantedBlocks(tuple(totals.names[queue] for queue in queues.tolist()), places, totals.blocks[some])

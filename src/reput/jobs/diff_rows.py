@@ -71,13 +71,21 @@ class Blocks(NamedTuple):
     sums: UInt64s
 
 
+class WantedBlocks(NamedTuple):
+    """Blocks whose rows are wanted; columns as of `Blocks`."""
+
+    names: tuple[Name, ...]
+    queues: Int64s
+    blocks: Int64s
+
+
 @dataclass(frozen=True, slots=True)
 class RowTarget:
-    """How messages become rows. `wanted` are blocks by name; None asks for sums of all instead."""
+    """How messages become rows. Without `wanted` it asks for sums of all instead."""
 
     by: By
     ignored: int
-    wanted: dict[Name, Int64s] | None = None
+    wanted: WantedBlocks | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +123,8 @@ def read_queue_rows(target: RowTarget, queue: QueueFiles) -> QueueOutcome:
 def _collect(target: RowTarget, pieces: Iterator[Rows]) -> tuple[Blocks | None, tuple[Rows, ...]]:
     if target.wanted is None:
         return add_up([_sums(target.by, rows) for rows in pieces]), ()
-    return None, tuple(_wanted_rows(target.by, rows, target.wanted) for rows in pieces)
+    wanted = BlockSet(target.wanted)
+    return None, tuple(_wanted_rows(target.by, rows, wanted) for rows in pieces)
 
 
 def _record_rows(target: RowTarget, columns: RecordColumns) -> Rows:
@@ -194,17 +203,34 @@ def add_up(parts: Sequence[Blocks]) -> Blocks:
     return _add_up(tuple(numbers), queues, blocks, counts, sums)
 
 
-def _wanted_rows(by: By, rows: Rows, wanted: dict[Name, Int64s]) -> Rows:
+class BlockSet:
+    """Tells which of many blocks are wanted."""
+
+    def __init__(self, wanted: WantedBlocks) -> None:
+        self._numbers = {name: number for number, name in enumerate(wanted.names)}
+        self._blocks = np.unique(wanted.blocks)
+        self._keys = np.unique(self._key(wanted.queues, np.searchsorted(self._blocks, wanted.blocks)))
+
+    def _key(self, numbers: Int64s, places: Int64s) -> Int64s:
+        """One number for a queue and a block."""
+        return numbers * self._blocks.size + places
+
+    def has(self, names: tuple[Name, ...], queues: Int64s, blocks: Int64s) -> npt.NDArray[np.bool_]:
+        """Of each block whether it is wanted; `queues` are numbers into `names`."""
+        numbers = np.array([self._numbers.get(name, -1) for name in names], np.int64)[queues]
+        places = np.minimum(np.searchsorted(self._blocks, blocks), self._blocks.size - 1)
+        inside: npt.NDArray[np.bool_] = np.isin(self._key(numbers, places), self._keys)
+        inside &= (numbers >= 0) & (self._blocks[places] == blocks)
+        return inside
+
+
+def _wanted_rows(by: By, rows: Rows, wanted: BlockSet) -> Rows:
     """The rows in wanted blocks."""
     blocks = _blocks_of(by, rows.keys)
-    kept = np.zeros(blocks.size, np.bool_)
     if by == "log":
-        kept = np.isin(blocks, wanted[WHOLE_LOG])
+        kept = wanted.has((WHOLE_LOG,), np.zeros_like(blocks), blocks)
     else:
-        for number, name in enumerate(rows.names):
-            if name in wanted:
-                of_queue = np.flatnonzero(rows.queues == number)
-                kept[of_queue] = np.isin(blocks[of_queue], wanted[name])
+        kept = wanted.has(rows.names, rows.queues, blocks)
     return Rows(
         rows.names, rows.queues[kept], rows.keys[kept], rows.hashes[kept], rows.offsets[kept], rows.sizes[kept],
         rows.queue_offsets[kept],

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from reput.config.dispatch_rules import DispatchRules
 from reput.config.message_store import MessageStoreConfig
 from reput.config.properties import camel_case
-from reput.errors import StoreFormatError
+from reput.errors import CorruptMetadataError, StoreFormatError
 from reput.files import FileLayer
 from reput.formats.batch_consume_queue import BATCH_UNIT_SIZE
 from reput.formats.consume_queue import UNIT_SIZE
@@ -23,6 +23,7 @@ from reput.formats.multi_dispatch import LMQ_PREFIX
 from reput.formats.paths import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, INDEX, file_name_to_offset, is_index_file_name
 from reput.jobs.unit_writer import FurtherUnits
 from reput.log.directory import IndexFilePath, QueueFiles, StoreDirectory, usual_file_size
+from reput.log.dispatch_marks import read_config
 from reput.log.index_geometry import entries_of, fitting_slots
 from reput.log.queue_extensions import queue_extensions
 from reput.log.queue_types import QueueTypes, find_queue_types
@@ -70,8 +71,8 @@ def find_geometry(
         StoreFormatError: the store's files do not tell a size.
         CorruptMetadataError: `topics.json` and its backup are damaged.
     """
-    config = MessageStoreConfig.from_mapping(given)
     queues, findings = _queue_files(directory, CONSUME_QUEUE), list[str]()
+    config = MessageStoreConfig.from_mapping(given, _written_config(directory, findings))
     batch_queues = _queue_files(directory, BATCH_CONSUME_QUEUE)
     found: dict[str, Any] = {}
     for key, files, unit_size in (
@@ -84,7 +85,7 @@ def find_geometry(
     if extensions:
         found["enable_consume_queue_ext"] = True
         found["mapped_file_size_consume_queue_ext"] = usual_file_size(extensions)
-    found["enable_lmq"] = any(queue.topic.startswith(LMQ_PREFIX) for queue in queues)
+    found["enable_lmq"] = config.enable_lmq or any(queue.topic.startswith(LMQ_PREFIX) for queue in queues)
     if index and not given.keys() & {"max_hash_slot_num", "max_index_num"}:
         slots, entries = _index_geometry(directory, config.max_hash_slot_num, config.max_index_num, findings)
         found |= {"max_hash_slot_num": slots, "max_index_num": entries}
@@ -98,6 +99,15 @@ def find_geometry(
     )
     types = find_queue_types(directory, {queue.topic for queue in batch_queues})
     return Geometry(config, types, further, tuple(findings))
+
+
+def _written_config(directory: StoreDirectory, findings: list[str]) -> MessageStoreConfig:
+    """What the store's dispatcher writes, if it has one of its own: its first files may not be there yet."""
+    try:
+        return read_config(directory.path, directory.files) or MessageStoreConfig()
+    except CorruptMetadataError as error:
+        findings.append(str(error))
+        return MessageStoreConfig()
 
 
 def _queue_files(directory: StoreDirectory, folder: str) -> list[QueueFiles]:

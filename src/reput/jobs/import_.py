@@ -73,9 +73,14 @@ class Import:
 
 
 def import_messages(
-    source: LakeSource, sink: MessageSink[S], *, runner: Runner, progress: Progress | None = None
+    source: LakeSource,
+    sink: MessageSink[S],
+    *,
+    runner: Runner,
+    progress: Progress | None = None,
+    on_batch: Callable[[int], None] = lambda messages: None,
 ) -> Import:
-    """Import the batches that the sink does not have yet, in their order.
+    """Import the batches that the sink does not have yet, in their order; `on_batch` is told the messages of each.
 
     Raises:
         MessageIllegalError: columns of which no message can be made; or a row, unless the sink puts such rows aside.
@@ -87,15 +92,24 @@ def import_messages(
     sink.check(source.schema)
     done = sink.committed(source.identity)
     messages = aside = 0
+    behind, parts_left = 0, sum(map(len, source.batches[done:]))
+
+    def report(done: int, total: int, description: str) -> None:
+        if progress is not None:
+            progress(behind + done, parts_left, description)
+
     for number in range(done, len(source.batches)):
         parts = source.batches[number]
         staged = runner.run(
             partial(_stage, sink.stage),
             [(f"{number}-{i}", part) for i, part in enumerate(parts)],
-            description=f"read and encode, {number + 1} of {len(source.batches)}",
-            progress=progress,
+            description="read and encode",
+            progress=report,
         )
-        messages += sink.commit(source.identity, number, staged)
+        behind += len(parts)
+        committed = sink.commit(source.identity, number, staged)
+        on_batch(committed)
+        messages += committed
         aside += sum(one.rows_aside for one in staged)
     skipped = sum(part.rows for batch in source.batches[:done] for part in batch)
     return Import(messages, aside, skipped, len(source.batches) - done, time.perf_counter() - started)

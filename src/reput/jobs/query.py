@@ -7,15 +7,66 @@ not prove is read, so that nothing is missing that `read_log` finds.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 import pyarrow as pa
 
 from reput.files import DISK, FileLayer
+from reput.jobs.kept_reads import READING, KeptReads
+from reput.jobs.runner import Progress
 from reput.log.directory import StoreDirectory
-from reput.log.plan import Plan, PlanOptions, plan_read, read_part
+from reput.log.plan import Part, PlanOptions, part_bytes, plan_read, read_part
 from reput.log.selection import Selection, make_selection
+
+
+@dataclass(frozen=True, slots=True)
+class LogRows:
+    """The wanted rows of one store, not read yet; made by `wanted_rows`."""
+
+    directory: StoreDirectory
+    selection: Selection
+    clock_margin_ms: int | None
+
+    def plan(self, split_bytes: int | None = None) -> Sequence[Part]:
+        """The parts to read as the log is now, in its order; each stretch of about so many bytes."""
+        options = PlanOptions(processors=1, split_bytes=split_bytes, clock_margin_ms=self.clock_margin_ms)
+        return plan_read(self.directory, self.selection, options).parts
+
+    def read(self, part: Part) -> Iterator[pa.RecordBatch]:
+        """The rows of a part."""
+        return read_part(part, self.selection, self.directory.files)
+
+    def batches(self, progress: Progress | None = None) -> Iterator[pa.RecordBatch]:
+        """All rows, read as they are asked for; progress in log bytes."""
+        parts = self.plan()
+        done, total = 0, sum(map(part_bytes, parts))
+        for part in parts:
+            if progress is not None:
+                progress(done, total, READING)
+            yield from self.read(part)
+            done += part_bytes(part)
+        if progress is not None:
+            progress(total, total, READING)
+
+
+def wanted_rows(
+    path: str | os.PathLike[str],
+    columns: Iterable[str] | None = None,
+    topics: Iterable[str] | None = None,
+    keys: Iterable[str] | None = None,
+    begin: datetime | int | None = None,
+    end: datetime | int | None = None,
+    *,
+    commit_log_path: str | os.PathLike[str] | None = None,
+    clock_margin_ms: int | None = None,
+    files: FileLayer = DISK,
+) -> LogRows:
+    """What `find_messages` reads, and how; its arguments and errors."""
+    directory = StoreDirectory(path, commit_log_path=commit_log_path, files=files)
+    selection = make_selection(columns=columns, topics=topics, keys=keys, begin=begin, end=end, store=directory.name)
+    return LogRows(directory, selection, clock_margin_ms)
 
 
 def find_messages(
@@ -28,6 +79,8 @@ def find_messages(
     *,
     commit_log_path: str | os.PathLike[str] | None = None,
     clock_margin_ms: int | None = None,
+    kept: KeptReads | None = None,
+    progress: Progress | None = None,
     files: FileLayer = DISK,
 ) -> pa.RecordBatchReader:
     """The wanted messages in log order, read as they are asked for: the rows of `reput.read_log`, and its errors.
@@ -39,13 +92,15 @@ def find_messages(
         commit_log_path: as of `read_log`.
         clock_margin_ms: your word that no store timestamp lies further behind one before it; then files before and
             behind the wanted time are not read.
+        kept: reads by tasks instead, whose rows it keeps: what a killed query has read is not read again.
+        progress: told how far it is, unless `kept` tells its own.
     """
-    directory = StoreDirectory(path, commit_log_path=commit_log_path, files=files)
-    selection = make_selection(columns=columns, topics=topics, keys=keys, begin=begin, end=end, store=directory.name)
-    plan = plan_read(directory, selection, PlanOptions(processors=1, clock_margin_ms=clock_margin_ms))
-    return pa.RecordBatchReader.from_batches(selection.schema, _rows(plan, selection, files))
-
-
-def _rows(plan: Plan, selection: Selection, files: FileLayer) -> Iterator[pa.RecordBatch]:
-    for part in plan.parts:
-        yield from read_part(part, selection, files)
+    rows = wanted_rows(
+        path, columns, topics, keys, begin, end,
+        commit_log_path=commit_log_path, clock_margin_ms=clock_margin_ms, files=files,
+    )  # fmt: skip
+    schema = rows.selection.schema
+    if kept is None:
+        return pa.RecordBatchReader.from_batches(schema, rows.batches(progress))
+    name = f"messages: {', '.join(schema.names)}"
+    return pa.RecordBatchReader.from_batches(schema, kept.read(name, rows.plan, rows.read, schema))

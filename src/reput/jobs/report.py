@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from reput.files import DISK
+from reput.jobs.terminal_table import BETWEEN_DIGITS, draw_table, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -97,26 +98,23 @@ class Report:
 
     def print(self, console: Console | None = None) -> None:
         """Print facts, tables and findings on the terminal (plots are for the HTML file)."""
-        from rich import box
         from rich.console import Console
         from rich.table import Table as Grid
         from rich.text import Text
 
         console = console or Console()
-        console.print(Text(self.title, style="bold"))
+        console.print(Text(printable(self.title), style="bold"))
         facts = Grid.grid(padding=(0, 2))
         for name, value in self.facts.items():
-            facts.add_row(Text(name, style="dim"), Text(format_value(value)))
+            facts.add_row(Text(name, style="dim"), Text(printable(format_value(value))))
         console.print(facts)
         for table in self.tables:
-            grid = Grid(title=Text(table.name), title_justify="left", box=box.SIMPLE_HEAD)
-            for name, numeric in zip(table.columns, numeric_columns(table), strict=True):
-                grid.add_column(Text(name), justify="right" if numeric else "left", overflow="fold")
-            for row in table.rows:
-                grid.add_row(*(Text(format_value(value)) for value in row))
-            console.print(grid)
+            cells = [[printable(format_value(value)) for value in row] for row in table.rows]
+            console.print(Text(f"\n{table.name}", style="italic"))
+            headings = [name.replace("_", " ") for name in table.columns]  # which wrap
+            console.print(draw_table(headings, cells, numeric_columns(table), (), console.width))
         for finding in self.findings:
-            console.print(Text.assemble(("finding  ", "bold red"), finding), soft_wrap=True)
+            console.print(Text.assemble(("finding  ", "bold red"), printable(finding)), soft_wrap=True)
 
     def to_html(self) -> str:
         """The whole report as one HTML page that needs nothing else.
@@ -139,7 +137,7 @@ def format_value(value: Value) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
-        return f"{value:,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
+        return f"{value:,}".replace(",", BETWEEN_DIGITS)
     if isinstance(value, float):
         return format_value(round(value)) if abs(value) >= 1000 else f"{value:.3g}"
     return value

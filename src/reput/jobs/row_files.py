@@ -1,8 +1,9 @@
-"""Rows into one Parquet or CSV file, a batch after the other; the file appears when it is whole."""
+"""Rows into one Parquet, Arrow or CSV file, a batch after the other; the file appears when it is whole."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -12,16 +13,16 @@ from pyarrow import csv, parquet
 from reput.errors import ConfigError
 from reput.files import DISK, File, FileLayer
 
-FileKind = Literal["parquet", "csv"]
+FileKind = Literal["parquet", "arrow", "csv"]
 
 
 def file_kind(path: str | os.PathLike[str]) -> FileKind:
-    """What a name asks for; raises ConfigError for another ending than .parquet and .csv."""
-    kinds: tuple[FileKind, ...] = ("parquet", "csv")
+    """What a name asks for; raises ConfigError for another ending than .parquet, .arrow and .csv."""
+    kinds: tuple[FileKind, ...] = ("parquet", "arrow", "csv")
     for kind in kinds:
         if os.fspath(path).lower().endswith(f".{kind}"):
             return kind
-    raise ConfigError(f"{os.fspath(path)}: expected a name that ends with .parquet or .csv")
+    raise ConfigError(f"{os.fspath(path)}: expected a name that ends with .parquet, .arrow or .csv")
 
 
 def write_rows(reader: pa.RecordBatchReader, path: str | os.PathLike[str], *, files: FileLayer = DISK) -> int:
@@ -43,6 +44,8 @@ def write_rows(reader: pa.RecordBatchReader, path: str | os.PathLike[str], *, fi
             writer: Any
             if kind == "csv":
                 writer = csv.CSVWriter(sink, reader.schema)
+            elif kind == "arrow":
+                writer = pa.ipc.new_file(sink, reader.schema, options=pa.ipc.IpcWriteOptions(compression="zstd"))
             else:
                 writer = parquet.ParquetWriter(sink, reader.schema, compression="zstd", compression_level=1)
             with writer:
@@ -56,6 +59,14 @@ def write_rows(reader: pa.RecordBatchReader, path: str | os.PathLike[str], *, fi
             files.unlink(partial)
         raise
     return rows
+
+
+def read_rows(path: str | os.PathLike[str], *, files: FileLayer = DISK) -> Iterator[pa.RecordBatch]:
+    """The rows of an Arrow file that `write_rows` has made, as they were."""
+    with files.open(os.fspath(path)) as file:
+        rows = pa.ipc.open_file(pa.py_buffer(file.map().view))
+    for number in range(rows.num_record_batches):
+        yield rows.get_batch(number)
 
 
 def _flat(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:

@@ -11,15 +11,19 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
 
 from reput.errors import ConfigError, ReputError
-from reput.jobs.query import find_messages
+from reput.jobs.kept_reads import KeptReads
+from reput.jobs.query import LogRows, wanted_rows
+from reput.jobs.runner import Progress
 from reput.jobs.topic_table import BODY_ERROR, SAMPLE_ROWS, TopicColumns, topic_columns
 from reput.log.directory import StoreDirectory
+from reput.log.plan import Part
 
 #: The table of all topics.
 MESSAGES = "messages"
@@ -34,6 +38,8 @@ class Source:
         path, commit_log_path, begin, end: as of `find_messages`.
         topics: the only ones that are tables; None: all that have a queue.
         schemas: of JSON bodies, by topic (`reput.jobs.body_schema`); inferred for a topic that is not there.
+        kept: reads and decodes by tasks, whose rows it keeps (as of `find_messages`).
+        progress: as of `find_messages`.
     """
 
     path: str | os.PathLike[str]
@@ -42,6 +48,8 @@ class Source:
     end: datetime | int | None = None
     schemas: Mapping[str, str] | None = None
     commit_log_path: str | os.PathLike[str] | None = None
+    kept: KeptReads | None = None
+    progress: Progress | None = None
 
     def tables(self, sql: str) -> list[str]:
         """The topics that a text may mean; raises ConfigError for two that SQL takes for the same."""
@@ -57,12 +65,20 @@ class Source:
                     raise ConfigError(f"topics {other!r} and {topic!r} are one name to SQL; choose one by topics")
         return list(named.values())
 
-    def read(self, topic: str | None, columns: Sequence[str]) -> pa.RecordBatchReader:
+    def read(self, topic: str | None, columns: Sequence[str]) -> LogRows:
         """Columns of the log, of one topic or of all that are wanted."""
         topics = self.topics if topic is None else [topic]
-        return find_messages(
+        return wanted_rows(
             self.path, columns, topics, begin=self.begin, end=self.end, commit_log_path=self.commit_log_path
         )
+
+    def rows(self, topic: str | None, columns: TopicColumns, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Columns of a topic's table, or of the table of all."""
+        found = self.read(topic, columns.log_columns(names))
+        if self.kept is None:
+            return (columns.rows(batch, names) for batch in found.batches(self.progress))
+        read = f"read {MESSAGES if topic is None else f'topic {topic}'}: {', '.join(names)}"
+        return self.kept.read(read, found.plan, partial(_decoded, found, columns, names), columns.schema_of(names))
 
     def columns(self, topic: str) -> TopicColumns:
         """The columns of a topic's table."""
@@ -70,11 +86,16 @@ class Source:
 
     def _sample(self, topic: str) -> Iterable[pa.Array]:
         rows = 0
-        for batch in self.read(topic, ["body"]):
+        for batch in self.read(topic, ["body"]).batches():
             yield batch["body"].slice(0, SAMPLE_ROWS - rows)
             rows += batch.num_rows
             if rows >= SAMPLE_ROWS:
                 break
+
+
+def _decoded(found: LogRows, columns: TopicColumns, names: Sequence[str], part: Part) -> Iterator[pa.RecordBatch]:
+    """The task: the rows of one part of the log as columns of a table."""
+    return (columns.rows(batch, names) for batch in found.read(part))
 
 
 class TopicTable(ds.Dataset):  # type: ignore[misc]
@@ -113,8 +134,7 @@ class TopicTable(ds.Dataset):  # type: ignore[misc]
         if BODY_ERROR not in needed and not set(self.columns.names).isdisjoint(needed):
             needed.append(BODY_ERROR)
         try:
-            for batch in self._source.read(self.topic, self.columns.log_columns(needed)):
-                rows = self.columns.rows(batch, needed)
+            for rows in self._source.rows(self.topic, self.columns, needed):
                 if BODY_ERROR in needed:
                     self.undecoded += rows.num_rows - rows[BODY_ERROR].null_count
                 yield rows.select(list(names))

@@ -11,8 +11,8 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
@@ -24,15 +24,16 @@ from reput.config.message_store import MessageStoreConfig
 from reput.errors import ConfigError, CorruptRecordError
 from reput.jobs.counting import LATENCY, SUMS, Grouping, add_up, count
 from reput.jobs.disk_use import DiskUse, disk_use
+from reput.jobs.job_folder import JobFolder, Option
 from reput.jobs.latency import quantiles
-from reput.jobs.log_bounds import bounded_splits
+from reput.jobs.log_bounds import bounded_splits, fixed_log_end
+from reput.jobs.resuming import ResumingRunner
 from reput.jobs.runner import Progress, Runner
 from reput.jobs.split_tasks import run_over_splits
 from reput.kernels.columns import RecordColumns
 from reput.kernels.record_batch import SCHEMA, record_batch
 from reput.log.directory import LogFile, StoreDirectory
 from reput.log.scan import Damage, OnDamage, scan_split, with_rows
-from reput.log.sink_commits import SinkWatch
 from reput.log.splits import Split, SplitResult
 
 Dimension = Literal["topic", "queue", "tag", "key", "host"]
@@ -105,9 +106,12 @@ def statistics(
     config: MessageStoreConfig | None = None,
     commit_log_path: str | os.PathLike[str] | None = None,
     split_bytes: int = SPLIT_BYTES,
+    work_dir: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
 ) -> Statistics:
     """Count the messages of a log by some of topic, queue, tag, key and producer host, and by time.
+
+    A store that is open counts up to where its log ends when the job begins, whatever the number.
 
     A task keeps its groups in memory, the merge all of them: about 100 bytes each, so 10 million different keys take a
     gigabyte in this process.
@@ -121,21 +125,59 @@ def statistics(
         check_crc: a record whose body does not agree with its CRC is damage; else a record proves itself by its size,
             its magic code, its own offset and its inner lengths, and its body is not read.
         config: `fileReservedTime` and `deleteWhen`, for when retention deletes; None: RocketMQ's defaults.
+        work_dir: a folder for what the tasks found: a job that was killed goes on there.
 
     Raises:
-        ConfigError: an unknown name in `by` or `time_of`, or a `bucket` that is no width.
-        StoreFormatError: no store, or a foreign file in its log.
+        ConfigError: an unknown name in `by` or `time_of`, or a `bucket` that is no width; or `work_dir` belongs to a
+            job with other options.
+        StoreFormatError: no store, or a foreign file in its log; or `work_dir` is not empty and no such job's.
     """
     started = time.perf_counter()
     grouping = grouping_of(by, bucket, time_of, latency=latency)
     if largest < 0:
         raise ConfigError(f"largest={largest}: expected 0 or more")
     directory = StoreDirectory(store_path, commit_log_path=commit_log_path)
-    log_end, log_files = SinkWatch(directory.files, directory.path).begin_offset, directory.log_files()
-    task = partial(_reduce, grouping, largest, check_crc)
+    job = partial(
+        _count, directory, partial(_reduce, grouping, largest, check_crc), grouping, largest,
+        config or MessageStoreConfig(), split_bytes, progress,
+    )  # fmt: skip
+    if work_dir is None:
+        found = job(runner)
+    else:
+        directory.check_output(work_dir)
+        options: dict[str, Option] = {
+            "store": directory.path, "by": list(by), "bucket": bucket, "time_of": time_of, "latency": latency,
+            "largest": largest, "check_crc": check_crc, "split_bytes": split_bytes,
+            "commitLogPath": list(directory.commit_log_folders),
+        }  # fmt: skip
+        with JobFolder(work_dir, "stats", options) as folder:
+            found = job(ResumingRunner(runner, folder))
+            folder.finish()
+    return replace(found, seconds=time.perf_counter() - started)
+
+
+def _list_log(directory: StoreDirectory, _: str) -> tuple[list[LogFile], int | None]:
+    """The task that looks what there is to be counted: the log's files, and where it ends now if it may grow."""
+    log_files = directory.log_files()
+    return log_files, fixed_log_end(directory, log_files)
+
+
+def _count(
+    directory: StoreDirectory,
+    task: Callable[[Split], _Outcome],
+    grouping: Grouping,
+    largest: int,
+    config: MessageStoreConfig,
+    split_bytes: int,
+    progress: Progress | None,
+    runner: Runner,
+) -> Statistics:
+    """All phases."""
+    listing = partial(_list_log, directory)
+    ((log_files, log_end),) = runner.run(listing, [directory.path], description="list the store", progress=progress)
     splits = bounded_splits(log_files, split_bytes, log_end)
     outcomes, _ = run_over_splits(runner, task, splits, description="read the log", progress=progress)
-    disk = disk_use(log_files, _parts(outcomes, log_files), config or MessageStoreConfig())
+    disk = disk_use(log_files, _parts(outcomes, log_files), config)
     messages, log_bytes = (sum(disk.topics[name].to_pylist()) for name in ("messages", "bytes"))
     return Statistics(
         table=_table([outcome.table for outcome in outcomes], grouping),
@@ -144,7 +186,7 @@ def statistics(
         damages=tuple(damage for outcome in outcomes for damage in outcome.damages),
         messages=messages,
         log_bytes=log_bytes,
-        seconds=time.perf_counter() - started,
+        seconds=0.0,
     )
 
 

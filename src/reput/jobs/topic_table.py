@@ -57,8 +57,11 @@ class TopicColumns:
             decoded = self.decoder.decode(batch["body"], batch["status"])
             arrays |= dict(zip(self.names, decoded.values.flatten(), strict=True))
             arrays[BODY_ERROR] = decoded.reasons
-        schema = pa.schema([self.schema.field(name) for name in names])
-        return pa.RecordBatch.from_arrays([arrays[name] for name in names], schema=schema)
+        return pa.RecordBatch.from_arrays([arrays[name] for name in names], schema=self.schema_of(names))
+
+    def schema_of(self, names: Sequence[str]) -> pa.Schema:
+        """Some of the columns."""
+        return pa.schema([self.schema.field(name) for name in names])
 
 
 def topic_columns(schema: pa.Schema | str | None, sample: Callable[[], Iterable[pa.Array]]) -> TopicColumns:

@@ -78,6 +78,14 @@ class IndexFilePath:
     size: int
 
 
+def check_outside(path: str | os.PathLike[str], store: str, *log_folders: str) -> None:
+    """Raises ConfigError where something that is to be written would come to lie among the files of a store."""
+    output = os.path.realpath(path)
+    for folder in map(os.path.realpath, (store, *log_folders)):
+        if os.path.commonpath([output, folder]) == folder:
+            raise ConfigError(f"{os.fspath(path)}: lies inside the store {store}; name a place outside of it")
+
+
 class StoreDirectory:
     """A store directory on the disk; read only.
 
@@ -138,10 +146,7 @@ class StoreDirectory:
 
     def check_output(self, path: str | os.PathLike[str]) -> None:
         """Raises ConfigError where something that is to be written would come to lie among the store's own files."""
-        output = os.path.realpath(path)
-        for folder in map(os.path.realpath, (self.path, *self.commit_log_folders)):
-            if os.path.commonpath([output, folder]) == folder:
-                raise ConfigError(f"{os.fspath(path)}: lies inside the store {self.path}; name a place outside of it")
+        check_outside(path, self.path, *self.commit_log_folders)
 
     def log_files(self) -> list[LogFile]:
         """The commit log's files in order; empty for a store without messages.

@@ -107,7 +107,8 @@ def _open(path: str, config: MessageStoreConfig, files: FileLayer, lock_timeout_
             return open_for_writing(path, config, files, lambda *_: None)
         except StoreLockedError as error:
             if time.monotonic() >= deadline:
-                raise StoreLockedError(f"{error} (waited {lock_timeout_ms} ms)") from error
+                waited = f" (waited {lock_timeout_ms} ms)" if lock_timeout_ms else ""
+                raise StoreLockedError(f"{error}{waited}") from error
             time.sleep(_LOCK_PAUSE_S)
 
 

@@ -68,6 +68,20 @@ class MonotonicClock:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplayedBatch:
+    """What was put at once.
+
+    Attributes:
+        rows: as read, with their places in the source.
+        behind_s: how much later it was there than the pace wanted; None for a replay without one, and where the store
+            times of the rows are no dates.
+    """
+
+    rows: pa.RecordBatch
+    behind_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Replayed:
     """What a replay did.
 
@@ -99,6 +113,7 @@ def replay(
     lock_timeout_ms: int = 0,
     clock: Clock | None = None,
     progress: Progress | None = None,
+    on_batch: Callable[[ReplayedBatch], None] = lambda batch: None,
     files: FileLayer = DISK,
 ) -> Replayed:
     """Put messages of one store into another, in log order, with the gaps between their store times.
@@ -117,6 +132,7 @@ def replay(
         config: of the target; None: RocketMQ's defaults with SYNC_FLUSH.
         commit_log_path: of the source, where its log is not below it.
         lock_timeout_ms: how long to wait while another process has the target open.
+        on_batch: called when a batch is in the target.
 
     Raises:
         ConfigError: a speed that is not above 0, a target that is the source, a name under which something else was
@@ -163,6 +179,7 @@ def replay(
                     f"{batch.end_offset}, {error}; choose topics or times without it. All before them are in the target"
                 ) from None
             messages, batches = messages + batch.rows.num_rows, batches + 1
+            on_batch(ReplayedBatch(batch.rows, None if pace is None else pace.behind_s(batch.last_ms)))
     if progress is not None:
         progress(last - first, last - first, "replay")
     return Replayed(messages, batches, resumed_at, sink.next_offset, clock.now_s() - started)
@@ -257,10 +274,15 @@ class _Pace:
 
     def wait_for(self, store_ms: int | None) -> None:
         """Come back when a message that was stored then is due; at once where it is late, or nobody knows."""
+        behind = self.behind_s(store_ms)
+        if behind is not None and behind < 0:
+            self._clock.wait(-behind)
+
+    def behind_s(self, store_ms: int | None) -> float | None:
+        """How late it is for a message that was stored then; less than 0 where it is not due yet."""
         if store_ms is None:
-            return
+            return None
+        now = self._clock.now_s()
         if self._first_ms is None:
-            self._first_ms, self._started = store_ms, self._clock.now_s()
-        due = self._started + (store_ms - self._first_ms) / 1000 / self._speed
-        if (left := due - self._clock.now_s()) > 0:
-            self._clock.wait(left)
+            self._first_ms, self._started = store_ms, now
+        return now - self._started - (store_ms - self._first_ms) / 1000 / self._speed

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import Run
+from .conftest import SMALL_FILES, Run
 
 
 @pytest.fixture
@@ -69,3 +69,14 @@ def test_wrong_usage_is_one_line_and_exit_2(
     answer = run_reput("diff", *stores, *arguments)
     assert (answer.status, answer.out) == (2, "")
     assert reason in answer.err
+
+
+def test_a_replay_that_differs_in_what_a_store_sets_gets_a_hint(store: Path, tmp_path: Path, run_reput: Run) -> None:
+    copy = tmp_path / "copy"
+    assert run_reput("replay", store, copy, "--speed", "max", *SMALL_FILES).status == 0
+    answer = run_reput("diff", store, copy, "--by", "queue")
+    assert answer.status == 1
+    assert "anew: --ignore store_timestamp" in answer.out
+    fields = answer.out.partition("--ignore ")[2].split()[0]
+    answer = run_reput("diff", store, copy, "--by", "queue", "--ignore", fields)
+    assert (answer.status, "hint" in answer.out) == (0, False)

@@ -224,6 +224,17 @@ def test_a_store_that_was_killed_before_its_first_unit_has_not_dispatched(tmp_pa
     assert run(tmp_path / "store").findings == ()
 
 
+def test_batch_queues_whose_files_are_made_and_empty_yet_hide_nothing(tmp_path: Path) -> None:
+    batches(tmp_path / "store")
+    for file in (tmp_path / "store").glob("*consumequeue/*/*/*"):
+        file.write_bytes(bytes(file.stat().st_size))
+    shutil.rmtree(tmp_path / "store" / "index")
+    (tmp_path / "store" / "abort").touch()
+    assert set(codes(run(tmp_path / "store"))) == {"not-dispatched"}
+    (tmp_path / "store" / "abort").unlink()
+    assert "unit-missing" in codes(run(tmp_path / "store"))
+
+
 class _Comes(LocalRunner):
     """Brings queues and extensions when the files are listed, and before they are looked into."""
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,6 +18,7 @@ import reput
 from reput.errors import ConfigError, StoreFormatError
 from reput.jobs import diff as job
 from reput.jobs.diff import DiffResult, diff
+from reput.jobs.diff_rows import BlockSet, WantedBlocks
 from reput.jobs.rebuild import rebuild
 from reput.jobs.runner import LocalRunner
 from tests.unit.jobs.dying_runner import DyingRunner
@@ -225,6 +227,20 @@ def test_a_comparison_that_was_killed_goes_on_and_finds_the_same(left: Path, tmp
             killed += 1
         assert replace(run(left, right, work_dir=tmp_path / "work"), seconds=0) == replace(expected, seconds=0)
     assert killed > 3
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 5), st.integers(-1, 1 << 51)), min_size=1, max_size=20),
+    st.lists(st.tuples(st.integers(0, 5), st.integers(-1, 1 << 51)), max_size=20),
+)
+def test_a_set_of_blocks_has_those_that_are_wanted(wanted: list[tuple[int, int]], asked: list[tuple[int, int]]) -> None:
+    names = tuple((b"topic", n) for n in range(6))
+    queues, blocks = np.array(wanted, np.int64).T
+    found = BlockSet(WantedBlocks(names[:4], queues % 4, blocks))
+    queues, blocks = np.array([*asked, *wanted], np.int64).T
+    inside = found.has(names[::-1], queues, blocks).tolist()
+    known = {(n % 4, block) for n, block in wanted}
+    assert inside == [(5 - n, block) in known for n, block in [*asked, *wanted]]
 
 
 def test_wrong_arguments_are_refused(left: Path, tmp_path: Path) -> None:

@@ -150,6 +150,20 @@ def test_a_queue_without_a_message_keeps_the_offset_of_its_next_one(tmp_path: Pa
         assert opened.put_message(reput.Message("early", b"x"), queue_id=3).queue_offset == 5
 
 
+def test_a_store_that_another_process_dispatches_keeps_its_sizes_before_it_has_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    with reput.MessageStore.open(path, dispatch="spark", mapped_file_size_consume_queue=400, enable_lmq=True) as store:
+        for n in range(30):
+            store.put_message(reput.Message("orders", b"%d" % n))
+    assert not list(path.glob("consumequeue/*/*/*"))
+    result = in_place(path)
+    assert (result.messages, result.findings) == (30, ())
+    assert [file.stat().st_size for file in path.glob("consumequeue/orders/0/*")] == [400, 400]
+    marks = path / "config" / "reputDispatch.json"
+    marks.write_text("{")
+    assert any("reputDispatch.json" in finding for finding in in_place(path).findings)
+
+
 def test_an_open_store_is_refused(store: Path) -> None:
     with (
         reput.MessageStore.open(store, files=FaultyFiles(), **OPTIONS),

@@ -93,6 +93,27 @@ def test_terminal_shows_facts_tables_and_findings() -> None:
     assert "finding  queue 3 of weather, offset 17: body differs" in text
 
 
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_a_wide_table_never_breaks_a_number(width: int) -> None:
+    columns = ["topic", "queue_id", "messages", "bytes", "latency_p50_ms", "latency_p99_ms", "latency_max_ms"]
+    row = ["order-events", 3, 1_027_730, 98_123_456_789, 12, 345, 678_901]
+    console = Console(file=io.StringIO(), width=width)
+    Report("title", tables=[Table("Groups", columns, [row])]).print(console)
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    for value in row:
+        assert format_value(value) in text
+    assert max(map(len, text.splitlines())) <= width
+
+
+def test_what_a_message_says_is_no_command_to_the_terminal() -> None:
+    evil = "\x1b]0;evil\x07"
+    console = Console(file=io.StringIO(), width=100)
+    Report(evil, facts={"key": evil}, tables=[Table("t", ["key"], [[evil]])], findings=[evil]).print(console)
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "\x1b" not in text
+    assert text.count("\\x1b]0;evil\\x07") == 4
+
+
 def test_page_loads_nothing_from_elsewhere() -> None:
     page = Page(REPORT.to_html())
     assert page.loaded == []

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from reput.errors import ConfigError
-from reput.jobs.row_files import write_rows
+from reput.jobs.row_files import read_rows, write_rows
 
 TABLE = pa.table({"n": [1, 2, None], "body": [b"a", b'"b', None], "at": pa.array([0, 1, 2], pa.timestamp("us", "UTC"))})
 NESTED = pa.table({"keys": [["a"], []], "properties": pa.array([[("a", "b")], []], pa.map_(pa.string(), pa.string()))})
@@ -25,6 +25,15 @@ def test_parquet_gives_the_rows_back(table: pa.Table, tmp_path: Path) -> None:
     assert [entry.name for entry in tmp_path.iterdir()] == ["rows.parquet"]
 
 
+@pytest.mark.parametrize("table", [TABLE, NESTED, TABLE.slice(0, 0)], ids=["plain", "nested", "empty"])
+def test_arrow_gives_the_rows_back_as_they_were(table: pa.Table, tmp_path: Path) -> None:
+    path = tmp_path / "rows.arrow"
+    assert write_rows(table.to_reader(max_chunksize=2), path) == table.num_rows
+    assert pa.Table.from_batches(read_rows(path), table.schema) == table
+    with pa.ipc.open_file(path) as others:
+        assert others.read_all() == table
+
+
 def test_csv_has_bytes_as_text(tmp_path: Path) -> None:
     assert write_rows(TABLE.to_reader(), tmp_path / "rows.CSV") == 3
     lines = (tmp_path / "rows.CSV").read_text().splitlines()
@@ -34,7 +43,7 @@ def test_csv_has_bytes_as_text(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("table", "name", "reason"),
     [
-        (TABLE, "rows.json", "ends with .parquet or .csv"),
+        (TABLE, "rows.json", "ends with .parquet, .arrow or .csv"),
         (NESTED, "rows.csv", "CSV has no column of type list"),
         (pa.table({"body": [b"\xff"]}), "rows.csv", "body is no UTF-8"),
     ],

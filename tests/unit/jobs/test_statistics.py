@@ -17,11 +17,10 @@ from reput.errors import ConfigError, StoreFormatError
 from reput.formats.message import Message
 from reput.formats.message_ext import MessageExt
 from reput.formats.record import encode_host, encode_record
-from reput.jobs.job_folder import JobFolder
 from reput.jobs.latency import QUANTILES
-from reput.jobs.resuming import ResumingRunner
 from reput.jobs.runner import LocalRunner
 from reput.jobs.statistics import Dimension, statistics
+from tests.unit.jobs.dying_runner import DyingRunner
 
 CLEAN = Path(__file__).parents[2] / "golden/5.3.3/clean"
 HOST = encode_host("10.0.0.1:10911")
@@ -260,11 +259,41 @@ def test_a_job_that_was_killed_does_only_what_is_missing(tmp_path: Path) -> None
 
     asked: Any = {"by": ("topic", "key"), "latency": True, "split_bytes": 7_000}
     whole = statistics(CLEAN / "store", runner=LocalRunner(1), **asked)
-    with JobFolder(tmp_path / "work", "stats", {}) as folder, pytest.raises(KeyboardInterrupt):
-        statistics(CLEAN / "store", runner=ResumingRunner(Dying(1), folder), **asked)
+    with pytest.raises(KeyboardInterrupt):
+        statistics(CLEAN / "store", runner=Dying(1), work_dir=tmp_path / "work", **asked)
     ran.append("killed")
-    with JobFolder(tmp_path / "work", "stats", {}) as folder:
-        resumed = statistics(CLEAN / "store", runner=ResumingRunner(Dying(1), folder), **asked)
+    resumed = statistics(CLEAN / "store", runner=Dying(1), work_dir=tmp_path / "work", **asked)
     assert ran[4] == "killed"
-    assert not set(ran[:4]) & set(ran[5:])
+    assert not {str(item) for item in ran[:4]} & {str(item) for item in ran[5:]}
     assert (resumed.table, resumed.largest, resumed.disk) == (whole.table, whole.largest, whole.disk)
+    assert list((tmp_path / "work").iterdir()) == []
+
+
+class PuttingRunner(DyingRunner):
+    """Puts messages when the store is listed, and before each task."""
+
+    def __init__(self, store: reput.MessageStore, tasks: int) -> None:
+        super().__init__(tasks)
+        self._store = store
+
+    def run(self, task: Any, items: Any, *, description: str, progress: Any = None) -> list[Any]:
+        def one(item: Any) -> Any:
+            if description != "list the store":
+                self._store.put_messages([Message("later", b"x" * 50)] * 30)
+            return task(item)
+
+        return super().run(one, items, description=description, progress=progress)
+
+
+@pytest.mark.parametrize("tasks", [1, 3, 99])
+def test_a_store_that_is_written_counts_up_to_where_its_log_ended_even_after_a_kill(tasks: int, tmp_path: Path) -> None:
+    asked: Any = {"by": ("topic", "tag"), "split_bytes": 3_000, "work_dir": tmp_path / "work"}
+    with reput.MessageStore.open(tmp_path / "store", mapped_file_size_commit_log=1 << 14) as store:
+        store.put_messages([Message("orders", b"x" * 200, tags="t")] * 200)
+        expected = statistics(tmp_path / "store", runner=LocalRunner(1), by=("topic", "tag"))
+        try:
+            found = statistics(tmp_path / "store", runner=PuttingRunner(store, tasks), **asked)
+        except KeyboardInterrupt:
+            found = statistics(tmp_path / "store", runner=PuttingRunner(store, 99), **asked)
+    assert (found.table, found.messages, found.log_bytes) == (expected.table, 200, expected.log_bytes)
+    assert found.disk.parts == expected.disk.parts

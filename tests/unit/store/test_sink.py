@@ -97,6 +97,9 @@ def test_batches_of_a_sink_count_upwards_and_belong_to_one_query(store: Path) ->
 def test_an_open_store_is_refused_after_the_time_to_wait(store: Path) -> None:
     with reput.MessageStore.open(store, **SMALL), pytest.raises(StoreLockedError, match=r"\(waited 20 ms\)"):
         put_staged(str(store), CONFIG, DISK, [], lock_timeout_ms=20)
+    with reput.MessageStore.open(store, **SMALL), pytest.raises(StoreLockedError) as refused:
+        put_staged(str(store), CONFIG, DISK, [])
+    assert "waited" not in str(refused.value)
 
 
 def test_a_damaged_file_of_sinks_keeps_the_store_closed(store: Path) -> None:

@@ -1,4 +1,4 @@
-"""A few rows laid out for a terminal: a table where it fits, else each row as a block, a field a line."""
+"""What a terminal shows of texts and rows: a table where it fits, else each row as a block, a field a line."""
 
 from __future__ import annotations
 
@@ -11,7 +11,14 @@ if TYPE_CHECKING:
 #: What is left of a cell that is cut, and of one that wraps, where there is no more room; a time is of the latter size.
 _LEAST_CUT, _LEAST_WRAPPED = 10, 24
 #: Between two columns.
-_GAP = 3
+_GAP = 2
+#: Between thousands, in what `reput.jobs.report.format_value` gives; to Python it is not printable.
+BETWEEN_DIGITS = "\N{NARROW NO-BREAK SPACE}"
+
+
+def printable(text: str) -> str:
+    """Control characters escaped: what a message says must not reach the terminal as a command."""
+    return "".join(c if c.isprintable() or c == BETWEEN_DIGITS else c.encode("unicode_escape").decode() for c in text)
 
 
 def draw_table(
@@ -33,7 +40,7 @@ def draw_table(
     widths = _fit(columns, cells, numeric, cut, room)
     if widths is None:
         return _blocks(columns, cells)
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     for name, width, is_number in zip(columns, widths, numeric, strict=True):
         table.add_column(
             Text(name),

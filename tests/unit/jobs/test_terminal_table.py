@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from reput.cli.table import draw_table
+from reput.jobs.terminal_table import draw_table
 
 COLUMNS = ("queue", "queue offset", "log offset", "stored", "tags", "keys", "body")
 NUMERIC = (False, True, True, False, False, False, False)
