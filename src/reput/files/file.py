@@ -177,7 +177,11 @@ class File:
 
     def has_data_from(self, position: int) -> bool:
         """Whether any byte from `position` to the end is not zero."""
-        return any(True for _ in self._data_from(position))
+        return self.find_data(position) >= 0
+
+    def find_data(self, position: int) -> int:
+        """Where the next block that is not all zeros begins, at `position` or behind it; -1 where none does."""
+        return next((start for start, _ in self._data_from(position)), -1)
 
     def _data_from(self, position: int) -> Iterator[tuple[int, bytes]]:
         """(position, bytes) of each block of at most 1 MiB, from `position` on, that holds a byte other than zero."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,10 +19,15 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+#: The settings of a hundred thousand topics are 20 MB.
+_MOST_BYTES = 256 << 20
+
+
 class Entry(NamedTuple):
     """One file or folder of a folder. `size` counts holes, `allocated_bytes` is what it takes on the disk.
 
-    `is_broken_link`: a symbolic link that leads nowhere, as to a disk that is not mounted.
+    `is_broken_link`: a symbolic link that leads nowhere, as to a disk that is not mounted; `is_special`: a device, a
+    pipe or a socket.
     """
 
     name: str
@@ -29,13 +35,14 @@ class Entry(NamedTuple):
     is_directory: bool
     allocated_bytes: int
     is_broken_link: bool = False
+    is_special: bool = False
 
 
 class FileLayer:
     """The real disk; without state. Every method raises StoreError, or StoreFullError when the disk is full."""
 
     def open(self, path: str, *, writable: bool = False, create: bool = False, size: int | None = None) -> File:
-        """Open a file; with `size`, make it that long by a hole if it is shorter.
+        """Open a file; with `size`, make it that long by a hole if it is shorter. StoreError for what is no file.
 
         `create` makes a missing file (and needs `writable`). Its *name* survives a power cut only after
         `sync_directory` of its folder, which is left to the caller: one such sync serves many files.
@@ -43,11 +50,14 @@ class FileLayer:
         flags = (os.O_RDWR if writable else os.O_RDONLY) | (os.O_CREAT if create else 0) | os.O_CLOEXEC
         missing = create and not os.path.exists(path)
         try:
-            file = File(path, os.open(path, flags, 0o644))
+            file = File(path, os.open(path, flags | os.O_NONBLOCK, 0o644))  # else it would wait at a pipe
         except OSError as error:
             if missing:
                 raise write_failure(error, path, "create", size or 0) from error
             raise failure(error, path, "open") from error
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            file.close()
+            raise StoreError(f"{path}: cannot open: expected a file, found a folder, device or pipe; move it away")
         if size is not None:
             try:
                 file.grow(size)
@@ -59,9 +69,12 @@ class FileLayer:
         return file
 
     def read_bytes(self, path: str) -> bytes:
-        """The content of a small file."""
+        """The content of a small file; StoreError for one of more than 256 MiB."""
         with self.open(path) as file:
-            return file.read(0, file.size)
+            size = file.size
+            if size > _MOST_BYTES:
+                raise StoreError(f"{path}: expected at most {_MOST_BYTES} bytes, found {size}; restore it from a copy")
+            return file.read(0, size)
 
     def write_atomically(self, path: str, data: ReadableBuffer) -> None:
         """Replace a file: after a crash at any moment it has the old content or the new one, both whole.
@@ -93,7 +106,9 @@ class FileLayer:
                         if entry.is_symlink():
                             entries.append(Entry(entry.name, 0, False, 0, is_broken_link=True))
                         continue
-                    entries.append(Entry(entry.name, status.st_size, entry.is_dir(), status.st_blocks * 512))
+                    is_file, is_folder = stat.S_ISREG(status.st_mode), stat.S_ISDIR(status.st_mode)
+                    size, allocated = status.st_size, status.st_blocks * 512
+                    entries.append(Entry(entry.name, size, is_folder, allocated, is_special=not (is_file or is_folder)))
         except OSError as error:
             raise failure(error, path, "list") from error
         return sorted(entries)

@@ -90,7 +90,11 @@ def lock_text(path: str) -> bytes:
     """What is in a lock file, whoever holds the lock; empty where there is no file. Raises StoreError."""
     with _held_guard:
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC) if (held := _held_descriptor(path)) is None else held
+            descriptor = (
+                os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+                if (held := _held_descriptor(path)) is None
+                else held
+            )
             try:
                 return os.pread(descriptor, 64, 0)
             finally:

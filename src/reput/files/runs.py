@@ -18,7 +18,8 @@ from reput.kernels.memory import load_i32_native, load_u8
 
 _EINTR, _EIO = errno.EINTR, errno.EIO
 _SYNC_FILE_RANGE_WRITE = 2
-_READ_FLAGS, _WRITE_FLAGS = os.O_RDONLY | os.O_CLOEXEC, os.O_WRONLY | os.O_CLOEXEC
+_FLAGS = os.O_CLOEXEC | os.O_NONBLOCK  # who opens a pipe does not wait: reading or writing it by position fails
+_READ_FLAGS, _WRITE_FLAGS = os.O_RDONLY | _FLAGS, os.O_WRONLY | _FLAGS
 
 _open = c_function("open", INT32, [POINTER, INT32], variadic=True)
 _close = c_function("close", INT32, [INT32])

@@ -23,6 +23,8 @@ _TOKEN = re.compile(
 _WORDS = {"true": True, "false": False, "null": None}
 _MAX_DEPTH = 100
 _REFERENCE = "$ref"
+#: References to references can make any number of values: at most so many, and some for each byte of the text.
+_MOST_VALUES, _MOST_VALUES_A_BYTE = 1_000_000, 20
 _STEP = re.compile(r"\.((?:[^\\.\[]|\\.)*)|\[(-?\d+)\]", re.DOTALL)
 _ESCAPED = re.compile('["\\\\\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]')
 _SHORT_ESCAPES = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
@@ -42,7 +44,7 @@ def decode_fastjson(data: bytes) -> Any:
     kind, found = reader.take()
     if kind != "end":
         reader.refuse("the end of the file", found)
-    return _Resolver(value).resolve(value, 0) if reader.has_references else value
+    return _Resolver(value, len(data)).resolve(value, 0) if reader.has_references else value
 
 
 class _Reader:
@@ -145,11 +147,15 @@ class _Reader:
 class _Resolver:
     """Puts in place of references what they name."""
 
-    def __init__(self, root: Any) -> None:
+    def __init__(self, root: Any, size: int) -> None:
         self._root = root
+        self._most = self._left = _MOST_VALUES + _MOST_VALUES_A_BYTE * size
 
     def resolve(self, value: Any, depth: int) -> Any:
         """A value without references."""
+        self._left -= 1
+        if self._left < 0:
+            raise CorruptMetadataError("", 0, f"its references make more than {self._most} values")
         if isinstance(value, dict):
             path = value.get(_REFERENCE)
             if len(value) == 1 and isinstance(path, str):

@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 from typing import NamedTuple
 
+from reput.formats.own_json import decode_json
+
 SHUTDOWN_FILE = "reputShutdown.json"
 
 
@@ -37,7 +39,7 @@ def encode_shutdown(shutdown: Shutdown) -> bytes:
 def decode_shutdown(data: bytes) -> Shutdown | None:
     """What the file says; None where it is garbled, for it only spares work."""
     try:
-        content = json.loads(data)
+        content = decode_json(data)
         offsets = {
             (topic, int(queue_id)): int(offset)
             for topic, queues in content["maxOffsets"].items()

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, TypeVar
 
 from reput.errors import CorruptMetadataError
+from reput.formats.own_json import decode_json
 
 #: In the folder `config`.
 SINKS_FILE = "reputSinks.json"
@@ -22,6 +23,10 @@ STAGING = "reputStaging"
 SINK_LOCK = b"sink"
 
 T = TypeVar("T")
+
+#: By the annotations of the classes below.
+_KINDS: dict[str, type | tuple[type, ...]] = {"str": str, "int": int, "bool": bool, "str | None": (str, type(None))}
+_MOST = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +147,7 @@ def decode_sinks(data: bytes, path: str) -> Sinks:
         CorruptMetadataError: It is no such file, or damaged: nothing says then whether a batch is whole.
     """
     try:
-        content = json.loads(data)
+        content = decode_json(data)
         return Sinks(
             {sink_id: _commit(one) for sink_id, one in content["commits"].items()},
             None if content["intent"] is None else _intent(content["intent"]),
@@ -171,8 +176,14 @@ def _to_json(value: object) -> object:
 
 def _made(kind: type[T], content: dict[str, Any], **made: object) -> T:
     """A dataclass from its JSON, but for the values that are made already."""
-    names = [one.name for one in fields(kind) if one.name not in made]  # type: ignore[arg-type]
-    return kind(**{name: content[_camel_case(name)] for name in names}, **made)
+    plain = [one for one in fields(kind) if one.name not in made]  # type: ignore[arg-type]
+    return kind(**{one.name: _checked(content[_camel_case(one.name)], str(one.type)) for one in plain}, **made)
+
+
+def _checked(value: object, kind: str) -> object:
+    if not isinstance(value, _KINDS[kind]) or (isinstance(value, int) and not 0 <= value <= _MOST):
+        raise TypeError(f"expected {kind}, found {value!r}")
+    return value
 
 
 def _batch(content: dict[str, Any] | None) -> SinkBatch | None:

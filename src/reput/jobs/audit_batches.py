@@ -22,6 +22,8 @@ BATCH_UNIT_TYPE = np.dtype(
         ("base_offset", ">i8"), ("message_count", ">i2"), ("rest", "V8"),
     ]
 )  # fmt: skip
+#: A whole file of RocketMQ's own size.
+_PIECE_BYTES = 300_000 * BATCH_UNIT_SIZE
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +59,14 @@ def find_batch_runs(item: BatchQueueItem) -> BatchQueueRuns:
     for number, path in enumerate(item.paths):
         finder = RunFinder(number)
         with DISK.open(path) as file:
-            data = file.read(0, item.file_size)
-        units = np.frombuffer(data, BATCH_UNIT_TYPE, len(data) // BATCH_UNIT_SIZE)
-        used = np.flatnonzero((units["size"] > 0) & (units["message_count"] > 0))
-        count = int(used[-1]) + 1 if used.size else 0
-        finder.add(units["commit_log_offset"][:count].astype(np.int64))
+            for position in range(0, item.file_size, _PIECE_BYTES):
+                data = file.read(position, min(_PIECE_BYTES, item.file_size - position))
+                units = np.frombuffer(data, BATCH_UNIT_TYPE, len(data) // BATCH_UNIT_SIZE)
+                used = np.flatnonzero((units["size"] > 0) & (units["message_count"] > 0))
+                count = int(used[-1]) + 1 if used.size else 0
+                finder.add(units["commit_log_offset"][:count].astype(np.int64))
+                if count < units.size or not count:  # units stand side by side, and behind the last one is nothing
+                    break
         runs += finder.runs
     return BatchQueueRuns(item, tuple(runs))
 

@@ -299,13 +299,15 @@ def numbered_files(files: FileLayer, *folders: str, remedy: str | None = None) -
 
 def _check_entry(entry: Entry, path: str) -> None:
     """Raises StoreFormatError where something that is no file has the name of one."""
-    if entry.is_directory or entry.is_broken_link:
+    if entry.is_directory or entry.is_broken_link or entry.is_special:
         _refuse_kind(entry, path)
 
 
 def _refuse_kind(entry: Entry, path: str) -> NoReturn:
     if entry.is_broken_link:
         raise StoreFormatError(f"{path}: a symbolic link that leads nowhere; mount the disk, or remove the link")
+    if entry.is_special:
+        raise StoreFormatError(f"{path}: a device, a pipe or a socket lies where a file is expected; move it away")
     kinds = ("folder", "file") if entry.is_directory else ("file", "folder")
     raise StoreFormatError(f"{path}: a {kinds[0]} lies where a {kinds[1]} is expected; move it away")
 

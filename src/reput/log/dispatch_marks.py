@@ -16,6 +16,7 @@ from reput.config.message_store import MessageStoreConfig
 from reput.errors import CorruptMetadataError
 from reput.files import FileLayer
 from reput.formats.index_file import IndexHeader
+from reput.formats.own_json import decode_json
 from reput.formats.paths import CONFIG
 from reput.log.positions import LastRecord, LogPosition
 
@@ -87,8 +88,8 @@ def _read(root: str, files: FileLayer, decode: Callable[[Any], T]) -> T | None:
     if not files.exists(path):
         return None
     try:
-        return decode(json.loads(files.read_bytes(path)))
-    except (ValueError, KeyError, TypeError) as error:
+        return decode(decode_json(files.read_bytes(path)))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CorruptMetadataError(
             path, 0, f"not what a dispatcher writes ({error!r}); remove the folder's queues and index, and this file"
         ) from None
@@ -136,7 +137,7 @@ def _mark(entry: dict[str, Any]) -> DispatchMark:
             int(entry["offset"]),
             None
             if last is None
-            else LastRecord(last["offset"], last["storeTimestamp"], last["headerSize"], last["headerCrc"]),
+            else LastRecord(*(int(last[name]) for name in ("offset", "storeTimestamp", "headerSize", "headerCrc"))),
         ),
         None if index is None else IndexMark(str(index["name"]), IndexHeader(*map(int, index["header"]))),
     )

@@ -29,6 +29,8 @@ from reput.log.directory import IndexFilePath, open_listed
 _PROBES = 64
 #: Slot counts that are looked at in one go.
 _CHUNK = 1 << 20
+#: Longer ones Java cannot map, so no RocketMQ has made them.
+_MOST_BYTES = (1 << 31) - 1
 #: An entry more takes the space of so many slots.
 _STEP = ENTRY_SIZE // SLOT_SIZE
 
@@ -86,7 +88,7 @@ def fitting_slots(entry: IndexFilePath, slots: int, entries: int, files: FileLay
     configured = np.array([slots])
     if entry.size == file_size(slots, entries) and _possible(data, header, configured).size:
         return configured
-    return _candidates(data, header)
+    return _candidates(data, header) if entry.size <= _MOST_BYTES else np.empty(0, np.int64)
 
 
 def _header(entry: IndexFilePath, files: FileLayer) -> IndexHeader:

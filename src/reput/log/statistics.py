@@ -16,6 +16,7 @@ import numpy as np
 
 from reput.errors import StoreError
 from reput.files import DISK, FileLayer
+from reput.formats.own_json import decode_json
 from reput.log.blocks import Walk
 from reput.log.directory import LogFile, open_listed
 
@@ -34,11 +35,11 @@ def read_statistics(folder: str, file: LogFile, files: FileLayer = DISK) -> Walk
     if path is None or not files.exists(path):
         return None
     try:
-        outer = json.loads(files.read_bytes(path))
+        outer = decode_json(files.read_bytes(path))
         text = outer["statistics"]
         if outer["crc32"] != zlib.crc32(text.encode()):
             raise ValueError("another CRC than its own")
-        kept = json.loads(text)
+        kept = decode_json(text)
         if (kept["version"], kept["file"], kept["size"]) != (_VERSION, os.path.basename(file.path), file.size):
             return None
         heads = [_head(file, file.start_offset, files), _head(file, kept["last_record"], files)]

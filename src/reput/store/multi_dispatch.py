@@ -21,6 +21,7 @@ from reput.formats.multi_dispatch import (
 )
 from reput.formats.paths import topic_folder_name
 from reput.formats.properties import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR, decode_properties
+from reput.formats.property_crc import PROPERTY_CRC_SIZE
 from reput.formats.record import SysFlag
 from reput.formats.record_layout import MAX_PROPERTIES_SIZE
 from reput.store.commit_log import CommitLog
@@ -52,6 +53,7 @@ class MultiDispatch:
         self._max_message_size = config.max_message_size
         self._any_topic = config.dispatch_rules.multi_dispatches_any_topic
         self._record_size = record_size
+        self._reserved = PROPERTY_CRC_SIZE if config.enabled_append_prop_crc else 0
         self._lock = Lock()
 
     def check(self, record: Unplaced) -> list[str]:
@@ -75,7 +77,7 @@ class MultiDispatch:
                     f"{INNER_MULTI_DISPATCH}={value!r}: {name!r} is no light queue: its name begins with {LMQ_PREFIX}, "
                     "has no slash, and at most 255 bytes"
                 )
-        widest = _with_offsets(properties, [10**_MAX_DIGITS - 1] * len(names))
+        widest = self._with_offsets(properties, [10**_MAX_DIGITS - 1] * len(names))
         if len(widest) > MAX_PROPERTIES_SIZE:
             raise MessageIllegalError(
                 f"properties take up to {len(widest)} bytes with {INNER_MULTI_QUEUE_OFFSET}; "
@@ -101,7 +103,7 @@ class MultiDispatch:
         counters = self._log.queue_offsets
         with self._lock:
             offsets = [counters.get((name, LMQ_QUEUE_ID)) for name in names]
-            append = self._log.append((*record[:-1], _with_offsets(record[-1], offsets)), clock_s)
+            append = self._log.append((*record[:-1], self._with_offsets(record[-1], offsets)), clock_s)
             for name, offset in zip(names, offsets, strict=True):
                 counters[name, LMQ_QUEUE_ID] = offset + 1
         return append
@@ -111,9 +113,10 @@ class MultiDispatch:
         with self._lock:
             return self._log.append_rows(rows)
 
-
-def _with_offsets(properties: bytes, offsets: list[int]) -> bytes:
-    """The properties text with INNER_MULTI_QUEUE_OFFSET, in place of one that is there."""
-    pairs = [pair for pair in properties.split(PROPERTY_SEPARATOR) if pair and not pair.startswith(_OFFSETS)]
-    value = SEPARATOR.join(map(str, offsets)).encode()
-    return b"".join(pair + PROPERTY_SEPARATOR for pair in (*pairs, _OFFSETS + value))
+    def _with_offsets(self, properties: bytes, offsets: list[int]) -> bytes:
+        """The properties text with INNER_MULTI_QUEUE_OFFSET, in place of one that is there, before a CRC's bytes."""
+        text = properties[: len(properties) - self._reserved]
+        pairs = [pair for pair in text.split(PROPERTY_SEPARATOR) if pair and not pair.startswith(_OFFSETS)]
+        value = SEPARATOR.join(map(str, offsets)).encode()
+        pairs.append(_OFFSETS + value)
+        return b"".join(pair + PROPERTY_SEPARATOR for pair in pairs) + bytes(self._reserved)

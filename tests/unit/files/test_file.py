@@ -150,7 +150,7 @@ def test_an_empty_file_is_not_mapped(file: File) -> None:
 
 
 def test_a_full_disk_is_an_error_that_names_file_need_and_what_to_do() -> None:
-    with DISK.open("/dev/full", writable=True) as file, pytest.raises(StoreFullError) as raised:
+    with File("/dev/full", os.open("/dev/full", os.O_RDWR)) as file, pytest.raises(StoreFullError) as raised:
         file.write(0, b"abc")
     assert str(raised.value).startswith("/dev/full: cannot write at 0: 3 bytes needed, ")
     assert str(raised.value).endswith(" free: no space left on the disk; free some and try again")

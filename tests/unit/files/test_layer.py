@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from reput.errors import StoreError, StoreFullError
@@ -47,6 +48,23 @@ def test_a_missing_file_is_named(folder: str) -> None:
         DISK.open(f"{folder}/none")
     with pytest.raises(StoreError, match=r"/none/file: cannot create: No such file or directory"):
         DISK.open(f"{folder}/none/file", writable=True, create=True)
+
+
+def test_what_is_no_file_is_refused_and_nobody_waits_at_a_pipe(folder: str) -> None:
+    os.mkfifo(f"{folder}/pipe")
+    os.symlink("/dev/zero", f"{folder}/zeros")
+    for path in (f"{folder}/pipe", f"{folder}/zeros", folder):
+        with pytest.raises(StoreError, match="cannot open: expected a file, found a folder, device or pipe"):
+            DISK.open(path)
+    assert [entry.is_special for entry in DISK.list_directory(folder)] == [True, True]
+    with pytest.raises(StoreError, match="Illegal seek"):
+        DISK.read_runs([f"{folder}/pipe"], np.zeros(1, np.int64), np.ones(1, np.int64))
+
+
+def test_a_small_file_that_is_large_is_not_read(folder: str) -> None:
+    DISK.open(f"{folder}/file", writable=True, create=True, size=1 << 40).close()
+    with pytest.raises(StoreError, match="expected at most 268435456 bytes, found 1099511627776"):
+        DISK.read_bytes(f"{folder}/file")
 
 
 def test_a_folder_is_listed_by_name(tmp_path: Path) -> None:

@@ -24,6 +24,14 @@ VALUES = st.recursive(
 )
 
 
+#: Each array names the one before twenty times.
+LAUGHS = (
+    b'{"a0":[1]'
+    + b"".join(b',"a%d":[%s]' % (level, b",".join([b'{"$ref":"$.a%d"}' % (level - 1)] * 20)) for level in range(1, 40))
+    + b"}"
+)
+
+
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_what_rocketmq_wrote_is_written_back_byte_for_byte(path):
     data = path.read_bytes()
@@ -91,6 +99,7 @@ def test_fastjsons_liberties_are_read(text, value):
         (b"1" * 5000, 40, "expected the end of the file"),
         (b'{"a":{"$ref":"$.a"}}', 0, "leads to itself"),
         (b'{"a":{"$ref":"$.b"}}', 0, "the reference '$.b' names nothing"),
+        (LAUGHS, 0, "its references make more than"),
         (b'{"a":{"$ref":"$.a[x]"}}', 0, "names nothing"),
         (b'{"a":{"$ref":".."}}', 0, "names nothing"),
     ],

@@ -107,3 +107,15 @@ def test_the_worked_examples_are_what_the_code_writes() -> None:
     positions, queues = np.array([0, 91, 191], np.int32), np.zeros(2, np.int32)
     data = encode_frame_head([("orders", 0)], positions.tobytes(), queues.tobytes(), 191)
     assert b"".join(bytes.fromhex(line[10:57]) for line in lines) == data[:HEAD_SIZE]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [('"beginOffset": 1000', '"beginOffset": "1000"'), ('"rows": 3', '"rows": -3'), ('"rows": 3', '"rows": 1e999'),
+     ('"sinkId": "by_hour"', '"sinkId": null'), ('"begun": 0', '"begun": ' + "[" * 100_000)],
+)  # fmt: skip
+def test_a_value_that_no_sink_writes_is_told(old: str, new: str) -> None:
+    text = encode_sinks(ONE).decode()
+    assert old in text
+    with pytest.raises(CorruptMetadataError, match="expected what a sink writes"):
+        decode_sinks(text.replace(old, new, 1).encode(), "path")

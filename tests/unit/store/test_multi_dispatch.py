@@ -55,6 +55,17 @@ def test_each_light_queue_counts_for_itself_and_serves_the_messages_that_name_it
     assert [offsets_of(store, result) for result in again] == ["3,3", "4"]
 
 
+def test_with_property_crcs_the_offsets_stand_before_the_crc(open_store: OpenStore) -> None:
+    store = open_store(**ON, enabled_append_prop_crc=True)
+    named = ["%LMQ%a", "%LMQ%a,%LMQ%b", "%LMQ%b"]
+    results = [store.put_message(message(names)) for names in named]
+    assert [offsets_of(store, result) for result in results] == ["0", "1,0", "1"]
+    store.wait_dispatched()
+    got = store.get_message("%LMQ%b", 0, 0).messages()
+    assert [m.commit_log_offset for m in got] == [result.commit_log_offset for result in results[1:]]
+    assert list(got[0].properties) == [NAMES, OFFSETS, "__CRC32#"]
+
+
 def test_a_listener_hears_of_every_queue_that_a_message_is_in(open_store: OpenStore) -> None:
     heard: list[tuple[str, int, int, int]] = []
 
