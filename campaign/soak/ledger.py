@@ -11,7 +11,8 @@ import pyarrow as pa
 
 import reput
 from campaign.soak.load import KEPT_FILES, LOG_FILE_SIZE, TABLES, body_of
-from campaign.soak.telling import Acknowledgement, is_overtaken
+from campaign.soak.telling import Acknowledgement
+from reput.log.directory import is_gone
 
 _COLUMNS = ("commit_log_offset", "topic", "queue_id", "queue_offset", "keys", "body")
 _EXPIRED_S = 100 * 3600
@@ -95,7 +96,7 @@ class Ledger:
             try:
                 table = reput.read_log(self._store, columns=_COLUMNS).read_all()
             except reput.StoreError as error:
-                if not is_overtaken(error) or attempt + 1 == _TRIES:
+                if not is_gone(error) or attempt + 1 == _TRIES:
                     raise
                 continue
             return _rows(table)

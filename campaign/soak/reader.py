@@ -11,7 +11,8 @@ import sys
 import time
 
 import reput
-from campaign.soak.telling import Teller, check_message, is_overtaken
+from campaign.soak.telling import Teller, check_message
+from reput.log.directory import is_gone
 
 _NEWEST = 100
 _PAUSE_S = 1
@@ -52,7 +53,7 @@ def main() -> None:
             except reput.StoreFormatError:  # before the first start of its writer
                 teller.count("no store yet")
             except BaseException as error:
-                if is_overtaken(error):
+                if is_gone(error):
                     teller.count("readers overtaken by retention")
                     continue
                 teller.fail(error)

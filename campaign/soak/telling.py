@@ -106,11 +106,3 @@ def check_message(message: reput.MessageExt) -> str:
     (key,) = message.keys
     assert message.body == body_of(key), f"the body of {key} is another one"
     return key
-
-
-def is_overtaken(error: BaseException) -> bool:
-    """Whether retention has taken a file that was about to be read."""
-    cause: BaseException | None = error
-    while type(cause) is reput.StoreError:
-        cause = cause.__cause__
-    return isinstance(cause, FileNotFoundError)
