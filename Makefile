@@ -6,7 +6,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/installed
 
-.PHONY: help setup run test interop lint bench campaign clean
+.PHONY: help setup run test interop lint bench campaign soak clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)$$/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -46,6 +46,9 @@ bench: setup ## measure each hot path, beside RocketMQ's own store and the machi
 
 campaign: setup ## try to lose a message: power cuts, kills, failing disks; each case is repeated by its number
 	@$(BIN)/python -m campaign.main
+
+soak: setup ## an hour of puts, gets, queries, retention, Spark and kills at once: nothing lost, memory and descriptors flat
+	@$(BIN)/python -m campaign.soak.main
 
 clean: ## remove the environment, caches and outputs
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist out

@@ -1,6 +1,6 @@
 """The code broken on purpose, in each way by itself: a campaign that does not see it is not worth its name.
 
-    python -m campaign.mutants [--only WORD] [--output FILE.json]
+    python -m campaign.mutants [--only WORD] [--publish]
 
 Each mutant is the source with some lines changed, in a folder of its own; a short campaign over it must find a broken
 promise. The exit status is 1 where one was not found.
@@ -16,12 +16,20 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from campaign.pages import markdown_table, write_between_marks
+
 ROOT = Path(__file__).parents[1]
-#: Of the cases of a part: what one mutant may take.
-_SHARE = 0.08
+_DOCS = ROOT / "docs" / "design"
+#: Of the cases of each part: what one mutant may take.
+_SHARE = 0.03
+_MOST_SECONDS = 900
+#: Where kernels, or what they are compiled from, would be compiled again: into a cache that goes with the mutant.
+_COMPILED = ("formats", "kernels", "files")
 
 
 class Mutant(NamedTuple):
@@ -29,6 +37,21 @@ class Mutant(NamedTuple):
 
     title: str
     changes: tuple[tuple[str, str], ...]
+
+
+class Hunt(NamedTuple):
+    """What became of a mutant: the part and the seed of the case that found it, and what that said; None: not found."""
+
+    title: str
+    seconds: float
+    part: str | None = None
+    seed: int | None = None
+    text: str | None = None
+
+    @property
+    def verdict(self) -> str:
+        """In a line."""
+        return "NOT FOUND" if self.part is None else f"{self.part} seed {self.seed}: {self.text}"
 
 
 def read_mutants() -> list[Mutant]:
@@ -49,45 +72,78 @@ def _side(hunk: list[str], marks: str) -> str:
 def main(arguments: list[str] | None = None) -> int:
     """Run the mutants, print what became of each; the exit status."""
     parser = argparse.ArgumentParser(prog="python -m campaign.mutants", description=__doc__.partition("\n")[0])
-    parser.add_argument("--only", metavar="WORD", default="", help="mutants with this in their title")
-    parser.add_argument("--output", metavar="FILE.json", help="write what became of each there")
+    parser.add_argument(
+        "--only", metavar="WORD", action="append", help="mutants with this in their title; may be repeated"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of the first case of each part")
+    parser.add_argument("--share", type=float, default=_SHARE, help=f"of the published campaign (default: {_SHARE})")
+    parser.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)), help="mutants at a time")
+    parser.add_argument("--publish", action="store_true", help="write docs/design/mutants.json and mutants.md")
     options = parser.parse_args(arguments)
-    found: dict[str, str | None] = {}
-    for mutant in read_mutants():
-        if options.only in mutant.title:
-            started = time.perf_counter()
-            found[mutant.title] = _hunt(mutant)
-            verdict = found[mutant.title] or "NOT FOUND"
-            print(f"{time.perf_counter() - started:5.0f} s  {mutant.title}: {verdict}", flush=True)
-    caught = sum(verdict is not None for verdict in found.values())
-    print(f"{caught} of {len(found)} found")
-    if options.output:
-        Path(options.output).write_text(json.dumps(found, indent=1) + "\n")
-    return int(caught < len(found))
+    mutants = [one for one in read_mutants() if any(word in one.title for word in options.only or [""])]
+    hunts = []
+    with ThreadPoolExecutor(options.processes) as hunters:
+        for hunt in hunters.map(partial(_hunt, seed=options.seed, share=options.share), mutants):
+            hunts.append(hunt)
+            print(f"{hunt.seconds:5.0f} s  {hunt.title}: {hunt.verdict}", flush=True)
+    found = sum(hunt.part is not None for hunt in hunts)
+    print(f"{found} of {len(hunts)} found")
+    if options.publish:
+        (_DOCS / "mutants.json").write_text(json.dumps([hunt._asdict() for hunt in hunts], indent=1) + "\n")
+        write_between_marks(_DOCS / "mutants.md", _page(hunts, found))
+    return int(found < len(hunts))
 
 
-def _hunt(mutant: Mutant) -> str | None:
+def _page(hunts: list[Hunt], found: int) -> str:
+    rows = [(hunt.title, hunt.part or "**none**", hunt.seed, hunt.text) for hunt in hunts]
+    text = markdown_table(("the code, broken so that", "is found by", "with seed", "which said"), rows)
+    return f"\n{found} of {len(hunts)} mutants found.\n{text}"
+
+
+def _hunt(mutant: Mutant, seed: int, share: float) -> Hunt:
     """The first broken promise that a campaign over a mutant finds."""
-    with tempfile.TemporaryDirectory(prefix="reput-mutant-") as folder:
-        source = Path(folder) / "src"
-        shutil.copytree(ROOT / "src", source, ignore=shutil.ignore_patterns("__pycache__"))
-        for change in mutant.changes:
-            _apply(source, *change, mutant.title)
-        found = Path(folder) / "found.json"
-        command = [sys.executable, "-m", "campaign.main", "--share", str(_SHARE), "--stop", "--output", str(found)]
-        command += ["--only", "power", "--only", "faults"]
-        environment = {**os.environ, "PYTHONPATH": str(source)}
-        subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=False)
-        parts = json.loads(found.read_text())["parts"]
-    failures = [failure for part in parts.values() for failure in part["failures"]]
-    return f"{failures[0]['part']} seed {failures[0]['seed']}: {failures[0]['text'][:120]}" if failures else None
+    started = time.perf_counter()
+    memory = "/dev/shm" if os.path.isdir("/dev/shm") else None
+    with tempfile.TemporaryDirectory(prefix="reput-mutant-", dir=memory) as folder:
+        environment = {**os.environ, "PYTHONPATH": f"{folder}/src", "TMPDIR": folder}
+        if _make(mutant, Path(folder) / "src"):
+            environment["REPUT_CACHE_DIR"] = f"{folder}/cache"
+        command = [sys.executable, "-m", "campaign.main", "--processes=1", f"--share={share}", f"--seed={seed}"]
+        command += ["--stop", f"--output={folder}/found.json"]
+        try:
+            done = subprocess.run(
+                command, cwd=ROOT, env=environment, capture_output=True, check=False, timeout=_MOST_SECONDS
+            )
+        except subprocess.TimeoutExpired:
+            return Hunt(mutant.title, time.perf_counter() - started, "any", seed, "a campaign that does not end")
+        seconds = time.perf_counter() - started
+        if not os.path.exists(f"{folder}/found.json"):
+            raise SystemExit(f"{mutant.title}: the campaign itself failed: {done.stderr.decode()[-2000:]}")
+        parts = json.loads(Path(folder, "found.json").read_text())["parts"]
+    for part in parts.values():
+        for failure in part["failures"]:
+            return Hunt(mutant.title, seconds, failure["part"], failure["seed"], _short(failure["text"], folder))
+    return Hunt(mutant.title, seconds)
 
 
-def _apply(source: Path, old: str, new: str, title: str) -> None:
-    holders = [path for path in sorted(source.rglob("*.py")) if old in path.read_text()]
-    if len(holders) != 1 or holders[0].read_text().count(old) != 1:
-        raise SystemExit(f"the mutant {title!r} is out of date: {old!r} stands in {[path.name for path in holders]}")
-    holders[0].write_text(holders[0].read_text().replace(old, new))
+def _short(text: str, folder: str) -> str:
+    """Without the names of folders that no one has any more."""
+    words = (word.rpartition("/")[2] if folder in word else word for word in text.split())
+    return " ".join(words)[:160]
+
+
+def _make(mutant: Mutant, source: Path) -> bool:
+    """Copy the source and change it; whether kernels must be compiled again."""
+    shutil.copytree(ROOT / "src", source, ignore=shutil.ignore_patterns("__pycache__"))
+    compiled = False
+    for old, new in mutant.changes:
+        holders = [path for path in sorted(source.rglob("*.py")) if old in path.read_text()]
+        if len(holders) != 1 or holders[0].read_text().count(old) != 1:
+            names = [path.name for path in holders]
+            raise SystemExit(f"the mutant {mutant.title!r} is out of date: {old!r} stands in {names}")
+        holders[0].write_text(holders[0].read_text().replace(old, new))
+        compiled |= holders[0].parent.name in _COMPILED
+    return compiled
 
 
 if __name__ == "__main__":

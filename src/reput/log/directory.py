@@ -231,6 +231,14 @@ def open_listed(files: FileLayer, path: str, *, writable: bool = False) -> File:
         ) from error
 
 
+def is_gone(error: BaseException) -> bool:
+    """Whether an error says no more than that a file is not there, as one that retention took after it was listed."""
+    cause: BaseException | None = error
+    while type(cause) is StoreError:
+        cause = cause.__cause__
+    return isinstance(cause, FileNotFoundError)
+
+
 def named_folders(text: str) -> tuple[str, ...]:
     """The folders of a `storePathCommitLog` or `readOnlyCommitLogStorePaths`, absolute."""
     return tuple(os.path.abspath(os.path.expanduser(folder)) for folder in split_folders(text))

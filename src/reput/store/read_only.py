@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 
 from reput.config.message_store import MessageStoreConfig
-from reput.errors import CorruptRecordError
+from reput.errors import CorruptRecordError, StoreError
 from reput.files import FileLayer
 from reput.formats.paths import ABORT
-from reput.log.directory import usual_file_size
+from reput.log.directory import is_gone, usual_file_size
 from reput.log.index_geometry import index_geometry
 from reput.log.queue_types import QueueTypes
 from reput.log.sink_commits import SinkWatch
@@ -25,6 +25,9 @@ from reput.store.recovery import (
     find_log_end,
 )
 from reput.store.redispatch import Progress
+
+#: Retention takes files oldest first, so a later look begins behind them. A file that never was there is told at last.
+_LOOKS = 20
 
 
 def _find_end_or_damage(
@@ -65,8 +68,18 @@ def open_for_reading(
     """Take no lock and change no byte: what the queues show of a live, killed or cleanly closed store, as of now.
 
     The files' own sizes count, not the configured ones. `seen_record` is the commit log offset of a record that an
-    earlier look saw: the log is read on from there.
+    earlier look saw: the log is read on from there. Where retention takes a file during a look, it looks again.
     """
+    for _ in range(_LOOKS - 1):
+        try:
+            return _look(path, config, files, progress, seen_record)
+        except StoreError as error:
+            if not is_gone(error):
+                raise
+    return _look(path, config, files, progress, seen_record)
+
+
+def _look(path: str, config: MessageStoreConfig, files: FileLayer, progress: Progress, seen_record: int) -> Parts:
     watch = SinkWatch(files, path)
     found = look(files, path, config, writable=False)
     file_size = found.log_files[0].size if found.log_files else config.mapped_file_size_commit_log
@@ -83,7 +96,7 @@ def open_for_reading(
     if committed is None:  # what was found may be gone already
         queues.close()
         log.close()
-        return open_for_reading(path, config, files, progress, seen_record)
+        return _look(path, config, files, progress, seen_record)
     end = end._replace(offset=committed)
     log.start_at(end.offset)
     log.last_store_timestamp = end.last_timestamp or found.checkpoint.physic_msg_timestamp

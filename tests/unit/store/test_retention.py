@@ -7,6 +7,7 @@ import os
 import shutil
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 import reput
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import ConfigError, StoreError, StoreFullError, StoreStateError
+from reput.files.layer import Entry
 from reput.formats.message_ext import MessageExt
 from reput.store.commit_log import CommitLog
 from reput.store.retention import Candidate, DeleteReason, DiskLevel, disk_level, is_due, plan_deletion
@@ -482,6 +484,37 @@ def test_a_reader_of_its_own_process_is_told_that_retention_took_the_file(open_s
     with pytest.raises(StoreError, match=r"commitlog/0{20}: .* retention has deleted it"):
         reader.look_message_by_offset(0)
     assert reput.read_log(path).read_all().num_rows > 0
+
+
+class Listing(FaultyFiles):
+    """A disk on which something happens right behind the first listing of a folder."""
+
+    def __init__(self, folder: Path, then: Callable[[], object]) -> None:
+        super().__init__()
+        self.folder, self.then = str(folder), then
+
+    def list_directory(self, path: str) -> list[Entry]:
+        entries = super().list_directory(path)
+        if path == self.folder:
+            self.folder = ""
+            self.then()
+        return entries
+
+
+@pytest.mark.parametrize("folder", ["commitlog", "consumequeue/t/0", "consumequeue/t/2", "index"])
+def test_a_reader_opens_although_retention_takes_what_it_has_just_listed(
+    open_store: OpenStore, path: Path, folder: str
+) -> None:
+    store = open_store(files=Disk(), **FAST)
+    fill(store)
+    age(path, 100)
+    files = Listing(path / folder, store.delete_expired)
+    with reput.MessageStore.open(path, read_only=True, files=files) as reader:
+        assert files.folder == ""
+        assert reader.min_commit_log_offset == store.min_commit_log_offset > 0
+        for queue in reader.queues():
+            assert queue.max_offset == store.max_offset("t", queue.queue_id)
+            assert len(reader.get_message("t", queue.queue_id, queue.max_offset - 1).messages()) == 1
 
 
 def test_a_closed_store_deletes_nothing(open_store: OpenStore, path: Path) -> None:

@@ -1,0 +1,116 @@
+"""The processes of a soak, as the one that watches them starts, hears, kills and replaces them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from campaign.soak.ledger import Ledger
+from campaign.soak.load import SoakedStore
+from campaign.soak.samples import children_of
+from campaign.soak.telling import Acknowledgement, Listener
+
+ROOT = Path(__file__).parents[2]
+
+
+class Child:
+    """A process that tells what it does; a next one may take its place.
+
+    Attributes:
+        role: Its name in the figures.
+        pid: Of the one that lives now; it was started, and has opened its store, at a time of the monotonic clock.
+        counts: What all its lives have counted.
+        failures: What broke, by its own words or by its end.
+    """
+
+    def __init__(self, role: str, folder: Path, module: str, arguments: Iterable[str]) -> None:
+        self.role = role
+        self.counts: Counter[str] = Counter()
+        self.failures: list[str] = []
+        self._folder = folder
+        self._command = [sys.executable, "-m", module]
+        self._arguments = list(arguments)
+        self._lives = 0
+        self._errors = folder / f"{role}.stderr"
+        self._start()
+
+    def _start(self) -> None:
+        self._told = self._folder / f"{self.role}-{self._lives}.txt"
+        self._listener = Listener(self._told)
+        self._said_why = False
+        self.started_at = time.monotonic()
+        self.opened_at: float | None = None
+        command = [*self._command, str(self._told), *self._arguments, *self._of_this_life()]
+        with self._errors.open("wb") as errors:
+            self._process = subprocess.Popen(command, cwd=ROOT, stderr=errors)
+        self.pid = self._process.pid
+        self._lives += 1
+
+    def _of_this_life(self) -> list[str]:
+        """Further arguments."""
+        return []
+
+    def listen(self) -> None:
+        """Take in what it has told since the last time; one that ended by itself has failed, and gets a successor."""
+        ended = self._process.poll()
+        self._hear()
+        if ended is not None:
+            if not self._said_why:
+                text = self._errors.read_text(errors="replace")[-1000:]
+                self.failures.append(f"{self.role}: ended by itself with {ended}: {text}")
+            self.replace()
+
+    def _hear(self) -> None:
+        for word, text in self._listener.lines():
+            if word == "failed":
+                self._said_why = True
+                self.failures.append(f"{self.role}: {text}")
+            elif word == "count":
+                name, _, number = text.rpartition(" ")
+                self.counts[name] += int(number)
+            elif word == "acknowledged":
+                self._acknowledged(Acknowledgement.parse(text))
+            else:
+                self.opened_at = time.monotonic()
+                self.counts[word] += 1
+
+    def _acknowledged(self, acknowledgement: Acknowledgement) -> None:
+        raise AssertionError(f"{self.role} does not write")
+
+    def kill(self) -> None:
+        """SIGKILL, to what it has started too, and hear what it said before."""
+        for pid, _ in list(children_of(self.pid)):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self._process.kill()
+        self._process.wait()
+        self._hear()
+
+    def replace(self) -> None:
+        """Start its next life."""
+        self._listener.close()
+        self._told.unlink()
+        self._start()
+
+
+class WriterChild(Child):
+    """The writer of a store, whose acknowledgements go to the store's ledger."""
+
+    def __init__(self, store: SoakedStore, folder: Path, rate: float) -> None:
+        self.store = store
+        self.path = folder / store.name
+        self.ledger = Ledger(self.path)
+        super().__init__(store.name, folder, "campaign.soak.writer", [store.name, str(self.path), str(rate)])
+
+    def _of_this_life(self) -> list[str]:
+        return [str(self._lives)]
+
+    def _acknowledged(self, acknowledgement: Acknowledgement) -> None:
+        self.ledger.add(acknowledgement)
