@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from reput.cli.geometry import writing_config
+from reput.cli.open_store import open_store
 from reput.cli.options import BrokerConf, Json, Settings, Store
 from reput.cli.output import iso_time, write_fields, write_json, write_table
 
@@ -31,11 +32,10 @@ def delete_expired(
       reput delete-expired /tmp/store --set fileReservedTime=48
     """
     from reput.log.directory import StoreDirectory
-    from reput.store.message_store import MessageStore
 
     config = writing_config(store, settings, broker_conf)
     StoreDirectory(store, commit_log_path=config.store_path_commit_log)  # nothing is made where no store is
-    with MessageStore.open(store, read_only=dry_run, config=config) as opened:
+    with open_store(store, read_only=dry_run, config=config) as opened:
         report = opened.delete_expired(dry_run=dry_run)
     if as_json:
         files = [

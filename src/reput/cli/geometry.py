@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from reput.cli.open_store import open_store
 from reput.cli.options import parse_pairs, store_config
 from reput.errors import ConfigError, CorruptConsumeQueueError
 
@@ -52,7 +53,6 @@ def writing_config(store: str, settings: Sequence[str], broker_conf: str | None)
     from reput.files import DISK
     from reput.log.directory import StoreDirectory, named_folders
     from reput.log.stored_geometry import is_size_proven, stored_geometry
-    from reput.store.message_store import MessageStore
 
     config = store_config(settings, broker_conf)
     store = os.path.expanduser(store)
@@ -65,7 +65,7 @@ def writing_config(store: str, settings: Sequence[str], broker_conf: str | None)
     chosen = store_config(settings, broker_conf, geometry)
     is_given = chosen.mapped_file_size_consume_queue == config.mapped_file_size_consume_queue
     if not (is_given or is_size_proven(directory)):
-        with MessageStore.open(store, read_only=True, config=chosen) as opened:
+        with open_store(store, read_only=True, config=chosen) as opened:
             if isinstance(opened.recovery.damage, CorruptConsumeQueueError):
                 raise opened.recovery.damage
     return chosen

@@ -9,6 +9,7 @@ import typer
 from reput.cli.geometry import IndexNumbers, index_numbers
 from reput.cli.messages import write_messages
 from reput.cli.nothing_found import no_message
+from reput.cli.open_store import open_store
 from reput.cli.options import CommitLogPath, Json, Store, reading_config
 from reput.cli.output import complain, damage_status, write_fields, write_status
 
@@ -41,14 +42,12 @@ def get(
     """
     from reput.files import DISK
     from reput.log.directory import StoreDirectory
-    from reput.store.message_store import MessageStore
     from reput.store.results import GetMessageStatus
 
     if raw is not None:
         StoreDirectory(store, commit_log_path=commit_log_path).check_output(raw)
-    with MessageStore.open(
-        store, read_only=True, config=reading_config(commit_log_path, max_num, index_numbers(settings))
-    ) as opened:
+    config = reading_config(commit_log_path, max_num, index_numbers(settings))
+    with open_store(store, read_only=True, config=config) as opened:
         pulls = [opened.get_message(topic, queue_id, offset, max_num, tags)]
         # One pull ends where a log file does; go on as a consumer would.
         while pulls[-1].status is GetMessageStatus.FOUND and (left := max_num - sum(map(len, pulls))):

@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from reput.cli.geometry import IndexNumbers, index_numbers
+from reput.cli.open_store import open_store
 from reput.cli.options import CommitLogPath, Json, Store, reading_config
 from reput.cli.output import complain, iso_time, write_fields, write_json, write_table, write_text
 from reput.errors import CorruptStoreError
@@ -85,9 +86,7 @@ def _directory_facts(directory: StoreDirectory) -> dict[str, Any]:
 
 def _store_facts(path: str, config: MessageStoreConfig) -> dict[str, Any]:
     """What only reading the log and the queues says."""
-    from reput.store.message_store import MessageStore
-
-    with MessageStore.open(path, read_only=True, config=config) as store:
+    with open_store(path, read_only=True, config=config) as store:
         earliest, latest = store.earliest_time(), store.latest_time()
         runtime = store.runtime_info()
         expired = store.delete_expired(dry_run=True)

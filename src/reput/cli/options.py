@@ -51,11 +51,17 @@ BrokerConf = Annotated[
 def _check_report(path: str | None) -> str | None:
     """Refuse what cannot be written before the job runs: it may take hours."""
     from reput.files import DISK
+    from reput.formats.paths import COMMIT_LOG
 
     if path is not None:
         if DISK.is_directory(path):
             raise typer.BadParameter(f"{path!r} is a folder; name a file")
-        if not DISK.is_directory(os.path.dirname(os.path.abspath(path))):
+        folder = os.path.dirname(os.path.abspath(path))
+        if not DISK.is_directory(folder):
+            while (parent := os.path.dirname(folder)) != folder:
+                folder = parent
+                if DISK.is_directory(os.path.join(folder, COMMIT_LOG)):
+                    raise typer.BadParameter(f"{path!r} lies inside the store {folder}; name a place outside of it")
             raise typer.BadParameter(f"{path!r}: its folder is not there; make it first")
     return path
 

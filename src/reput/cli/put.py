@@ -9,8 +9,9 @@ from typing import Annotated
 import typer
 
 from reput.cli.geometry import writing_config
+from reput.cli.open_store import open_store
 from reput.cli.options import BrokerConf, Json, Keys, Settings, Store, parse_pairs
-from reput.cli.output import progress_bar, write_fields, write_json
+from reput.cli.output import write_fields, write_json
 from reput.errors import ConfigError, MessageIllegalError
 
 
@@ -52,7 +53,6 @@ def put(
       reput put /tmp/store --topic orders --body hello --set flushDiskType=ASYNC_FLUSH
     """
     from reput.formats.message import Message, check_message
-    from reput.store.message_store import MessageStore
     from reput.store.results import PutMessageStatus
 
     config = writing_config(store, settings, broker_conf)
@@ -66,13 +66,8 @@ def put(
             check_message(message, max_message_size=config.max_message_size)
         except MessageIllegalError as error:
             raise MessageIllegalError(f"line {line}: {error}" if stdin else str(error)) from error
-    with progress_bar() as progress:
-
-        def recovery_progress(what: str, done: int, total: int) -> None:
-            progress(done, total, what)
-
-        with MessageStore.open(store, config=config, progress=recovery_progress) as opened:
-            results = opened.put_messages(messages, queue_id=queue_id)
+    with open_store(store, config=config) as opened:
+        results = opened.put_messages(messages, queue_id=queue_id)
     statuses = [result.status for result in results]
     first, last = results[0], results[-1]
     answer = {

@@ -9,6 +9,7 @@ import typer
 from reput.cli.geometry import IndexNumbers, index_numbers
 from reput.cli.messages import write_messages
 from reput.cli.nothing_found import no_key, no_record
+from reput.cli.open_store import open_store
 from reput.cli.options import (
     CommitLogPath,
     Json,
@@ -141,10 +142,9 @@ def _query_store(
 ) -> int:
     """What a broker answers: the newest messages of keys by the index, or the message at a place."""
     from reput.formats.message_id import decode_message_id
-    from reput.store.message_store import MessageStore
 
     config = reading_config(commit_log_path, max_num, index_numbers(settings))
-    with MessageStore.open(store, read_only=True, config=config) as opened:
+    with open_store(store, read_only=True, config=config) as opened:
         messages: list[MessageExt] = []
         if topic is not None:
             of_keys = opened.query_messages(topic, keys, max_num=max_num, begin=begin or 0, end=end)

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from reput.cli.geometry import IndexNumbers, index_numbers
+from reput.cli.open_store import open_store
 from reput.cli.options import CommitLogPath, Json, reading_config
 from reput.cli.output import progress_bar, write_fields, write_json
 
@@ -47,12 +48,9 @@ def warm(
         seconds = load_kernels(announce if sys.stderr.isatty() else announce_on_stderr)
         answer: dict[str, str | float] = {"kernels_s": round(seconds, 3)}
     if store is not None:
-        from reput.store.message_store import MessageStore
-
         start = time.perf_counter()
-        with MessageStore.open(
-            store, read_only=True, config=reading_config(commit_log_path, numbers=index_numbers(settings))
-        ) as opened:
+        config = reading_config(commit_log_path, numbers=index_numbers(settings))
+        with open_store(store, read_only=True, config=config) as opened:
             answer |= opened.warm_up(log_bytes)._asdict()
         answer["store_s"] = round(time.perf_counter() - start, 3)
     if spark:

@@ -118,7 +118,7 @@ def test_damage_in_a_cleanly_closed_store_is_told_by_every_command_that_looks(
         ["rebuild", "--runner", "local", "--output"],
     ],
 )
-@pytest.mark.parametrize("inside", ["checkpoint", "commitlog/00000000000000000000", "new"])
+@pytest.mark.parametrize("inside", ["checkpoint", "commitlog/00000000000000000000", "new/folder"])
 def test_an_output_among_the_files_of_the_store_is_refused(
     golden: Callable[[str], Path], run_reput: Run, command: list[str], inside: str
 ) -> None:
@@ -126,6 +126,6 @@ def test_an_output_among_the_files_of_the_store_is_refused(
     before = content_of(store)
     answer = run_reput(command[0], store, *command[1:], store / inside)
     assert (answer.status, len(answer.err.splitlines())) == (2, 1)
-    exists_already = command[0] == "rebuild" and inside != "new"
+    exists_already = command[0] == "rebuild" and inside != "new/folder"
     assert ("exists already" if exists_already else "inside the store") in answer.err
     assert content_of(store) == before

@@ -1,0 +1,36 @@
+"""Opening a store for a command: with a bar on stderr where it takes long, as a start after a kill may."""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from reput.cli.output import progress_bar
+
+if TYPE_CHECKING:
+    from reput.config.message_store import MessageStoreConfig
+    from reput.jobs.runner import Progress
+    from reput.store.message_store import MessageStore
+
+#: What is done sooner is not worth a bar.
+_LONG_S = 1.0
+
+
+def open_store(path: str, *, config: MessageStoreConfig, read_only: bool = False) -> MessageStore:
+    """`MessageStore.open`; from its second second on, what it does is shown, how far it is, and the time left."""
+    from reput.store.message_store import MessageStore
+    from reput.warm import load_kernels
+
+    load_kernels()
+    with ExitStack() as shown:
+        begin = time.monotonic()
+        bars: list[Progress] = []
+
+        def progress(what: str, done: int, total: int) -> None:
+            if not bars and time.monotonic() - begin >= _LONG_S:
+                bars.append(shown.enter_context(progress_bar()))
+            for bar in bars:
+                bar(done, total, what)
+
+        return MessageStore.open(path, config=config, read_only=read_only, progress=progress)
