@@ -128,7 +128,17 @@ def _sample(state: str) -> tuple[Path, _Messages]:
 
 def run(folder: Path, seed: int) -> Counter[str]:
     """One or two damages to a copy of a store; then everything that looks at stores looks at it."""
-    chance = random.Random(seed)
+    path, messages, counts = damaged_store(folder, random.Random(seed))
+    before = contents(path)
+    for look in (_read, _audit, _open_to_read):
+        counts[look(path, messages)] += 1
+    assert contents(path) == before, "looking has changed a file"
+    counts[_open(path, messages, before)] += 1
+    return counts
+
+
+def damaged_store(folder: Path, chance: random.Random) -> tuple[Path, _Messages, Counter[str]]:
+    """A copy of a store with one or two damages; what was put into it, and what was done."""
     state = chance.choice(["closed", "killed"])
     source, messages = _sample(state)
     path = folder / "store"
@@ -140,13 +150,7 @@ def run(folder: Path, seed: int) -> Counter[str]:
         found = [file for file in sorted(path.rglob("*")) if file.is_file() and file.relative_to(path).parts[0] == kind]
         if found:
             done.append(f"{kind}: {chance.choice(_WAYS)(chance.choice(found), chance)}")
-    counts = Counter({"damages": len(done), f"state: {state}": 1, **{f"way: {text}": 1 for text in done}})
-    before = _contents(path)
-    for look in (_read, _audit, _open_to_read):
-        counts[look(path, messages)] += 1
-    assert _contents(path) == before, "looking has changed a file"
-    counts[_open(path, messages, before)] += 1
-    return counts
+    return path, messages, Counter({"damages": len(done), f"state: {state}": 1, **{f"way: {text}": 1 for text in done}})
 
 
 def _read(path: Path, messages: _Messages) -> str:
@@ -182,7 +186,7 @@ def _open(path: Path, messages: _Messages, before: dict[str, str]) -> str:
     try:
         store = reput.MessageStore.open(path, files=FaultyFiles(), **SMALL)
     except ReputError:
-        assert _contents(path) == before, "a start that refused has changed a file"
+        assert contents(path) == before, "a start that refused has changed a file"
         return "opened: refused"
     try:
         with store:
@@ -209,7 +213,7 @@ def _check(messages: _Messages, commit_log_offset: int, body: bytes) -> None:
         assert offset != commit_log_offset or body == put, f"{offset}: another body than was put"
 
 
-def _contents(path: Path) -> dict[str, str]:
+def contents(path: Path) -> dict[str, str]:
     return {
         str(file.relative_to(path)): hashlib.sha256(file.read_bytes()).hexdigest()
         for file in sorted(path.rglob("*"))

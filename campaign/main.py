@@ -21,10 +21,10 @@ from rich.console import Console
 from rich.table import Table
 
 import reput
-from campaign import damage, faults, flips, kills, power
+from campaign import damage, faults, flips, kills, power, repairs
 from campaign.cases import Findings, Part, run_case, run_part
 
-PARTS: tuple[Part, ...] = (power.PART, faults.PART, kills.PART, flips.PART, damage.PART)
+PARTS: tuple[Part, ...] = (power.PART, faults.PART, kills.PART, flips.PART, damage.PART, repairs.PART)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -112,7 +112,15 @@ def _report(store: str, result: RebuildResult) -> Report:
 
     phases, seconds = list(result.phase_seconds), list(result.phase_seconds.values())
     facts = asdict(result)
-    for name in ("damages", "findings", "phase_seconds", "kept_queues", "last_timestamp", "index_timestamp"):
+    for name in (
+        "damages",
+        "findings",
+        "phase_seconds",
+        "kept_queues",
+        "kept_folders",
+        "last_timestamp",
+        "index_timestamp",
+    ):
         facts.pop(name)
     facts = {name.replace("_", " "): value for name, value in facts.items()}
     facts["messages a second"] = round(result.messages / result.seconds)

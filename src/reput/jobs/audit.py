@@ -25,6 +25,7 @@ from reput.jobs.audit_files import QueueFolder, StoreListing
 from reput.jobs.audit_index import IndexFileItem, check_index_file
 from reput.jobs.audit_keys import KeyTarget
 from reput.jobs.audit_merge import MergedUnits, merge_keys, merge_units
+from reput.jobs.audit_offsets import offset_findings
 from reput.jobs.audit_plan import AuditPlan, list_extensions, make_plan
 from reput.jobs.audit_rest import IndexRest, LogBounds, QueueRest, look_at_index_file, look_at_queues
 from reput.jobs.audit_scan import AuditTarget, SplitAudit, audit_split, dispatched_end, is_behind
@@ -159,6 +160,7 @@ class _Audit:
         merged = self._merge_units(plan, log, batches, outcomes)
         index_rests = self._merge_keys(plan, keys, outcomes)
         rests = [rest for part in merged for rest in part.rests]
+        self._findings += offset_findings(self._directory.path, plan.consumer_offsets, rests)
         self._look_at_rest(log, plan.listing.extensions, rests, index_rests)
         finished = time.perf_counter()
         return AuditResult(

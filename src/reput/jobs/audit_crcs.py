@@ -35,7 +35,7 @@ class PropertyCrcs(NamedTuple):
 
 def find_property_crcs(columns: RecordColumns) -> PropertyCrcs:
     """Those of scanned records, whose CRCs were checked."""
-    carries = _carries(columns)
+    carries = carries_crc(columns)
     fits = np.flatnonzero(carries & (columns["status"] & RecordStatus.BAD_PROPERTY_CRC == 0))
     offsets = columns["commit_log_offset"]
     first, last = (int(offsets[fits[0]]), int(offsets[fits[-1]])) if fits.size else (-1, -1)
@@ -67,7 +67,7 @@ def crc_findings(crcs: PropertyCrcs, log_files: Sequence[LogFile], *, is_require
         yield Finding("property-crc-missing", file.path, text, offset - file.start_offset, offset, count=count)
 
 
-def _carries(columns: RecordColumns) -> npt.NDArray[np.bool_]:
+def carries_crc(columns: RecordColumns) -> npt.NDArray[np.bool_]:
     """bool[rows], whether the last property is a CRC (`carries_property_crc`)."""
     ends = columns["position"].astype(np.int64) + columns["store_size"]
     has_room = columns["properties_size"] >= PROPERTY_CRC_SIZE

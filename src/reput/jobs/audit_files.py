@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from reput.errors import CorruptMetadataError
-from reput.files import DISK
+from reput.files import DISK, Entry
 from reput.formats.batch_consume_queue import BATCH_UNIT_SIZE
 from reput.formats.checkpoint import CHECKPOINT_SIZE, Checkpoint, decode_checkpoint
 from reput.formats.consume_queue import UNIT_SIZE
@@ -144,10 +144,12 @@ def _numbered(*folders: str) -> _FileSet:
     listed = _FileSet()
     for folder in folders:
         for entry in DISK.list_directory(folder) if DISK.is_directory(folder) else ():
-            if entry.is_directory:
-                continue
             path, start = os.path.join(folder, entry.name), file_name_to_offset(entry.name)
-            if start is None:
+            if start is not None and (text := _no_file(entry)):
+                listed.findings.append(Finding("foreign-file", path, text))
+            elif entry.is_directory:
+                continue
+            elif start is None:
                 listed.findings.append(Finding("foreign-file", path, "its name is no offset of 20 digits"))
             else:
                 listed.found.append(LogFile(path, start, entry.size, folders))
@@ -155,6 +157,13 @@ def _numbered(*folders: str) -> _FileSet:
     if listed.found and not listed.found[-1].size:
         listed.found.pop()
     return listed
+
+
+def _no_file(entry: Entry) -> str:
+    """What has the name of a file, and is none; nothing for a file."""
+    if entry.is_broken_link:
+        return "a symbolic link that leads nowhere"
+    return "a folder lies where a file is expected" if entry.is_directory else ""
 
 
 def _usual_size(sets: Sequence[_FileSet], unit_size: int) -> int:
@@ -185,10 +194,12 @@ def list_queues(folder: str, unit_size: int, findings: list[Finding]) -> QueueFo
 def _list_index(folder: str, findings: list[Finding]) -> tuple[tuple[str, ...], int]:
     sizes: dict[str, int] = {}
     for entry in DISK.list_directory(folder) if DISK.is_directory(folder) else ():
-        path = os.path.join(folder, entry.name)
-        if entry.is_directory:
+        path, is_named = os.path.join(folder, entry.name), is_index_file_name(entry.name)
+        if is_named and (text := _no_file(entry)):
+            findings.append(Finding("foreign-file", path, text))
+        elif entry.is_directory:
             continue
-        if not is_index_file_name(entry.name):
+        elif not is_named:
             findings.append(Finding("foreign-file", path, "its name is no time of 17 digits"))
         elif entry.size:  # a kill leaves empty ones
             sizes[path] = entry.size

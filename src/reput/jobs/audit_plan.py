@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, replace
 
+from reput.formats.metadata import ConsumerOffsets
 from reput.formats.multi_dispatch import LMQ_PREFIX
 from reput.formats.paths import CONSUME_QUEUE_EXT
 from reput.jobs.audit_batches import BatchQueueRuns
 from reput.jobs.audit_files import QueueFolder, StoreListing, list_queues, list_store
 from reput.jobs.audit_keys import KeyTarget
+from reput.jobs.audit_offsets import read_offsets
 from reput.jobs.audit_scan import AuditTarget
 from reput.jobs.audit_units import UnitTarget
 from reput.jobs.log_bounds import bounded_splits, fixed_log_end
@@ -27,9 +29,11 @@ class AuditPlan:
     Attributes:
         was_killed: its writer has it open, or was killed.
         has_queues: whether its consume queues are files.
+        consumer_offsets: of groups, as they were before the end of the log.
     """
 
     listing: StoreListing
+    consumer_offsets: ConsumerOffsets
     was_killed: bool
     has_queues: bool
     log_end: int | None
@@ -75,7 +79,8 @@ def list_extensions(path: str) -> QueueFolder:
 
 def make_plan(directory: StoreDirectory, _: str) -> AuditPlan:
     """The task that lists a store."""
+    consumer_offsets = read_offsets(directory.path)
     listing = list_store(directory)
     log_end = fixed_log_end(directory, listing.log_files) if listing.log_is_whole else None
     has_queues = not any(part.hides_queues for part in directory.foreign_parts())
-    return AuditPlan(listing, directory.was_killed, has_queues, log_end)
+    return AuditPlan(listing, consumer_offsets, directory.was_killed, has_queues, log_end)

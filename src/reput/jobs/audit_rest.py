@@ -155,12 +155,12 @@ def _different_units(queue: QueueRest, first: int, count: int, offset: int, end:
         if queue.file_size and DISK.exists(path):
             with DISK.open(path) as file:
                 file.read_into(queue.position(slot), units.view(np.uint8).data)
-        for is_used, group in groupby(enumerate(_is_used(units).tolist()), itemgetter(1)):
+        for is_there, group in groupby(enumerate(is_used(units).tolist()), itemgetter(1)):
             some = [row for row, _ in group]
             begin = slot + some[0]
             record = offset if begin == first else None
             where = f"the record at commit log offset {offset}" if begin == first else f"a record before {end}"
-            if is_used:
+            if is_there:
                 unit = units[some[0]]
                 text = (
                     f"expected the unit of {where}, found commit log offset {unit['commit_log_offset']}, size "
@@ -199,13 +199,14 @@ def _used_units(queue: QueueRest, file: File, first: int, end: int) -> Iterator[
         wanted = min(end - begin, max(size // kind.itemsize, 1))
         data = file.read(position, wanted * kind.itemsize)
         units = np.frombuffer(data, kind, len(data) // kind.itemsize)
-        used = np.flatnonzero(_is_used(units))
+        used = np.flatnonzero(is_used(units))
         if used.size:
             yield begin + used, units[used]
         begin, size = begin + wanted, _PIECE_BYTES
 
 
-def _is_used(units: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+def is_used(units: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """bool[n], units of messages of a queue or a batch queue, fillers not among them."""
     used: npt.NDArray[np.bool_] = units["size"] > 0
     if units.dtype == BATCH_UNIT_TYPE:
         used &= units["message_count"] > 0

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from reput.errors import CorruptRecordError
 from reput.jobs.audit_batches import BatchCheck, BatchQueueRuns
 from reput.jobs.audit_crcs import PropertyCrcs, find_property_crcs, joined
 from reput.jobs.audit_keys import KeyAudit, KeyCheck, KeyTarget
 from reput.jobs.audit_units import CONFIRMED, SlotRanges, UnitCheck, UnitTarget
-from reput.kernels.columns import RecordColumns, RecordStatus
+from reput.jobs.record_faults import faulty_records
 from reput.kernels.record_scan import ScanLevel
 from reput.log.queue_types import QueueTypes
 from reput.log.scan import Damage, OnDamage, scan_split
@@ -73,7 +71,7 @@ def audit_split(target: AuditTarget, split: Split) -> SplitAudit:
         log_bytes += columns.consumed
         newest_ms = max(newest_ms, int(columns["store_timestamp"].max()))
         undeclared |= types.undeclared(columns)
-        damages += _property_damages(split.file.path, columns)
+        damages += faulty_records(split.file.path, columns)
         crcs.append(find_property_crcs(columns))
         if units is not None:
             units.put(columns)
@@ -86,14 +84,6 @@ def audit_split(target: AuditTarget, split: Split) -> SplitAudit:
         scan.result, messages, log_bytes, newest_ms, (*scan.damages, *damages), joined(crcs), found_units,
         frozenset(undeclared), ranges, batches.close(), None if keys is None else keys.close(),
     )  # fmt: skip
-
-
-def _property_damages(path: str, columns: RecordColumns) -> list[Damage]:
-    """Records that contradict the CRC that they carry among their properties."""
-    rows = np.flatnonzero(columns["status"] & RecordStatus.BAD_PROPERTY_CRC)
-    places = zip(columns["commit_log_offset"][rows].tolist(), columns["store_size"][rows].tolist(), strict=True)
-    reason = "the property __CRC32# says otherwise than the record's bytes"
-    return [Damage(path, offset, offset + size, reason) for offset, size in places]
 
 
 def dispatched_end(outcomes: Sequence[SplitAudit]) -> int:

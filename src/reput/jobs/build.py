@@ -56,6 +56,7 @@ class RebuildResult:
         last_timestamp: store time (ms) of the log's last message; 0 without any.
         index_timestamp: end time (ms) of the last index file that is full; 0 without any.
         resumed: whether it went on with what a killed rebuild had done; the seconds are those of the last start.
+        kept_folders: rebuilt in place with `keep_old`: where the old ones are.
     """
 
     messages: int
@@ -74,6 +75,7 @@ class RebuildResult:
     index_timestamp: int
     kept_queues: tuple[str, ...] = ()
     resumed: bool = False
+    kept_folders: tuple[str, ...] = ()
 
 
 class Built(NamedTuple):

@@ -62,6 +62,11 @@ KINDS: dict[str, Kind] = {
         "a record without a CRC of itself between records that have one: any of its bytes but the body may be wrong",
         "restore the log file from a copy; none, where the broker ran without enabledAppendPropCRC for a while",
     ),
+    "consumer-offset-ahead": Kind(
+        _HIDDEN,
+        "a group stands behind the end of its queue: it passes over as many of the next messages",
+        "lower the offset with `reput repair`, or let the broker reset it",
+    ),
     "queue-file-missing": Kind(_HIDDEN, "a queue file between two others is not there", _REBUILD),
     "queue-type": Kind(
         _HIDDEN, "a topic has queues of a kind that topics.json does not say: RocketMQ does not start", "move them away"

@@ -71,6 +71,22 @@ def find_geometry(
         StoreFormatError: the store's files do not tell a size.
         CorruptMetadataError: `topics.json` and its backup are damaged.
     """
+    config, findings = find_sizes(directory, given, index=index)
+    further = FurtherUnits(
+        config.mapped_file_size_consume_queue_ext if config.enable_consume_queue_ext else None,
+        bit_maps,
+        multi_dispatch=config.enable_lmq,
+        enable_lmq=config.enable_lmq,
+        any_topic=rules.multi_dispatches_any_topic,
+    )
+    types = find_queue_types(directory, {queue.topic for queue in _queue_files(directory, BATCH_CONSUME_QUEUE)})
+    return Geometry(config, types, further, tuple(findings))
+
+
+def find_sizes(
+    directory: StoreDirectory, given: Mapping[str, Any], *, index: bool
+) -> tuple[MessageStoreConfig, list[str]]:
+    """`Geometry.config` and `Geometry.findings`; asks no file below `config/`, with errors as `find_geometry`."""
     queues, findings = _queue_files(directory, CONSUME_QUEUE), list[str]()
     config = MessageStoreConfig.from_mapping(given, _written_config(directory, findings))
     batch_queues = _queue_files(directory, BATCH_CONSUME_QUEUE)
@@ -90,15 +106,7 @@ def find_geometry(
         slots, entries = _index_geometry(directory, config.max_hash_slot_num, config.max_index_num, findings)
         found |= {"max_hash_slot_num": slots, "max_index_num": entries}
     config = replace(config, **{key: value for key, value in found.items() if key not in given})
-    further = FurtherUnits(
-        config.mapped_file_size_consume_queue_ext if config.enable_consume_queue_ext else None,
-        bit_maps,
-        multi_dispatch=config.enable_lmq,
-        enable_lmq=config.enable_lmq,
-        any_topic=rules.multi_dispatches_any_topic,
-    )
-    types = find_queue_types(directory, {queue.topic for queue in batch_queues})
-    return Geometry(config, types, further, tuple(findings))
+    return config, findings
 
 
 def _written_config(directory: StoreDirectory, findings: list[str]) -> MessageStoreConfig:

@@ -18,7 +18,8 @@ from reput.files import DISK, FileLayer
 
 #: Of everything that is not the job's output.
 STATE = "_reput"
-_JOB = "job.json"
+#: In there: whose the folder is.
+JOB_FILE = "job.json"
 _LOCK = "lock"
 
 Option = str | int | float | bool | None | list[str]
@@ -63,7 +64,7 @@ class JobFolder:
             if not self.resumed:
                 self._empty()  # a kill in the middle of `finish` may have left outcomes of another job
                 text = json.dumps(wanted, indent=1, ensure_ascii=False)
-                files.write_atomically(os.path.join(self._state, _JOB), text.encode())
+                files.write_atomically(os.path.join(self._state, JOB_FILE), text.encode())
         except BaseException:
             self._lock.release()
             raise
@@ -76,7 +77,7 @@ class JobFolder:
 
     def finish(self) -> None:
         """The job is done: remove what it kept for itself, and leave the output alone."""
-        self._files.unlink(os.path.join(self._state, _JOB))  # from here on what is left is not gone on with
+        self._files.unlink(os.path.join(self._state, JOB_FILE))  # from here on what is left is not gone on with
         self._empty()
         self.close()  # who works here from now on finds nothing that is still to be removed
         self._files.remove_tree(self._state)
@@ -108,7 +109,7 @@ class JobFolder:
             return False
         if not self._files.is_directory(self.path):
             raise StoreFormatError(f"{self.path}: a file, and the output is a folder; give another name")
-        path = os.path.join(self._state, _JOB)
+        path = os.path.join(self._state, JOB_FILE)
         if not self._files.exists(path):
             for entry in self._files.list_directory(self.path):
                 if entry.name != STATE:

@@ -36,6 +36,8 @@ __all__ = ["RebuildResult", "rebuild"]
 
 SPLIT_BYTES = 64 << 20
 _UNFINISHED = ".unfinished"
+#: Where a store is rebuilt in place; the folder is gone when that is done.
+IN_PLACE = "rebuild" + _UNFINISHED
 
 
 def rebuild(
@@ -57,13 +59,15 @@ def rebuild(
     index: bool = True,
     rules: DispatchRules = DispatchRules.V5_3_3,
     damaged: Literal["refuse", "skip"] = "refuse",
+    keep_old: bool = False,
     progress: Progress | None = None,
 ) -> RebuildResult:
     """Build `consumequeue/` and `index/` in the new directory `output`, synced. The store itself is not changed.
 
     With `output` None they take the place of the store's own, which nobody may have open: built beside, in
-    `rebuild.unfinished/` of the store, then swapped (`reput.jobs.swap`), and the old ones removed. Queues that have no
-    message in the log any more stay as they are, since they know the offset of their next one.
+    `rebuild.unfinished/` of the store, then swapped (`reput.jobs.swap`), and the old ones removed, or with
+    `keep_old` left beside as `consumequeue.broken` and so on. Queues that have no message in the log any more stay as
+    they are, since they know the offset of their next one.
 
     Topics with batch consume queues get theirs in `batchconsumequeue/`: those that `config/topics.json` or a folder
     of the store names, and those with inner batches that neither knows.
@@ -112,7 +116,7 @@ def rebuild(
     given = {name: value for name, value in given.items() if value is not None}
     options = given | {
         "store": directory.path, "commit_log_path": ",".join(directory.commit_log_folders), "index": index,
-        "rules": rules.value, "damaged": damaged, "bit_maps": _name_of(bit_maps),
+        "rules": rules.value, "damaged": damaged, "bit_maps": _name_of(bit_maps), "keep_old": keep_old,
     }  # fmt: skip
 
     def plan() -> BuildPlan:
@@ -127,7 +131,7 @@ def rebuild(
             raise ConfigError(
                 "a store whose log is damaged is not rebuilt in place, as it could not be opened: give an output"
             )
-        result = _rebuild_in_place(directory, options, plan, runner, progress)
+        result = _rebuild_in_place(directory, options, plan, runner, progress, keep_old=keep_old)
     else:
         result = _rebuild_to(os.path.abspath(output), directory, options, plan, runner, progress)
     return replace(result, seconds=time.perf_counter() - started)
@@ -167,20 +171,22 @@ def _rebuild_in_place(
     make_plan: Callable[[], BuildPlan],
     runner: Runner,
     progress: Progress | None,
+    *,
+    keep_old: bool,
 ) -> RebuildResult:
     check_folders(directory)
-    unfinished = os.path.join(directory.path, "rebuild" + _UNFINISHED)
+    unfinished = os.path.join(directory.path, IN_PLACE)
     with locked(directory.path), _job_folder(unfinished, options) as folder:
         build_folder = BuildFolder(folder)
         plan = build_folder.settle(make_plan())
         built = build_folder.result or _build(folder, build_folder, plan, runner, progress, directory)
         swap = build_folder.swap
         if swap is None:
-            swap = plan_swap(directory, built.path, folder.state_folder("old"), built.result)
+            swap = plan_swap(directory, built.path, folder.state_folder("old"), built.result, keep_old=keep_old)
             build_folder.keep_swap(swap)
         swap.run()
         _remove(folder)
-    return replace(built.result, resumed=build_folder.resumed)
+    return replace(built.result, resumed=build_folder.resumed, kept_folders=tuple(sorted(swap.kept.values())))
 
 
 @contextmanager

@@ -9,9 +9,9 @@ new folders alone, and what is missing is dispatched. The last steps say that al
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from reput.errors import StoreFormatError, StoreLockedError
 from reput.files import DISK
@@ -28,8 +28,9 @@ from reput.formats.paths import (
 )
 from reput.formats.shutdown import SHUTDOWN_FILE
 from reput.jobs.build import RebuildResult
+from reput.jobs.originals import free_name, keep_copy
 from reput.log.directory import StoreDirectory
-from reput.log.dispatch_marks import DISPATCHER_LOCK, marks_path
+from reput.log.dispatch_marks import DISPATCH_FILE, DISPATCHER_LOCK, marks_path
 
 #: In the order in which they come. Without consume queues a start of RocketMQ's dispatches everything.
 _FOLDERS = (CONSUME_QUEUE, BATCH_CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX)
@@ -42,10 +43,11 @@ class Swap:
     Attributes:
         store: the store's directory.
         built: the folder with the new ones.
-        aside: where the old ones go.
+        aside: where the old ones go, to be removed.
         names: of the new folders.
         was_killed: whether the store was marked as killed before.
         checkpoint: of the store when all is done.
+        kept: where old folders go that stay, by their names, and where copies of small files are.
     """
 
     store: str
@@ -54,6 +56,7 @@ class Swap:
     names: tuple[str, ...]
     was_killed: bool
     checkpoint: Checkpoint
+    kept: Mapping[str, str] = field(default_factory=dict)
 
     def run(self) -> None:
         """All steps; those that were done before a kill are done again, or found done."""
@@ -66,12 +69,14 @@ class Swap:
                 DISK.unlink(path)
         DISK.make_directories(self.aside)
         for name in reversed(_FOLDERS):
-            path, old = os.path.join(self.store, name), os.path.join(self.aside, name)
+            path, old = os.path.join(self.store, name), self.kept.get(name, os.path.join(self.aside, name))
             if name == INDEX and name not in self.names:  # none was asked for
                 continue
             if DISK.exists(path) and (name not in self.names or DISK.exists(os.path.join(self.built, name))):
-                if DISK.exists(old):  # of a start between a kill and now
-                    DISK.remove_tree(old)
+                if DISK.exists(old):  # that one is the old one; this one is of a start between a kill and now
+                    old = os.path.join(self.aside, name)
+                    if DISK.exists(old):
+                        DISK.remove_tree(old)
                 DISK.rename(path, old)
         for name in _FOLDERS:
             new = os.path.join(self.built, name)
@@ -89,12 +94,18 @@ class Swap:
         DISK.sync_directory(self.store)
 
 
-def plan_swap(directory: StoreDirectory, built: str, aside: str, result: RebuildResult) -> Swap:
-    """The swap of what was built, all of it synced, into a store that nobody has open."""
+def plan_swap(directory: StoreDirectory, built: str, aside: str, result: RebuildResult, *, keep_old: bool) -> Swap:
+    """The swap of what was built, all of it synced, into a store that nobody has open; see `rebuild` for `keep_old`."""
     before = directory.checkpoint() or Checkpoint(0, 0, 0)
     after = before._replace(logics_msg_timestamp=result.last_timestamp, index_msg_timestamp=result.index_timestamp)
     names = tuple(name for name in _FOLDERS if DISK.exists(os.path.join(built, name)))
-    return Swap(directory.path, built, aside, names, directory.was_killed, after)
+    paths = {name: os.path.join(directory.path, name) for name in _FOLDERS}
+    kept = {name: free_name(DISK, path) for name, path in paths.items() if DISK.exists(path)} if keep_old else {}
+    for name in (CHECKPOINT, os.path.join(CONFIG, SHUTDOWN_FILE), os.path.join(CONFIG, DISPATCH_FILE)):
+        path = os.path.join(directory.path, name)
+        if keep_old and DISK.exists(path) and any(DISK.read_bytes(path)):
+            kept[name] = keep_copy(DISK, path)
+    return Swap(directory.path, built, aside, names, directory.was_killed, after, kept)
 
 
 @contextmanager

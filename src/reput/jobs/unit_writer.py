@@ -16,10 +16,9 @@ import numpy.typing as npt
 
 from reput.files import DISK
 from reput.formats.consume_queue import FILLER, UNIT_SIZE, encode_unit
-from reput.formats.message_batch import MIN_ITEM_SIZE
 from reput.formats.paths import offset_to_file_name, topic_folder_name
-from reput.formats.record import SysFlag
 from reput.jobs.ext_builder import ExtChunk, ExtLayout, ExtSpill
+from reput.jobs.record_faults import has_units, queue_fault, record_damage, wrong_queue_offsets
 from reput.kernels.columns import RecordColumns
 from reput.kernels.consume_queue import UnitRuns, group_units
 from reput.kernels.consume_queue_ext import bit_maps_of, encode_ext_units
@@ -151,7 +150,7 @@ class UnitWriter:
         self, columns: RecordColumns, names: list[str | None], has_unit: npt.NDArray[np.bool_] | None, log_path: str
     ) -> npt.NDArray[np.bool_] | None:
         """`has_unit` less the rows that cannot have one, which are told."""
-        wrong = _wrong_queue_offsets(columns)
+        wrong = wrong_queue_offsets(columns)
         if None in names:  # hostile bytes must not lead out of the rebuild's folder
             wrong |= np.isin(columns["queue"], [k for k, name in enumerate(names) if name is None])
         if has_unit is not None:
@@ -159,8 +158,7 @@ class UnitWriter:
         if not wrong.any():
             return has_unit
         for row in np.flatnonzero(wrong).tolist():
-            begin = int(columns["commit_log_offset"][row])
-            damage = Damage(log_path, begin, begin + int(columns["store_size"][row]), _reason(columns, row))
+            damage = record_damage(log_path, columns, row, queue_fault(columns, row))
             if self._on_damage is not OnDamage.SKIP:
                 raise damage.error()
             self.damages.append(damage)
@@ -266,31 +264,10 @@ def _rows_with_unit(
     columns: RecordColumns, names: list[str | None], batch_topics: Set[str]
 ) -> npt.NDArray[np.bool_] | None:
     """bool[rows], False for prepared and rolled back messages and those of batch topics; None where all have a unit."""
-    kind = columns["sys_flag"] & SysFlag.TRANSACTION_MASK
-    without = (kind == SysFlag.TRANSACTION_PREPARED) | (kind == SysFlag.TRANSACTION_ROLLBACK)
+    with_unit = has_units(columns)
     if batch_topics:
-        without |= np.isin(columns["queue"], [k for k, name in enumerate(names) if name in batch_topics])
-    return ~without if without.any() else None
-
-
-def _wrong_queue_offsets(columns: RecordColumns) -> npt.NDArray[np.bool_]:
-    """bool[rows]: each message before one in its queue took at least so much of the log, alone or with others."""
-    queue_offsets, offsets = columns["queue_offset"], columns["commit_log_offset"]
-    if queue_offsets.min() >= 0 and int(queue_offsets.max()) <= int(offsets[0]) // MIN_ITEM_SIZE:
-        return np.zeros(columns.rows, np.bool_)
-    return (queue_offsets < 0) | (queue_offsets > offsets // MIN_ITEM_SIZE)
-
-
-def _reason(columns: RecordColumns, row: int) -> str:
-    """Why a record that is whole cannot have a unit."""
-    topic = columns.queues()[columns["queue"][row]][0]
-    if topic_folder_name(topic) is None:
-        shown = topic[:80].decode("utf-8", "replace")
-        return f"the topic {shown!r} cannot name a folder; look at the record with `reput dump`"
-    return (
-        f"the record says queue offset {columns['queue_offset'][row]}, but before it the log can hold at most "
-        f"{int(columns['commit_log_offset'][row]) // MIN_ITEM_SIZE} messages; look at it with `reput dump`"
-    )
+        with_unit &= ~np.isin(columns["queue"], [k for k, name in enumerate(names) if name in batch_topics])
+    return None if with_unit.all() else with_unit
 
 
 def _write_pieces(pieces: list[tuple[str, int, int, int]]) -> None:

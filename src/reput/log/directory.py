@@ -34,6 +34,7 @@ from reput.log.foreign import ForeignPart, dledger_part, foreign_parts, is_dledg
 
 _NAMES_OF_A_STORE = (COMMIT_LOG, CONSUME_QUEUE, BATCH_CONSUME_QUEUE, INDEX, CHECKPOINT, ABORT, LOCK, CONFIG)
 _FOLDERS_OF_A_STORE = (COMMIT_LOG, CONSUME_QUEUE, BATCH_CONSUME_QUEUE, INDEX, CONFIG)
+_FILES_OF_A_STORE = (CHECKPOINT, ABORT, LOCK)
 _RESTORE = "restore it from a copy"
 _CLOSE_THE_GAP = "restore what is missing, or move the files before the gap away"
 
@@ -95,8 +96,9 @@ class StoreDirectory:
             separates several folders.
         files: the file layer.
 
-    Raises StoreFormatError if `path` is no directory or holds nothing of a store, a file in place of a folder, or a
-    log that is no plain one (`reput.log.foreign`). A store without messages may lack any of its folders.
+    Raises StoreFormatError if `path` is no directory or holds nothing of a store, a file in place of a folder or a
+    folder in place of a file, or a log that is no plain one (`reput.log.foreign`). A store without messages may lack
+    any of its folders.
     """
 
     def __init__(
@@ -112,7 +114,7 @@ class StoreDirectory:
         _check_directory(files, self.path)
         entries = files.list_directory(self.path)
         for entry in entries:
-            if entry.name in _FOLDERS_OF_A_STORE and not entry.is_directory:
+            if entry.name in (_FILES_OF_A_STORE if entry.is_directory else _FOLDERS_OF_A_STORE):
                 _refuse_kind(entry, os.path.join(self.path, entry.name))
         if commit_log_path is not None:
             self.commit_log_folders = named_folders(os.fspath(commit_log_path))

@@ -22,6 +22,7 @@ COMMANDS = (
     "audit",
     "diff",
     "rebuild",
+    "repair",
     "dispatch",
     "export",
     "import",

@@ -1,0 +1,182 @@
+"""`reput repair`: what is to be done about a store that an audit finds wrong, and with --apply the doing of it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from reput.cli.options import (
+    CommitLogPath,
+    Json,
+    Master,
+    ReportFile,
+    RunnerName,
+    Settings,
+    Store,
+    choose_runner,
+    job_arguments,
+)
+from reput.cli.output import progress_bar, write_json, write_report
+from reput.config.dispatch_rules import DispatchRules
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from reput.jobs.findings import Finding
+    from reput.jobs.repair import RepairResult
+    from reput.jobs.report import Report, Table
+    from reput.jobs.salvage import SalvageResult
+
+#: The keys that `--set` takes here: what the store's files may not tell any more.
+_KEYS = (
+    "mapped_file_size_consume_queue",
+    "mapper_file_size_batch_consume_queue",
+    "max_hash_slot_num",
+    "max_index_num",
+    "enable_consume_queue_ext",
+    "mapped_file_size_consume_queue_ext",
+    "enable_lmq",
+    "message_delay_level",
+    "message_index_enable",
+)
+#: Rows that the terminal and the HTML report show; JSON has all.
+_SHOWN_ROWS = 40
+
+
+def repair(
+    store: Store,
+    *,
+    settings: Settings,
+    apply: Annotated[bool, typer.Option("--apply", help="Do it; else only say what would be done.")] = False,
+    salvage: Annotated[
+        str | None,
+        typer.Option("--salvage", metavar="DIR", help="Write all that is whole to a new store; STORE stays as it is."),
+    ] = None,
+    commit_log_path: CommitLogPath = None,
+    rules: Annotated[
+        DispatchRules, typer.Option("--rules", help="The RocketMQ version to build queues and index as.")
+    ] = DispatchRules.V5_3_3,
+    report: ReportFile = None,
+    runner_name: RunnerName = "auto",
+    master: Master = None,
+    as_json: Json = False,
+) -> int:
+    """Mend a store: say what an audit finds and what would be done; with --apply do it.
+
+    In place are mended: torn tails, and damage with nothing whole behind it; the length of the last log file; strange
+    files in the log's folder; files below config/; the checkpoint; queues and index, which are built again. Whatever is
+    changed or taken away is kept beside first: topics.json.broken, consumequeue.broken, commitlog.broken/. At the end
+    an audit tells what is left. Nobody may have the store open then, and a repair that was killed goes on when the same
+    command is given again.
+
+    A log with damage in front of whole records, or with a file missing, is not mended in place: whatever closed the gap
+    would drop messages. --salvage DIR makes a new store of all that is whole, at the same offsets; see what is lost
+    without --apply first.
+
+    The exit status is 0 where nothing is to be done or all is mended, and 1 where something is to be done, or is still
+    wrong. --set takes the sizes of queue and index files where the store's own do not tell them, messageDelayLevel, and
+    messageIndexEnable=false for a broker without index.
+
+    Examples:
+      reput repair /tmp/store
+      reput repair /tmp/store --apply
+      reput repair /tmp/store --salvage /tmp/salvaged --apply --report /tmp/salvage.html
+    """
+    from reput.jobs import repair as job
+    from reput.jobs import salvage as salvage_job
+    from reput.log.directory import StoreDirectory
+    from reput.warm import load_kernels
+
+    arguments: dict[str, Any] = job_arguments(settings, _KEYS, "a repair")
+    arguments |= {"apply": apply, "commit_log_path": commit_log_path, "rules": rules}
+    if report is not None:
+        StoreDirectory(store, commit_log_path=commit_log_path).check_output(report)
+    load_kernels()
+    runner = choose_runner(runner_name, master, store, commit_log_path)
+    with progress_bar() as progress:
+        result: RepairResult | SalvageResult
+        if salvage is None:
+            result = job.repair(store, runner=runner, progress=progress, **arguments)
+            shown = _repair_report(store, result)
+        else:
+            result = salvage_job.salvage(store, salvage, runner=runner, progress=progress, **arguments)
+            shown = _salvage_report(store, result)
+    if report is not None:
+        shown.write_html(report)
+    if as_json:
+        write_json(asdict(result) | {"is_fine": result.is_fine, "findings": _rows_of(result.findings)})
+    else:
+        write_report(shown)
+    return 0 if result.is_fine else 1
+
+
+def _repair_report(store: str, result: RepairResult) -> Report:
+    """The steps, what is left, and where originals are."""
+    from reput.jobs.report import Report
+
+    rows = [
+        (step.action.value, step.path, step.position or None, step.lost_messages, step.lost_bytes, step.text)
+        for step in result.steps
+    ]
+    columns = ("step", "file", "position", "messages lost", "bytes lost", "what")
+    tables = [_table("done" if result.is_applied else "to be done", columns, rows)]
+    tables.append(_table("originals", ("path",), [(path,) for path in result.kept]))
+    findings = [str(finding) for finding in result.remaining[:_SHOWN_ROWS]]
+    if result.needs_salvage:
+        findings.append("the log is not mended in place: `--salvage DIR` makes a new store of all that is whole")
+    return Report(
+        title=f"Repair of {store}",
+        facts={
+            "result": "fine" if result.is_fine else "to be applied" if result.steps else "findings remain",
+            "steps": len(result.steps),
+            "findings": len(result.findings),
+            "findings that no step answers": len(result.remaining),
+            "not closed": result.was_killed,
+            "seconds": result.seconds,
+        },
+        tables=[table for table in tables if table.rows],
+        findings=findings,
+    )
+
+
+def _salvage_report(store: str, result: SalvageResult) -> Report:
+    """What is in the new store, what is lost, and what an audit says of it."""
+    from reput.jobs.findings import FindingClass
+    from reput.jobs.report import Report
+
+    rows = [
+        (loss.path, loss.begin, loss.end, loss.data_bytes, loss.stand_in.value, loss.reason) for loss in result.losses
+    ]
+    columns = ("file", "begin offset", "end offset", "bytes lost", "in its place", "why")
+    tables = [
+        _table("lost" if result.is_applied else "would be lost", columns, rows),
+        _table("files below config/", ("what",), [(note,) for note in result.config]),
+    ]
+    facts = {
+        name.replace("_", " "): getattr(result, name)
+        for name in ("path", "messages", "log_bytes", "log_files", "lost_messages", "lost_bytes", "seconds")
+    }
+    facts["result"] = "fine" if result.is_fine else "findings" if result.is_applied else "to be applied"
+    wrong = [found for found in result.findings if found.kind.finding_class is not FindingClass.HARMLESS]
+    return Report(
+        title=f"Salvage of {store}",
+        facts=facts,
+        tables=[table for table in tables if table.rows],
+        findings=[str(finding) for finding in wrong[:_SHOWN_ROWS]],
+    )
+
+
+def _table(name: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
+    from reput.jobs.report import Table
+
+    shown = name if len(rows) <= _SHOWN_ROWS else f"{name}: the first {_SHOWN_ROWS} of {len(rows)}"
+    return Table(shown, columns, rows[:_SHOWN_ROWS])
+
+
+def _rows_of(findings: Sequence[Finding]) -> list[dict[str, Any]]:
+    from reput.jobs.findings import findings_table
+
+    rows: list[dict[str, Any]] = findings_table(findings).to_pylist()
+    return rows

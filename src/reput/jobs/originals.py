@@ -1,0 +1,107 @@
+"""What a repair changes it keeps first, beside: `topics.json.broken`, `consumequeue.broken`, `commitlog.broken/`.
+
+Where such a name is taken by another original, the next one is `.broken.2`. One that holds the same is not kept twice:
+a repair that was killed and is run again leaves what an undisturbed one leaves.
+
+RocketMQ does not start with a file of a strange name beside log files. So what belongs to a folder of them goes to a
+folder beside that one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from itertools import count
+
+import numpy as np
+
+from reput.files import File, FileLayer
+
+_SUFFIX = ".broken"
+_BLOCK_BYTES = 1 << 20
+_ZEROS = bytes(_BLOCK_BYTES)
+
+
+def free_name(files: FileLayer, path: str) -> str:
+    """Where the original of a file or folder can go by a rename."""
+    return next(name for name in _names(path + _SUFFIX) if not files.exists(name))
+
+
+def keep_copy(files: FileLayer, path: str) -> str:
+    """Copy a small file, durably; returns where its copy is."""
+    data = files.read_bytes(path)
+    for name in _names(path + _SUFFIX):
+        if not files.exists(name):
+            files.write_atomically(name, data)
+            return name
+        if files.read_bytes(name) == data:
+            return name
+    raise AssertionError("names do not end")
+
+
+def move_aside(files: FileLayer, path: str) -> str:
+    """Move a file of a folder of log files into the folder beside that one; returns where it is."""
+    folder, name = _beside(path)
+    files.make_directories(folder)
+    target = next(taken for taken in _names(os.path.join(folder, name)) if not files.exists(taken))
+    files.rename(path, target)
+    return target
+
+
+def keep_tail(files: FileLayer, path: str, position: int) -> str:
+    """Copy what a log file has from a position on, durably: to the same position of a file that is a hole before.
+
+    Returns where that is. A copy that explains what is there counts as made: each byte is its own, or zero by now.
+    """
+    folder, name = _beside(path)
+    files.make_directories(folder)
+    with files.open(path) as source:
+        for target in _names(os.path.join(folder, name)):
+            if not files.exists(target):
+                _copy_tail(files, source, target, position)
+                return target
+            with files.open(target) as kept:
+                if _explains(kept, source, position):
+                    return target
+    raise AssertionError("names do not end")
+
+
+def _copy_tail(files: FileLayer, source: File, target: str, position: int) -> None:
+    unfinished = target + ".tmp"
+    if files.exists(unfinished):
+        files.unlink(unfinished)
+    with files.open(unfinished, writable=True, create=True, size=source.size) as copy:
+        for begin, block in _blocks(source, position):
+            copy.write(begin, block)
+        copy.sync()
+    files.rename(unfinished, target)
+
+
+def _explains(kept: File, source: File, position: int) -> bool:
+    """Whether the source has from the position on what was kept, or zeros in place of it."""
+    if kept.size != source.size:
+        return False
+    for begin, block in _blocks(source, position):
+        now, then = np.frombuffer(block, np.uint8), np.frombuffer(kept.read(begin, len(block)), np.uint8)
+        if ((now != then) & (now != 0)).any():
+            return False
+    return True
+
+
+def _blocks(file: File, position: int) -> Iterator[tuple[int, bytes]]:
+    """(position, bytes) of each block that is not all zeros."""
+    for begin in range(position, file.size, _BLOCK_BYTES):
+        block = file.read(begin, _BLOCK_BYTES)
+        if block != _ZEROS[: len(block)]:
+            yield begin, block
+
+
+def _beside(path: str) -> tuple[str, str]:
+    """The folder for originals of a log folder, on the disk that the log lies on, and the file's name."""
+    folder, name = os.path.split(path)
+    return os.path.realpath(folder) + _SUFFIX, name
+
+
+def _names(first: str) -> Iterator[str]:
+    yield first
+    yield from (f"{first}.{number}" for number in count(2))

@@ -1,0 +1,58 @@
+"""What lies below config/ of a damaged store, for the store that is salvaged from it."""
+
+from __future__ import annotations
+
+import os
+
+from reput.files import DISK
+from reput.formats.metadata import FILE_NAMES, Topics, encode_metadata
+from reput.formats.paths import CONFIG
+from reput.formats.shutdown import SHUTDOWN_FILE
+from reput.jobs.audit_files import StoreListing
+from reput.jobs.repair_steps import topics_of
+from reput.log.directory import StoreDirectory
+from reput.log.dispatch_marks import DISPATCH_FILE
+from reput.log.metadata import BACKUP_SUFFIX
+
+#: What they say of queues and index is not true of those that are built.
+_NOT_COPIED = (SHUTDOWN_FILE, DISPATCH_FILE)
+
+
+def copy_config(directory: StoreDirectory, listing: StoreListing, target: str) -> None:
+    """Copy each JSON file that can be read, or its backup; topics that are lost are made from the queues. Durably."""
+    folder, codes = os.path.join(directory.path, CONFIG), _codes(listing)
+    DISK.make_directories(os.path.join(target, CONFIG))
+    for entry in DISK.list_directory(folder) if DISK.is_directory(folder) else ():
+        if entry.is_directory or not entry.name.endswith(".json") or entry.name in _NOT_COPIED:
+            continue
+        code = codes.get(entry.name)
+        if code == "config-damaged" and entry.name != FILE_NAMES[Topics]:
+            continue
+        source = os.path.join(folder, entry.name)
+        data = DISK.read_bytes(source + BACKUP_SUFFIX * (code == "config-backup"))
+        if code == "config-damaged":
+            data = encode_metadata(topics_of(listing))
+        DISK.write_atomically(os.path.join(target, CONFIG, entry.name), data)
+
+
+def config_notes(listing: StoreListing) -> tuple[str, ...]:
+    """A sentence for each file that is no plain copy."""
+    notes = []
+    for name, code in sorted(_codes(listing).items()):
+        if name in _NOT_COPIED:
+            continue
+        if code == "config-backup":
+            notes.append(f"{name}: damaged, its backup was taken")
+        elif name == FILE_NAMES[Topics]:
+            notes.append(f"{name}: damaged, made from the queues that are there, with all permissions")
+        else:
+            notes.append(f"{name}: damaged, and so is its backup, or there is none: left out")
+    return tuple(notes)
+
+
+def _codes(listing: StoreListing) -> dict[str, str]:
+    return {
+        os.path.basename(finding.path): finding.code
+        for finding in listing.findings
+        if finding.code in ("config-damaged", "config-backup")
+    }

@@ -1,0 +1,135 @@
+"""A process or a machine that ends at any moment of a repair: run again it ends the same, and no original is lost."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+import reput
+from reput.jobs.audit_files import list_store
+from reput.jobs.repair import RepairResult, repair
+from reput.jobs.repair_plan import Action
+from reput.jobs.repair_steps import Seen, take_step
+from reput.jobs.runner import LocalRunner
+from reput.log.directory import StoreDirectory
+from tests.crash.faulty_files import Crash, FaultyFiles, crash_at, no_objection
+from tests.crash.invariants import contents
+from tests.unit.jobs.test_audit import SIZES
+from tests.unit.jobs.test_rebuild_resumed import killed
+from tests.unit.jobs.test_repair import (
+    checkpoint_ahead,
+    last_file_cut,
+    last_record_broken,
+    offsets_ahead,
+    offsets_broken,
+    several,
+    strange_file,
+    topics_gone,
+    topics_with_backup,
+    torn_tail,
+)
+from tests.unit.jobs.test_repair import closed_store as closed_store
+from tests.unit.jobs.test_salvage import everything_of
+
+#: A kill at each n-th change of a whole repair: as fine as a test may take.
+STRIDE = 17
+
+
+@pytest.fixture(autouse=True)
+def no_syncs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`FaultyFiles` knows what is synced, and for the rest they take most of the time."""
+    for name in ("fsync", "fdatasync"):
+        monkeypatch.setattr(os, name, lambda descriptor: None)
+
+
+def fix(path: Path) -> RepairResult:
+    return repair(path, apply=True, runner=LocalRunner(1))
+
+
+def test_killed_before_any_change_of_the_disk_it_ends_the_same_when_it_is_run_again(
+    closed_store: Path, tmp_path: Path
+) -> None:
+    damaged = tmp_path / "damaged"
+    shutil.copytree(closed_store, damaged)
+    several(damaged)
+    whole = Path(shutil.copytree(damaged, tmp_path / "whole"))
+    assert fix(whole).is_fine
+    expected = {name: digest for name, digest in everything_of(whole).items() if name != "lock"}
+    assert len([name for name in expected if ".broken" in name]) > 10
+    for changes in range(1, 10_000, STRIDE):
+        path = Path(shutil.copytree(damaged, tmp_path / str(changes)))
+        if not killed(partial(fix, path), changes):
+            break
+        originals = set(contents(damaged).values()) - set(contents(damaged, "commitlog").values())
+        assert originals <= set(contents(path).values()), changes
+        assert fix(path).is_fine
+        assert {name: digest for name, digest in everything_of(path).items() if name != "lock"} == expected, changes
+        shutil.rmtree(path)
+    assert changes > 200
+
+
+STEPS: dict[Callable[[Path], None], Action] = {
+    torn_tail: Action.CUT_TAIL,
+    last_record_broken: Action.CUT_TAIL,
+    last_file_cut: Action.GROW,
+    strange_file: Action.MOVE_AWAY,
+    topics_with_backup: Action.RESTORE_BACKUP,
+    topics_gone: Action.MAKE_TOPICS,
+    offsets_broken: Action.SET_ASIDE,
+    offsets_ahead: Action.LOWER_OFFSETS,
+    checkpoint_ahead: Action.RESET_CHECKPOINT,
+}
+
+
+@pytest.mark.parametrize("damage", STEPS, ids=lambda damage: damage.__name__)
+def test_a_power_cut_at_any_operation_of_a_step_loses_no_original(
+    damage: Callable[[Path], None], closed_store: Path, tmp_path: Path
+) -> None:
+    damaged = Path(shutil.copytree(closed_store, tmp_path / "damaged"))
+    damage(damaged)
+    before = contents(damaged)
+    tail = tail_of(damaged) if STEPS[damage] is Action.CUT_TAIL else b""
+    for number in range(100):
+        path = Path(shutil.copytree(damaged, tmp_path / f"{number}"))
+        files = FaultyFiles(crash_at(number))
+        files.all_is_durable(tmp_path)
+        planned = repair(path, runner=LocalRunner(1))
+        (step,) = [step for step in planned.steps if step.action is STEPS[damage]]
+        seen = Seen(list_store(StoreDirectory(path)), planned.findings)
+        ended = True
+        try:
+            take_step(files, step, seen)
+        except Crash:
+            ended = False
+        files.judge = no_objection
+        for chance in (None, random.Random(number), random.Random(number + 1000)):
+            left = tmp_path / "left"
+            files.cut_power(path, left, chance)
+            kept = set(contents(left).values())
+            for name, digest in before.items():
+                assert digest in kept or name.startswith("commitlog/"), (number, name)
+            if tail:
+                copies = [*left.glob("commitlog*/*")]
+                assert any(tail in file.read_bytes() for file in copies), number
+            result = fix(left)
+            assert result.is_fine, (number, result.findings)
+            with reput.MessageStore.open(left, files=FaultyFiles(), **SIZES):
+                pass
+            shutil.rmtree(left)
+        shutil.rmtree(path)
+        if ended:
+            break
+    assert ended
+    assert number >= 1
+
+
+def tail_of(store: Path) -> bytes:
+    """What a repair cuts off."""
+    (step,) = [step for step in repair(store, runner=LocalRunner(1)).steps if step.action is Action.CUT_TAIL]
+    return Path(step.path).read_bytes()[step.position :].rstrip(b"\0")
