@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import reput
+
 from .conftest import Run, content_of
 
 
@@ -44,8 +46,10 @@ def test_restored_files_have_the_sizes_of_the_store_or_those_that_are_given(
 
 def test_sizes_that_the_files_do_not_tell_are_asked_for(tmp_path: Path, run_reput: Run) -> None:
     store = tmp_path / "store"
-    sizes = ("--set", "maxHashSlotNum=7", "--set", "maxIndexNum=20")  # one key in it, and many pairs explain the file
-    assert run_reput("put", store, "--topic", "orders", "--body", "x", "--key", "k", *sizes).status == 0
+    with reput.MessageStore.open(store, max_hash_slot_num=7, max_index_num=20) as opened:
+        for n in range(3):  # with so few keys several pairs explain the file
+            opened.put_message(reput.Message("orders", bytes(250), keys=(f"f-{n}",)))
+    sizes = ("--set", "maxHashSlotNum=7", "--set", "maxIndexNum=20")
     assert run_reput("backup", store, tmp_path / "target").status == 0
     answer = run_reput("restore", tmp_path / "target", tmp_path / "restored")
     assert answer.status == 2
