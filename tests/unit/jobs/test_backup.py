@@ -294,6 +294,26 @@ def test_a_json_file_in_the_making_is_read_from_its_backup(store: Path, torn: by
     assert (tmp_path / "restored/config/consumerOffset.json").read_bytes() == CONFIG
 
 
+class Consuming(FileLayer):
+    """A consumer beside a backup: its offsets are stored as soon as the backup looks for the end of the log."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def open(self, path: str, *, writable: bool = False, create: bool = False, size: int | None = None) -> File:
+        if "/commitlog/" in path:
+            self.path.write_bytes(CONFIG.replace(b"0:12", b"0:99"))
+        return super().open(path, writable=writable, create=create, size=size)
+
+
+def test_offsets_of_consumers_are_older_than_the_end_of_the_log(store: Path, tmp_path: Path) -> None:
+    path = store / "config/consumerOffset.json"
+    take(store, tmp_path / "target", files=Consuming(path))
+    assert path.read_bytes() != CONFIG
+    make(tmp_path / "target", tmp_path / "restored")
+    assert (tmp_path / "restored/config/consumerOffset.json").read_bytes() == CONFIG
+
+
 def test_a_json_file_that_cannot_be_read_is_copied_and_told(store: Path, tmp_path: Path) -> None:
     path = store / "config/consumerOffset.json"
     path.write_bytes(CONFIG[:20])
