@@ -23,6 +23,7 @@ from rich.console import Console
 import reput
 from bench import (
     audit,
+    backup,
     commands,
     diff,
     dispatch,
@@ -67,6 +68,7 @@ _QUESTIONS: dict[str, Callable[[Setting], list[Figure]]] = {
     "export": export.measure,
     "import": import_.measure,
     "audit": audit.measure,
+    "backup": backup.measure,
     "diff": diff.measure,
     "recovery": recovery.measure,
     "scan": scan.measure,

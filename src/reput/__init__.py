@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from reput.errors import (
     ConfigError,
+    CorruptBackupError,
     CorruptConsumeQueueError,
     CorruptIndexFileError,
     CorruptMetadataError,
@@ -41,6 +42,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ConfigError",
+    "CorruptBackupError",
     "CorruptConsumeQueueError",
     "CorruptIndexFileError",
     "CorruptMetadataError",

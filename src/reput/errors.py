@@ -9,6 +9,7 @@ from __future__ import annotations
 
 __all__ = [
     "ConfigError",
+    "CorruptBackupError",
     "CorruptConsumeQueueError",
     "CorruptIndexFileError",
     "CorruptMetadataError",
@@ -84,7 +85,7 @@ class StoreFormatError(StoreError):
 
 
 class CorruptStoreError(StoreError):
-    """Raised when stored bytes contradict themselves; one of the four classes below says in which kind of file.
+    """Raised when stored bytes contradict themselves; one of the five classes below says in which kind of file.
 
     `path` names the file, `offset` is the place of the first wrong byte or record (the commit log offset for a record,
     the position in the file otherwise), `reason` says what was expected and found.
@@ -114,3 +115,7 @@ class CorruptIndexFileError(CorruptStoreError):
 
 class CorruptMetadataError(CorruptStoreError):
     """Raised when the checkpoint or a JSON file of the store cannot be read as what it should be."""
+
+
+class CorruptBackupError(CorruptStoreError):
+    """Raised when an object of a backup is missing, or is not what its manifest says."""

@@ -119,6 +119,10 @@ class FaultyFiles(FileLayer):
         for folder in (*sorted(targets), *sorted(sources - targets)):
             self.sync_directory(folder)
 
+    def link(self, source: str, target: str) -> None:
+        self.step("link", target)
+        super().link(source, target)
+
     def unlink(self, path: str) -> None:
         self.step("unlink", path)
         super().unlink(path)
@@ -249,6 +253,10 @@ class _FaultyFile(File):
     def write(self, position, data):  # type: ignore[no-untyped-def]
         self._layer.step("write", self.path, memoryview(data).nbytes)
         super().write(position, data)
+
+    def copy_from(self, source, source_position, size, position):  # type: ignore[no-untyped-def]
+        self._layer.step("write", self.path, size)
+        super().copy_from(source, source_position, size, position)
 
     def allocate(self, position: int, size: int) -> None:
         self._layer.step("allocate", self.path, size)

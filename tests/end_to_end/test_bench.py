@@ -32,6 +32,7 @@ GOALS = {
     "export to Parquet, all columns, synced": ("least", 1_200_000),
     "import from Parquet, all columns, synced": ("least", 500_000),
     "audit, one thread": ("least", 1),
+    "put_message beside a backup, the longest": ("most", 10),
     "diff by log": ("least", 2_000_000),
     "diff by queue": ("least", 2_000_000),
     "scan to header columns": ("least", 12_000_000),

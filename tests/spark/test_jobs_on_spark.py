@@ -16,9 +16,11 @@ from reput.formats.batch_consume_queue import BATCH_UNIT_SIZE
 from reput.formats.consume_queue import UNIT_SIZE
 from reput.formats.paths import LOCK
 from reput.jobs.audit import audit
+from reput.jobs.backup import backup
 from reput.jobs.diff import diff
 from reput.jobs.findings import SCHEMA as SCHEMA_OF_FINDINGS
 from reput.jobs.rebuild import rebuild
+from reput.jobs.restore import restore
 from reput.jobs.runner import LocalRunner, Progress
 from reput.jobs.statistics import statistics
 from reput.spark import audit as spark_audit
@@ -206,3 +208,13 @@ def java_channel(spark: SparkSession, path: Path):  # type: ignore[no-untyped-de
     jvm = spark.sparkContext._jvm
     assert jvm is not None
     return jvm.java.io.RandomAccessFile(str(path), "rw").getChannel()
+
+
+def test_a_backup_by_spark_has_the_objects_of_one_by_threads_and_comes_back(
+    spark: SparkSession, large_store: Path, tmp_path: Path
+) -> None:
+    for name, runner in (("local", LocalRunner(2)), ("spark", SparkRunner(spark))):
+        backup(large_store, str(tmp_path / name), runner=runner, piece_bytes=4 << 20)
+    assert tree(tmp_path / "spark/log") == tree(tmp_path / "local/log") != {}
+    restored = restore(str(tmp_path / "spark"), tmp_path / "restored", runner=SparkRunner(spark))
+    assert (restored.messages, restored.findings) == (MESSAGES, ())

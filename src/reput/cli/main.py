@@ -20,6 +20,7 @@ from typer.core import TyperGroup
 import reput
 from reput.cli import (
     audit,
+    backup,
     config,
     delete_expired,
     diff,
@@ -34,6 +35,7 @@ from reput.cli import (
     rebuild,
     repair,
     replay,
+    restore,
     stats,
     top,
     warm,
@@ -69,7 +71,7 @@ class Application(TyperGroup):
 app = typer.Typer(
     cls=Application,
     name="reput",
-    help="Apache RocketMQ's message store: write, read, look inside, rebuild, count, export and import.",
+    help="Apache RocketMQ's message store: write, read, look inside, rebuild, count, export, import and back up.",
     rich_markup_mode=None,  # boxes take 0.2 s to import
     pretty_exceptions_enable=False,
     add_completion=False,
@@ -81,7 +83,7 @@ def application(
     context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
 ) -> None:
-    """Apache RocketMQ's message store: write, read, look inside, rebuild, count, export and import."""
+    """Apache RocketMQ's message store: write, read, look inside, rebuild, count, export, import and back up."""
     if version:
         write_text(f"reput {reput.__version__}")
     elif context.invoked_subcommand is None:
@@ -109,6 +111,9 @@ _COMMANDS: tuple[Callable[..., int | None], ...] = (
     export.export,
     import_.import_,
     replay.replay,
+    backup.backup,
+    backup.backups,
+    restore.restore,
     delete_expired.delete_expired,
     config.config,
     warm.warm,

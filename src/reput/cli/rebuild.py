@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from reput.jobs.report import Report
 
 #: The keys that `--set` takes here: what is written, and the sizes of the files.
-_KEYS = (
+KEYS = (
     "mapped_file_size_consume_queue",
     "mapper_file_size_batch_consume_queue",
     "max_hash_slot_num",
@@ -89,7 +89,7 @@ def rebuild(
 
     if (output is None) != in_place:
         raise ConfigError("give --output with a new directory, or --in-place for a store that nobody has open")
-    arguments = job_arguments(settings, _KEYS, "a rebuild")
+    arguments = job_arguments(settings, KEYS, "a rebuild")
     with job_run(store, report, commit_log_path=commit_log_path) as progress:
         result = job.rebuild(
             store,

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 _BLOCK_SIZE = 1 << 20
 _ZEROS = bytes(_BLOCK_SIZE)
+#: What `copy_file_range` says where it cannot copy between these two files at all.
+_NO_COPY_RANGE = {errno.EXDEV, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS}
 
 
 _c = ctypes.CDLL(None, use_errno=True)
@@ -148,6 +150,31 @@ class File:
                 written += os.pwrite(self._descriptor, view[written:], position + written)
         except OSError as error:
             raise write_failure(error, self.path, f"write at {position}", view.nbytes) from error
+
+    def copy_from(self, source: File, source_position: int, size: int, position: int) -> None:
+        """Write `size` bytes of another file, which must have them, at `position`.
+
+        Where the file system can, the two files share the blocks (reflink): for bytes that nobody writes again only.
+        """
+        done = 0
+        while done < size:
+            count = self._copied(source, source_position + done, size - done, position + done)
+            if count == 0:
+                data = source.read(source_position + done, min(_BLOCK_SIZE, size - done))
+                if not data:
+                    raise StoreError(f"{source.path}: {size} bytes expected from {source_position} on, it has {done}")
+                self.write(position + done, data)
+                count = len(data)
+            done += count
+
+    def _copied(self, source: File, source_position: int, size: int, position: int) -> int:
+        """Bytes that the system has copied; 0 where it does not do that."""
+        try:
+            return os.copy_file_range(source._descriptor, self._descriptor, size, source_position, position)
+        except OSError as error:
+            if error.errno in _NO_COPY_RANGE:
+                return 0
+            raise write_failure(error, self.path, f"copy from {source.path} to {position}", size) from error
 
     def allocate(self, position: int, size: int) -> None:
         """Reserve disk space for `size` bytes at `position`; they read as zeros, and the file grows where it must."""

@@ -215,6 +215,14 @@ class FileLayer:
         for folder in (*sorted(targets), *sorted(sources - targets)):
             self.sync_directory(folder)
 
+    def link(self, source: str, target: str) -> None:
+        """Give a file one more name (a hard link), durably."""
+        try:
+            os.link(source, target)
+        except OSError as error:
+            raise write_failure(error, target, f"link to {source}", 0) from error
+        self.sync_directory(os.path.dirname(target))
+
     def unlink(self, path: str) -> None:
         """Remove a file, durably."""
         try:

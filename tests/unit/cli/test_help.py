@@ -27,6 +27,9 @@ COMMANDS = (
     "export",
     "import",
     "replay",
+    "backup",
+    "backups",
+    "restore",
     "delete-expired",
     "config",
     "warm",
@@ -56,9 +59,9 @@ def run_example(example: str, folder: Path) -> int:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What /tmp is to the examples, with the store that those of `put` make."""
+    """What /tmp is to the examples, with the store that those of `put` make, and its backups."""
     folder = tmp_path_factory.mktemp("examples")
-    for example in examples_of("put"):
+    for example in (*examples_of("put"), *examples_of("backup")):
         assert run_example(example, folder) == 0, example
     return folder
 

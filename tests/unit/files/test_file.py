@@ -165,3 +165,23 @@ def test_a_failed_sync_is_never_called_a_full_disk() -> None:
         file.sync()
     assert type(raised.value) is StoreError
     assert not raised.value.retriable
+
+
+def test_a_part_of_another_file_is_copied_whatever_the_file_systems_are(tmp_path: Path) -> None:
+    source, memory = tmp_path / "source", Path("/dev/shm") / f"reput-{os.getpid()}"
+    source.write_bytes(bytes(range(256)) * 10_000)
+    expected = source.read_bytes()[1_000:2_500_000]
+    try:
+        for target in (tmp_path / "target", memory):
+            with DISK.open(str(source)) as opened, DISK.open(str(target), writable=True, create=True) as copy:
+                copy.copy_from(opened, 1_000, len(expected), 3)
+            assert target.read_bytes() == bytes(3) + expected
+    finally:
+        memory.unlink(missing_ok=True)
+
+
+def test_a_part_that_the_other_file_does_not_have_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "source").write_bytes(b"abc")
+    target = DISK.open(str(tmp_path / "target"), writable=True, create=True)
+    with DISK.open(str(tmp_path / "source")) as source, pytest.raises(StoreError, match="4 bytes expected from 1 on"):
+        target.copy_from(source, 1, 4, 0)

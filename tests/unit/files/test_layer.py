@@ -221,3 +221,14 @@ def test_a_refusal_names_the_file_and_what_to_do(code: int, advice: str) -> None
     error = failure(OSError(code, os.strerror(code)), "/store/lock", "open")
     assert type(error) is StoreError
     assert str(error) == f"/store/lock: cannot open: {advice}"
+
+
+def test_a_hard_link_is_one_more_name_of_a_file_and_durable(tmp_path: Path) -> None:
+    files, source, target = SyncRecorder(), tmp_path / "source", tmp_path / "folder/target"
+    source.write_bytes(b"abc")
+    target.parent.mkdir()
+    files.link(str(source), str(target))
+    assert source.samefile(target)
+    assert files.synced == [str(target.parent)]
+    with pytest.raises(StoreError, match="cannot link to"):
+        files.link(str(source), str(target))

@@ -1,0 +1,120 @@
+"""`reput backup` and `reput backups`: a copy of a store that may be live, and what a target has."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from reput.cli.options import CommitLogPath, Json, Master, RunnerName, Store, choose_runner
+from reput.cli.output import complain, iso_time, progress_bar, write_json, write_report, write_table
+from reput.errors import CorruptBackupError
+
+if TYPE_CHECKING:
+    from reput.jobs.backup import Backup
+    from reput.jobs.report import Report
+
+Target = Annotated[str, typer.Argument(metavar="TARGET", help="A folder, or an URL of fsspec's: s3://bucket/folder.")]
+
+
+def backup(
+    store: Store,
+    target: Target,
+    *,
+    link: Annotated[
+        bool, typer.Option("--link", help="Full log files as hard links: they share the store's blocks on the disk.")
+    ] = False,
+    commit_log_path: CommitLogPath = None,
+    runner_name: RunnerName = "local",
+    master: Master = None,
+    as_json: Json = False,
+) -> int:
+    """Take a backup of a store, which may be open: reput's, or a broker's.
+
+    It has every message that was acknowledged before the start, the JSON files below config/, and the next queue offset
+    of queues without a message. Queues and index are built again by `reput restore`. Nobody has to wait: no lock is
+    taken. A target takes any number of backups of one store; each copies only what is new, and can be restored by its
+    name. A backup that was killed never counts; what it has copied is not copied again.
+
+    The exit status is 1 where a JSON file of the store cannot be read.
+
+    Examples:
+      reput backup /tmp/store /tmp/backups
+      reput backup /tmp/store /tmp/linked --link
+    """
+    from reput.jobs import backup as job
+    from reput.warm import load_kernels
+
+    load_kernels()
+    with progress_bar() as progress:
+        result = job.backup(
+            store,
+            target,
+            runner=choose_runner(runner_name, master, store, commit_log_path),
+            commit_log_path=commit_log_path,
+            link=link,
+            progress=progress,
+        )
+    if as_json:
+        write_json(asdict(result))
+    else:
+        write_report(_report(store, target, result))
+    return 1 if result.findings else 0
+
+
+def backups(target: Target, *, as_json: Json = False) -> int:
+    """List the backups of a target, oldest first.
+
+    The exit status is 1 where the manifest of a backup is damaged.
+
+    Examples:
+      reput backups /tmp/backups
+    """
+    from reput.jobs.backup import list_backups
+
+    found = list_backups(target)
+    damaged = [one for one in found if isinstance(one, CorruptBackupError)]
+    whole = [one for one in found if not isinstance(one, CorruptBackupError)]
+    if as_json:
+        fields = [
+            {
+                "name": one.name,
+                "created_timestamp": one.created_timestamp,
+                "store": one.store,
+                "begin_offset": one.begin_offset,
+                "end_offset": one.end_offset,
+                "last_store_timestamp": None if one.last is None else one.last.store_timestamp,
+            }
+            for one in whole
+        ]
+        write_json({"backups": fields, "damaged": [str(error) for error in damaged]})
+    else:
+        columns = ("backup", "store", "log begins at", "log ends at", "bytes", "last message stored")
+        rows = [
+            (
+                one.name, one.store, one.begin_offset, one.end_offset, one.end_offset - one.begin_offset,
+                iso_time(None if one.last is None else one.last.store_timestamp),
+            )
+            for one in whole
+        ]  # fmt: skip
+        write_table(columns, rows)
+        for error in damaged:
+            complain(str(error))
+    return 1 if damaged else 0
+
+
+def _report(store: str, target: str, result: Backup) -> Report:
+    """What was copied, and what no backup has."""
+    from reput.jobs.report import Report, Table
+
+    facts = asdict(result)
+    for name in ("left_out", "findings"):
+        facts.pop(name)
+    tables = [Table("left out: reput does not know them", ("name",), [(name,) for name in result.left_out])]
+    return Report(
+        title=f"Backup of {store} to {target}",
+        facts={name.replace("_", " "): value for name, value in facts.items()},
+        tables=tables if result.left_out else (),
+        findings=result.findings,
+    )

@@ -1,0 +1,216 @@
+"""What lies in a backup's target, and the manifest of one backup (docs/formats/backup.md); texts in, texts out."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from reput.errors import CorruptBackupError
+from reput.formats.paths import BATCH_CONSUME_QUEUE, CONSUME_QUEUE
+
+#: Says that a folder, or a place in an object storage, is a target of backups; written before everything else.
+TARGET_FILE = "target.json"
+TARGET_TEXT = b'{"format": "reput backup 1"}\n'
+#: Its folders: manifests, bytes of the log, JSON files.
+BACKUPS, LOG, CONFIG = "backups", "log", "config"
+
+_SUFFIX = ".json"
+_NAME = re.compile(r"\d{8}T\d{9}Z")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_DIGEST_DIGITS = 16
+_MANIFEST = "backup"
+_CHECKSUM = "sha256"
+
+
+@dataclass(frozen=True, slots=True)
+class LogPiece:
+    """Bytes of one log file, commit log offsets [begin, end), and their SHA-256 in hex."""
+
+    begin: int
+    end: int
+    sha256: str
+
+    @property
+    def size(self) -> int:
+        """In bytes."""
+        return self.end - self.begin
+
+    @property
+    def name(self) -> str:
+        """Of the object that has them: other bytes of the same offsets, of a log that was cut, have another name."""
+        return f"{LOG}/{self.begin:020d}-{self.end:020d}-{self.sha256[:_DIGEST_DIGITS]}"
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigFile:
+    """A JSON file below `config/`: its name there, its size in bytes, and its SHA-256 in hex."""
+
+    file_name: str
+    size: int
+    sha256: str
+
+    @property
+    def name(self) -> str:
+        """Of the object that has its bytes."""
+        return f"{CONFIG}/{self.sha256}"
+
+
+@dataclass(frozen=True, slots=True)
+class EmptiedQueue:
+    """A queue that has no message in the log any more: its last unit alone knows the offset of the next message.
+
+    Attributes:
+        path: Of the queue in the store: `consumequeue/<topic>/<queue id>`, or below `batchconsumequeue`.
+        file_size: Of its files, in bytes.
+        position: Where the unit begins in the queue, in bytes over all files.
+        unit: Its bytes.
+    """
+
+    path: str
+    file_size: int
+    position: int
+    unit: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class LastBackedUp:
+    """The last record of a backup, as `reput.log.positions.LastRecord` keeps it."""
+
+    offset: int
+    store_timestamp: int
+    header_size: int
+    header_crc: int
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """One backup: everything that it is made of.
+
+    Attributes:
+        name: Of the backup: its time, UTC.
+        created_timestamp: The same in ms since 1970.
+        store: Path of the store directory that it is of.
+        begin_offset, end_offset: The part of the commit log; `last` is the record before its end, None where none is.
+        log_file_size: In bytes; 0 where the log had no file.
+        log: The bytes of the log, in order, without a gap.
+        config: JSON files.
+        queues: Those without a message in the log.
+        sizes: Keys of the configuration that a rebuild of queues and index takes, in snake_case.
+        left_out: Names in the store directory that are in no backup.
+    """
+
+    name: str
+    created_timestamp: int
+    store: str
+    begin_offset: int
+    end_offset: int
+    last: LastBackedUp | None
+    log_file_size: int
+    log: tuple[LogPiece, ...]
+    config: tuple[ConfigFile, ...] = ()
+    queues: tuple[EmptiedQueue, ...] = ()
+    sizes: Mapping[str, int | bool] = field(default_factory=dict)
+    left_out: tuple[str, ...] = ()
+
+
+def manifest_name(backup: str) -> str:
+    """The object that is the manifest of a backup of this name; the backup exists when it does."""
+    return f"{BACKUPS}/{backup}{_SUFFIX}"
+
+
+def backup_name(file_name: str) -> str | None:
+    """The name of the backup whose manifest has this name in the folder `backups`; None for any other file."""
+    name = file_name.removesuffix(_SUFFIX)
+    return name if name != file_name and _NAME.fullmatch(name) else None
+
+
+def name_of_time(timestamp_ms: int) -> str:
+    """The name of a backup of a time (ms since 1970): UTC, year month day T hour minute second millisecond Z."""
+    time = _EPOCH + timedelta(milliseconds=timestamp_ms)
+    return f"{time:%Y%m%dT%H%M%S}{time.microsecond // 1000:03d}Z"
+
+
+def time_of_name(backup: str) -> int:
+    """The time that `name_of_time` has made a name of."""
+    return round((datetime.strptime(backup, "%Y%m%dT%H%M%S%fZ").replace(tzinfo=UTC) - _EPOCH).total_seconds() * 1000)
+
+
+def encode_manifest(manifest: Manifest) -> bytes:
+    """The bytes of a manifest, its own checksum included."""
+    content = {
+        "name": manifest.name,
+        "createdTimestamp": manifest.created_timestamp,
+        "store": manifest.store,
+        "beginOffset": manifest.begin_offset,
+        "endOffset": manifest.end_offset,
+        "last": None if manifest.last is None else _last_to_list(manifest.last),
+        "logFileSize": manifest.log_file_size,
+        "log": [[piece.begin, piece.end, piece.sha256] for piece in manifest.log],
+        "config": [[file.file_name, file.size, file.sha256] for file in manifest.config],
+        "queues": [[queue.path, queue.file_size, queue.position, queue.unit.hex()] for queue in manifest.queues],
+        "sizes": dict(manifest.sizes),
+        "leftOut": list(manifest.left_out),
+    }
+    members = ",\n".join(f"  {json.dumps(name)}: {json.dumps(value)}" for name, value in content.items())
+    return f'{{\n "{_CHECKSUM}": "{_digest(_text(content))}",\n "{_MANIFEST}": {{\n{members}\n }}\n}}\n'.encode()
+
+
+def decode_manifest(data: bytes, path: str) -> Manifest:
+    """What `encode_manifest` wrote.
+
+    Raises:
+        CorruptBackupError: It is no manifest, or damaged.
+    """
+    try:
+        content = json.loads(data)
+        found, expected = _digest(_text(content[_MANIFEST])), content[_CHECKSUM]
+        if found != expected:
+            raise ValueError(f"its SHA-256 is {found}, expected {expected}")
+        return _manifest(content[_MANIFEST])
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptBackupError(
+            path, getattr(error, "pos", 0), f"not the manifest that a backup has written ({error}); take another backup"
+        ) from None
+
+
+def _manifest(content: dict[str, Any]) -> Manifest:
+    last = content["last"]
+    return Manifest(
+        content["name"],
+        content["createdTimestamp"],
+        content["store"],
+        content["beginOffset"],
+        content["endOffset"],
+        None if last is None else LastBackedUp(*last),
+        content["logFileSize"],
+        tuple(LogPiece(*piece) for piece in content["log"]),
+        tuple(ConfigFile(*file) for file in content["config"]),
+        tuple(_queue(*queue) for queue in content["queues"]),
+        content["sizes"],
+        tuple(content["leftOut"]),
+    )
+
+
+def _queue(path: str, file_size: int, position: int, unit: str) -> EmptiedQueue:
+    folder, topic, queue_id = path.split("/")
+    if folder not in (CONSUME_QUEUE, BATCH_CONSUME_QUEUE) or topic in ("", ".", "..") or not queue_id.isdigit():
+        raise ValueError(f"no queue has the path {path!r}")
+    return EmptiedQueue(path, file_size, position, bytes.fromhex(unit))
+
+
+def _last_to_list(last: LastBackedUp) -> list[int]:
+    return [last.offset, last.store_timestamp, last.header_size, last.header_crc]
+
+
+def _text(content: object) -> str:
+    """What the checksum is of, however the file is laid out."""
+    return json.dumps(content, sort_keys=True)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

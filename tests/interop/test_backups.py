@@ -1,0 +1,38 @@
+"""A backup of a store that RocketMQ has open: RocketMQ opens what is restored, has every message, and goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import reput
+from reput.config.dispatch_rules import DispatchRules
+from reput.jobs.backup import backup
+from reput.jobs.restore import restore
+from reput.jobs.runner import LocalRunner
+from tests.crash.faulty_files import FaultyFiles
+from tests.interop import workload
+from tests.interop.apache import Apache
+from tests.interop.test_our_stores import SMALL
+from tests.interop.witness import check_agreement, open_apache
+
+
+def test_a_store_that_rocketmq_writes_is_backed_up_and_rocketmq_opens_what_is_restored(
+    apache: Apache, tmp_path: Path
+) -> None:
+    path, target, restored = tmp_path / "store", tmp_path / "target", tmp_path / "restored"
+    options = SMALL | {"max_index_num": 2000, "dispatch_rules": apache.version}
+    open_apache(apache, path, options)
+    for seed in (1, 2):  # the second backup has only what came since
+        results = apache.run("put", messages=workload.messages(60, seed=seed))
+        assert all(result["status"] == "PUT_OK" for result in results)
+        taken = backup(path, str(target), runner=LocalRunner(2))
+        assert taken.messages == 60
+    apache.run("close")
+    made = restore(str(target), restored, runner=LocalRunner(2), rules=DispatchRules(apache.version))
+    assert made.is_clean, made.findings
+    assert made.messages == 120
+    open_apache(apache, restored, options)
+    with reput.MessageStore.open(restored, read_only=True, files=FaultyFiles(), **options) as store:
+        check_agreement(store, apache)
+    assert all(result["status"] == "PUT_OK" for result in apache.run("put", messages=workload.messages(20, seed=3)))
+    apache.run("close")

@@ -1,0 +1,90 @@
+"""reput backup, backups and restore: what they print, and their exit statuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import reput
+
+from .conftest import Run, content_of
+
+
+def test_a_store_goes_to_a_target_and_comes_back(store: Path, tmp_path: Path, run_reput: Run) -> None:
+    target, restored = tmp_path / "target", tmp_path / "restored"
+    before = content_of(store)
+    answer = run_reput("backup", store, target, "--json")
+    assert (answer.status, content_of(store)) == (0, before)
+    first = answer.object()
+    assert (first["messages"], first["reused_bytes"], first["findings"]) == (5, 0, [])
+    answer = run_reput("backup", store, target)
+    assert answer.status == 0
+    assert "reused bytes" in answer.out
+    listed = run_reput("backups", target, "--json").object()
+    assert listed["backups"][0]["name"] == first["name"]
+    assert len(listed["backups"]) == 2
+    assert first["name"] in run_reput("backups", target).out
+    answer = run_reput("restore", target, restored, "--backup", first["name"], "--json")
+    assert answer.status == 0
+    assert (answer.object()["messages"], answer.object()["findings"]) == (5, [])
+    assert run_reput("diff", store, restored).status == 0
+    answers = [
+        run_reput("get", path, "--topic", "orders", "--queue-id", 0, "--offset", 0) for path in (store, restored)
+    ]
+    assert answers[0] == answers[1]
+    assert answers[0].status == 0
+
+
+def test_restored_files_have_the_sizes_of_the_store_or_those_that_are_given(
+    store: Path, tmp_path: Path, run_reput: Run
+) -> None:
+    assert run_reput("backup", store, tmp_path / "target").status == 0
+    for options, size in (((), 2000), (("--set", "mappedFileSizeConsumeQueue=4000"), 4000)):
+        restored = tmp_path / str(size)
+        assert run_reput("restore", tmp_path / "target", restored, *options).status == 0
+        assert (restored / "consumequeue/orders/0" / f"{0:020}").stat().st_size == size
+
+
+def test_sizes_that_the_files_do_not_tell_are_asked_for(tmp_path: Path, run_reput: Run) -> None:
+    store = tmp_path / "store"
+    with reput.MessageStore.open(store, max_hash_slot_num=7, max_index_num=20) as opened:
+        for n in range(3):  # with so few keys several pairs explain the file
+            opened.put_message(reput.Message("orders", bytes(250), keys=(f"f-{n}",)))
+    sizes = ("--set", "maxHashSlotNum=7", "--set", "maxIndexNum=20")
+    assert run_reput("backup", store, tmp_path / "target").status == 0
+    answer = run_reput("restore", tmp_path / "target", tmp_path / "restored")
+    assert answer.status == 2
+    assert "did not tell maxHashSlotNum, maxIndexNum" in answer.err
+    assert "--set maxHashSlotNum=N" in answer.err
+    assert not list(tmp_path.glob("restored*"))
+    assert run_reput("restore", tmp_path / "target", tmp_path / "restored", *sizes).status == 0
+
+
+def test_a_json_file_that_cannot_be_read_is_status_1(store: Path, tmp_path: Path, run_reput: Run) -> None:
+    (store / "config/topics.json").write_text("{")
+    answer = run_reput("backup", store, tmp_path / "target")
+    assert answer.status == 1
+    assert "config/topics.json" in answer.out
+
+
+def test_damage_is_one_line_and_a_status(store: Path, tmp_path: Path, run_reput: Run) -> None:
+    target = tmp_path / "target"
+    assert run_reput("backup", store, target).status == 0
+    (piece,) = (target / "log").iterdir()
+    piece.write_bytes(piece.read_bytes()[:-1] + b"?")
+    answer = run_reput("restore", target, tmp_path / "restored")
+    assert answer.status == 2
+    assert answer.err.count("\n") == 1
+    assert str(piece) in answer.err
+    assert not (tmp_path / "restored").exists()
+    (manifest,) = (target / "backups").iterdir()
+    manifest.write_text("{}")
+    answer = run_reput("backups", target)
+    assert answer.status == 1
+    assert str(manifest) in answer.err
+
+
+def test_what_is_no_target_is_told(tmp_path: Path, run_reput: Run) -> None:
+    for arguments in (("backups", tmp_path), ("restore", tmp_path, tmp_path / "new")):
+        answer = run_reput(*arguments)
+        assert answer.status == 2
+        assert "no target of backups" in answer.err

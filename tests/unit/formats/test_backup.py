@@ -1,0 +1,95 @@
+"""The manifest of a backup, and its names."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reput.errors import CorruptBackupError
+from reput.formats.backup import (
+    ConfigFile,
+    EmptiedQueue,
+    LastBackedUp,
+    LogPiece,
+    Manifest,
+    backup_name,
+    decode_manifest,
+    encode_manifest,
+    manifest_name,
+    name_of_time,
+    time_of_name,
+)
+
+PAGE = Path(__file__).parents[3] / "docs/formats/backup.md"
+MANIFEST = Manifest(
+    "20231114T221320123Z",
+    1_700_000_000_123,
+    "/data/störe",
+    8192,
+    12_288 + 100,
+    LastBackedUp(12_288, 1_700_000_000_000, 88, 305_419_896),
+    4096,
+    (LogPiece(8192, 12_288, "a" * 64), LogPiece(12_288, 12_388, "b" * 64)),
+    (ConfigFile("topics.json", 17, "c" * 64),),
+    (EmptiedQueue("consumequeue/%RETRY%g/0", 160, 340, bytes(range(20))),),
+    {"max_hash_slot_num": 7, "enable_lmq": True},
+    ("timerwheel",),
+)
+
+
+def test_a_manifest_is_read_as_it_was_written() -> None:
+    assert decode_manifest(encode_manifest(MANIFEST), "m") == MANIFEST
+    empty = Manifest("20231114T221320123Z", 0, "/s", 0, 0, None, 0, ())
+    assert decode_manifest(encode_manifest(empty), "m") == empty
+
+
+@given(st.data())
+def test_a_manifest_with_any_byte_changed_or_cut_off_is_no_other_manifest(data: st.DataObject) -> None:
+    text = encode_manifest(MANIFEST)
+    position = data.draw(st.integers(0, len(text) - 1))
+    changed = bytearray(text)
+    changed[position] ^= data.draw(st.integers(1, 255))
+    for damaged in (bytes(changed), text[:position]):
+        try:
+            found = decode_manifest(damaged, "backups/x.json")
+        except CorruptBackupError as error:
+            found, text = MANIFEST, str(error)
+        else:
+            text = "a blank between two members, if anything"
+        assert found == MANIFEST
+        assert text.startswith(("backups/x.json: damaged at offset ", "a blank"))
+
+
+@pytest.mark.parametrize(
+    "path", ["consumequeue/../0", "consumequeue/t/../../x", "/etc/t/0", "config/t/0", "consumequeue/t/x"]
+)
+def test_a_queue_that_leads_elsewhere_is_refused(path: str) -> None:
+    forged = Manifest("20231114T221320123Z", 0, "/s", 0, 0, None, 0, (), queues=(EmptiedQueue(path, 20, 0, bytes(20)),))
+    with pytest.raises(CorruptBackupError):
+        decode_manifest(encode_manifest(forged), "m")
+
+
+@given(st.integers(0, 4_102_444_800_000))
+def test_a_name_is_its_time_and_sorts_as_it(timestamp_ms: int) -> None:
+    name = name_of_time(timestamp_ms)
+    assert time_of_name(name) == timestamp_ms
+    assert name < name_of_time(timestamp_ms + 1)
+    assert backup_name(manifest_name(name).removeprefix("backups/")) == name
+
+
+@pytest.mark.parametrize("name", ["", ".json", "x.json", "20231114T221320123Z", "20231114T221320123Z.json.tmp"])
+def test_other_files_are_no_backups(name: str) -> None:
+    assert backup_name(name) is None
+
+
+def test_the_page_shows_the_manifest_that_the_code_writes() -> None:
+    (example,) = re.findall(r"```json\n(.*?)\n```", PAGE.read_text(), re.DOTALL)
+    manifest = decode_manifest(example.encode(), "page")
+    assert encode_manifest(manifest).decode() == example + "\n"
+    assert manifest.name == name_of_time(manifest.created_timestamp)
+    for piece in manifest.log:
+        assert f"`{piece.name}`" in PAGE.read_text()
