@@ -54,9 +54,9 @@ def half_recovered(path: str) -> float:
     import signal
 
     import reput
-    from reput.store import recovery_mark
+    from reput.store import recovery_mark, redispatch
 
-    recovery_mark.INTERVAL_S = 0.1
+    recovery_mark.INTERVAL_S, recovery_mark._SHARE, redispatch._MAX_ROWS = 0, 0, 4096
 
     def die_half_way(what: str, done: int, total: int) -> None:
         if 2 * done > total and os.path.exists(recovery_mark.mark_path(path)):

@@ -51,6 +51,8 @@ class LogFile:
     size: int
     #: Where the files beside it are.
     folders: tuple[str, ...] = field(default=(), compare=False)
+    #: What it takes on the disk: about as much as was written.
+    allocated_bytes: int = field(default=0, compare=False)
 
     @property
     def end_offset(self) -> int:
@@ -288,7 +290,7 @@ def numbered_files(files: FileLayer, *folders: str, remedy: str | None = None) -
             if not entry.is_directory:
                 if start_offset is None:
                     raise StoreFormatError(f"{path}: a foreign file: its name is no offset of 20 digits; move it away")
-                found.append(LogFile(path, start_offset, entry.size, folders))
+                found.append(LogFile(path, start_offset, entry.size, folders, entry.allocated_bytes))
     found.sort(key=lambda file: file.start_offset)
     if found and not found[-1].size:
         found.pop()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from reput.config.message_store import MessageStoreConfig
@@ -98,6 +99,12 @@ def is_fresh(files: FileLayer, path: str) -> bool:
     return not files.exists(path) or (files.is_directory(path) and not files.list_directory(path))
 
 
+def data_end(log_files: Sequence[LogFile]) -> int:
+    """About where the written part of a log ends, for progress: files are made long, and filled later."""
+    written = [file for file in log_files if file.allocated_bytes]
+    return written[-1].start_offset + min(written[-1].size, written[-1].allocated_bytes) if written else 0
+
+
 def find_end(
     log: CommitLog,
     last_record: int,
@@ -126,7 +133,8 @@ def find_end(
     try:
         return find_log_end(
             log, begin, checkpoint, config,
-            was_killed=found.was_killed, progress=progress, confirmation=confirmation, timestamp=timestamp,
+            was_killed=found.was_killed, progress=progress, data_end=data_end(found.log_files),
+            confirmation=confirmation, timestamp=timestamp,
         )  # fmt: skip
     finally:
         if confirmation is not None:

@@ -95,10 +95,13 @@ def find_log_end(
     *,
     was_killed: bool,
     progress: Progress,
+    data_end: int,
     confirmation: Confirmation | None = None,
     timestamp: int = 0,
 ) -> LogEnd:
     """Walk the records from an offset at which one starts, to where they end; `timestamp` is that of the one before.
+
+    `progress` is told how far that is on the way to `data_end`.
 
     A wrong CRC ends them: that of the body, and where the configuration asks for them, that of the whole record too.
     Each piece that was read goes to `confirmation` on the way.
@@ -113,10 +116,9 @@ def find_log_end(
     faults = RecordStatus.BAD_BODY_CRC
     if config.enabled_append_prop_crc or config.force_verify_prop_crc:
         faults |= RecordStatus.BAD_PROPERTY_CRC
-    total = log.min_offset + len(log.queue.mapped_files) * log.queue.file_size - begin
     offset = begin
     while (file := log.queue.find(offset)) is not None:
-        progress("looking for the end of the log", offset - begin, total)
+        progress("looking for the end of the log", offset - begin, max(data_end, offset) - begin)
         position = offset - file.start_offset
         scanner = confirmation.scanner if confirmation is not None else None
         columns = (scanner or header_scanner).scan(_bytes(file, position), offset, **checks)
