@@ -178,6 +178,9 @@ def test_a_mark_of_another_log_or_of_other_settings_counts_for_nothing(tmp_path:
         good.replace(f'"offset": {offset}', f'"offset": {10**12}'),
         good.replace('"max_index_num": "4"', '"max_index_num": "5"'),
         good.replace('"name": "2', '"name": "1'),
+        good.replace('"headerSize": ', '"headerSize": -'),
+        good.replace('"headerSize": ', '"headerSize": 99999'),
+        good.replace('"header": [', '"header": [99999999999999999999, '),
         good[:-9],
         "",
     ):

@@ -144,7 +144,7 @@ def decode_mark(entry: dict[str, Any]) -> DispatchMark:
             int(entry["offset"]),
             None
             if last is None
-            else LastRecord(last["offset"], last["storeTimestamp"], last["headerSize"], last["headerCrc"]),
+            else LastRecord(*(int(last[name]) for name in ("offset", "storeTimestamp", "headerSize", "headerCrc"))),
         ),
         None if index is None else IndexMark(str(index["name"]), IndexHeader(*map(int, index["header"]))),
     )

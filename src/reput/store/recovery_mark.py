@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import json
 import os
+import struct
 import zlib
 from time import monotonic
 
 from reput.config.message_store import MessageStoreConfig
 from reput.files import FileLayer
+from reput.formats.index_file import encode_header
 from reput.formats.paths import CONFIG
 from reput.kernels.columns import RecordColumns
 from reput.log.dispatch_marks import RECOVERY_FILE, DispatchMark, decode_mark, encode_mark, settings_of
@@ -26,6 +28,8 @@ from reput.store.queue_tables import QueueTables
 #: Before the first mark, and between two; but a mark, which syncs, takes a tenth of the time at the most.
 INTERVAL_S = 2.0
 _SHARE = 10
+#: More than any record has before its body.
+_MAX_HEADER_SIZE = 1 << 10
 #: A mark that says nothing: all is to be looked at from the log's first record on.
 _UNKNOWN = DispatchMark(LogPosition(-1))
 
@@ -46,8 +50,13 @@ def read_mark(root: str, config: MessageStoreConfig, files: FileLayer) -> Dispat
     try:
         content = json.loads(files.read_bytes(path))
         mark = decode_mark(content["mark"])
+        last = mark.position.last
+        if mark.index is not None:
+            encode_header(mark.index.header)
+        if last is not None and last.header_size not in range(_MAX_HEADER_SIZE):
+            return _UNKNOWN
         return mark if content["settings"] == settings_of(config) else _UNKNOWN
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, struct.error):
         return _UNKNOWN
 
 
