@@ -49,6 +49,23 @@ def killed(path: str, count: str) -> float:
     raise AssertionError("killed processes do not come here")
 
 
+def half_recovered(path: str) -> float:
+    """Start to recover a killed store, and die half way, behind a mark; marks are written as if all took longer."""
+    import signal
+
+    import reput
+    from reput.store import recovery_mark, redispatch
+
+    recovery_mark.INTERVAL_S, recovery_mark._SHARE, redispatch._MAX_ROWS = 0, 0, 4096
+
+    def die_half_way(what: str, done: int, total: int) -> None:
+        if 2 * done > total and os.path.exists(recovery_mark.mark_path(path)):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    reput.MessageStore.open(path, flush_disk_type="ASYNC_FLUSH", progress=die_half_way)
+    raise AssertionError("the start was done before it was half done")
+
+
 def put_at_rate(path: str, rate: str, seconds: str) -> float:
     """Put so many messages a second for some seconds, in tables of a 50th of a second; how many it were."""
     import reput

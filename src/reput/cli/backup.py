@@ -9,6 +9,7 @@ import typer
 
 from reput.cli.options import CommitLogPath, Json, Master, RunnerName, Store, choose_runner
 from reput.cli.output import complain, iso_time, progress_bar, write_json, write_report, write_table
+from reput.cli.start import begin_work
 from reput.errors import CorruptBackupError
 
 if TYPE_CHECKING:
@@ -44,9 +45,8 @@ def backup(
       reput backup /tmp/store /tmp/linked --link
     """
     from reput.jobs import backup as job
-    from reput.warm import load_kernels
 
-    load_kernels()
+    begin_work()
     with progress_bar() as progress:
         result = job.backup(
             store,

@@ -19,6 +19,7 @@ from reput.cli.options import (
     job_arguments,
 )
 from reput.cli.output import progress_bar, write_json, write_report
+from reput.cli.start import begin_work
 from reput.config.dispatch_rules import DispatchRules
 
 if TYPE_CHECKING:
@@ -87,13 +88,12 @@ def repair(
     from reput.jobs import repair as job
     from reput.jobs import salvage as salvage_job
     from reput.log.directory import StoreDirectory
-    from reput.warm import load_kernels
 
     arguments: dict[str, Any] = job_arguments(settings, _KEYS, "a repair")
     arguments |= {"apply": apply, "commit_log_path": commit_log_path, "rules": rules}
     if report is not None:
         StoreDirectory(store, commit_log_path=commit_log_path).check_output(report)
-    load_kernels()
+    begin_work()
     runner = choose_runner(runner_name, master, store, commit_log_path)
     with progress_bar() as progress:
         result: RepairResult | SalvageResult

@@ -11,6 +11,7 @@ from reput.cli.backup import Target
 from reput.cli.options import Json, Master, RunnerName, Settings, job_arguments
 from reput.cli.output import progress_bar, write_json, write_report
 from reput.cli.rebuild import KEYS
+from reput.cli.start import begin_work
 from reput.config.dispatch_rules import DispatchRules
 
 if TYPE_CHECKING:
@@ -48,10 +49,9 @@ def restore(
     from reput.jobs import restore as job
     from reput.jobs.findings import findings_table
     from reput.spark import runner
-    from reput.warm import load_kernels
 
     sizes = job_arguments(settings, KEYS, "a restore")
-    load_kernels()
+    begin_work()
     with progress_bar() as progress:
         result = job.restore(
             target,

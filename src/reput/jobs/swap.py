@@ -30,7 +30,7 @@ from reput.formats.shutdown import SHUTDOWN_FILE
 from reput.jobs.build import RebuildResult
 from reput.jobs.originals import free_name, keep_copy
 from reput.log.directory import StoreDirectory
-from reput.log.dispatch_marks import DISPATCH_FILE, DISPATCHER_LOCK, marks_path
+from reput.log.dispatch_marks import DISPATCH_FILE, DISPATCHER_LOCK, RECOVERY_FILE, marks_path
 
 #: In the order in which they come. Without consume queues a start of RocketMQ's dispatches everything.
 _FOLDERS = (CONSUME_QUEUE, BATCH_CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX)
@@ -64,7 +64,8 @@ class Swap:
         abort = os.path.join(self.store, ABORT)  # behind it: a RocketMQ that finds both loses nothing of the index
         if not DISK.exists(abort):
             DISK.write_atomically(abort, str(os.getpid()).encode())
-        for path in (os.path.join(self.store, CONFIG, SHUTDOWN_FILE), marks_path(self.store)):
+        for name in (SHUTDOWN_FILE, DISPATCH_FILE, RECOVERY_FILE):
+            path = os.path.join(self.store, CONFIG, name)
             if DISK.exists(path):  # it speaks of the old ones; without it whoever opens the store looks for himself
                 DISK.unlink(path)
         DISK.make_directories(self.aside)

@@ -24,6 +24,7 @@ from reput.formats.paths import (
     COMMIT_LOG,
     CONFIG,
     CONSUME_QUEUE,
+    CONSUME_QUEUE_EXT,
     INDEX,
     LOCK,
     file_name_to_offset,
@@ -33,8 +34,10 @@ from reput.formats.paths import (
 from reput.log.foreign import ForeignPart, dledger_part, foreign_parts, is_dledger_data
 
 _NAMES_OF_A_STORE = (COMMIT_LOG, CONSUME_QUEUE, BATCH_CONSUME_QUEUE, INDEX, CHECKPOINT, ABORT, LOCK, CONFIG)
-_FOLDERS_OF_A_STORE = (COMMIT_LOG, CONSUME_QUEUE, BATCH_CONSUME_QUEUE, INDEX, CONFIG)
-_FILES_OF_A_STORE = (CHECKPOINT, ABORT, LOCK)
+_FOLDERS_OF_A_STORE = (COMMIT_LOG, CONSUME_QUEUE, CONSUME_QUEUE_EXT, BATCH_CONSUME_QUEUE, INDEX, CONFIG)
+#: With what `FileLayer.write_atomically` makes beside a file.
+_FILES_OF_A_STORE = (CHECKPOINT, ABORT, f"{ABORT}.tmp", LOCK)
+_ENDS_OF_CONFIG_FILES = (".json", ".bak", ".lock", ".tmp")
 _RESTORE = "restore it from a copy"
 _CLOSE_THE_GAP = "restore what is missing, or move the files before the gap away"
 
@@ -48,6 +51,8 @@ class LogFile:
     size: int
     #: Where the files beside it are.
     folders: tuple[str, ...] = field(default=(), compare=False)
+    #: What it takes on the disk: about as much as was written.
+    allocated_bytes: int = field(default=0, compare=False)
 
     @property
     def end_offset(self) -> int:
@@ -96,9 +101,9 @@ class StoreDirectory:
             separates several folders.
         files: the file layer.
 
-    Raises StoreFormatError if `path` is no directory or holds nothing of a store, a file in place of a folder or a
-    folder in place of a file, or a log that is no plain one (`reput.log.foreign`). A store without messages may lack
-    any of its folders.
+    Raises StoreFormatError if `path` is no directory or holds nothing of a store, a file in place of a folder, a folder
+    in place of a file, or a log that is no plain one (`reput.log.foreign`). A store without messages may lack any of
+    its folders.
     """
 
     def __init__(
@@ -116,6 +121,13 @@ class StoreDirectory:
         for entry in entries:
             if entry.name in (_FILES_OF_A_STORE if entry.is_directory else _FOLDERS_OF_A_STORE):
                 _refuse_kind(entry, os.path.join(self.path, entry.name))
+            if entry.name in _FILES_OF_A_STORE:
+                check_entry(entry, os.path.join(self.path, entry.name))
+            if entry.name == CONFIG:
+                folder = os.path.join(self.path, CONFIG)
+                for found in files.list_directory(folder):
+                    if found.name.endswith(_ENDS_OF_CONFIG_FILES):
+                        check_entry(found, os.path.join(folder, found.name))
         if commit_log_path is not None:
             self.commit_log_folders = named_folders(os.fspath(commit_log_path))
             for folder in self.commit_log_folders:
@@ -182,6 +194,21 @@ class StoreDirectory:
                         found.append(QueueFiles(topic, int(queue_id), paths, numbered[0].size))
         return sorted(found, key=lambda queue: (queue.topic, queue.queue_id))
 
+    def check_queue_folders(self) -> None:
+        """Raises StoreFormatError where a file lies in the place of a queue's folder, or of a topic's.
+
+        Readers pass it over; whoever dispatches could not make the folder. A name with a dot is no topic's.
+        """
+        for name in (CONSUME_QUEUE, BATCH_CONSUME_QUEUE, CONSUME_QUEUE_EXT):
+            folder = os.path.join(self.path, name)
+            for topic in self.files.list_directory(folder) if self.files.is_directory(folder) else ():
+                path = os.path.join(folder, topic.name)
+                if not topic.is_directory and "." not in topic.name:
+                    _refuse_kind(topic, path)
+                for queue in self.files.list_directory(path) if topic.is_directory else ():
+                    if not queue.is_directory and queue.name.isascii() and queue.name.isdigit():
+                        _refuse_kind(queue, os.path.join(path, queue.name))
+
     def index_files(self) -> list[IndexFilePath]:
         """The index files, oldest first. Raises StoreFormatError for a file whose name is not 17 digits."""
         folder = os.path.join(self.path, INDEX)
@@ -192,7 +219,7 @@ class StoreDirectory:
             path = os.path.join(folder, entry.name)
             is_named = is_index_file_name(entry.name)
             if is_named:
-                _check_entry(entry, path)
+                check_entry(entry, path)
             if entry.is_directory:
                 continue
             if not is_named:
@@ -272,11 +299,11 @@ def numbered_files(files: FileLayer, *folders: str, remedy: str | None = None) -
             path = os.path.join(folder, entry.name)
             start_offset = file_name_to_offset(entry.name)
             if start_offset is not None:
-                _check_entry(entry, path)
+                check_entry(entry, path)
             if not entry.is_directory:
                 if start_offset is None:
                     raise StoreFormatError(f"{path}: a foreign file: its name is no offset of 20 digits; move it away")
-                found.append(LogFile(path, start_offset, entry.size, folders))
+                found.append(LogFile(path, start_offset, entry.size, folders, entry.allocated_bytes))
     found.sort(key=lambda file: file.start_offset)
     if found and not found[-1].size:
         found.pop()
@@ -307,7 +334,7 @@ def numbered_files(files: FileLayer, *folders: str, remedy: str | None = None) -
     return found
 
 
-def _check_entry(entry: Entry, path: str) -> None:
+def check_entry(entry: Entry, path: str) -> None:
     """Raises StoreFormatError where something that is no file has the name of one."""
     if entry.is_directory or entry.is_broken_link or entry.is_special:
         _refuse_kind(entry, path)

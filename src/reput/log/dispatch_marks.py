@@ -21,6 +21,8 @@ from reput.formats.paths import CONFIG
 from reput.log.positions import LastRecord, LogPosition
 
 DISPATCH_FILE = "reputDispatch.json"
+#: The one mark of a start that was killed (`reput.store.recovery_mark`).
+RECOVERY_FILE = "reputRecovery.json"
 #: Held by the process that dispatches into a store's own folders.
 DISPATCHER_LOCK = "reputDispatcher.lock"
 #: Older marks are the rarer the further back they lie: one for each power of two of so many bytes.
@@ -72,7 +74,7 @@ def read_marks(root: str, files: FileLayer) -> list[DispatchMark]:
 
     Raises CorruptMetadataError where the file is not what a dispatcher writes.
     """
-    return _read(root, files, lambda content: [_mark(entry) for entry in content["marks"]]) or []
+    return _read(root, files, lambda content: [decode_mark(entry) for entry in content["marks"]]) or []
 
 
 def read_config(root: str, files: FileLayer) -> MessageStoreConfig | None:
@@ -97,8 +99,7 @@ def _read(root: str, files: FileLayer, decode: Callable[[Any], T]) -> T | None:
 
 def write_marks(root: str, marks: Sequence[DispatchMark], config: MessageStoreConfig, files: FileLayer) -> None:
     """Replace the file, durably."""
-    settings = {name: str(value) for name in SETTINGS if (value := getattr(config, name)) is not None}
-    content = {"settings": settings, "marks": [_entry(mark) for mark in marks]}
+    content = {"settings": settings_of(config), "marks": [encode_mark(mark) for mark in marks]}
     path = marks_path(root)
     files.make_directories(os.path.dirname(path))
     files.write_atomically(path, (json.dumps(content, indent=1) + "\n").encode())
@@ -116,7 +117,13 @@ def with_mark(newest: DispatchMark, marks: Sequence[DispatchMark]) -> list[Dispa
     return [newest, *reversed(kept)]
 
 
-def _entry(mark: DispatchMark) -> dict[str, Any]:
+def settings_of(config: MessageStoreConfig) -> dict[str, str]:
+    """`SETTINGS` as texts."""
+    return {name: str(value) for name in SETTINGS if (value := getattr(config, name)) is not None}
+
+
+def encode_mark(mark: DispatchMark) -> dict[str, Any]:
+    """A mark as plain values, for JSON."""
     entry: dict[str, Any] = {"offset": mark.position.offset}
     if (last := mark.position.last) is not None:
         entry["last"] = {
@@ -130,7 +137,8 @@ def _entry(mark: DispatchMark) -> dict[str, Any]:
     return entry
 
 
-def _mark(entry: dict[str, Any]) -> DispatchMark:
+def decode_mark(entry: dict[str, Any]) -> DispatchMark:
+    """What `encode_mark` gave; raises KeyError, TypeError or ValueError for anything else."""
     last, index = entry.get("last"), entry.get("index")
     return DispatchMark(
         LogPosition(

@@ -9,24 +9,23 @@ from reput.errors import CorruptConsumeQueueError
 from reput.files import DISK, FileLayer
 from reput.formats.consume_queue_ext import ExtUnit, decode_address, decode_ext_unit, is_ext_address
 from reput.formats.paths import CONSUME_QUEUE_EXT, file_name_to_offset, offset_to_file_name
-from reput.log.directory import QueueFiles
+from reput.log.directory import QueueFiles, check_entry
 
 
 def queue_extensions(store_path: str, files: FileLayer = DISK) -> list[QueueFiles]:
     """The extension files of each queue that has some, in order.
 
-    They are derived, so nothing about them is an error: a file that is named otherwise is passed over, and so is one of
-    another size than most of the queue's; files may be missing in between.
+    They are derived, so a file that is named otherwise is passed over, and so is one of another size than most of the
+    queue's; files may be missing in between. Raises StoreFormatError for a folder of a file's name.
     """
     found = []
     for topic, topic_path in _folders(files, os.path.join(store_path, CONSUME_QUEUE_EXT)):
         for queue_id, path in _folders(files, topic_path):
             if queue_id.isascii() and queue_id.isdigit():
-                sizes = {
-                    os.path.join(path, entry.name): entry.size
-                    for entry in files.list_directory(path)
-                    if not entry.is_directory and entry.size and file_name_to_offset(entry.name) is not None
-                }
+                entries = [entry for entry in files.list_directory(path) if file_name_to_offset(entry.name) is not None]
+                for entry in entries:
+                    check_entry(entry, os.path.join(path, entry.name))
+                sizes = {os.path.join(path, entry.name): entry.size for entry in entries if entry.size}
                 if sizes:
                     (file_size, _), *_ = Counter(sizes.values()).most_common(1)
                     paths = tuple(name for name, size in sizes.items() if size == file_size)

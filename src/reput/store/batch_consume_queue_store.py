@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Set
 from threading import Lock
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,11 +13,17 @@ from reput.formats.batch_consume_queue import BATCH_UNIT_SIZE, decode_batch_unit
 from reput.formats.paths import BATCH_CONSUME_QUEUE, topic_folder_name
 from reput.kernels.batch_consume_queue import NO_BATCH_QUEUE, group_batch_units
 from reput.kernels.columns import RecordColumns
-from reput.kernels.consume_queue import UnitRuns
 from reput.log.directory import QueueFiles, numbered_files
 from reput.log.queue_sizes import BATCH, check_file_sizes
 from reput.store.batch_consume_queue import BatchConsumeQueue
 from reput.store.statistics import TopicCounts
+
+
+class BatchEnd(NamedTuple):
+    """Where a queue ends: behind its last record in the log, and behind its last message in the queue."""
+
+    physical_offset: int
+    queue_offset: int
 
 
 class BatchConsumeQueueStore:
@@ -86,36 +93,57 @@ class BatchConsumeQueueStore:
         self._table[topic, queue_id] = queue
         return queue
 
-    def dispatch(self, columns: RecordColumns, *, fill_gaps: bool = True) -> bool:
+    def dispatch(self, columns: RecordColumns) -> None:
         """Append the units of scanned records; repeats are dropped, so dispatching again does no harm.
+
+        A gap behind a queue's last message is left as it is.
 
         Args:
             columns: Scanned at `ScanLevel.PROPERTIES` or above.
-            fill_gaps: Leave a gap behind a queue's last message as it is; otherwise stop there and return False.
 
         Raises:
             StoreFullError: No space. Nothing counts as dispatched; the same call may succeed later.
         """
         if not columns.rows or not self._batch_topics:
-            return True
-        keys = [(topic_folder_name(topic), queue_id) for topic, queue_id in columns.queues()]
-        queues = [
-            self._table.get((topic, queue_id)) or self._make(topic, queue_id)
-            if topic is not None and topic in self._batch_topics
-            else None
-            for topic, queue_id in keys
-        ]
+            return
+        queues = [None if key is None else self._table.get(key) or self._make(*key) for key in self._keys_of(columns)]
         if any(queues):
             ends = [queue.max_physical_offset - 1 if queue else NO_BATCH_QUEUE for queue in queues]
             runs = group_batch_units(columns, np.array(ends, np.int64))
-            if not fill_gaps and _leaves_gap(runs, queues):
-                return False
             view = runs.units.data
             for k in np.flatnonzero(runs.counts).tolist():
                 queue, begin = queues[k], int(runs.starts[k])
                 assert queue is not None
                 queue.append(view[begin : begin + int(runs.counts[k]) * BATCH_UNIT_SIZE])
-        return True
+
+    def _keys_of(self, columns: RecordColumns) -> list[tuple[str, int] | None]:
+        """(topic, queue id) of the queues of a scan, by number; None for those of other topics."""
+        names = [(topic_folder_name(topic), queue_id) for topic, queue_id in columns.queues()]
+        return [
+            (topic, queue_id) if topic is not None and topic in self._batch_topics else None
+            for topic, queue_id in names
+        ]
+
+    def rehearse(self, columns: RecordColumns, ends: dict[tuple[str, int], BatchEnd]) -> bool:
+        """As `ConsumeQueueStore.rehearse`."""
+        keys = self._keys_of(columns)
+        if not any(keys):
+            return True
+        for key in keys:
+            if key is not None and key not in ends:
+                queue = self._table.get(key)
+                ends[key] = BatchEnd(queue.max_physical_offset, queue.max_offset) if queue else BatchEnd(-1, 0)
+        physical = [NO_BATCH_QUEUE if key is None else ends[key].physical_offset - 1 for key in keys]
+        runs = group_batch_units(columns, np.array(physical, np.int64))
+        has_gap = False
+        for k in np.flatnonzero(runs.counts).tolist():
+            key, begin = keys[k], int(runs.starts[k])
+            assert key is not None
+            first = decode_batch_unit(runs.units.data, begin)
+            last = decode_batch_unit(runs.units.data, begin + (int(runs.counts[k]) - 1) * BATCH_UNIT_SIZE)
+            has_gap |= first.base_offset > ends[key].queue_offset  # within a scan nothing is left out
+            ends[key] = BatchEnd(last.commit_log_offset + last.size, last.next_offset)
+        return not has_gap
 
     def flush(self, least_pages: int = 0) -> None:
         """Sync the queues with at least so many unsynced pages."""
@@ -139,13 +167,3 @@ class BatchConsumeQueueStore:
         """Let go of all maps; no file is open."""
         for queue in self.queues():
             queue.drop_mappings()
-
-
-def _leaves_gap(runs: UnitRuns, queues: list[BatchConsumeQueue | None]) -> bool:
-    """Whether the first unit for some queue is not the next one; within a scan nothing is left out."""
-    for k in np.flatnonzero(runs.counts).tolist():
-        queue = queues[k]
-        first = decode_batch_unit(runs.units.data, int(runs.starts[k]))
-        if queue is not None and first.base_offset > queue.max_offset:
-            return True
-    return False

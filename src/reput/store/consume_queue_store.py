@@ -178,19 +178,20 @@ class ConsumeQueueStore:
             for queue in self.queues():
                 queue.drop_mappings()
 
-    def dispatch(self, columns: RecordColumns, *, fill_gaps: bool = True) -> bool:
+    def dispatch(self, columns: RecordColumns) -> None:
         """Append the units of scanned records; repeats are dropped, so dispatching again does no harm.
+
+        A gap behind a queue's last unit is filled with filler units.
 
         Args:
             columns: Scanned at `ScanLevel.PROPERTIES` or above.
-            fill_gaps: Fill a gap behind a queue's last unit with filler units; otherwise stop there and return False.
 
         Raises:
             StoreFullError: No space. Nothing counts as dispatched; the same call may succeed later.
-            CorruptRecordError: A queue offset that no log of this size can hold.
+            CorruptRecordError: A queue offset that no log of this size can hold, or a topic that cannot name a folder.
         """
         if not columns.rows:
-            return True
+            return
         ext_file_size, sources = self._extensions.file_size, None
         bit_maps = bit_maps_of(self._extensions.bit_maps, columns) if ext_file_size is not None else None
         if self._multi_dispatch:
@@ -206,12 +207,32 @@ class ConsumeQueueStore:
             self._write(runs, queues, next_offsets, ext)
             row = runs.stop_row
             if row < columns.rows:
-                if not fill_gaps:
-                    return False
                 queue = queues[columns["queue"][row]]
                 self._fill_gap(queue, int(columns["queue_offset"][row]), int(columns["commit_log_offset"][row]))
         self.built_timestamp = int(columns["store_timestamp"][-1])
-        return True
+
+    def rehearse(self, columns: RecordColumns, ends: dict[tuple[bytes, int], int]) -> bool:
+        """Whether `dispatch` would find no gap before the units of scanned records; nothing is changed.
+
+        Args:
+            columns: As for `dispatch`, behind those of the last call.
+            ends: Of each queue, by its topic's bytes, the max offset that it would have by now; kept up to date.
+
+        Raises:
+            CorruptRecordError: A topic cannot name a folder.
+        """
+        if self._multi_dispatch:
+            columns, _ = add_multi_dispatch_rows(columns, enable_lmq=self._enable_lmq, any_topic=self._any_topic)
+        keys = columns.queues()
+        for key, row in zip(keys, columns.queue_rows.tolist(), strict=True):
+            if key not in ends:
+                name = self._folder_name(key[0], columns, row)
+                queue = self._table.get((name, key[1])) if name not in self._batch_topics else _LEFT_OUT
+                ends[key] = queue.max_offset if queue is not None else 0
+        next_offsets = np.array([ends[key] for key in keys], np.int64)
+        runs = group_units(columns, next_offsets)
+        ends.update(zip(keys, (next_offsets + runs.counts).tolist(), strict=True))
+        return bool(runs.stop_row == columns.rows)
 
     def _queues_of(self, columns: RecordColumns) -> list[ConsumeQueue]:
         """The queues of a scan, by number; new ones are made."""
@@ -224,21 +245,26 @@ class ConsumeQueueStore:
     def _queue_of(self, topic: bytes, queue_id: int, columns: RecordColumns, row: int) -> ConsumeQueue:
         queue = self._by_bytes.get((topic, queue_id))
         if queue is None:
-            name = topic_folder_name(topic)
-            if name is None:
-                shown = topic[:80].decode("utf-8", "replace")
-                offset = int(columns["commit_log_offset"][row])
-                raise CorruptRecordError(
-                    self._path, offset, f"the topic {shown!r} cannot name a folder; look at it with `reput dump`"
-                )
+            name = self._folder_name(topic, columns, row)
             queue = self._table.get((name, queue_id))
             if name in self._batch_topics:  # `BatchConsumeQueueStore` has it
                 queue = cast(ConsumeQueue, _LEFT_OUT)
             elif queue is None:
                 queue = self._make(name, queue_id)
-                queue.recover_ext()  # what is left of an earlier queue of this name goes
+                if self._extensions.file_size is not None:
+                    queue.recover_ext()  # what is left of an earlier queue of this name goes
             self._by_bytes[topic, queue_id] = queue
         return queue
+
+    def _folder_name(self, topic: bytes, columns: RecordColumns, row: int) -> str:
+        name = topic_folder_name(topic)
+        if name is None:
+            shown = topic[:80].decode("utf-8", "replace")
+            offset = int(columns["commit_log_offset"][row])
+            raise CorruptRecordError(
+                self._path, offset, f"the topic {shown!r} cannot name a folder; look at it with `reput dump`"
+            )
+        return name
 
     def _fill_gap(self, queue: ConsumeQueue, queue_offset: int, commit_log_offset: int) -> None:
         # Every message before this one took at least so much of the log, in a record or in one with others.

@@ -17,15 +17,13 @@ from reput.config.message_store import MessageStoreConfig
 from reput.errors import StoreLockedError, StoreStateError
 from reput.files import FileLayer
 from reput.files.lock import RecordLock
-from reput.formats.index_file import IndexHeader
 from reput.formats.paths import CONFIG, LOCK
 from reput.formats.sink_commit import SINK_LOCK
-from reput.log.dispatch_marks import DISPATCHER_LOCK, DispatchMark, IndexMark, marks_path, write_marks
+from reput.log.dispatch_marks import DISPATCHER_LOCK, DispatchMark, marks_path, write_marks
 from reput.log.positions import LogPosition
 from reput.log.sink_commits import was_opened_since
 
 if TYPE_CHECKING:
-    from reput.store.index_service import IndexService
     from reput.store.parts import Parts
 
 _TURN_LOCK = "reputDispatch.lock"
@@ -112,9 +110,13 @@ def opening(root: str, files: FileLayer, *, by_others: bool) -> Iterator[None]:
         if by_others or files.exists(path):
             files.make_directories(os.path.dirname(path))
             held.enter_context(turn(root, files))
-        if files.exists(path):
-            files.unlink(path)  # what it says of the index files need not be so any more
         yield
+
+
+def take_back(root: str, files: FileLayer) -> None:
+    """Before a start changes queues or index: what the marks say of them need not be so any more."""
+    if files.exists(marks_path(root)):
+        files.unlink(marks_path(root))
 
 
 def hand_over(root: str, files: FileLayer, parts: Parts, config: MessageStoreConfig) -> None:
@@ -124,16 +126,8 @@ def hand_over(root: str, files: FileLayer, parts: Parts, config: MessageStoreCon
         parts.index.flush()
     assert parts.lock is not None
     parts.lock.write(SINK_LOCK)  # before the marks; no intent stands, for the start has settled it
-    mark = DispatchMark(LogPosition(parts.log.max_offset), index_mark(parts.index))
+    mark = DispatchMark(LogPosition(parts.log.max_offset), parts.index.mark if parts.index is not None else None)
     write_marks(root, [mark], config, files)
-
-
-def index_mark(index: IndexService | None) -> IndexMark | None:
-    """The file of an index that takes the next key."""
-    if index is None or not index.index_files:
-        return None
-    last = index.index_files[-1]
-    return IndexMark(os.path.basename(last.path), IndexHeader(*last.header.tolist()))
 
 
 def _lock(path: str, what: str, files: FileLayer) -> RecordLock:

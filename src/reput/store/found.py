@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from reput.config.message_store import MessageStoreConfig
@@ -12,12 +13,14 @@ from reput.formats.checkpoint import Checkpoint
 from reput.formats.paths import COMMIT_LOG, CONFIG, CONSUME_QUEUE, INDEX
 from reput.formats.shutdown import SHUTDOWN_FILE, Shutdown, decode_shutdown
 from reput.log.directory import IndexFilePath, LogFile, QueueFiles, StoreDirectory, named_folders
+from reput.log.dispatch_marks import DispatchMark
 from reput.store.commit_log import CommitLog
 from reput.store.recovery import (
     LogEnd,
     find_log_end,
     start_file,
 )
+from reput.store.recovery_mark import read_mark
 from reput.store.redispatch import Confirmation, Progress
 
 _NO_CHECKPOINT = Checkpoint(0, 0, 0)
@@ -39,6 +42,8 @@ class Found:
     has_hidden_queues: bool = False
     #: Of the last clean exit; after a kill it says still which queues there were.
     shutdown: Shutdown | None = None
+    #: Of a start that was killed: how far it was.
+    mark: DispatchMark | None = None
 
 
 def commit_log_folders(path: str, config: MessageStoreConfig) -> tuple[str, ...]:
@@ -82,12 +87,22 @@ def look(files: FileLayer, path: str, config: MessageStoreConfig, *, writable: b
     shutdown_path = os.path.join(path, CONFIG, SHUTDOWN_FILE)
     if files.exists(shutdown_path):
         found.shutdown = decode_shutdown(files.read_bytes(shutdown_path))
+    if writable:
+        directory.check_queue_folders()
+        found.mark = read_mark(path, config, files)
+        found.was_killed = found.was_killed or found.mark is not None
     return found
 
 
 def is_fresh(files: FileLayer, path: str) -> bool:
     """Whether a store may be made here: nothing is there, or an empty folder."""
     return not files.exists(path) or (files.is_directory(path) and not files.list_directory(path))
+
+
+def data_end(log_files: Sequence[LogFile]) -> int:
+    """About where the written part of a log ends, for progress: files are made long, and filled later."""
+    written = [file for file in log_files if file.allocated_bytes]
+    return written[-1].start_offset + min(written[-1].size, written[-1].allocated_bytes) if written else 0
 
 
 def find_end(
@@ -97,26 +112,30 @@ def find_end(
     config: MessageStoreConfig,
     progress: Progress,
     confirmation: Confirmation | None = None,
+    known: tuple[int, int] | None = None,
 ) -> LogEnd:
     """Where the log ends, by the shortest way that proves it.
 
     `last_record` is the offset of the last record that a queue knows, -1 for none: after a clean exit of this store no
-    more than that one and what has no unit (prepared and rolled back messages) is read. After a kill `confirmation`
-    takes what is read, and what lies between its own beginning and there.
+    more than that one and what has no unit (prepared and rolled back messages) is read. After a kill it is what lies
+    behind the offset in `known`, beside which stands the store timestamp before it (None: by the checkpoint), and
+    `confirmation` takes that, and what lies between its own beginning and there.
     """
-    checkpoint = found.checkpoint
+    checkpoint, timestamp = found.checkpoint, 0
     if found.was_killed:
-        begin = start_file(log, checkpoint)
+        begin, timestamp = known or (start_file(log, checkpoint), 0)
         if confirmation is not None:
-            confirmation.walk(log, begin)
+            confirmation.walk(log, begin, progress)
     elif found.shutdown is not None and log.queue.find(last_record) is not None:
         begin = last_record
     else:
         begin = last_used_file(log)
     try:
         return find_log_end(
-            log, begin, checkpoint, config, was_killed=found.was_killed, progress=progress, confirmation=confirmation
-        )
+            log, begin, checkpoint, config,
+            was_killed=found.was_killed, progress=progress, data_end=data_end(found.log_files),
+            confirmation=confirmation, timestamp=timestamp,
+        )  # fmt: skip
     finally:
         if confirmation is not None:
             confirmation.finish()

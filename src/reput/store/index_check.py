@@ -77,6 +77,7 @@ class IndexCheck:
         paths: The files, oldest first.
         slots: Slots of each file; entries go up to number `capacity` - 1.
         previous_timestamp, previous_offset: What the file before them ended with; 0 for none.
+        begun: Of the first file, what an interrupted start had compared already.
 
     Attributes:
         checked: The files that were looked into; only the last one can have no confirmed entry.
@@ -90,13 +91,23 @@ class IndexCheck:
         capacity: int,
         previous_timestamp: int = 0,
         previous_offset: int = 0,
+        begun: CheckedIndexFile | None = None,
     ) -> None:
         self._files = files
         self._paths = paths
         self._slots = slots
         self._capacity = capacity
         self._previous = previous_timestamp, previous_offset
-        self.checked: list[CheckedIndexFile] = []
+        self.checked: list[CheckedIndexFile] = [] if begun is None else [begun]
+
+    @property
+    def last(self) -> CheckedIndexFile | None:
+        """The last file with confirmed entries."""
+        return next((file for file in reversed(self.checked) if file.table.count > 1), None)
+
+    def sync(self) -> None:
+        """Sync the files with confirmed entries."""
+        self._files.sync_files([file.path for file in self.checked])
 
     def confirm(self, keys: IndexKeys) -> int:
         """How many of the keys, which follow those before, are in the files; of those in one file all or none."""

@@ -69,6 +69,11 @@ class IndexFile:
         self.header = self._read_header()
         self._place: tuple[object, tuple[Block, int, int, bool]] | None = None
 
+    @property
+    def name(self) -> str:
+        """The file's name: names are in the order of the files."""
+        return self.path.rpartition("/")[2]
+
     def _read_header(self) -> npt.NDArray[np.int64]:
         header = np.array(decode_header(self._mapping.view[:40]), np.int64)
         header[INDEX_COUNT] = max(int(header[INDEX_COUNT]), 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from itertools import takewhile
 from threading import Lock
@@ -9,16 +10,18 @@ from threading import Lock
 import numpy as np
 import numpy.typing as npt
 
-from reput.errors import CorruptIndexFileError, StoreFormatError
+from reput.errors import CorruptIndexFileError, StoreError, StoreFormatError
 from reput.files import FileLayer
-from reput.formats.index_file import HEADER_SIZE, decode_header, file_size
+from reput.formats.index_file import HEADER_SIZE, IndexHeader, decode_header, file_size
 from reput.formats.paths import INDEX, index_file_name
 from reput.kernels.columns import RecordColumns
-from reput.kernels.index_file import IndexKeys, index_keys
+from reput.kernels.index_file import IndexKeys, IndexTable, index_keys
 from reput.log.directory import IndexFilePath
+from reput.log.dispatch_marks import DispatchMark, IndexMark
 from reput.log.index_geometry import build_index_again
-from reput.store.index_check import IndexCheck
+from reput.store.index_check import CheckedIndexFile, IndexCheck
 from reput.store.index_file import IndexFile
+from reput.store.index_restore import slots_of
 
 
 class IndexService:
@@ -75,7 +78,7 @@ class IndexService:
                         f"{build_index_again(entry.path)}",
                     )
 
-    def load(self, found: list[IndexFilePath], *, safe_timestamp: int | None) -> None:
+    def load(self, found: list[IndexFilePath], *, safe_timestamp: int | None, mark: DispatchMark | None = None) -> None:
         """Take over the files of a directory; nothing changes.
 
         Args:
@@ -84,7 +87,13 @@ class IndexService:
                 only as far as `confirm` finds their entries. So do all but the first that end at that very millisecond:
                 files are synced in their order, and one is enough for the checkpoint to say so. None after a clean
                 stop, and for reading.
+            mark: What a start that was interrupted has compared and synced; then this counts, and no timestamp.
+
+        Raises:
+            StoreError, CorruptIndexFileError: The files are not what the mark says.
         """
+        begun = mark.index if mark is not None else None
+        self._forget()
         self._was_killed = safe_timestamp is not None
         is_safe = True
         for entry in found:
@@ -94,18 +103,52 @@ class IndexService:
             file = IndexFile(
                 self._files, entry.path, self._slots, self._capacity, writable=self._writable, create=False
             )
-            if safe_timestamp is not None:
+            if mark is not None:
+                is_safe = begun is not None and file.name < begun.name
+            elif safe_timestamp is not None:
                 is_safe = is_safe and file.is_full and file.end_timestamp <= safe_timestamp
             if is_safe:
                 self.index_files.append(file)
                 is_safe = safe_timestamp is None or file.end_timestamp < safe_timestamp
+            elif begun is not None and file.name == begun.name:
+                file.header = np.array(begun.header, np.int64)
+                self.index_files.append(file)
             else:
                 file.close()
                 self._unsafe.append(entry.path)
         self._find_last()
         last = self.index_files[-1] if self.index_files else None
         previous = (last.end_timestamp, last.end_offset) if last is not None else (0, 0)
-        self._check = IndexCheck(self._files, self._unsafe, self._slots, self._capacity, *previous)
+        checked = self._go_on_in(begun) if begun is not None else None
+        self._check = IndexCheck(self._files, self._unsafe, self._slots, self._capacity, *previous, checked)
+
+    def _go_on_in(self, mark: IndexMark) -> CheckedIndexFile:
+        """The last file that counts, whose entries are right up to a mark: what follows is to be compared."""
+        if not self.index_files or self.index_files[-1].name != mark.name:
+            raise StoreError(f"{self._path}/{mark.name}: the index was compared up to there, and there is no such file")
+        table = IndexTable(self._slots, self._capacity)
+        table.slot_table = slots_of(self._files, os.path.dirname(self._path), mark, self._slots, self._capacity)
+        table.header = np.array(mark.header, np.int64)
+        file = self.index_files.pop()
+        file.close()
+        self._unsafe.insert(0, file.path)
+        return CheckedIndexFile(self._files, file.path, table)
+
+    @property
+    def mark(self) -> IndexMark | None:
+        """The file that takes the next key, as of now; None where no key was put, or confirmed, yet."""
+        last: CheckedIndexFile | IndexFile | None = self._check.last if self._check is not None else None
+        if last is None:
+            last = self.index_files[-1] if self.index_files else None
+        if last is None:
+            return None
+        header = last.table.header if isinstance(last, CheckedIndexFile) else last.header
+        return IndexMark(os.path.basename(last.path), IndexHeader(*header.tolist()))
+
+    def _forget(self) -> None:
+        for file in self.index_files:
+            file.close()
+        self.index_files, self._useless, self._unsafe = [], [], []
 
     def _find_last(self) -> None:
         """Look up in the files what was indexed last."""
@@ -129,28 +172,38 @@ class IndexService:
         self._remember(keys, 0, taken)
         return taken == keys.hashes.size
 
-    def settle(self, log_end: int) -> bool:
-        """Keep what `load` and `confirm` trust of the files, and remove the rest; False where that is less than it was.
+    def judge(self, log_end: int) -> bool:
+        """Whether what `load` and `confirm` trust of the files can be kept; what cannot does not count any more.
+
+        Nothing is changed on the disk: `settle` does that.
 
         Args:
             log_end: Commit log offset behind the last record. A file that knows later records, which the log has lost
-                in a crash, is removed: it would keep the new ones at their offsets out.
+                in a crash, is to be removed: it would keep the new ones at their offsets out.
         """
+        if not self._was_killed:
+            return True
+        assert self._check is not None
+        kept = list(takewhile(lambda file: file.end_offset < log_end, self.index_files))
+        lost = self.index_files[len(kept) :]
+        if not lost:
+            return True
+        for file in lost:
+            file.close()
+        self._unsafe += [file.path for file in lost]
+        self.index_files = kept
+        self._check.close()  # nothing behind them counts
+        self._check = IndexCheck(self._files, [], self._slots, self._capacity)
+        self._find_last()
+        return False
+
+    def settle(self) -> None:
+        """Keep what counts of the files, repaired, and remove the rest."""
         check, self._check = self._check, None
         assert check is not None
         check.close()
         useless = [*self._useless, *self._unsafe]
-        kept = self.index_files
-        if self._was_killed:
-            kept = list(takewhile(lambda file: file.end_offset < log_end, self.index_files))
-        lost = self.index_files[len(kept) :]
-        self.index_files = kept
-        if lost:  # nothing behind them counts
-            useless += [file.path for file in lost]
-            for file in lost:
-                file.close()
-            self._find_last()
-        for checked in check.checked if not lost else ():
+        for checked in check.checked:
             if checked.table.count > 1:
                 checked.repair()
                 useless.remove(checked.path)
@@ -160,7 +213,6 @@ class IndexService:
                     self._unsynced.append(file)
         for path in sorted(useless):
             self._files.unlink(path)
-        return not lost
 
     @property
     def restart_offset(self) -> int:
@@ -295,7 +347,9 @@ class IndexService:
                 self._unsynced.pop(0)
 
     def flush(self) -> None:
-        """Sync everything, the file that is being built too."""
+        """Sync everything, the file that is being built too; before `settle`, what was confirmed."""
+        if self._check is not None:
+            self._check.sync()
         self.flush_full_files()
         if self.index_files and self._writable:
             last = self.index_files[-1]

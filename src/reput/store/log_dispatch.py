@@ -35,7 +35,7 @@ from reput.log.scan import MAX_ROWS, WINDOW_BYTES, OnDamage, first_rows, scan_sp
 from reput.log.sink_commits import SinkWatch
 from reput.log.splits import Split, SplitStop
 from reput.log.tail import LogTail, is_whole
-from reput.store.dispatch_turn import check_dispatched_by_others, index_mark, turn
+from reput.store.dispatch_turn import check_dispatched_by_others, turn
 from reput.store.index_restore import restore_index
 from reput.store.index_service import IndexService
 from reput.store.queue_tables import QueueTables
@@ -317,7 +317,8 @@ class LogDispatch:
         if self._index is not None:
             self._index.flush()
         queues.flush()
-        self._write(with_mark(DispatchMark(end, index_mark(self._index)), self._marks))
+        index_mark = self._index.mark if self._index is not None else None
+        self._write(with_mark(DispatchMark(end, index_mark), self._marks))
         if not self._in_store:
             self._delete_expired(queues)
 

@@ -6,40 +6,27 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from reput.config.message_store import FlushDiskType, MessageStoreConfig
-from reput.errors import StoreFormatError
+from reput.errors import ReputError, StoreFormatError
 from reput.files import FileLayer
 from reput.files.lock import RecordLock
 from reput.formats.paths import CONFIG, CONSUME_QUEUE, LOCK
-from reput.log.directory import StoreDirectory
+from reput.log.directory import StoreDirectory, numbered_files
 from reput.log.index_geometry import index_geometry
+from reput.log.positions import LogPosition
 from reput.log.queue_types import check_queue_folders, find_queue_types
-from reput.log.sink_commits import read_sinks
 from reput.store import dispatch_turn
 from reput.store.checkpoint import AbortFile, StoreCheckpoint
 from reput.store.commit_log import CommitLog
 from reput.store.config_files import TopicConfigManager
-from reput.store.found import (
-    EVERYTHING,
-    Found,
-    commit_log_folders,
-    configured_folders,
-    find_end,
-    is_fresh,
-    last_used_file,
-    look,
-)
+from reput.store.found import Found, commit_log_folders, configured_folders, is_fresh, look
 from reput.store.index_service import IndexService
 from reput.store.parts import Parts
 from reput.store.queue_tables import QueueTables
-from reput.store.recovery import (
-    LogEnd,
-    RecoveryReport,
-    check_against_queues,
-    queues_are_complete,
-    start_file,
-)
-from reput.store.redispatch import Confirmation, Progress, Redispatch
-from reput.store.sink_commits import find_unfinished, write_sinks
+from reput.store.recovery import RecoveryReport
+from reput.store.recovery_mark import RecoveryMarks
+from reput.store.recovery_plan import Loaded, RecoveryPlan, plan_recovery
+from reput.store.redispatch import Progress, redispatch
+from reput.store.sink_commits import write_sinks
 
 if TYPE_CHECKING:
     from reput.kernels.consume_queue_ext import BitMaps
@@ -62,12 +49,14 @@ def open_for_writing(
     """
     folders = configured_folders(config) or commit_log_folders(path, config)
     if is_fresh(files, path):
-        for folder in (*folders, f"{path}/{CONSUME_QUEUE}", f"{path}/{CONFIG}"):
+        for folder in folders:
+            if files.exists(folder) and not files.is_directory(folder):
+                raise StoreFormatError(f"{folder}: a file lies where a folder is expected; move it away")
+        numbered_files(files, *folders)
+        for folder in (path, *folders):
             files.make_directories(folder)
     else:
         look(files, path, config)  # no lock file is left in a folder that is no store
-        for folder in folders:
-            files.make_directories(folder)
     with ExitStack() as undo:
         lock = files.lock(f"{path}/{LOCK}")
         undo.callback(lock.release)
@@ -103,42 +92,54 @@ def _recover(
 ) -> Parts:
     topics = TopicConfigManager(files, path)
     found = look(files, path, config)
-    log, queues, index = _make(path, config, files, found, undo, bit_maps)
-    has_intent = read_sinks(files, path).intent is not None
-    confirmation = _load(log, queues, index, found, config, may_lose_records=has_intent)
-    end = find_end(log, queues.last_record_offset, found, config, progress, confirmation)
-    unfinished = find_unfinished(files, path, log, end)
-    if unfinished is not None:
-        end = unfinished.log_end
-    if not found.was_killed:
-        shut_down_at = found.shutdown.commit_log_end if found.shutdown else -1
-        check_against_queues(log, end, max(queues.max_physical_offset, shut_down_at))
-        queues.raise_min_offsets(log.min_offset)  # before anything changes: it reads all queues, and one may refuse
+    loaded = _make(path, config, files, found, undo, bit_maps)
+    marks = RecoveryMarks(path, config, files, loaded.log, loaded.queues, loaded.index)
+    try:
+        plan = plan_recovery(path, config, files, found, loaded, marks, progress)
+    except ReputError:
+        marks.put_back()
+        raise
     # From here on the directory changes.
+    log, queues, index = loaded.log, loaded.queues, loaded.index
+    log_folders = configured_folders(config) or commit_log_folders(path, config)
+    for folder in (*log_folders, f"{path}/{CONSUME_QUEUE}", f"{path}/{CONFIG}"):
+        files.make_directories(folder)
+    dispatch_turn.take_back(path, files)
     abort = AbortFile(files, path)
     abort.create()
     checkpoint = StoreCheckpoint(files, path)
     undo.callback(checkpoint.close)
+    _cut_log(path, files, found, log, plan)
+    report = _bring_in_step(loaded, found, plan, config, progress, marks)
+    if found.was_killed or report.dispatched_records:
+        queues.raise_min_offsets(log.min_offset)
+    for queue in queues.queues():
+        log.queue_offsets[queue.topic, queue.queue_id] = queue.max_offset
+    if not found.was_killed or report.dispatched_records or marks.is_written:
+        logics, index_timestamp = queues.flush(), 0
+        if index is not None:
+            index.flush()
+            index_timestamp = index.flushed_timestamp
+        checkpoint.flush(log.last_store_timestamp, logics, index_timestamp)
+    marks.remove()
+    log.queue.drop_maps()
+    return Parts(log, queues, index, report, lock, checkpoint, abort, topics)
+
+
+def _cut_log(path: str, files: FileLayer, found: Found, log: CommitLog, plan: RecoveryPlan) -> None:
+    """End the log where the plan says, durably."""
+    end, unfinished = plan.end, plan.unfinished
     log.queue.remove_empty_file()
     if found.log_files:
         if end.has_tail or end.offset <= found.log_files[-1].start_offset:
             log.queue.truncate(end.offset)
         if found.was_killed:  # what it left may be in the page cache alone, and counts as flushed from now on
-            log.queue.sync_from(start_file(log, found.checkpoint))
+            log.queue.sync_from(plan.sync_from)
         log.start_at(end.offset)
         log.last_store_timestamp = end.last_timestamp or found.checkpoint.physic_msg_timestamp
     if unfinished is not None:
         log.queue.sync_from(unfinished.begin_offset)
         write_sinks(files, path, unfinished.sinks)
-    report = _bring_in_step(log, queues, index, found, end, config, progress, confirmation)
-    if found.was_killed or report.dispatched_records:
-        queues.raise_min_offsets(log.min_offset)
-    for queue in queues.queues():
-        log.queue_offsets[queue.topic, queue.queue_id] = queue.max_offset
-    if not found.was_killed:  # else the checkpoint has not moved: what was dispatched again may be dispatched once more
-        queues.flush()
-    log.queue.drop_maps()
-    return Parts(log, queues, index, report, lock, checkpoint, abort, topics)
 
 
 def _make(
@@ -148,7 +149,7 @@ def _make(
     found: Found,
     undo: ExitStack,
     bit_maps: BitMaps | None,
-) -> tuple[CommitLog, QueueTables, IndexService | None]:
+) -> Loaded:
     """Log, queues and index for what was found, checked and not loaded yet, but for the log."""
     log = CommitLog(
         files,
@@ -176,75 +177,31 @@ def _make(
         undo.callback(index.close)
         index.check(found.index_files)
         _check_index_geometry(found, config, files)
-    return log, queues, index
-
-
-def _load(
-    log: CommitLog,
-    queues: QueueTables,
-    index: IndexService | None,
-    found: Found,
-    config: MessageStoreConfig,
-    *,
-    may_lose_records: bool,
-) -> Confirmation | None:
-    """Load queues and index as far as they can be trusted; after a kill, what looks how far they are right beyond.
-
-    Nothing looks where records that prove themselves may be cut off all the same: their units would count as right.
-    """
-    known = found.shutdown.max_offsets if found.shutdown else {}
-    begin = start_file(log, found.checkpoint)
-    queues.load(
-        found.queues, found.batch_queues, begin if found.was_killed else EVERYTHING, {} if found.was_killed else known
-    )
-    if index is not None:
-        index.load(found.index_files, safe_timestamp=found.checkpoint.index_msg_timestamp if found.was_killed else None)
-        begin = min(begin, max(index.restart_offset, log.min_offset))
-    if found.was_killed and not may_lose_records and not _has_lost_queues(queues, found):
-        return Confirmation(queues, index, config, begin)
-    return None
-
-
-def _has_lost_queues(queues: QueueTables, found: Found) -> bool:
-    """Whether a folder vanished: then the records from where a start begins need not show it by a gap."""
-    known = found.shutdown.max_offsets if found.shutdown else {}
-    return not (found.queues or found.batch_queues) or any(queues.find(*key) is None for key in known)
+    return Loaded(log, queues, index)
 
 
 def _bring_in_step(
-    log: CommitLog,
-    queues: QueueTables,
-    index: IndexService | None,
+    loaded: Loaded,
     found: Found,
-    end: LogEnd,
+    plan: RecoveryPlan,
     config: MessageStoreConfig,
     progress: Progress,
-    confirmation: Confirmation | None,
+    marks: RecoveryMarks,
 ) -> RecoveryReport:
     """Wipe out of queues and index what cannot be trusted, and dispatch again what they may lack."""
-    known = found.shutdown
-    shutdown = known if known and known.commit_log_end == end.offset and not found.was_killed else None
+    log, queues, index = loaded.log, loaded.queues, loaded.index
+    begin = plan.dispatch_from
+    if begin < plan.end.offset:
+        # Before the first of them changes: the checkpoint may say that they are whole.
+        marks.write(LogPosition(begin))
     if found.was_killed:
-        begin = start_file(log, found.checkpoint)
         queues.cut()
-    elif shutdown is None:
-        begin = last_used_file(log)
-    else:
-        begin = end.offset if queues_are_complete(shutdown, queues) else log.min_offset
-    if _has_lost_queues(queues, found):
-        begin = log.min_offset
+    queues.turn_to_batch(plan.batch_topics)
     queues.recover_extensions()
     if index is not None:
-        if not index.settle(end.offset):
-            confirmation = None
-        if shutdown is None or shutdown.index_file_count != len(found.index_files):
-            begin = min(begin, max(index.restart_offset, log.min_offset))
-    if confirmation is not None:
-        begin = confirmation.offset
-    records = 0
-    if begin < log.max_offset:
-        begin, records = Redispatch(log, queues, index, config).run(begin, progress)
-    return RecoveryReport(found.was_killed, end, begin, records, confirmation.records if confirmation else 0)
+        index.settle()
+    records = redispatch(log, queues, index, config, begin, progress, marks.pass_by)
+    return RecoveryReport(found.was_killed, plan.end, begin, records, plan.confirmed_records)
 
 
 def _warm_sync_bytes(config: MessageStoreConfig) -> int | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -14,7 +14,7 @@ from reput.kernels.columns import RecordColumns
 from reput.log.directory import QueueFiles
 from reput.log.queue_types import BATCH_CQ, QUEUE_TYPE, QueueTypes, is_batch_cq
 from reput.store.batch_consume_queue import BatchConsumeQueue
-from reput.store.batch_consume_queue_store import BatchConsumeQueueStore
+from reput.store.batch_consume_queue_store import BatchConsumeQueueStore, BatchEnd
 from reput.store.consume_queue import ConsumeQueue
 from reput.store.consume_queue_store import ConsumeQueueStore
 from reput.store.queue_offsets import QueueOffsets
@@ -116,10 +116,16 @@ class QueueTables:
         queues: list[Queue] = [*self.simple.queues(), *self.batch.queues()]
         return [queue for queue in queues if queue.max_offset]
 
-    def dispatch(self, columns: RecordColumns, *, fill_gaps: bool = True) -> bool:
+    def dispatch(self, columns: RecordColumns) -> None:
         """See `ConsumeQueueStore.dispatch`."""
-        # First, so that what `ConsumeQueueStore.flush` says holds of both.
-        return self.batch.dispatch(columns, fill_gaps=fill_gaps) and self.simple.dispatch(columns, fill_gaps=fill_gaps)
+        self.batch.dispatch(columns)  # first, so that what `ConsumeQueueStore.flush` says holds of both
+        self.simple.dispatch(columns)
+
+    def rehearse(
+        self, columns: RecordColumns, ends: dict[tuple[bytes, int], int], batch_ends: dict[tuple[str, int], BatchEnd]
+    ) -> bool:
+        """See `ConsumeQueueStore.rehearse`."""
+        return self.batch.rehearse(columns, batch_ends) & self.simple.rehearse(columns, ends)
 
     def confirm(self, columns: RecordColumns) -> bool:
         """See `ConsumeQueueStore.confirm`; False where any topic has batch consume queues."""
@@ -154,16 +160,14 @@ class QueueTables:
         else:
             self.types.batch.discard(config.topic_name)
 
-    def turn_to_batch(self, columns: RecordColumns) -> bool:
-        """Whether scanned records prove topics to be batch topics that nothing said; what else they have is removed.
+    def turn_to_batch(self, topics: Set[str]) -> None:
+        """Take topics for batch topics that nothing said to be some; what else they have is removed.
 
-        So a log whose queues and `topics.json` are lost is enough; all must be dispatched again from its beginning.
+        All must be dispatched again from the log's beginning.
         """
-        found = self.types.undeclared(columns)
-        for topic in found:
+        for topic in topics:
             self.simple.remove(topic)
-        self.types.batch |= found
-        return bool(found)
+        self.types.batch |= topics
 
     @property
     def max_physical_offset(self) -> int:

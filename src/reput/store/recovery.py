@@ -1,8 +1,8 @@
 """Start-up: where the log ends, what is damage and what a torn tail, and queues and index brought in step with it.
 
-First everything is looked at and nothing is changed (`find_log_end`): a store that is refused stays as it was. Then the
-log is cut, and records are dispatched again from where queues and index are known to be whole. Dispatching drops what
-is there already, so a start that is killed itself begins again, and ends the same.
+First everything is looked at and nothing is changed (`find_log_end`, `reput.store.recovery_plan`): a store that is
+refused stays as it was. Then the log is cut, and records are dispatched again from where queues and index are known to
+be whole. Dispatching drops what is there already, so a start that is killed itself goes on, and ends the same.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import numpy.typing as npt
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import CorruptConsumeQueueError, CorruptRecordError
 from reput.formats.checkpoint import Checkpoint, min_timestamp
-from reput.formats.message_batch import MIN_ITEM_SIZE
 from reput.formats.shutdown import Shutdown
 from reput.kernels.columns import RecordColumns, RecordStatus, ScanStop
 from reput.kernels.record_scan import RecordScanner, ScanLevel, find_record
@@ -24,6 +23,7 @@ from reput.store.commit_log import CommitLog
 from reput.store.mapped_file import MappedFile
 from reput.store.queue_tables import QueueTables
 from reput.store.redispatch import Confirmation, Progress
+from reput.store.rehearsal import check_queue_offsets
 
 _MAX_ROWS = 65_536
 _END_OF_TIME = (1 << 63) - 1
@@ -95,9 +95,13 @@ def find_log_end(
     *,
     was_killed: bool,
     progress: Progress,
+    data_end: int,
     confirmation: Confirmation | None = None,
+    timestamp: int = 0,
 ) -> LogEnd:
-    """Walk the records from an offset at which one starts, to where they end.
+    """Walk the records from an offset at which one starts, to where they end; `timestamp` is that of the one before.
+
+    `progress` is told how far that is on the way to `data_end`.
 
     A wrong CRC ends them: that of the body, and where the configuration asks for them, that of the whole record too.
     Each piece that was read goes to `confirmation` on the way.
@@ -112,10 +116,9 @@ def find_log_end(
     faults = RecordStatus.BAD_BODY_CRC
     if config.enabled_append_prop_crc or config.force_verify_prop_crc:
         faults |= RecordStatus.BAD_PROPERTY_CRC
-    total = len(log.queue.mapped_files) * log.queue.file_size - begin
-    offset, timestamp = begin, 0
+    offset = begin
     while (file := log.queue.find(offset)) is not None:
-        progress("looking for the end of the log", offset - begin, total)
+        progress("looking for the end of the log", offset - begin, max(data_end, offset) - begin)
         position = offset - file.start_offset
         scanner = confirmation.scanner if confirmation is not None else None
         columns = (scanner or header_scanner).scan(_bytes(file, position), offset, **checks)
@@ -124,7 +127,7 @@ def find_log_end(
             confirmation.take(first_rows(columns, fault), file.mapping, position)
         else:
             file.mapping.release(position, position + columns.consumed)  # a start over gigabytes keeps little of them
-        _check_queue_offsets(columns, fault, file.path)
+        check_queue_offsets(columns, fault, file.path)
         if fault:
             timestamp = int(columns["store_timestamp"][fault - 1])
         if fault < columns.rows:
@@ -139,20 +142,6 @@ def find_log_end(
     known_until = _END_OF_TIME if config.force_verify_prop_crc else checkpoint.physic_msg_timestamp
     has_tail = _check_tail(log, offset, timestamp, known_until, was_killed=was_killed)
     return LogEnd(offset, timestamp, has_tail, offset - begin)
-
-
-def _check_queue_offsets(columns: RecordColumns, rows: int, path: str) -> None:
-    """Raises CorruptRecordError for a queue offset among the first rows that dispatch would refuse."""
-    offsets, queue_offsets = columns["commit_log_offset"][:rows], columns["queue_offset"][:rows]
-    wrong = np.flatnonzero(queue_offsets > offsets // MIN_ITEM_SIZE)
-    if wrong.size:
-        offset, queue_offset = int(offsets[wrong[0]]), int(queue_offsets[wrong[0]])
-        raise CorruptRecordError(
-            path,
-            offset,
-            f"the record says queue offset {queue_offset}, more than a log of this size can hold; nothing was changed; "
-            "copy the store, look at it with `reput dump`, and restore the file from a replica or a backup",
-        )
 
 
 def _check_tail(log: CommitLog, offset: int, timestamp: int, known_until: int, *, was_killed: bool) -> bool:

@@ -81,14 +81,24 @@ def walk(log: CommitLog, scanner: Callable[[], RecordScanner | None], begin: int
 class Confirmation:
     """How far queues and index have what dispatch would write. One thread compares a piece while the next is scanned.
 
+    `on_piece` is called with each piece that they have.
+
     Attributes:
         offset: Commit log offset up to which all is there; final after `finish`.
         records: How many records that are.
     """
 
-    def __init__(self, queues: QueueTables, index: IndexService | None, config: MessageStoreConfig, begin: int) -> None:
+    def __init__(
+        self,
+        queues: QueueTables,
+        index: IndexService | None,
+        config: MessageStoreConfig,
+        begin: int,
+        on_piece: Callable[[RecordColumns], None],
+    ) -> None:
         self._queues = queues
         self._index = index
+        self._on_piece = on_piece
         self._scanners = [_scanner(config, queues), _scanner(config, queues)]
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="reput-confirm")
         self._running: Future[bool] | None = None
@@ -119,9 +129,11 @@ class Confirmation:
         self._pool.submit(mapping.advise, _MADV_POPULATE_READ, ahead, ahead + columns.consumed)
         self._running = self._pool.submit(self._confirm, piece)
 
-    def walk(self, log: CommitLog, end: int) -> None:
+    def walk(self, log: CommitLog, end: int, progress: Progress) -> None:
         """Compare the records from `offset` up to another one, whose bytes nobody asks about."""
-        for piece in walk(log, lambda: self.scanner, self.offset, end):
+        begin = self.offset
+        for piece in walk(log, lambda: self.scanner, begin, end):
+            progress("comparing queues and index with the log", piece.columns.base_offset - begin, end - begin)
             self.take(*piece)
 
     def finish(self) -> None:
@@ -145,46 +157,32 @@ class Confirmation:
             piece.release()
         self.offset = columns.next_offset
         self.records += columns.rows
+        self._on_piece(columns)
         return True
 
 
-class Redispatch:
-    """Dispatches recovered records again, from where queues and index may lack something."""
+def redispatch(
+    log: CommitLog,
+    queues: QueueTables,
+    index: IndexService | None,
+    config: MessageStoreConfig,
+    begin: int,
+    progress: Progress,
+    on_piece: Callable[[RecordColumns], None],
+) -> int:
+    """Dispatch again all records from an offset on, at which one starts; returns how many that were.
 
-    def __init__(
-        self, log: CommitLog, queues: QueueTables, index: IndexService | None, config: MessageStoreConfig
-    ) -> None:
-        self._log = log
-        self._queues = queues
-        self._index = index
-        self._scanner = _scanner(config, queues)
-
-    def run(self, begin: int, progress: Progress) -> tuple[int, int]:
-        """Dispatch everything from an offset at which a record starts.
-
-        A queue offset that leaves a gap behind its queue's last unit says that units before are missing, in a queue
-        whose folder vanished for one; then all is dispatched from the log's first record, and gaps are filled. So it is
-        where an inner batch shows that its topic has batch consume queues (`QueueTables.turn_to_batch`).
-
-        Returns:
-            (the offset that it really began at, records)
-        """
-        records = self._dispatch(begin, progress, fill_gaps=begin <= self._log.min_offset)
-        while records < 0:
-            begin = self._log.min_offset
-            records = self._dispatch(begin, progress, fill_gaps=True)
-        return begin, records
-
-    def _dispatch(self, begin: int, progress: Progress, *, fill_gaps: bool) -> int:
-        """Records dispatched; -1 where all must be: at a gap that may not be filled, or at a batch topic unheard of."""
-        end, records = self._log.max_offset, 0
-        for piece in walk(self._log, lambda: self._scanner, begin, end):
-            columns = piece.columns
-            progress("bringing queues and index in step", columns.base_offset - begin, end - begin)
-            if self._queues.turn_to_batch(columns) or not self._queues.dispatch(columns, fill_gaps=fill_gaps):
-                return -1
-            if self._index is not None:
-                self._index.dispatch(columns)
-            records += columns.rows
-            piece.release()
-        return records
+    `on_piece` is called with each piece that was.
+    """
+    scanner = _scanner(config, queues)
+    end, records = log.max_offset, 0
+    for piece in walk(log, lambda: scanner, begin, end):
+        columns = piece.columns
+        progress("bringing queues and index in step", columns.base_offset - begin, end - begin)
+        queues.dispatch(columns)
+        if index is not None:
+            index.dispatch(columns)
+        records += columns.rows
+        on_piece(columns)
+        piece.release()
+    return records

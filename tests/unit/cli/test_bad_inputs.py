@@ -78,7 +78,7 @@ CASES: list[tuple[Callable[[Path], None], str, tuple[tuple[str, ...], ...], int,
     (file, "config", OF_LOG, 2, NO_FOLDER),
     (nonsense, "config/topics.json", (INFO,), 1, "expected a value, found 'nonsense'; correct it"),
     (nonsense, "config/topics.json", (PUT,), 2, "expected a value, found 'nonsense'; correct it"),
-    (folder, "config/topics.json", (INFO,), 1, "expected a file, found a folder, device or pipe; move it away"),
+    (folder, "config/topics.json", (INFO,), 2, NO_FILE),
     (nonsense, "config/reputSinks.json", (PUT,), 2, "expected what a sink writes, found something else. It says"),
 ]
 

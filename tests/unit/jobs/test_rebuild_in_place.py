@@ -16,6 +16,7 @@ from reput.formats.checkpoint import decode_checkpoint
 from reput.jobs.rebuild import RebuildResult, rebuild
 from reput.jobs.runner import LocalRunner
 from reput.jobs.swap import Swap
+from reput.log.dispatch_marks import RECOVERY_FILE
 from tests.crash.faulty_files import FaultyFiles
 from tests.crash.invariants import contents
 from tests.interop import workload
@@ -47,10 +48,11 @@ def derived(store: Path) -> dict[str, str]:
 
 
 def spoil(store: Path) -> None:
-    """Damage that no start would find: units that point nowhere, an index file that is gone."""
+    """Damage that no start would find: units that point nowhere, an index file that is gone; and a mark of a start."""
     for path in store.glob("consumequeue/order/*/*"):
         path.write_bytes(bytes(path.stat().st_size))
     sorted((store / "index").iterdir())[0].unlink()
+    (store / "config" / RECOVERY_FILE).write_text("{}")
 
 
 @pytest.fixture(scope="module")

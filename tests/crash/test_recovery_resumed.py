@@ -1,0 +1,197 @@
+"""A start that is itself killed, or meets a power cut, at every operation: the next one goes on, and ends the same."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import reput
+from reput.errors import StoreError
+from reput.formats.checkpoint import Checkpoint, encode_checkpoint
+from reput.log.dispatch_marks import RECOVERY_FILE
+from reput.store import recovery_mark, redispatch
+from tests.crash.faulty_files import Crash, FaultyFiles, abandon, crash_at, fail_next
+from tests.crash.invariants import SMALL, check_rebuild, check_store, contents
+
+# Threads that die with their store are what these tests want.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+
+#: Index files of three keys.
+OPTIONS: dict[str, object] = SMALL | {"flush_interval_consume_queue": 60_000, "max_index_num": 4}
+NOW_S = 1_700_000_000.0
+LATER = 4_000_000_000_000
+
+Deed = Callable[[Path], object]
+
+
+@pytest.fixture(autouse=True)
+def marks_behind_every_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if each piece of two records took seconds; and one time, so that files made at it have one name."""
+    monkeypatch.setattr(recovery_mark, "INTERVAL_S", 0)
+    monkeypatch.setattr(recovery_mark, "_SHARE", 0)
+    monkeypatch.setattr(redispatch, "_MAX_ROWS", 2)
+    monkeypatch.setattr(time, "time", lambda: NOW_S)
+
+
+def nothing(path: Path) -> None:
+    """After a kill all is there."""
+
+
+def torn_tail(path: Path) -> None:
+    last = max((path / "commitlog").iterdir())
+    content = last.read_bytes().rstrip(b"\0")
+    last.write_bytes(content[:-300].ljust(4096, b"\0"))
+
+
+def known_to_the_end(path: Path) -> None:
+    """The checkpoint is ahead: a start begins in the log's last file, unless something is missing."""
+    (path / "checkpoint").write_bytes(encode_checkpoint(Checkpoint(LATER, LATER, LATER)))
+
+
+def lost(*names: str) -> Deed:
+    def deed(path: Path) -> None:
+        known_to_the_end(path)
+        for name in names:
+            shutil.rmtree(path / name)
+
+    deed.__name__ = f"lost {' and '.join(names)}"
+    return deed
+
+
+def units_lost(path: Path) -> None:
+    for file in (path / "consumequeue").glob("late/*/*"):
+        file.write_bytes(file.read_bytes()[:20].ljust(160, b"\0"))
+
+
+def topics_lost(path: Path) -> None:
+    """A topic has batch consume queues, and its inner batches alone say so."""
+    known_to_the_end(path)
+    shutil.rmtree(path / "batchconsumequeue")
+    shutil.rmtree(path / "config")
+
+
+DEEDS = [
+    *(nothing, torn_tail, units_lost, topics_lost),
+    *(lost("consumequeue/early"), lost("consumequeue"), lost("index")),
+]
+
+
+def make_store(path: Path, *, with_batches: bool) -> None:
+    """Closed once, then killed: topics `early`, `late`, and `batch` with inner batches."""
+    for topic in ("early", "late"):
+        files = FaultyFiles()
+        store = reput.MessageStore.open(path, files=files, **OPTIONS)
+        if with_batches and topic == "early":
+            store.update_topic(reput.TopicConfig("batch", attributes={"queue.type": "BatchCQ"}))
+        for n in range(3):
+            store.put_message(reput.Message(topic, bytes(900), keys=[f"{topic}-{n}"]), n % 2)
+        if with_batches:
+            store.put_batch(reput.MessageExtBatch.of([reput.Message("batch", b"x")] * 2, unique_key=topic))
+        store.wait_dispatched()
+        if topic == "early":
+            store.close()
+        else:
+            abandon(store, files)
+
+
+def derived(path: Path) -> dict[str, str]:
+    return contents(path, leave_out=("lock",))
+
+
+@pytest.mark.parametrize("deed", DEEDS, ids=lambda deed: deed.__name__)
+@pytest.mark.parametrize("cut_power", [False, True])
+def test_a_start_that_is_killed_at_any_operation_goes_on(tmp_path: Path, deed: Deed, cut_power: bool) -> None:
+    base = tmp_path / "base"
+    make_store(base, with_batches=deed is topics_lost)
+    deed(base)
+    undisturbed = tmp_path / "undisturbed"
+    shutil.copytree(base, undisturbed)
+    files = FaultyFiles()
+    store = reput.MessageStore.open(undisturbed, files=files, **OPTIONS)
+    # Under a power cut every other one, to take half the time; the sectors that are lost are drawn anyway.
+    numbers = range(0, len(files.operations), 1 + cut_power)
+    store.close()
+    expected = derived(undisturbed)
+    check_store(undisturbed, OPTIONS)
+    check_rebuild(undisturbed, tmp_path / "rebuilt", OPTIONS)
+    chance = random.Random(7)
+    for number in numbers:
+        path = tmp_path / "store" if not cut_power else tmp_path / f"before-{number}"
+        shutil.copytree(base, path)
+        dying = FaultyFiles(crash_at(number))
+        dying.all_is_durable(path)
+        with pytest.raises(Crash):
+            reput.MessageStore.open(path, files=dying, **OPTIONS).close()
+        dying.abandon()
+        if cut_power:
+            dying.cut_power(path, tmp_path / "store", chance)
+            path = tmp_path / "store"
+        reput.MessageStore.open(path, files=FaultyFiles(), **OPTIONS).close()
+        assert derived(path) == expected, f"killed at operation {number}: {files.operations[number]}"
+        shutil.rmtree(path)
+
+
+@pytest.mark.parametrize("deed", [nothing, lost("consumequeue")], ids=lambda deed: deed.__name__)
+def test_the_later_a_start_is_killed_the_less_is_left_to_the_next_one(tmp_path: Path, deed: Deed) -> None:
+    base = tmp_path / "base"
+    make_store(base, with_batches=False)
+    deed(base)
+    done = []
+    number = 0
+    while True:
+        path = tmp_path / f"killed-{number}"
+        shutil.copytree(base, path)
+        dying = FaultyFiles(crash_at(number))
+        try:
+            abandon(reput.MessageStore.open(path, files=dying, **OPTIONS), dying)
+            break
+        except Crash:
+            dying.abandon()
+        with reput.MessageStore.open(path, files=FaultyFiles(), **OPTIONS) as store:
+            done.append(store.recovery.confirmed_records + store.recovery.dispatched_records)
+        number += 1
+    *done, last = done  # in between the mark's end and that of the start it is a killed store like any other
+    assert done == sorted(done, reverse=True)
+    assert (done[0], done[-1], last > 0) == (6, 0, True)
+
+
+def test_a_mark_of_another_log_or_of_other_settings_counts_for_nothing(tmp_path: Path) -> None:
+    base = tmp_path / "base"
+    make_store(base, with_batches=False)
+    killed = tmp_path / "killed"
+    shutil.copytree(base, killed)
+    dying = FaultyFiles(fail_next("unlink", part=RECOVERY_FILE))
+    with pytest.raises(StoreError):
+        reput.MessageStore.open(killed, files=dying, **OPTIONS)
+    dying.abandon()
+    mark = killed / "config" / RECOVERY_FILE
+    good = mark.read_text()
+    offset = json.loads(good)["mark"]["last"]["offset"]
+    for text in (
+        good.replace('"headerCrc": ', '"headerCrc": 1'),
+        good.replace(f'"offset": {offset}', f'"offset": {10**12}'),
+        good.replace('"max_index_num": "4"', '"max_index_num": "5"'),
+        good.replace('"name": "2', '"name": "1'),
+        good.replace('"headerSize": ', '"headerSize": -'),
+        good.replace('"headerSize": ', '"headerSize": 99999'),
+        good.replace('"header": [', '"header": [99999999999999999999, '),
+        good[:-9],
+        "",
+    ):
+        assert text != good
+        path = tmp_path / "store"
+        shutil.copytree(killed, path)
+        (path / "config" / RECOVERY_FILE).write_text(text)
+        shutil.rmtree(path / "consumequeue/early")  # so that it shows
+        with reput.MessageStore.open(path, files=FaultyFiles(), **OPTIONS) as store:
+            assert store.recovery.dispatched_records == 6
+        check_store(path, OPTIONS)
+        check_rebuild(path, tmp_path / "rebuilt", OPTIONS)
+        shutil.rmtree(path)
+        shutil.rmtree(tmp_path / "rebuilt")
