@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from reput.errors import CorruptRecordError
+from reput.formats.record import SysFlag
 from reput.jobs.audit_batches import BatchCheck, BatchQueueRuns
 from reput.jobs.audit_crcs import PropertyCrcs, find_property_crcs, joined
 from reput.jobs.audit_keys import KeyAudit, KeyCheck, KeyTarget
@@ -73,7 +74,7 @@ def audit_split(target: AuditTarget, split: Split) -> SplitAudit:
         log_bytes += columns.consumed
         newest_ms = max(newest_ms, int(columns["store_timestamp"].max()))
         undeclared |= types.undeclared(columns)
-        damages += _property_damages(split.file.path, columns)
+        damages += [*_property_damages(split.file.path, columns), *_offset_damages(split.file.path, columns)]
         crcs.append(find_property_crcs(columns))
         if units is not None:
             units.put(columns)
@@ -93,6 +94,15 @@ def _property_damages(path: str, columns: RecordColumns) -> list[Damage]:
     rows = np.flatnonzero(columns["status"] & RecordStatus.BAD_PROPERTY_CRC)
     places = zip(columns["commit_log_offset"][rows].tolist(), columns["store_size"][rows].tolist(), strict=True)
     reason = "the property __CRC32# says otherwise than the record's bytes"
+    return [Damage(path, offset, offset + size, reason) for offset, size in places]
+
+
+def _offset_damages(path: str, columns: RecordColumns) -> list[Damage]:
+    """Records that no queue has and that have a place in one all the same (`CommitLog`: prepared and rolled back)."""
+    no_queue = columns["sys_flag"] & SysFlag.TRANSACTION_PREPARED != 0
+    rows = np.flatnonzero(no_queue & (columns["queue_offset"] != 0))
+    places = zip(columns["commit_log_offset"][rows].tolist(), columns["store_size"][rows].tolist(), strict=True)
+    reason = "a prepared or rolled back message is in no queue, and its queue offset is not 0"
     return [Damage(path, offset, offset + size, reason) for offset, size in places]
 
 
