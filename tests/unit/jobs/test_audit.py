@@ -377,8 +377,9 @@ def test_each_field_of_an_index_file_is_checked(store: Path) -> None:
     path = index_file(store)
     data = path.read_bytes()
     slot = next(slot for slot in range(SLOTS) if any(data[slot_position(slot) : slot_position(slot) + 4]))
-    entry = entry_position(SLOTS, 7)
+    entry, first = entry_position(SLOTS, 7), entry_position(SLOTS, 1)
     for position, code in (
+        (first + 12, "index-entry-wrong"), (first + 14, "index-entry-wrong"),
         (7, "index-header-wrong"), (15, "index-header-wrong"), (23, "index-header-wrong"),
         (31, "index-header-wrong"), (35, "index-header-wrong"), (39, "index-header-wrong"),
         (slot_position(slot) + 3, "index-chain-broken"), (entry + 3, "index-entry-wrong"),
