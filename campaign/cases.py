@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import threading
+import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -18,6 +20,8 @@ from typing import NamedTuple
 Case = Callable[[Path, int], Counter[str]]
 
 _SHOWN_FAILURES = 20
+#: Then another one takes over, so that what thousands of lives leave behind in memory goes.
+_CASES_OF_A_PROCESS = 500
 
 
 class Failure(NamedTuple):
@@ -33,6 +37,7 @@ class Findings:
     """What the cases of one part found, so far."""
 
     cases: int = 0
+    seconds: float = 0.0
     counts: Counter[str] = field(default_factory=Counter)
     failures: list[Failure] = field(default_factory=list)
 
@@ -45,21 +50,23 @@ class Part(NamedTuple):
         title: What it does, for the report.
         cases: How many the published run has; a shorter one takes a share.
         run: One case.
+        figures: Of what it counts, what the docs show.
     """
 
     name: str
     title: str
     cases: int
     run: Case
+    figures: tuple[str, ...] = ()
 
 
 def run_part(
     part: Part, first_seed: int, cases: int, processes: int, say: Callable[[int, int], None], *, stop: bool
 ) -> Findings:
     """Run cases of one part in some processes, with `stop` up to the first failure; `say` is told how many are done."""
-    findings = Findings()
+    findings, started = Findings(), time.perf_counter()
     seeds = range(first_seed, first_seed + cases)
-    with Pool(processes) as pool:
+    with Pool(processes, maxtasksperchild=_CASES_OF_A_PROCESS) as pool:
         for counts, failure in pool.imap_unordered(partial(run_case, part), seeds):
             findings.cases += 1
             findings.counts += counts
@@ -70,11 +77,13 @@ def run_part(
                 pool.terminate()
                 break
     findings.failures.sort()
+    findings.seconds = time.perf_counter() - started
     return findings
 
 
 def run_case(part: Part, seed: int) -> tuple[Counter[str], Failure | None]:
     """One case by its seed; an error of any kind is a failure, with where it was raised."""
+    threading.excepthook = _told_by_a_check  # threads that die of a crash are what a campaign wants
     with _folder() as folder:
         try:
             return part.run(folder, seed), None
@@ -82,6 +91,10 @@ def run_case(part: Part, seed: int) -> tuple[Counter[str], Failure | None]:
             where = traceback.extract_tb(error.__traceback__)[-1]
             text = f"{type(error).__name__}: {error} ({Path(where.filename).name}:{where.lineno})"
             return Counter({"failures": 1}), Failure(part.name, seed, text)
+
+
+def _told_by_a_check(_: threading.ExceptHookArgs) -> None:
+    """Of a thread that died nothing is printed: a store that goes on as if it had not is told by the check."""
 
 
 @contextmanager

@@ -221,4 +221,6 @@ def contents(path: Path) -> dict[str, str]:
     }
 
 
-PART = Part("damage", "files cut, overwritten, removed, swapped, linked, and beside foreign ones", 4_000, run)
+PART = Part(
+    "damage", "files cut, overwritten, removed, swapped, linked, and beside foreign ones", 3_000, run, ("damages",)
+)

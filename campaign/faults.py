@@ -25,4 +25,4 @@ def run(folder: Path, seed: int) -> Counter[str]:
     return Counter({"faults": 1, f"scenario: {SCENARIOS[index].name}": 1, f"at: {kind}": 1, errno.errorcode[code]: 1})
 
 
-PART = Part("faults", "an operation of the file layer that fails once", 2_000, run)
+PART = Part("faults", "an operation of the file layer that fails once", 2_000, run, ("faults",))

@@ -12,7 +12,6 @@ import os
 import platform
 import sys
 import time
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,15 +20,17 @@ from rich.console import Console
 from rich.table import Table
 
 import reput
-from campaign import damage, faults, flips, kills, power, repairs
+from campaign import clocks, damage, disks, faults, flips, hostile, kills, model, power, repairs
 from campaign.cases import Findings, Part, run_case, run_part
 
-PARTS: tuple[Part, ...] = (power.PART, faults.PART, kills.PART, flips.PART, damage.PART, repairs.PART)
+PARTS: tuple[Part, ...] = (
+    power.PART, faults.PART, disks.PART, kills.PART, model.PART, clocks.PART, flips.PART, damage.PART, hostile.PART,
+    repairs.PART,
+)  # fmt: skip
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run, print, write; the exit status."""
-    warnings.simplefilter("ignore")  # threads that die of a crash are what a campaign wants
     options = _parse(arguments)
     parts = [part for part in PARTS if not options.only or part.name in options.only]
     if options.case is not None:
@@ -103,10 +104,13 @@ def _figures(parts: list[Part], found: dict[str, Findings], seed: int) -> dict[s
         "reput": reput.__version__,
         "python": platform.python_version(),
         "first seed": seed,
+        "processors": len(os.sched_getaffinity(0)),
         "parts": {
             part.name: {
                 "title": part.title,
                 "cases": found[part.name].cases,
+                "seconds": round(found[part.name].seconds),
+                "figures": part.figures,
                 "counts": dict(found[part.name].counts),
                 "failures": [failure._asdict() for failure in found[part.name].failures],
             }

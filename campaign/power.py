@@ -86,4 +86,10 @@ def _keys(path: Path) -> list[str]:
     return [f"{record.offset} {record.row['keys']!r}" for record in log_records(path)]
 
 
-PART = Part("power", "power cuts and kills at every operation of the file layer, torn and reordered", 10_000, run)
+PART = Part(
+    "power",
+    "power cuts and kills at every operation of the file layer, torn and reordered",
+    8_000,
+    run,
+    ("crash points",),
+)

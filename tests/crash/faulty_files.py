@@ -59,7 +59,8 @@ def fail_at(number: int, code: int) -> Judge:
     return judge
 
 
-_TAKES_SPACE = {"create", "write", "allocate", "write_runs", "make_directories", "rename"}
+#: Operations that need space on the disk.
+TAKES_SPACE = {"create", "write", "allocate", "write_runs", "make_directories", "rename"}
 
 
 class FaultyFiles(FileLayer):
@@ -83,7 +84,7 @@ class FaultyFiles(FileLayer):
         try:
             self.judge(operation)
         except OSError as error:
-            if kind in _TAKES_SPACE:
+            if kind in TAKES_SPACE:
                 raise write_failure(error, path, kind, size) from error
             raise failure(error, path, kind) from error
 

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
+from unittest.mock import patch
 
+import reput
 from reput.errors import StoreError
+from reput.files import DISK, FileLayer
+from reput.formats.metadata import TopicConfig
+from reput.jobs.rebuild import rebuild
+from reput.jobs.runner import LocalRunner
 from tests.crash import test_batch_faults, test_faults, test_further_units, test_retention_faults, test_sink_faults
-from tests.crash.faulty_files import Crash, FaultyFiles, Judge, abandon
-from tests.crash.invariants import SMALL
+from tests.crash.faulty_files import Crash, FaultyFiles, Judge, abandon, no_objection
+from tests.crash.invariants import SMALL, check_acknowledged, check_store, log_records
 
 Check = Callable[[Path], None]
 
@@ -34,9 +41,14 @@ class Scenario(NamedTuple):
 
 def _puts(flush_disk_type: str, path: Path, judge: Judge) -> tuple[FaultyFiles, Check]:
     life, files = test_faults.live(path, flush_disk_type, judge)
-    if flush_disk_type == "ASYNC_FLUSH":
-        life.acknowledged = []  # a power cut may take it
-    return files, lambda left: test_faults.check_next_life(life, left)
+    promised = life.acknowledged
+
+    def check(left: Path) -> None:
+        """A power cut may take what was not synced; a kill may not."""
+        life.acknowledged = promised if flush_disk_type == "SYNC_FLUSH" or left == path else []
+        test_faults.check_next_life(life, left)
+
+    return files, check
 
 
 def _batches(path: Path, judge: Judge) -> tuple[FaultyFiles, Check]:
@@ -69,6 +81,126 @@ def _deletion(path: Path, judge: Judge) -> tuple[FaultyFiles, Check]:
     return files, test_retention_faults.check_next_life
 
 
+def _topics(path: Path, judge: Judge) -> tuple[FaultyFiles, Check]:
+    """Topics are made and changed; each is what it was before or after the last change."""
+    files, done = FaultyFiles(judge), 0
+    store = None
+    with suppress(Crash, StoreError):
+        store = reput.MessageStore.open(path, files=files, **SYNCED)
+        for number in range(_TOPIC_CHANGES):
+            store.update_topic(_topic(number))
+            store.put_message(reput.Message(_topic(number).topic_name, b"x"))
+            done = number + 1
+        store.close()
+    if store is not None:
+        abandon(store, files)
+    files.abandon()
+
+    def check(left: Path) -> None:
+        with reput.MessageStore.open(left, files=FaultyFiles(), **SYNCED) as store:
+            tables = [{_topic(n).topic_name: _topic(n) for n in range(count)} for count in (done, done + 1)]
+            assert dict(store.topics) in tables, "a topic is lost, or half changed"
+            assert store.max_commit_log_offset > 0 or not done
+            store.update_topic(_topic(0))
+        check_store(left)
+
+    return files, check
+
+
+_TOPIC_CHANGES = 6
+
+
+def _topic(number: int) -> TopicConfig:
+    return TopicConfig(f"topic-{number % 4}", read_queue_nums=number + 1)
+
+
+def _count_topics(path: Path) -> int:
+    files, check = _topics(path, no_objection)
+    check(path)
+    return len(files.operations)
+
+
+@contextmanager
+def _disk_is(files: FileLayer) -> Iterator[None]:
+    """Jobs go to the disk by themselves: meanwhile it is this one."""
+    names = [name for name in vars(FileLayer) if not name.startswith("_")]
+    with patch.dict(DISK.__dict__, {name: getattr(files, name) for name in names}):
+        yield
+
+
+def _rebuild(path: Path, judge: Judge) -> tuple[FaultyFiles, Check]:
+    """Queues and index of a closed store are rebuilt in place; whatever is left, the next start has all of them."""
+    life, _ = test_faults.live(path, "SYNC_FLUSH", no_objection)
+    files = FaultyFiles(judge)
+    files.all_is_durable(path)
+    with suppress(Crash, StoreError), _disk_is(files):
+        rebuild(path, None, runner=LocalRunner(1))
+    files.abandon()
+
+    def check(left: Path) -> None:
+        shutil.rmtree(left / "rebuild.unfinished", ignore_errors=True)
+        test_faults.check_next_life(life, left)
+
+    return files, check
+
+
+def _count_rebuild(path: Path) -> int:
+    files, check = _rebuild(path, no_objection)
+    assert not (path / "rebuild.unfinished").exists()
+    check(path)
+    return len(files.operations)
+
+
+def _recovery(path: Path, judge: Judge) -> tuple[FaultyFiles, Check]:
+    """A start after a kill that left a torn record, and whole ones behind it that were never synced: old bytes.
+
+    They are cut, and never come back: not even where later records end just where an old one begins.
+    """
+    life, files = test_faults.live(path, "SYNC_FLUSH", no_objection)
+    before = FaultyFiles()
+    store = reput.MessageStore.open(path, files=before, **life.options)
+    for _ in range(_OLD):
+        store.put_message(reput.Message("old", bytes(_OLD_BODY), keys=["old"]))
+    store.wait_dispatched()
+    abandon(store, before)
+    for folder in ("consumequeue/old", "index", "checkpoint"):  # nothing of these records was synced
+        target = path / folder
+        shutil.rmtree(target) if target.is_dir() else target.unlink()
+    first = next(record for record in log_records(path) if record.queue[0] == "old")
+    log_file = path / "commitlog" / f"{first.offset - first.offset % 4096:020d}"
+    with log_file.open("r+b") as opened:
+        opened.seek(first.offset % 4096 + 100)
+        opened.write(b"torn")
+    files = FaultyFiles(judge)
+    files.all_is_durable(path)
+    store = None
+    with suppress(Crash, StoreError):
+        store = reput.MessageStore.open(path, files=files, **life.options)
+        store.put_message(reput.Message("old", bytes(_OLD_BODY - 3), keys=["new"]))
+        store.put_message(reput.Message("old", bytes(_OLD_BODY), keys=["old"]))
+        store.close()
+    if store is not None:
+        abandon(store, files)
+    files.abandon()
+
+    def check(left: Path) -> None:
+        with reput.MessageStore.open(left, files=FaultyFiles(), **life.options) as store:
+            check_acknowledged(store, life.acknowledged)
+        found = [record for record in check_store(left) if record.queue[0] == "old"]
+        assert len(found) <= 2, "records came back that a start had cut"
+
+    return files, check
+
+
+_OLD, _OLD_BODY = 8, 150
+
+
+def _count_recovery(path: Path) -> int:
+    files, check = _recovery(path, no_objection)
+    check(path)
+    return len(files.operations)
+
+
 SYNCED = test_faults.OPTIONS | {"flush_disk_type": "SYNC_FLUSH"}
 SCENARIOS = (
     Scenario(
@@ -92,4 +224,7 @@ SCENARIOS = (
         _deletion,
         test_retention_faults.OPTIONS,
     ),
+    Scenario("config files", _count_topics, _topics, SYNCED),
+    Scenario("a rebuild in place", _count_rebuild, _rebuild, SYNCED),
+    Scenario("a recovery over old bytes", _count_recovery, _recovery, SYNCED),
 )

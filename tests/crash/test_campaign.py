@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 
 import reput
+from campaign import flips
 from campaign import main as campaign
 from campaign.cases import Part, run_case
 from campaign.mutants import read_mutants
+from campaign.report import FIGURES, PAGE, markdown, page_with
+from tests.crash.scenarios import SCENARIOS
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 
@@ -20,8 +23,25 @@ def test_a_share_of_every_part_keeps_the_promises(tmp_path: Path) -> None:
     assert campaign.main(["--share", "0.01", "--seed", "7000", "--output", str(output)]) == 0
     parts = json.loads(output.read_text())["parts"]
     assert set(parts) == {part.name for part in campaign.PARTS}
-    assert parts["power"]["cases"] == 100
-    assert parts["power"]["counts"]["crash points"] > 100
+    assert parts["power"]["cases"] == 80
+    assert parts["power"]["counts"]["crash points"] > 80
+    assert markdown(json.loads(output.read_text())).count("\n| ") > 30
+
+
+def test_the_figures_in_the_docs_are_those_of_their_file() -> None:
+    page = PAGE.read_text()
+    assert page == page_with(json.loads(FIGURES.read_text()), page)
+
+
+def test_the_published_run_flips_each_bit_once_and_has_more_than_a_hundred_thousand() -> None:
+    assert flips.PART.cases == flips.count_bytes()
+    assert 8 * flips.PART.cases >= 100_000
+    assert flips.count_bytes() % flips.STRIDE
+
+
+def test_the_scenarios_are_all_that_changes_a_store() -> None:
+    names = {scenario.name for scenario in SCENARIOS}
+    assert {"sink commits", "retention", "config files", "a rebuild in place", "a recovery over old bytes"} <= names
 
 
 def test_a_broken_promise_is_told_with_what_repeats_it() -> None:

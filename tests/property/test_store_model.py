@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 import tempfile
 from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 import reput
 from reput.formats.record import SysFlag
-from tests.crash.faulty_files import FaultyFiles, abandon
+from tests.crash.faulty_files import FaultyFiles, abandon, crash_at
 from tests.crash.invariants import SMALL, check_store
 
 TOPICS = st.sampled_from(["a", "b"])
@@ -44,12 +46,18 @@ class StoreModel(RuleBasedStateMachine):
         super().__init__()
         self.folder = Path(tempfile.mkdtemp())
         self.path = self.folder / "store"
+        self.files = FaultyFiles()
+        self.cuts = 0
         self.queues: dict[tuple[str, int], list[Kept]] = defaultdict(list)
         self.keys: dict[tuple[str, str], list[int]] = defaultdict(list)
 
     def open(self, **options: object) -> None:
-        self.files = FaultyFiles()
+        """The next life; the disk has what it had, and the page cache too, but for a power cut."""
+        before, self.files = self.files, FaultyFiles()
+        self.files.goes_on_after(before)
         self.store = reput.MessageStore.open(self.path, files=self.files, **(SMALL | options))
+        # What was put before may be in the page cache alone: a new start makes it durable.
+        self.is_synced = options.get("flush_disk_type", "SYNC_FLUSH") == "SYNC_FLUSH"
 
     @initialize(flush_disk_type=st.sampled_from(["SYNC_FLUSH", "ASYNC_FLUSH"]))
     def begin(self, flush_disk_type: str) -> None:
@@ -102,6 +110,42 @@ class StoreModel(RuleBasedStateMachine):
             offset += message.store_size
         assert offset == result.end_offset
 
+    @rule(bodies=st.lists(BODIES, min_size=2, max_size=4), queue_id=QUEUE_IDS, count=st.integers(1, 6))
+    def put_from_threads(self, bodies: list[bytes], queue_id: int, count: int) -> None:
+        """A thread for each body puts it some times, one way or another; queue order is log order."""
+        store = self.store
+
+        def put_some(number: int) -> list[tuple[int, int, Kept]]:
+            message = reput.Message("a", bodies[number], tags="Aa", keys=["k1"])
+            puts = {
+                0: lambda: [store.put_message(message, queue_id)],
+                1: lambda: [store.async_put_message(message, queue_id).result(30)],
+                2: lambda: store.put_messages([message, message], queue_id),
+            }
+            results = [result for _ in range(count) for result in puts[number % 3]()]
+            return [
+                (result.commit_log_offset, result.queue_offset, Kept(result.commit_log_offset, bodies[number], "Aa"))
+                for result in results
+            ]
+
+        with ThreadPoolExecutor(len(bodies) + 1) as pool:
+            looking = pool.submit(self.look_around)
+            stored = sorted(one for found in pool.map(put_some, range(len(bodies))) for one in found)
+            looking.result(30)
+        for _, queue_offset, kept in stored:
+            assert queue_offset == len(self.queues["a", queue_id])
+            self.keep("a", queue_id, kept, ["k1"], 0)
+
+    def look_around(self) -> None:
+        """What a reader beside the writers is given is in order, and what was there stays."""
+        for topic, queue_id in [*self.queues]:
+            kept = self.queues[topic, queue_id]
+            got = self.store.get_message(topic, queue_id, max(len(kept) - 1, 0))
+            if kept:
+                first = got.messages()[0]
+                assert (first.commit_log_offset, first.body) == (kept[-1].commit_log_offset, kept[-1].body)
+        self.store.query_messages("a", ["k1"], max_num=3)
+
     @rule()
     def roll(self) -> None:
         left = 4096 - self.store.max_commit_log_offset % 4096
@@ -123,6 +167,19 @@ class StoreModel(RuleBasedStateMachine):
         self.open(flush_disk_type=flush_disk_type)
         assert self.store.recovery.was_killed
 
+    @precondition(lambda self: self.is_synced)
+    @rule(seed=st.integers(0, 2**32), flush_disk_type=st.sampled_from(["SYNC_FLUSH", "ASYNC_FLUSH"]))
+    def lose_power(self, seed: int, flush_disk_type: str) -> None:
+        """What was answered under SYNC_FLUSH is there, whatever sectors and names of the rest reached the disk."""
+        self.files.judge = crash_at(0)
+        self.cuts += 1
+        left = self.folder / f"left-{self.cuts}"
+        self.files.cut_power(self.path, left, random.Random(seed))
+        abandon(self.store, self.files)
+        self.path, self.files = left, FaultyFiles()
+        self.files.all_is_durable(left)
+        self.open(flush_disk_type=flush_disk_type)
+
     @precondition(lambda self: self.queues)
     @rule(part=st.sampled_from(["consumequeue", "index", "checkpoint", "config"]))
     def lose(self, part: str) -> None:
@@ -132,6 +189,8 @@ class StoreModel(RuleBasedStateMachine):
             shutil.rmtree(lost)
         elif lost.exists():
             lost.unlink()
+        self.files = FaultyFiles()
+        self.files.all_is_durable(self.path)
         self.open()
 
     @invariant()

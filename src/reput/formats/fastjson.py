@@ -24,7 +24,7 @@ _WORDS = {"true": True, "false": False, "null": None}
 _MAX_DEPTH = 100
 _REFERENCE = "$ref"
 #: References to references can make any number of values: at most so many, and some for each byte of the text.
-_MOST_VALUES, _MOST_VALUES_A_BYTE = 1_000_000, 20
+_MOST_VALUES, _MOST_VALUES_A_BYTE = 100_000, 20
 _STEP = re.compile(r"\.((?:[^\\.\[]|\\.)*)|\[(-?\d+)\]", re.DOTALL)
 _ESCAPED = re.compile('["\\\\\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]')
 _SHORT_ESCAPES = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}

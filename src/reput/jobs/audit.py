@@ -184,7 +184,7 @@ class _Audit:
         if not config.message_index_enable:
             return None
         if not listing.index_files:
-            return KeyTarget((), config.max_hash_slot_num)
+            return KeyTarget((), config.max_hash_slot_num, may_follow=False)
         found = [IndexFilePath(path, listing.index_file_size) for path in listing.index_files]
         try:
             slots, entries = index_geometry(found, config.max_hash_slot_num, config.max_index_num)
@@ -198,7 +198,8 @@ class _Audit:
         ]
         checked = self._runner.run(check_index_file, items, description="check the index", progress=self._progress)
         self._findings += [finding for file in checked for finding in file.findings]
-        return KeyTarget(tuple(checked), slots)
+        starts = [file.start_offset for file in listing.log_files[:1]]
+        return KeyTarget(tuple(checked), slots, may_follow=starts != [0])
 
     def _find_batch_runs(self, listing: StoreListing) -> tuple[BatchQueueRuns, ...]:
         folder = listing.batch_queues

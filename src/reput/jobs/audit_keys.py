@@ -24,10 +24,14 @@ CONFIRMED, REPEATED, WRONG_TIME = range(3)
 
 @dataclass(frozen=True, slots=True)
 class KeyTarget:
-    """The index files of a store, checked by themselves, oldest first; `slots` of each."""
+    """The index files of a store, checked by themselves, oldest first; `slots` of each.
+
+    `may_follow`: whether there may have been an older one, which retention has deleted.
+    """
 
     files: tuple[CheckedIndexFile, ...]
     slots: int
+    may_follow: bool
 
     @property
     def runs(self) -> list[AscendingRun]:
@@ -91,6 +95,7 @@ class KeyCheck:
     def __init__(self, target: KeyTarget) -> None:
         files = target.files
         paths = [file.path for file in files]
+        self._may_follow = target.may_follow
         self._files = EntryFiles(paths, entry_position(target.slots, 0), ENTRY_TYPE, OFFSET_FIELD, target.runs)
         self._begins = np.array([file.header.begin_timestamp for file in files], np.int64)
         self._former_ends = np.array([0, *(file.header.end_timestamp for file in files)][: len(files)], np.int64)
@@ -198,7 +203,8 @@ class KeyCheck:
         firsts = np.flatnonzero(wrong & (numbers == 1))
         former = self._former_ends[files[firsts]]
         stored = entries["seconds"][firsts]
-        right = (files[firsts] == 0) | (stored == _seconds(timestamps[firsts], former)) | (stored == 0)
+        follows = (files[firsts] == 0) & (stored >= 0) & self._may_follow
+        right = follows | (stored == _seconds(timestamps[firsts], former)) | (stored == 0)
         wrong[firsts[right]] = False
         states = np.where(wrong, WRONG_TIME, states)
         goes_on = (np.diff(files) == 0) & (np.diff(numbers) == 1) & (np.diff(states) == 0)

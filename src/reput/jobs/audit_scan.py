@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from reput.errors import CorruptRecordError
 from reput.jobs.audit_batches import BatchCheck, BatchQueueRuns
 from reput.jobs.audit_crcs import PropertyCrcs, find_property_crcs, joined
 from reput.jobs.audit_keys import KeyAudit, KeyCheck, KeyTarget
 from reput.jobs.audit_units import CONFIRMED, SlotRanges, UnitCheck, UnitTarget
-from reput.jobs.record_faults import faulty_records
+from reput.jobs.record_faults import faulty_records, has_units, record_damage
 from reput.kernels.record_scan import ScanLevel
 from reput.log.queue_types import QueueTypes
 from reput.log.scan import Damage, OnDamage, scan_split
@@ -71,7 +73,7 @@ def audit_split(target: AuditTarget, split: Split) -> SplitAudit:
         log_bytes += columns.consumed
         newest_ms = max(newest_ms, int(columns["store_timestamp"].max()))
         undeclared |= types.undeclared(columns)
-        damages += faulty_records(split.file.path, columns)
+        damages += [*faulty_records(split.file.path, columns), *_misplaced(split.file.path, columns)]
         crcs.append(find_property_crcs(columns))
         if units is not None:
             units.put(columns)
@@ -84,6 +86,13 @@ def audit_split(target: AuditTarget, split: Split) -> SplitAudit:
         scan.result, messages, log_bytes, newest_ms, (*scan.damages, *damages), joined(crcs), found_units,
         frozenset(undeclared), ranges, batches.close(), None if keys is None else keys.close(),
     )  # fmt: skip
+
+
+def _misplaced(path: str, columns: RecordColumns) -> list[Damage]:
+    """Records that no queue has and that have a place in one all the same (`CommitLog`: prepared and rolled back)."""
+    rows = np.flatnonzero(~has_units(columns) & (columns["queue_offset"] != 0)).tolist()
+    reason = "a prepared or rolled back message is in no queue, and its queue offset is not 0"
+    return [record_damage(path, columns, row, reason) for row in rows]
 
 
 def dispatched_end(outcomes: Sequence[SplitAudit]) -> int:

@@ -283,12 +283,11 @@ class IndexService:
         return file
 
     def _new_path(self) -> str:
-        """A name by the time of creation, as RocketMQ's, and behind the last one's even if the clock stands still."""
+        """A name by the time of creation, as RocketMQ's, and behind the last one's even if the clock jumps back."""
         now = int(time.time() * 1000)
         last = self.index_files[-1].path.rpartition("/")[2] if self.index_files else ""
-        while (name := index_file_name(now, time.localtime(now / 1000).tm_gmtoff)) <= last:
-            now += 1
-        return f"{self._path}/{name}"
+        name = index_file_name(now, time.localtime(now / 1000).tm_gmtoff)
+        return f"{self._path}/{name if name > last else f'{int(last) + 1:017d}'}"
 
     def find(
         self, hashes: npt.NDArray[np.int32], max_count: int, begin: int, end: int

@@ -18,6 +18,7 @@ from reput.errors import ConfigError, StoreFormatError
 from reput.formats.checkpoint import decode_checkpoint, encode_checkpoint
 from reput.formats.index_file import entry_position, slot_position
 from reput.formats.metadata import TopicConfig
+from reput.formats.record import QUEUE_OFFSET
 from reput.jobs.audit import AuditResult, audit
 from reput.jobs.findings import KINDS, SCHEMA
 from reput.jobs.runner import LocalRunner, Progress
@@ -320,6 +321,20 @@ def test_damage_of_the_log_is_told_once_and_its_units_and_entries_are_not_blamed
     assert finding.commit_log_offset == 16384 + finding.position
 
 
+def test_a_queue_offset_of_a_message_that_no_queue_has_is_wrong(tmp_path: Path) -> None:
+    with reput.MessageStore.open(tmp_path, **SIZES) as opened:
+        for flags in (4, 12, 0):
+            opened.put_message(reput.Message("orders", b"x", sys_flag=flags))
+        second = opened.put_message(reput.Message("orders", b"x", sys_flag=4)).commit_log_offset
+    file = tmp_path / "commitlog/00000000000000000000"
+    content = bytearray(file.read_bytes())
+    content[second + QUEUE_OFFSET + 7] = 1
+    file.write_bytes(content)
+    (found,) = run(tmp_path).findings
+    assert (found.code, found.commit_log_offset) == ("record-damaged", second)
+    assert "is in no queue, and its queue offset is not 0" in found.text
+
+
 def test_the_last_record_of_a_closed_store_is_not_taken_for_a_torn_tail(store: Path) -> None:
     last = sorted((store / "commitlog").iterdir())[-1]
     data = last.read_bytes().rstrip(b"\0")
@@ -373,8 +388,9 @@ def test_each_field_of_an_index_file_is_checked(store: Path) -> None:
     path = index_file(store)
     data = path.read_bytes()
     slot = next(slot for slot in range(SLOTS) if any(data[slot_position(slot) : slot_position(slot) + 4]))
-    entry = entry_position(SLOTS, 7)
+    entry, first = entry_position(SLOTS, 7), entry_position(SLOTS, 1)
     for position, code in (
+        (first + 12, "index-entry-wrong"), (first + 14, "index-entry-wrong"),
         (7, "index-header-wrong"), (15, "index-header-wrong"), (23, "index-header-wrong"),
         (31, "index-header-wrong"), (35, "index-header-wrong"), (39, "index-header-wrong"),
         (slot_position(slot) + 3, "index-chain-broken"), (entry + 3, "index-entry-wrong"),
