@@ -16,8 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import NamedTuple
 
@@ -80,11 +79,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--publish", action="store_true", help="write docs/design/mutants.json and mutants.md")
     options = parser.parse_args(arguments)
     mutants = [one for one in read_mutants() if any(word in one.title for word in options.only or [""])]
-    hunts = []
     with ThreadPoolExecutor(options.processes) as hunters:
-        for hunt in hunters.map(partial(_hunt, seed=options.seed), mutants):
-            hunts.append(hunt)
+        running = [hunters.submit(_hunt, mutant, options.seed) for mutant in mutants]
+        for done in as_completed(running):
+            hunt = done.result()
             print(f"{hunt.seconds:5.0f} s  {hunt.title}: {hunt.verdict}", flush=True)
+    hunts = [done.result() for done in running]
     found = sum(hunt.part is not None for hunt in hunts)
     print(f"{found} of {len(hunts)} found")
     if options.publish:
