@@ -20,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import NamedTuple
 
-from campaign.pages import markdown_table, write_between_marks
+from campaign.pages import markdown_table, source_commit, write_between_marks
 
 ROOT = Path(__file__).parents[1]
 _DOCS = ROOT / "docs" / "design"
@@ -88,15 +88,20 @@ def main(arguments: list[str] | None = None) -> int:
     found = sum(hunt.part is not None for hunt in hunts)
     print(f"{found} of {len(hunts)} found")
     if options.publish:
-        (_DOCS / "mutants.json").write_text(json.dumps([hunt._asdict() for hunt in hunts], indent=1) + "\n")
-        write_between_marks(_DOCS / "mutants.md", _page(hunts, found))
+        publish(hunts, source_commit())
     return int(found < len(hunts))
 
 
-def _page(hunts: list[Hunt], found: int) -> str:
+def publish(hunts: list[Hunt], commit: str) -> None:
+    """Into docs/design/mutants.json and mutants.md."""
+    figures = {"commit": commit, "mutants": [hunt._asdict() for hunt in hunts]}
+    (_DOCS / "mutants.json").write_text(json.dumps(figures, indent=1) + "\n")
     rows = [(hunt.title, hunt.part or "**none**", hunt.seed, hunt.text) for hunt in hunts]
+    found = sum(hunt.part is not None for hunt in hunts)
     text = markdown_table(("the code, broken so that", "is found by", "with seed", "which said"), rows)
-    return f"\n{found} of {len(hunts)} mutants found.\n{text}"
+    write_between_marks(
+        _DOCS / "mutants.md", f"\n{found} of {len(hunts)} mutants of commit {commit[:12]} found.\n{text}"
+    )
 
 
 def _hunt(mutant: Mutant, seed: int) -> Hunt:

@@ -53,7 +53,7 @@ def _batches(path: Path, judge: Judge) -> tuple[FaultyFiles, Check]:
 
 def _further_puts(path: Path, judge: Judge) -> tuple[FaultyFiles, Check]:
     life, files = test_further_puts.live(path, "SYNC_FLUSH", judge)
-    return files, lambda left: test_faults.check_next_life(life, left)
+    return files, lambda left: test_further_puts.check_next_life_of(life, left)
 
 
 def _further_units(path: Path, judge: Judge) -> tuple[FaultyFiles, Check]:
