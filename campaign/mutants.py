@@ -16,20 +16,19 @@ import subprocess
 import sys
 import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import NamedTuple
 
-from campaign.pages import markdown_table, write_between_marks
+from campaign.pages import markdown_table, source_commit, write_between_marks
 
 ROOT = Path(__file__).parents[1]
 _DOCS = ROOT / "docs" / "design"
-#: Of the cases of each part: what one mutant may take.
-_SHARE = 0.03
-_MOST_SECONDS = 900
-#: Where kernels, or what they are compiled from, would be compiled again: into a cache that goes with the mutant.
-_COMPILED = ("formats", "kernels", "files")
+#: Parts of the campaign, and of their cases those that one mutant may take; the quick ones first.
+_STAGES = ((("power", "faults"), 0.03), (("damage", "kills", "flips"), 0.01))
+_MOST_SECONDS = 3600
+#: Prints where kernels are kept that these sources make; those of `reput.files` are all in its module `runs`.
+_CACHE_FOLDER = "from reput.kernels._jit import cache_folder; print(cache_folder())"
 
 
 class Mutant(NamedTuple):
@@ -76,54 +75,74 @@ def main(arguments: list[str] | None = None) -> int:
         "--only", metavar="WORD", action="append", help="mutants with this in their title; may be repeated"
     )
     parser.add_argument("--seed", type=int, default=0, help="of the first case of each part")
-    parser.add_argument("--share", type=float, default=_SHARE, help=f"of the published campaign (default: {_SHARE})")
     parser.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)), help="mutants at a time")
     parser.add_argument("--publish", action="store_true", help="write docs/design/mutants.json and mutants.md")
     options = parser.parse_args(arguments)
     mutants = [one for one in read_mutants() if any(word in one.title for word in options.only or [""])]
-    hunts = []
     with ThreadPoolExecutor(options.processes) as hunters:
-        for hunt in hunters.map(partial(_hunt, seed=options.seed, share=options.share), mutants):
-            hunts.append(hunt)
+        running = [hunters.submit(_hunt, mutant, options.seed) for mutant in mutants]
+        for done in as_completed(running):
+            hunt = done.result()
             print(f"{hunt.seconds:5.0f} s  {hunt.title}: {hunt.verdict}", flush=True)
+    hunts = [done.result() for done in running]
     found = sum(hunt.part is not None for hunt in hunts)
     print(f"{found} of {len(hunts)} found")
     if options.publish:
-        (_DOCS / "mutants.json").write_text(json.dumps([hunt._asdict() for hunt in hunts], indent=1) + "\n")
-        write_between_marks(_DOCS / "mutants.md", _page(hunts, found))
+        publish(hunts, source_commit())
     return int(found < len(hunts))
 
 
-def _page(hunts: list[Hunt], found: int) -> str:
+def publish(hunts: list[Hunt], commit: str) -> None:
+    """Into docs/design/mutants.json and mutants.md."""
+    figures = {"commit": commit, "mutants": [hunt._asdict() for hunt in hunts]}
+    (_DOCS / "mutants.json").write_text(json.dumps(figures, indent=1) + "\n")
     rows = [(hunt.title, hunt.part or "**none**", hunt.seed, hunt.text) for hunt in hunts]
+    found = sum(hunt.part is not None for hunt in hunts)
     text = markdown_table(("the code, broken so that", "is found by", "with seed", "which said"), rows)
-    return f"\n{found} of {len(hunts)} mutants found.\n{text}"
+    write_between_marks(
+        _DOCS / "mutants.md", f"\n{found} of {len(hunts)} mutants of commit {commit[:12]} found.\n{text}"
+    )
 
 
-def _hunt(mutant: Mutant, seed: int, share: float) -> Hunt:
+def _hunt(mutant: Mutant, seed: int) -> Hunt:
     """The first broken promise that a campaign over a mutant finds."""
     started = time.perf_counter()
     memory = "/dev/shm" if os.path.isdir("/dev/shm") else None
     with tempfile.TemporaryDirectory(prefix="reput-mutant-", dir=memory) as folder:
+        changed = _make(mutant, Path(folder) / "src")
         environment = {**os.environ, "PYTHONPATH": f"{folder}/src", "TMPDIR": folder}
-        if _make(mutant, Path(folder) / "src"):
+        if changed == {"files"}:
+            _share_kernels(environment, f"{folder}/cache")
+        elif changed & {"formats", "kernels"}:
             environment["REPUT_CACHE_DIR"] = f"{folder}/cache"
-        command = [sys.executable, "-m", "campaign.main", "--processes=1", f"--share={share}", f"--seed={seed}"]
-        command += ["--stop", f"--output={folder}/found.json"]
-        try:
+        for parts, share in _STAGES:
+            command = [sys.executable, "-m", "campaign.main", "--processes=1", f"--share={share}", f"--seed={seed}"]
+            command += ["--stop", f"--output={folder}/found.json", *(f"--only={part}" for part in parts)]
             done = subprocess.run(
                 command, cwd=ROOT, env=environment, capture_output=True, check=False, timeout=_MOST_SECONDS
             )
-        except subprocess.TimeoutExpired:
-            return Hunt(mutant.title, time.perf_counter() - started, "any", seed, "a campaign that does not end")
-        seconds = time.perf_counter() - started
-        if not os.path.exists(f"{folder}/found.json"):
-            raise SystemExit(f"{mutant.title}: the campaign itself failed: {done.stderr.decode()[-2000:]}")
-        parts = json.loads(Path(folder, "found.json").read_text())["parts"]
-    for part in parts.values():
-        for failure in part["failures"]:
-            return Hunt(mutant.title, seconds, failure["part"], failure["seed"], _short(failure["text"], folder))
-    return Hunt(mutant.title, seconds)
+            found = Path(folder, "found.json")
+            if not found.exists():
+                raise SystemExit(f"{mutant.title}: the campaign itself failed: {done.stderr.decode()[-2000:]}")
+            seconds = time.perf_counter() - started
+            for part in json.loads(found.read_text())["parts"].values():
+                for failure in part["failures"]:
+                    text = _short(failure["text"], folder)
+                    return Hunt(mutant.title, seconds, failure["part"], failure["seed"], text)
+        return Hunt(mutant.title, seconds)
+
+
+def _share_kernels(environment: dict[str, str], cache: str) -> None:
+    """Let a mutant whose kernels are those of the sources use them, though its sources have another name for them."""
+    command = [sys.executable, "-c", _CACHE_FOLDER]
+    before = {**environment, "PYTHONPATH": f"{ROOT}/src"}
+    environment["REPUT_CACHE_DIR"] = cache
+    kept, wanted = (
+        subprocess.run(command, env=one, capture_output=True, text=True, check=True).stdout.strip()
+        for one in (before, environment)
+    )
+    os.makedirs(cache)
+    os.symlink(kept, wanted)
 
 
 def _short(text: str, folder: str) -> str:
@@ -132,18 +151,18 @@ def _short(text: str, folder: str) -> str:
     return " ".join(words)[:160]
 
 
-def _make(mutant: Mutant, source: Path) -> bool:
-    """Copy the source and change it; whether kernels must be compiled again."""
+def _make(mutant: Mutant, source: Path) -> set[str]:
+    """Copy the source and change it; the layers that have changed."""
     shutil.copytree(ROOT / "src", source, ignore=shutil.ignore_patterns("__pycache__"))
-    compiled = False
+    changed = set()
     for old, new in mutant.changes:
         holders = [path for path in sorted(source.rglob("*.py")) if old in path.read_text()]
         if len(holders) != 1 or holders[0].read_text().count(old) != 1:
             names = [path.name for path in holders]
             raise SystemExit(f"the mutant {mutant.title!r} is out of date: {old!r} stands in {names}")
         holders[0].write_text(holders[0].read_text().replace(old, new))
-        compiled |= holders[0].parent.name in _COMPILED
-    return compiled
+        changed.add(holders[0].parent.name)
+    return changed
 
 
 if __name__ == "__main__":

@@ -1,11 +1,20 @@
-"""Figures into a page of the docs: tables in Markdown, between two marks."""
+"""Figures into a page of the docs: tables in Markdown, between two marks, and the commit that they are of."""
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
 BEGIN, END = "<!-- written by a command -->\n", "<!-- up to here -->\n"
+
+
+def source_commit() -> str:
+    """Of the source that runs; an empty text outside of a repository."""
+    command = ["git", "rev-parse", "HEAD"]
+    return subprocess.run(
+        command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False
+    ).stdout.strip()
 
 
 def write_between_marks(page: Path, text: str) -> None:

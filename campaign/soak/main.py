@@ -13,7 +13,6 @@ import argparse
 import json
 import os
 import platform
-import subprocess
 import sys
 import tempfile
 import time
@@ -23,7 +22,7 @@ from typing import Any
 from rich.console import Console
 
 import reput
-from campaign.soak.children import ROOT
+from campaign.pages import source_commit
 from campaign.soak.load import STORES
 from campaign.soak.run import Soak
 from campaign.soak.samples import Thirds, compare_thirds
@@ -85,10 +84,9 @@ def _flatness(soak: Soak) -> dict[str, Thirds]:
 
 
 def _figures(soak: Soak, options: argparse.Namespace, flat: dict[str, Thirds]) -> dict[str, Any]:
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
     return {
         "reput": reput.__version__,
-        "commit": commit.stdout.strip(),
+        "commit": source_commit(),
         "python": platform.python_version(),
         "processors": os.cpu_count(),
         "ended": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),

@@ -20,7 +20,7 @@ from examples.picture.browser import screenshot
 from reput.jobs.report import Plot, Report, Series
 
 _DOCS = Path(__file__).parents[2] / "docs" / "design"
-_WIDTH, _HEIGHT = 1160, 2260
+_WIDTH, _HEIGHT = 1160, 2960
 _QUANTITIES = {
     "anonymous": ("Memory of its own", "MB"),
     "resident": ("Resident memory, mapped files included", "MB"),

@@ -16,7 +16,14 @@ from reput.files import DISK, FileLayer
 from reput.formats.metadata import TopicConfig
 from reput.jobs.rebuild import rebuild
 from reput.jobs.runner import LocalRunner
-from tests.crash import test_batch_faults, test_faults, test_further_units, test_retention_faults, test_sink_faults
+from tests.crash import (
+    test_batch_faults,
+    test_faults,
+    test_further_puts,
+    test_further_units,
+    test_retention_faults,
+    test_sink_faults,
+)
 from tests.crash.faulty_files import Crash, FaultyFiles, Judge, abandon, no_objection
 from tests.crash.invariants import SMALL, check_acknowledged, check_store, log_records
 
@@ -54,6 +61,11 @@ def _puts(flush_disk_type: str, path: Path, judge: Judge) -> tuple[FaultyFiles, 
 def _batches(path: Path, judge: Judge) -> tuple[FaultyFiles, Check]:
     life, files = test_batch_faults.live(path, "SYNC_FLUSH", judge)
     return files, lambda left: test_faults.check_next_life(life, left)
+
+
+def _further_puts(path: Path, judge: Judge) -> tuple[FaultyFiles, Check]:
+    life, files = test_further_puts.live(path, "SYNC_FLUSH", judge)
+    return files, lambda left: test_further_puts.check_next_life_of(life, left)
 
 
 def _further_units(path: Path, judge: Judge) -> tuple[FaultyFiles, Check]:
@@ -216,6 +228,9 @@ SCENARIOS = (
         test_faults.OPTIONS | {"flush_disk_type": "ASYNC_FLUSH"},
     ),
     Scenario("batches", lambda path: test_batch_faults.count_operations(path, "SYNC_FLUSH"), _batches, SYNCED),
+    Scenario(
+        "several at once", lambda path: test_further_puts.count_operations(path, "SYNC_FLUSH"), _further_puts, SYNCED
+    ),
     Scenario("extensions and light queues", _count_further_units, _further_units, test_further_units.OPTIONS),
     Scenario("sink commits", test_sink_faults.count_operations, _sink, SMALL),
     Scenario(

@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 import reput
-from campaign import flips
+from campaign import flips, mutants
 from campaign import main as campaign
 from campaign.cases import Part, run_case
-from campaign.mutants import read_mutants
 from campaign.report import FIGURES, PAGE, markdown, page_with
 from tests.crash.scenarios import SCENARIOS
 
@@ -56,12 +55,28 @@ def test_a_broken_promise_is_told_with_what_repeats_it() -> None:
     assert failure.text.startswith("AssertionError: lost 42 (test_campaign.py:")
 
 
+def test_code_that_was_broken_on_purpose_is_found(capsys: pytest.CaptureFixture[str]) -> None:
+    titles = ["the log is not synced", "a file that is replaced is not synced", "the name of a new log file"]
+    assert mutants.main([f"--only={title}" for title in titles]) == 0
+    assert "3 of 3 found" in capsys.readouterr().out
+
+
+def test_a_mutant_that_breaks_nothing_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    harmless = mutants.Mutant("nothing is broken", (("_MAX_MAPS = 4096\n", "_MAX_MAPS = 4095\n"),))
+    monkeypatch.setattr(mutants, "read_mutants", lambda: [harmless])
+    monkeypatch.setattr(mutants, "_STAGES", ((("faults",), 0.001),))
+    assert mutants.main([]) == 1
+    assert "nothing is broken: NOT FOUND" in capsys.readouterr().out
+
+
 def test_each_mutant_still_changes_the_source_in_one_place() -> None:
     source = Path(reput.__file__).parent
-    mutants = read_mutants()
-    assert len(mutants) >= 30
+    known = mutants.read_mutants()
+    assert len(known) >= 30
     texts = {path: path.read_text() for path in source.rglob("*.py")}
-    for mutant in mutants:
+    for mutant in known:
         for old, _ in mutant.changes:
             places = [path.name for path, text in texts.items() for _ in range(text.count(old))]
             assert len(places) == 1, (mutant.title, old, places)

@@ -6,6 +6,7 @@ import random
 import shutil
 import tempfile
 from collections import defaultdict
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
@@ -117,7 +118,7 @@ class StoreModel(RuleBasedStateMachine):
 
         def put_some(number: int) -> list[tuple[int, int, Kept]]:
             message = reput.Message("a", bodies[number], tags="Aa", keys=["k1"])
-            puts = {
+            puts: dict[int, Callable[[], list[reput.PutMessageResult]]] = {
                 0: lambda: [store.put_message(message, queue_id)],
                 1: lambda: [store.async_put_message(message, queue_id).result(30)],
                 2: lambda: store.put_messages([message, message], queue_id),

@@ -1,0 +1,115 @@
+"""A disk that fails once, and a process or a machine that ends, while messages are put several at once, and later."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import reput
+from reput.store.results import PutMessageResult
+from tests.crash.faulty_files import FaultyFiles, Judge, Operation, crash_at, no_objection
+from tests.crash.invariants import Acknowledged
+from tests.crash.test_faults import FILE_SIZE, Life, check_next_life, live_under
+
+# Threads that die of a crash are what these tests want.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+
+ROUNDS = 4
+MESSAGES = 3
+
+
+class FurtherPuts(Life):
+    """`put_messages` of messages that a kernel encodes, and of others, with `async_put_message` in between.
+
+    Attributes:
+        served_to: Commit log offset up to which somebody has read messages.
+    """
+
+    served_to = 0
+
+    def run(self, files: FaultyFiles) -> None:
+        """Live to the end, or to the first error that is not a full disk; a full disk is tried again once."""
+        self.store = self._trying_again(lambda: reput.MessageStore.open(self.path, files=files, **self.options))
+        for number in range(ROUNDS):
+            self._trying_again(lambda number=number: self._put_several(number))
+            self._trying_again(lambda number=number: self._put_later(number, files))
+        self._wait_dispatched(files)
+        self.store.close()
+
+    def read_on(self) -> None:
+        """Read what is served now, and was not when it was read before."""
+        while self.store is not None:
+            for place in (
+                self.served_to,
+                self.served_to + -self.served_to % FILE_SIZE,
+            ):  # or where the next file begins
+                message = self.store.look_message_by_offset(place)
+                if message is not None:
+                    self.served_to = place + message.store_size
+                    break
+            else:
+                return
+
+    def _put_several(self, number: int) -> None:
+        assert self.store is not None
+        born_host = "10.0.0.9:4000" if number % 2 else None  # with it a message is none for the kernel
+        keys = [f"several-{number}-{len(self.errors)}-{place}" for place in range(MESSAGES)]
+        messages = [reput.Message("several", _body(key), keys=[key], born_host=born_host) for key in keys]
+        for key, result in zip(keys, self.store.put_messages(messages, number % 2), strict=True):
+            self._acknowledge("several", number % 2, key, result)
+
+    def _put_later(self, number: int, files: FaultyFiles) -> None:
+        assert self.store is not None
+        key = f"later-{number}-{len(self.errors)}"
+        future = self.store.async_put_message(reput.Message("later", _body(key), keys=[key]))
+        while True:
+            try:
+                return self._acknowledge("later", 0, key, future.result(timeout=0.1))
+            except TimeoutError:
+                files.step("wait", "")  # dies here if the flush thread did
+
+    def _acknowledge(self, topic: str, queue_id: int, key: str, result: PutMessageResult) -> None:
+        if result.status is reput.PutMessageStatus.PUT_OK:
+            self.acknowledged.append(
+                Acknowledged(topic, queue_id, result.queue_offset, result.commit_log_offset, key, _body(key))
+            )
+
+
+def _body(key: str) -> bytes:
+    return key.encode() * 40
+
+
+def live(path: Path, flush_disk_type: str, judge: Judge) -> tuple[FurtherPuts, FaultyFiles]:
+    life = FurtherPuts(path, flush_disk_type)
+
+    def read_before_a_sync(operation: Operation) -> None:
+        if operation.kind == "sync" and "commitlog" in operation.path:
+            life.read_on()
+        judge(operation)
+
+    return life, live_under(life, read_before_a_sync)
+
+
+def count_operations(path: Path, flush_disk_type: str) -> int:
+    """How many operations a life without faults has; threads make it differ a little from run to run."""
+    life, files = live(path, flush_disk_type, no_objection)
+    assert len(life.acknowledged) == ROUNDS * (MESSAGES + 1)
+    assert not life.errors
+    assert life.served_to > 2 * FILE_SIZE
+    return len(files.operations)
+
+
+def check_next_life_of(life: FurtherPuts, path: Path) -> None:
+    """What was acknowledged is there, and what somebody has read, too."""
+    with reput.MessageStore.open(path, files=FaultyFiles(), **life.options) as store:
+        assert store.max_commit_log_offset >= life.served_to, "messages are lost that were served"
+    check_next_life(life, path)
+
+
+def test_a_power_cut_at_any_operation_loses_nothing_that_was_put_with_others_or_later(tmp_path: Path) -> None:
+    for number in range(0, count_operations(tmp_path / "healthy", "SYNC_FLUSH"), 2):
+        path, left = tmp_path / f"crash-{number}", tmp_path / f"cut-{number}"
+        life, files = live(path, "SYNC_FLUSH", crash_at(number))
+        files.cut_power(path, left)
+        check_next_life_of(life, left)
