@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -66,7 +67,8 @@ class Question:
     def options(self) -> dict[str, Option]:
         """What the answer depends on."""
         return {
-            "store": self.store, "commit-log-path": self.commit_log_path, "begin": self.begin, "end": self.end,
+            "store": os.path.abspath(self.store), "commit-log-path": self.commit_log_path,
+            "begin": self.begin, "end": self.end,
             "topics": None if self.topics is None else list(self.topics), "keys": list(self.keys), "sql": self.sql,
             "schema": [f"{topic}={fields}" for topic, fields in self.schemas.items()],
         }  # fmt: skip

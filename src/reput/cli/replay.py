@@ -109,6 +109,6 @@ def _report(store: str, target: str, result: Replayed, rate: RateOverTime, store
     """What came over, when it was stored in the source, and how fast it came."""
     from reput.jobs.report import Report
 
-    facts = {name.replace("_", " "): value for name, value in asdict(result).items()}
+    facts = {name.replace("_", " "): value for name, value in asdict(result).items() if value is not None}
     facts["messages a second"] = round(result.messages / result.seconds) if result.seconds else 0
     return Report(f"Replay of {store} into {target}", facts, plots=[*stored.plots(), *rate.plots()])

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 import pyarrow as pa
 
-from reput.jobs.report import Plot, Series, Value
+from reput.jobs.report import Plot, Series
 
 #: Points of a line, at the most.
 _MOST_POINTS = 300
@@ -67,6 +68,19 @@ class StoredOverTime:
         return [stacked_over_time(counts, "stored (UTC)")] if counts else []
 
 
+class _Stretch(NamedTuple):
+    """What was done from the end of the stretch before to `end_s`, in seconds since the start; and the longest lag."""
+
+    end_s: float
+    messages: int
+    lag: float | None
+
+    def joined(self, later: _Stretch) -> _Stretch:
+        """Both as one."""
+        lags = [lag for lag in (self.lag, later.lag) if lag is not None]
+        return _Stretch(later.end_s, self.messages + later.messages, max(lags, default=None))
+
+
 class RateOverTime:
     """How many messages a second a job came through, from its first second to its last, and how far behind it was.
 
@@ -79,37 +93,33 @@ class RateOverTime:
         self._lag_label = lag_label
         self._clock = clock
         self._started = clock()
-        self._width_s = 0.1
-        self._counts: list[int] = []
-        self._lags: list[float | None] = []
+        self._least_s = 0.2
+        self._stretches: list[_Stretch] = []
 
     def add(self, messages: int, lag: float | None = None) -> None:
-        """So many messages more are done now; of the lags of one stretch of time the longest counts."""
-        place = self._place()
-        while place >= _MOST_POINTS:
-            self._width_s *= 2
-            self._counts = [sum(self._counts[i : i + 2]) for i in range(0, len(self._counts), 2)]
-            self._lags = [_longest(self._lags[i : i + 2]) for i in range(0, len(self._lags), 2)]
-            place = self._place()
-        missing = place + 1 - len(self._counts)
-        self._counts += [0] * missing
-        self._lags += [None] * missing
-        self._counts[place] += messages
-        self._lags[place] = _longest([self._lags[place], lag])
-
-    def _place(self) -> int:
-        return int((self._clock() - self._started) / self._width_s)
+        """So many messages more are done now."""
+        known = self._stretches
+        new = _Stretch(self._clock() - self._started, messages, lag)
+        if known and known[-1].end_s - (known[-2].end_s if len(known) > 1 else 0) < self._least_s:
+            new = known.pop().joined(new)
+        known.append(new)
+        if len(known) > _MOST_POINTS:
+            self._least_s *= 2
+            pairs = [known[i : i + 2] for i in range(0, len(known), 2)]
+            self._stretches = [pair[0].joined(pair[-1]) if len(pair) == 2 else pair[0] for pair in pairs]
 
     def plots(self) -> list[Plot]:
         """The picture of it; none of nothing."""
-        if not any(self._counts):
+        if not any(stretch.messages for stretch in self._stretches):
             return []
-        ends: list[Value] = [round(self._width_s * (i + 1), 1) for i in range(len(self._counts))]
-        series = [Series("messages a second", ends, [round(count / self._width_s) for count in self._counts])]
-        if self._lag_label is not None:
-            series.append(Series(self._lag_label, ends, self._lags, self._lag_label))
+        begins = [0.0, *(stretch.end_s for stretch in self._stretches)]
+        rates = [
+            round(stretch.messages / max(stretch.end_s - begin, 1e-3))
+            for begin, stretch in zip(begins, self._stretches, strict=False)
+        ]
+        series = [Series("messages a second", [round(one.end_s, 1) for one in self._stretches], rates)]
+        if self._lag_label is not None and len(self._stretches) > 1:  # else it is a bar, and has one pane
+            behind = [one for one in self._stretches if one.lag is not None]
+            lags = [one.lag for one in behind]
+            series.append(Series(self._lag_label, [round(one.end_s, 1) for one in behind], lags, self._lag_label))
         return [Plot("line", "Messages a second", "seconds since the start", "messages a second", series)]
-
-
-def _longest(lags: list[float | None]) -> float | None:
-    return max((lag for lag in lags if lag is not None), default=None)

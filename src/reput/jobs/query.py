@@ -23,11 +23,11 @@ from reput.log.selection import Selection, make_selection
 
 @dataclass(frozen=True, slots=True)
 class LogRows:
-    """The wanted rows of one store, not read yet; made by `wanted_rows`."""
+    """The wanted rows of one store, not read yet; picklable."""
 
     directory: StoreDirectory
     selection: Selection
-    clock_margin_ms: int | None
+    clock_margin_ms: int | None = None
 
     def plan(self, split_bytes: int | None = None) -> Sequence[Part]:
         """The parts to read as the log is now, in its order; each stretch of about so many bytes."""
@@ -39,8 +39,10 @@ class LogRows:
         return read_part(part, self.selection, self.directory.files)
 
     def batches(self, progress: Progress | None = None) -> Iterator[pa.RecordBatch]:
-        """All rows, read as they are asked for; progress in log bytes."""
-        parts = self.plan()
+        """All rows of the log as it is now, read as they are asked for; progress in log bytes."""
+        return self._batches(self.plan(), progress)
+
+    def _batches(self, parts: Sequence[Part], progress: Progress | None) -> Iterator[pa.RecordBatch]:
         done, total = 0, sum(map(part_bytes, parts))
         for part in parts:
             if progress is not None:
@@ -49,24 +51,6 @@ class LogRows:
             done += part_bytes(part)
         if progress is not None:
             progress(total, total, READING)
-
-
-def wanted_rows(
-    path: str | os.PathLike[str],
-    columns: Iterable[str] | None = None,
-    topics: Iterable[str] | None = None,
-    keys: Iterable[str] | None = None,
-    begin: datetime | int | None = None,
-    end: datetime | int | None = None,
-    *,
-    commit_log_path: str | os.PathLike[str] | None = None,
-    clock_margin_ms: int | None = None,
-    files: FileLayer = DISK,
-) -> LogRows:
-    """What `find_messages` reads, and how; its arguments and errors."""
-    directory = StoreDirectory(path, commit_log_path=commit_log_path, files=files)
-    selection = make_selection(columns=columns, topics=topics, keys=keys, begin=begin, end=end, store=directory.name)
-    return LogRows(directory, selection, clock_margin_ms)
 
 
 def find_messages(
@@ -95,11 +79,9 @@ def find_messages(
         kept: reads by tasks instead, whose rows it keeps: what a killed query has read is not read again.
         progress: told how far it is, unless `kept` tells its own.
     """
-    rows = wanted_rows(
-        path, columns, topics, keys, begin, end,
-        commit_log_path=commit_log_path, clock_margin_ms=clock_margin_ms, files=files,
-    )  # fmt: skip
-    schema = rows.selection.schema
+    directory = StoreDirectory(path, commit_log_path=commit_log_path, files=files)
+    selection = make_selection(columns=columns, topics=topics, keys=keys, begin=begin, end=end, store=directory.name)
+    rows, schema = LogRows(directory, selection, clock_margin_ms), selection.schema
     if kept is None:
         return pa.RecordBatchReader.from_batches(schema, rows.batches(progress))
     name = f"messages: {', '.join(schema.names)}"

@@ -19,11 +19,12 @@ import pyarrow.dataset as ds
 
 from reput.errors import ConfigError, ReputError
 from reput.jobs.kept_reads import KeptReads
-from reput.jobs.query import LogRows, wanted_rows
+from reput.jobs.query import LogRows
 from reput.jobs.runner import Progress
 from reput.jobs.topic_table import BODY_ERROR, SAMPLE_ROWS, TopicColumns, topic_columns
 from reput.log.directory import StoreDirectory
 from reput.log.plan import Part
+from reput.log.selection import make_selection
 
 #: The table of all topics.
 MESSAGES = "messages"
@@ -68,9 +69,9 @@ class Source:
     def read(self, topic: str | None, columns: Sequence[str]) -> LogRows:
         """Columns of the log, of one topic or of all that are wanted."""
         topics = self.topics if topic is None else [topic]
-        return wanted_rows(
-            self.path, columns, topics, begin=self.begin, end=self.end, commit_log_path=self.commit_log_path
-        )
+        directory = StoreDirectory(self.path, commit_log_path=self.commit_log_path)
+        wanted = make_selection(columns=columns, topics=topics, begin=self.begin, end=self.end, store=directory.name)
+        return LogRows(directory, wanted)
 
     def rows(self, topic: str | None, columns: TopicColumns, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Columns of a topic's table, or of the table of all."""
@@ -152,15 +153,8 @@ class SqlRows:
     """
 
     def __init__(self, reader: pa.RecordBatchReader, tables: Sequence[TopicTable]) -> None:
-        self.reader = pa.RecordBatchReader.from_batches(reader.schema, self._batches(reader))
+        self.reader = pa.RecordBatchReader.from_batches(reader.schema, _batches(reader, tables))
         self.tables = tables
-
-    def _batches(self, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
-        try:
-            yield from reader
-        except Exception:
-            _raise_failure(self.tables)
-            raise
 
     @property
     def findings(self) -> list[str]:
@@ -171,6 +165,15 @@ class SqlRows:
             for table in self.tables
             if table.undecoded
         ]
+
+
+def _batches(reader: pa.RecordBatchReader, tables: Sequence[TopicTable]) -> Iterator[pa.RecordBatch]:
+    """Rows with our own errors. No method: Arrow's reader would hold its owner, a circle that nobody frees."""
+    try:
+        yield from reader
+    except Exception:
+        _raise_failure(tables)
+        raise
 
 
 def query_sql(source: Source, sql: str) -> SqlRows:

@@ -90,7 +90,7 @@ def test_a_process_that_is_killed_before_any_change_of_the_disk_leaves_no_file_t
     monkeypatch.setattr(job, "PART_BYTES", 15_000)
     query = ("query", store, "--topics", "a,b", "--work-dir", tmp_path / "work", "--output")
     assert run_reput(*query, tmp_path / "whole.parquet").status == 0
-    for changes in range(1, 10_000, 29):
+    for changes in range(1, 10_000, 47):
         output = tmp_path / f"{changes}.parquet"
         was_killed = killed(partial(run_reput, *query, output), changes)
         assert not output.exists() or output.read_bytes() == (tmp_path / "whole.parquet").read_bytes()
@@ -99,7 +99,7 @@ def test_a_process_that_is_killed_before_any_change_of_the_disk_leaves_no_file_t
         assert list((tmp_path / "work").iterdir()) == []
         if not was_killed:
             break
-    assert changes > 60
+    assert changes > 90
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -150,3 +152,12 @@ def test_damage_is_our_own_error(tmp_path: Path) -> None:
 def test_a_table_can_be_scanned_again(store: Path) -> None:
     table = TopicTable(Source(path=store), "orders")
     assert table.scanner(["id"]).to_table() == table.scanner(["id"]).to_table()
+
+
+def test_an_answer_that_nobody_reads_to_its_end_is_freed(store: Path) -> None:
+    found = query_sql(Source(path=store), "select * from orders")
+    freed = weakref.ref(found.tables[0])
+    next(iter(found.reader))
+    del found
+    gc.collect()
+    assert freed() is None
