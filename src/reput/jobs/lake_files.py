@@ -287,7 +287,11 @@ class _FileWriter:
     def __init__(self, schema: pa.Schema) -> None:
         self._content = pa.BufferOutputStream()
         self._schema = schema
-        leaves = [name for name in _leaves(schema) if name != "body"]  # as large as itself, and of no use
+        # Of bodies they are as large as itself; of neither does the least or the greatest tell anything.
+        leaves = [name for name in _leaves(schema) if name != "body" and not name.startswith("properties.")]
+        encodings = {"commit_log_offset": "DELTA_BINARY_PACKED"}  # it ascends
+        if _has_bytes(schema):  # lengths apart from the bytes: beside them, zstd looks long for what repeats in a body
+            encodings["body"] = "DELTA_LENGTH_BYTE_ARRAY"
         offset = schema.get_field_index("commit_log_offset")
         self._writer = parquet.ParquetWriter(
             self._content,
@@ -296,8 +300,7 @@ class _FileWriter:
             compression_level=1,
             use_dictionary=[name for name in _FEW_VALUES if name in schema.names],
             write_statistics=leaves,
-            # Lengths apart from the bytes: beside them, zstd looks long for what repeats in a body that has nothing.
-            column_encoding={"body": "DELTA_LENGTH_BYTE_ARRAY"} if _has_bytes(schema) else None,
+            column_encoding=encodings,
             sorting_columns=[parquet.SortingColumn(offset)],
         )
         self._waiting: list[pa.Table] = []
