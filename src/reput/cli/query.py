@@ -75,6 +75,10 @@ def query(
         Literal["local", "spark"], typer.Option("--runner", help="Whose SQL: DuckDB's here, or Spark's.")
     ] = "local",
     master: Master = None,
+    damaged: Annotated[
+        Literal["refuse", "skip"],
+        typer.Option("--damaged", help="With --sql: what becomes of damage: no answer, or that of the rest."),
+    ] = "refuse",
     commit_log_path: CommitLogPath = None,
     settings: IndexNumbers,
     as_json: Json = False,
@@ -88,6 +92,8 @@ def query(
     With --sql each topic is a table, "quoted-like-this" where its name is no word, and messages is the table of all.
     Its columns are those of read_log, and the fields of JSON bodies: typed as the first 10000 are, or as --schema says
     ("orders=id bigint, total double, tags array<string>"). The dialect is DuckDB's, with --runner spark Spark's.
+    Damage in the log is refused; with --damaged skip the answer is that of all whole records, what was passed over is
+    told, and the exit status is 1.
 
     Examples:
       reput query /tmp/store --topic orders --key o-1 --key o-2 --begin 2026-01-01
@@ -104,9 +110,11 @@ def query(
     if sql is not None:
         if any(option is not None for option in (topic, message_id, commit_log_offset, *keys)):
             raise ConfigError("--sql: say in the statement what you want; beside it go --topics, --begin and --end")
-        return query_sql(store, sql, parse_pairs(schema, "--schema"), runner=runner, master=master, **asked, **shown)
-    if schema or runner != "local" or master is not None:
-        raise ConfigError("--schema, --runner and --master go with --sql")
+        return query_sql(
+            store, sql, parse_pairs(schema, "--schema"), runner=runner, master=master, damaged=damaged, **asked, **shown
+        )
+    if schema or runner != "local" or master is not None or damaged != "refuse":
+        raise ConfigError("--schema, --runner, --master and --damaged go with --sql")
     ways = (topic is not None) + is_range + (message_id is not None) + (commit_log_offset is not None)
     if ways != 1 or (topic is not None and not keys) or (output is not None and not is_range):
         raise ConfigError(_WAYS)

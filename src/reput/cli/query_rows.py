@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Literal
 
 from reput.cli.nothing_found import tell_unknown_topics
 from reput.cli.output import complain
@@ -44,6 +47,7 @@ def query_sql(
     *,
     runner: str,
     master: str | None,
+    damaged: Literal["refuse", "skip"],
     topics: Sequence[str] | None,
     begin: int | None,
     end: int | None,
@@ -51,26 +55,42 @@ def query_sql(
     output: str | None,
     as_json: bool,
 ) -> int:
-    """Show the rows of a statement; the exit status, 1 where bodies could not be decoded."""
+    """Show the rows of a statement; the exit status, 1 where bodies could not be decoded, or damage was passed over."""
     from reput.jobs import sql as job
 
     _check(store, commit_log_path, topics, output)
     begin_work()
     source = job.Source(
-        path=store, topics=topics, begin=begin, end=end, schemas=schemas, commit_log_path=commit_log_path
-    )
-    if runner == "spark":
-        from reput.spark import session
-        from reput.spark.sql import query_sql_on_spark
+        path=store, topics=topics, begin=begin, end=end, schemas=schemas, commit_log_path=commit_log_path,
+        damaged=damaged,
+    )  # fmt: skip
+    with _no_warnings():
+        if runner == "spark":
+            from reput.spark import session
+            from reput.spark.sql import query_sql_on_spark
 
-        table = query_sql_on_spark(session(master or "local[*]"), source, sql).toArrow()
-        write_rows(table.to_reader(), output=output, as_json=as_json)
-        return 0
-    found = job.query_sql(source, sql)
-    write_rows(found.reader, output=output, as_json=as_json)
-    for finding in found.findings:
+            table = query_sql_on_spark(session(master or "local[*]"), source, sql).toArrow()
+            write_rows(table.to_reader(), output=output, as_json=as_json)
+            findings = source.damages()
+        else:
+            found = job.query_sql(source, sql)
+            write_rows(found.reader, output=output, as_json=as_json)
+            findings = found.findings
+    for finding in findings:
         complain(finding)
-    return int(bool(found.findings))
+    return int(bool(findings))
+
+
+@contextmanager
+def _no_warnings() -> Iterator[None]:
+    """Readers of the log warn of what they pass over, each of them; it is told once, as findings."""
+    logger = logging.getLogger("reput.log")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 def _check(store: str, commit_log_path: str | None, topics: Sequence[str] | None, output: str | None) -> None:

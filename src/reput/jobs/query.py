@@ -28,6 +28,7 @@ def find_messages(
     *,
     commit_log_path: str | os.PathLike[str] | None = None,
     clock_margin_ms: int | None = None,
+    mode: str = "FAILFAST",
     files: FileLayer = DISK,
 ) -> pa.RecordBatchReader:
     """The wanted messages in log order, read as they are asked for: the rows of `reput.read_log`, and its errors.
@@ -39,9 +40,12 @@ def find_messages(
         commit_log_path: as of `read_log`.
         clock_margin_ms: your word that no store timestamp lies further behind one before it; then files before and
             behind the wanted time are not read.
+        mode: what becomes of damage, as of `read_log`.
     """
     directory = StoreDirectory(path, commit_log_path=commit_log_path, files=files)
-    selection = make_selection(columns=columns, topics=topics, keys=keys, begin=begin, end=end, store=directory.name)
+    selection = make_selection(
+        columns=columns, topics=topics, keys=keys, begin=begin, end=end, store=directory.name, mode=mode
+    )
     plan = plan_read(directory, selection, PlanOptions(processors=1, clock_margin_ms=clock_margin_ms))
     return pa.RecordBatchReader.from_batches(selection.schema, _rows(plan, selection, files))
 

@@ -11,13 +11,15 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from reput.errors import ConfigError, ReputError
+from reput.errors import ConfigError, CorruptRecordError, ReputError
+from reput.jobs.damages import find_damages
 from reput.jobs.query import find_messages
+from reput.jobs.runner import LocalRunner
 from reput.jobs.topic_table import BODY_ERROR, SAMPLE_ROWS, TopicColumns, topic_columns
 from reput.log.directory import StoreDirectory
 
@@ -34,6 +36,7 @@ class Source:
         path, commit_log_path, begin, end: as of `find_messages`.
         topics: the only ones that are tables; None: all that have a queue.
         schemas: of JSON bodies, by topic (`reput.jobs.body_schema`); inferred for a topic that is not there.
+        damaged: what becomes of damage in the log: "refuse" is an error, "skip" reads what is whole before and behind.
     """
 
     path: str | os.PathLike[str]
@@ -42,6 +45,19 @@ class Source:
     end: datetime | int | None = None
     schemas: Mapping[str, str] | None = None
     commit_log_path: str | os.PathLike[str] | None = None
+    damaged: Literal["refuse", "skip"] = "refuse"
+
+    @property
+    def mode(self) -> str:
+        """The same in the words of Spark's readers."""
+        return "DROPMALFORMED" if self.damaged == "skip" else "FAILFAST"
+
+    def damages(self) -> list[str]:
+        """What readers of the log pass over: messages may be missing there. Reads the whole log once more."""
+        if self.damaged == "refuse":
+            return []
+        found = find_damages(self.path, runner=LocalRunner(), commit_log_path=self.commit_log_path)
+        return [f"{damage.error()}; passed over {damage.end - damage.begin} bytes" for damage in found]
 
     def tables(self, sql: str) -> list[str]:
         """The topics that a text may mean; raises ConfigError for two that SQL takes for the same."""
@@ -61,8 +77,9 @@ class Source:
         """Columns of the log, of one topic or of all that are wanted."""
         topics = self.topics if topic is None else [topic]
         return find_messages(
-            self.path, columns, topics, begin=self.begin, end=self.end, commit_log_path=self.commit_log_path
-        )
+            self.path, columns, topics, begin=self.begin, end=self.end, commit_log_path=self.commit_log_path,
+            mode=self.mode,
+        )  # fmt: skip
 
     def columns(self, topic: str) -> TopicColumns:
         """The columns of a topic's table."""
@@ -131,9 +148,10 @@ class SqlRows:
         tables: what the query reads.
     """
 
-    def __init__(self, reader: pa.RecordBatchReader, tables: Sequence[TopicTable]) -> None:
+    def __init__(self, reader: pa.RecordBatchReader, tables: Sequence[TopicTable], source: Source) -> None:
         self.reader = pa.RecordBatchReader.from_batches(reader.schema, self._batches(reader))
         self.tables = tables
+        self._source = source
 
     def _batches(self, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
         try:
@@ -144,13 +162,14 @@ class SqlRows:
 
     @property
     def findings(self) -> list[str]:
-        """Bodies that could not be decoded; complete when all rows are read."""
-        return [
+        """Bodies that could not be decoded, and what was passed over; complete when all rows are read."""
+        undecoded = [
             f"topic {table.topic}: {table.undecoded} bodies do not fit the schema, so their fields are null; "
             f"{BODY_ERROR} says why"
             for table in self.tables
             if table.undecoded
         ]
+        return undecoded + self._source.damages()
 
 
 def query_sql(source: Source, sql: str) -> SqlRows:
@@ -183,7 +202,7 @@ def query_sql(source: Source, sql: str) -> SqlRows:
     for name, table in tables.items():
         connection.register(name, table)
     try:
-        return SqlRows(connection.sql(sql).to_arrow_reader(_BATCH_ROWS), list(tables.values()))
+        return SqlRows(connection.sql(sql).to_arrow_reader(_BATCH_ROWS), list(tables.values()), source)
     except duckdb.Error as error:
         _raise_failure(tables.values())
         reasons = [table.columns.reason for table in tables.values()]
@@ -195,5 +214,8 @@ def _raise_failure(tables: Iterable[TopicTable]) -> None:
     """Raise what went wrong below DuckDB, if that is it."""
     for table in tables:
         failure, table.failure = table.failure, None  # its traceback leads back here: a circle that DuckDB cannot free
+        if isinstance(failure, CorruptRecordError):
+            advice = "or ask all that is whole, and be told what is not, by --damaged skip (damaged='skip')"
+            raise CorruptRecordError(failure.path, failure.offset, f"{failure.reason}; {advice}") from None
         if failure is not None:
             raise failure from None
