@@ -27,16 +27,18 @@ def measure(setting: Setting) -> list[Figure]:
     """Messages a second of a whole run, by one thread and by two; a run that finds nothing new; JSON by itself."""
     both = Figure("export to Parquet, all columns, synced", "msg/s", goal=Goal(least=1_200_000))
     one = Figure("export to Parquet, all columns, one thread", "msg/s")
+    three = Figure("export to Parquet, all columns, three threads", "msg/s", note="one more waits for the disk")
     few = Figure("export to Parquet, four columns and bodies", "msg/s")
     nothing = Figure("export of a log with nothing new", "s")
     output = setting.folder("exported")
     asked: list[tuple[list[float], Callable[[], float]]] = [
         (one.values, lambda: _export(setting, output, 1)),
         (both.values, lambda: _export(setting, output, 2)),
+        (three.values, lambda: _export(setting, output, 3)),
         (nothing.values, lambda: _again(setting, output)),
         (few.values, lambda: _export(setting, output, 2, ["store_timestamp", "tags", "keys", "unique_key", "body"])),
     ]
-    figures = [both, one, few, nothing]
+    figures = [both, one, three, few, nothing]
     broker = None
     if setting.apache is not None:
         broker = Broker(setting.copy(setting.stock(), "stock-broker"))
@@ -52,7 +54,7 @@ def measure(setting: Setting) -> list[Figure]:
                 value = ask()
                 if i:  # the first round has taken memory from the host, and warmed a JVM
                     values.append(value)
-    for figure in (both, one, few):
+    for figure in (both, one, three, few):
         figure.limit = setting.records_limit("memcpy, two threads")
     setting.remove(output)
     return [*figures, *_json(setting)]

@@ -78,6 +78,10 @@ def query(
         typer.Option("--runner", help="Whose SQL: DuckDB's here, or Spark's; with --work-dir, who reads."),
     ] = "local",
     master: Master = None,
+    damaged: Annotated[
+        Literal["refuse", "skip"],
+        typer.Option("--damaged", help="With --sql: what becomes of damage: no answer, or that of the rest."),
+    ] = "refuse",
     commit_log_path: CommitLogPath = None,
     settings: IndexNumbers,
     as_json: Json = False,
@@ -91,6 +95,8 @@ def query(
     With --sql each topic is a table, "quoted-like-this" where its name is no word, and messages is the table of all.
     Its columns are those of read_log, and the fields of JSON bodies: typed as the first 10000 are, or as --schema says
     ("orders=id bigint, total double, tags array<string>"). The dialect is DuckDB's, with --runner spark Spark's.
+    Damage in the log is refused; with --damaged skip the answer is that of all whole records, what was passed over is
+    told, and the exit status is 1.
 
     With --work-dir a query for all messages, or by DuckDB, goes on after a kill where it was.
 
@@ -107,8 +113,8 @@ def query(
     is_range = topic is None and (bool(keys) or any(option is not None for option in (listed, begin, end)))
     if sql is not None and any(option is not None for option in (topic, message_id, commit_log_offset, *keys)):
         raise ConfigError("--sql: say in the statement what you want; beside it go --topics, --begin and --end")
-    if sql is None and schema:
-        raise ConfigError("--schema goes with --sql")
+    if sql is None and (schema or damaged != "refuse"):
+        raise ConfigError("--schema and --damaged go with --sql")
     if sql is None:
         ways = (topic is not None) + is_range + (message_id is not None) + (commit_log_offset is not None)
         of_rows = any(option is not None for option in (output, report, work_dir, master)) or runner != "local"
@@ -119,7 +125,7 @@ def query(
             Question(
                 store=store, topics=listed, keys=keys, begin=begin, end=end, sql=sql,
                 schemas=parse_pairs(schema, "--schema"), commit_log_path=commit_log_path, output=output, report=report,
-                work_dir=work_dir, runner=runner, master=master, as_json=as_json,
+                work_dir=work_dir, runner=runner, master=master, damaged=damaged, as_json=as_json,
             )
         )  # fmt: skip
     return _query_store(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import time
@@ -49,6 +50,7 @@ class Question:
     work_dir: str | None
     runner: Literal["local", "spark"]
     master: str | None
+    damaged: Literal["refuse", "skip"]
     as_json: bool
 
     @property
@@ -70,12 +72,12 @@ class Question:
             "store": os.path.abspath(self.store), "commit-log-path": self.commit_log_path,
             "begin": self.begin, "end": self.end,
             "topics": None if self.topics is None else list(self.topics), "keys": list(self.keys), "sql": self.sql,
-            "schema": [f"{topic}={fields}" for topic, fields in self.schemas.items()],
+            "schema": [f"{topic}={fields}" for topic, fields in self.schemas.items()], "damaged": self.damaged,
         }  # fmt: skip
 
 
 def answer(asked: Question) -> int:
-    """Show all rows that are asked for; the exit status, 1 where bodies could not be decoded."""
+    """Show all rows that are asked for; the exit status, 1 where bodies could not be decoded, or damage was passed."""
     from reput.jobs.over_time import StoredOverTime
     from reput.jobs.row_files import file_kind, write_rows
 
@@ -93,6 +95,7 @@ def answer(asked: Question) -> int:
             commit_log_path=asked.commit_log_path, topics=asked.topics, shows_progress=not lines_hide_bar,
         ) as progress,
         _kept(asked, progress) as kept,
+        _no_warnings(),
     ):  # fmt: skip
         reader, findings_of = _rows(asked, progress, kept)
         rows = SeenRows(reader, max(most, 0 if asked.report is None else _REPORTED_ROWS), stored)
@@ -160,12 +163,26 @@ def _rows(
         from reput.spark import session
         from reput.spark.sql import query_sql_on_spark
 
-        source = job.Source(path=asked.store, schemas=asked.schemas, **bounds)
+        source = job.Source(path=asked.store, schemas=asked.schemas, damaged=asked.damaged, **bounds)
         table = query_sql_on_spark(session(asked.master or "local[*]"), source, asked.sql).toArrow()
-        return table.to_reader(), list
-    source = job.Source(path=asked.store, schemas=asked.schemas, kept=kept, progress=progress, **bounds)
+        return table.to_reader(), source.damages
+    source = job.Source(
+        path=asked.store, schemas=asked.schemas, damaged=asked.damaged, kept=kept, progress=progress, **bounds
+    )  # fmt: skip
     rows = job.query_sql(source, asked.sql)
     return rows.reader, lambda: rows.findings
+
+
+@contextmanager
+def _no_warnings() -> Iterator[None]:
+    """Readers of the log warn of what they pass over, each of them; it is told once, as findings."""
+    logger = logging.getLogger("reput.log")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 def _report(

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from functools import lru_cache
 from itertools import groupby, pairwise
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from pyarrow import parquet
 
 from reput.errors import CorruptRecordError, StoreFormatError
-from reput.files import FileLayer
+from reput.files import File, FileLayer
 from reput.jobs.decoding import BodyDecoder, RawDecoder
 from reput.kernels.record_batch import SCHEMA
 from reput.log.reader import record_batches
@@ -37,6 +37,8 @@ NO_DATE = "__HIVE_DEFAULT_PARTITION__"
 #: Rows that a task keeps before it writes them: a file has at most so much, and a worker's memory is bounded.
 _CHUNK_BYTES = 96 << 20
 _ROW_GROUP_BYTES = 32 << 20
+#: Bytes that go to a file at once: a whole file would be new memory, which the system clears first.
+_WRITE_BYTES = 1 << 20
 _DAY_US = 86_400_000_000
 _EPOCH = date(1970, 1, 1)
 _MAX_NAME_BYTES = 255
@@ -159,11 +161,11 @@ def stage_split(rows: LakeRows, staging: Staging, split: Split) -> StagedSplit:
 
 def merge_files(rows: LakeRows, staging: Staging, group: Sequence[LakeFile]) -> LakeFile:
     """The task: small files of one kind, topic and day, in log order -> one staged file."""
-    writer = _FileWriter(rows.schema(group[0].kind))
-    for one in group:
-        data = staging.files.read_bytes(os.path.join(staging.folder, one.name))
-        writer.write(parquet.ParquetFile(pa.BufferReader(data)).read())
-    name, size = writer.close(staging)
+    with _FileWriter(rows.schema(group[0].kind), staging) as writer:
+        for one in group:
+            data = staging.files.read_bytes(os.path.join(staging.folder, one.name))
+            writer.write(parquet.ParquetFile(pa.BufferReader(data)).read())
+        name, size = writer.finish()
     merged = replace(group[0], name=name, size=size, rows=sum(one.rows for one in group))
     return replace(merged, last_offset=group[-1].last_offset)
 
@@ -234,9 +236,9 @@ class _Chunk:
         """Stage what is kept, a file for each kind, topic and day."""
         staged = []
         for place, batches in self._batches.items():
-            writer = _FileWriter(self._rows.schema(place.kind))
-            writer.write(pa.Table.from_batches(batches))
-            name, size = writer.close(self._staging)
+            with _FileWriter(self._rows.schema(place.kind), self._staging) as writer:
+                writer.write(pa.Table.from_batches(batches))
+                name, size = writer.finish()
             first, last = batches[0]["commit_log_offset"][0].as_py(), batches[-1]["commit_log_offset"][-1].as_py()
             day = None if place.day is None else (_EPOCH + timedelta(days=place.day)).isoformat()
             count = sum(batch.num_rows for batch in batches)
@@ -282,26 +284,39 @@ def _places(kind: Kind, batch: pa.RecordBatch) -> tuple[npt.NDArray[np.int64], l
 
 
 class _FileWriter:
-    """One Parquet file, built in memory and written at once."""
+    """One staged Parquet file that is being written; a context manager that closes it."""
 
-    def __init__(self, schema: pa.Schema) -> None:
-        self._content = pa.BufferOutputStream()
-        self._schema = schema
-        leaves = [name for name in _leaves(schema) if name != "body"]  # as large as itself, and of no use
+    def __init__(self, schema: pa.Schema, staging: Staging) -> None:
+        # Of bodies they are as large as itself; of neither does the least or the greatest tell anything.
+        leaves = [name for name in _leaves(schema) if name != "body" and not name.startswith("properties.")]
+        encodings = {"commit_log_offset": "DELTA_BINARY_PACKED"}  # it ascends
+        if _has_bytes(schema):  # lengths apart from the bytes: beside them, zstd looks long for what repeats in a body
+            encodings["body"] = "DELTA_LENGTH_BYTE_ARRAY"
         offset = schema.get_field_index("commit_log_offset")
+        self._name = uuid.uuid4().hex
+        self._file = staging.files.open(os.path.join(staging.folder, self._name), writable=True, create=True)
+        self._end = _FileEnd(self._file)
+        self._stream = pa.BufferedOutputStream(pa.PythonFile(self._end, mode="w"), _WRITE_BYTES)
         self._writer = parquet.ParquetWriter(
-            self._content,
+            self._stream,
             schema,
             compression="zstd",
             compression_level=1,
             use_dictionary=[name for name in _FEW_VALUES if name in schema.names],
             write_statistics=leaves,
-            # Lengths apart from the bytes: beside them, zstd looks long for what repeats in a body that has nothing.
-            column_encoding={"body": "DELTA_LENGTH_BYTE_ARRAY"} if _has_bytes(schema) else None,
+            column_encoding=encodings,
             sorting_columns=[parquet.SortingColumn(offset)],
         )
         self._waiting: list[pa.Table] = []
         self._bytes = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._writer.is_open = False  # of a file that is given up nothing more is written, as Arrow would when it goes
+        self._end.close()
+        self._file.close()
 
     def write(self, table: pa.Table) -> None:
         """Add rows; they go into row groups of about 32 MiB."""
@@ -310,16 +325,13 @@ class _FileWriter:
         if self._bytes >= _ROW_GROUP_BYTES:
             self._flush()
 
-    def close(self, staging: Staging) -> tuple[str, int]:
-        """Write and sync the file; returns its name, which no attempt of a task shares, and its size."""
+    def finish(self) -> tuple[str, int]:
+        """Write the rest, and sync; returns the file's name, which no attempt of a task shares, and its size."""
         self._flush()
         self._writer.close()
-        content = self._content.getvalue()
-        name = uuid.uuid4().hex
-        with staging.files.open(os.path.join(staging.folder, name), writable=True, create=True) as file:
-            file.write(0, content)
-            file.sync()
-        return name, content.size
+        self._stream.flush()
+        self._file.sync()
+        return self._name, self._end.position
 
     def _flush(self) -> None:
         if not self._waiting:
@@ -328,6 +340,28 @@ class _FileWriter:
         rows = max(1, table.num_rows * _ROW_GROUP_BYTES // max(table.nbytes, 1))
         self._writer.write_table(table, row_group_size=min(rows, table.num_rows))
         self._waiting, self._bytes = [], 0
+
+
+class _FileEnd:
+    """The end of a file, as Arrow writes to it. `position` is where that is."""
+
+    def __init__(self, file: File) -> None:
+        self._file = file
+        self.position = 0
+        self.closed = False
+
+    def write(self, data: bytes) -> None:
+        """Write behind what is there; nothing where the file was closed."""
+        if not self.closed:
+            self._file.write(self.position, data)
+            self.position += len(data)
+
+    def flush(self) -> None:
+        """There is nothing to be done."""
+
+    def close(self) -> None:
+        """Take no more."""
+        self.closed = True
 
 
 def _has_bytes(schema: pa.Schema) -> bool:

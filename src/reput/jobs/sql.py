@@ -12,15 +12,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from reput.errors import ConfigError, ReputError
+from reput.errors import ConfigError, CorruptRecordError, ReputError
+from reput.jobs.damages import find_damages
 from reput.jobs.kept_reads import KeptReads
 from reput.jobs.query import LogRows
-from reput.jobs.runner import Progress
+from reput.jobs.runner import LocalRunner, Progress
 from reput.jobs.topic_table import BODY_ERROR, SAMPLE_ROWS, TopicColumns, topic_columns
 from reput.log.directory import StoreDirectory
 from reput.log.plan import Part
@@ -41,6 +42,7 @@ class Source:
         schemas: of JSON bodies, by topic (`reput.jobs.body_schema`); inferred for a topic that is not there.
         kept: reads and decodes by tasks, whose rows it keeps (as of `find_messages`).
         progress: as of `find_messages`.
+        damaged: what becomes of damage in the log: "refuse" is an error, "skip" reads what is whole before and behind.
     """
 
     path: str | os.PathLike[str]
@@ -51,6 +53,19 @@ class Source:
     commit_log_path: str | os.PathLike[str] | None = None
     kept: KeptReads | None = None
     progress: Progress | None = None
+    damaged: Literal["refuse", "skip"] = "refuse"
+
+    @property
+    def mode(self) -> str:
+        """The same in the words of Spark's readers."""
+        return "DROPMALFORMED" if self.damaged == "skip" else "FAILFAST"
+
+    def damages(self) -> list[str]:
+        """What readers of the log pass over: messages may be missing there. Reads the whole log once more."""
+        if self.damaged == "refuse":
+            return []
+        found = find_damages(self.path, runner=LocalRunner(), commit_log_path=self.commit_log_path)
+        return [f"{damage.error()}; passed over {damage.end - damage.begin} bytes" for damage in found]
 
     def tables(self, sql: str) -> list[str]:
         """The topics that a text may mean; raises ConfigError for two that SQL takes for the same."""
@@ -70,7 +85,9 @@ class Source:
         """Columns of the log, of one topic or of all that are wanted."""
         topics = self.topics if topic is None else [topic]
         directory = StoreDirectory(self.path, commit_log_path=self.commit_log_path)
-        wanted = make_selection(columns=columns, topics=topics, begin=self.begin, end=self.end, store=directory.name)
+        wanted = make_selection(
+            columns=columns, topics=topics, begin=self.begin, end=self.end, store=directory.name, mode=self.mode
+        )
         return LogRows(directory, wanted)
 
     def rows(self, topic: str | None, columns: TopicColumns, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -152,19 +169,21 @@ class SqlRows:
         tables: what the query reads.
     """
 
-    def __init__(self, reader: pa.RecordBatchReader, tables: Sequence[TopicTable]) -> None:
+    def __init__(self, reader: pa.RecordBatchReader, tables: Sequence[TopicTable], source: Source) -> None:
         self.reader = pa.RecordBatchReader.from_batches(reader.schema, _batches(reader, tables))
         self.tables = tables
+        self._source = source
 
     @property
     def findings(self) -> list[str]:
-        """Bodies that could not be decoded; complete when all rows are read."""
-        return [
+        """Bodies that could not be decoded, and what was passed over; complete when all rows are read."""
+        undecoded = [
             f"topic {table.topic}: {table.undecoded} bodies do not fit the schema, so their fields are null; "
             f"{BODY_ERROR} says why"
             for table in self.tables
             if table.undecoded
         ]
+        return undecoded + self._source.damages()
 
 
 def _batches(reader: pa.RecordBatchReader, tables: Sequence[TopicTable]) -> Iterator[pa.RecordBatch]:
@@ -206,7 +225,7 @@ def query_sql(source: Source, sql: str) -> SqlRows:
     for name, table in tables.items():
         connection.register(name, table)
     try:
-        return SqlRows(connection.sql(sql).to_arrow_reader(_BATCH_ROWS), list(tables.values()))
+        return SqlRows(connection.sql(sql).to_arrow_reader(_BATCH_ROWS), list(tables.values()), source)
     except duckdb.Error as error:
         _raise_failure(tables.values())
         reasons = [table.columns.reason for table in tables.values()]
@@ -218,5 +237,8 @@ def _raise_failure(tables: Iterable[TopicTable]) -> None:
     """Raise what went wrong below DuckDB, if that is it."""
     for table in tables:
         failure, table.failure = table.failure, None  # its traceback leads back here: a circle that DuckDB cannot free
+        if isinstance(failure, CorruptRecordError):
+            advice = "or ask all that is whole, and be told what is not, by --damaged skip (damaged='skip')"
+            raise CorruptRecordError(failure.path, failure.offset, f"{failure.reason}; {advice}") from None
         if failure is not None:
             raise failure from None

@@ -47,7 +47,7 @@ def topic_frame(spark: SparkSession, source: Source, topic: str | None) -> DataF
         begin=source.begin,
         end=source.end,
         commit_log_path=source.commit_log_path,
-        mode="FAILFAST",
+        mode=source.mode,
     )
     if topic is None:
         return rows
