@@ -21,7 +21,7 @@ from reput.log.sink_commits import read_sinks
 from reput.store.bad_rows import AsideFile, BadRows, checked_tables, discard, publish
 from reput.store.put_staged import check_store, put_staged
 from reput.store.staging import StagingFile
-from reput.store.staging_folder import check_name, clear, lock_folder, sweep
+from reput.store.staging_folder import check_name, clear, lock_folder, staged_path, sweep
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class StageRows:
                 raise MessageIllegalError(f"{origin}, {reason}; put such rows aside, or mend them")
             bad.put_aside(row, f"{origin}, {reason}")
 
-        with StagingFile(self.files, os.path.join(self.folder, name), self.config) as staging:
+        with StagingFile(self.files, staged_path(self.folder, name), self.config) as staging:
             row = first_row
             for batch in batches:
                 for checked in checked_tables(batch, row, staging.check, refuse):
