@@ -36,6 +36,12 @@ CONFIG = MessageStoreConfig.from_mapping(SMALL, MessageStoreConfig(flush_disk_ty
 BATCHES: Sequence[Sequence[int]] = ((3, 2), (40, 25, 1), (), (2,))
 
 
+@pytest.fixture(autouse=True)
+def frequent_syncs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Syncs beside the append, as a batch of gigabytes has them."""
+    monkeypatch.setattr("reput.store.put_staged._SYNC_BYTES", 4000)
+
+
 def rows_of(batch: int, part: int, rows: int) -> pa.RecordBatch:
     numbers = range(rows)
     return pa.record_batch(
