@@ -1,13 +1,15 @@
 """`import`: Parquet files or a Delta table into a store, each row once.
 
 The rows are read, checked and encoded by tasks, which may run side by side; what is left for the store's writer is to
-give each record its place. A job does not know the store: it is handed a `MessageSink` (`reput.store.import_sink`).
+give each record its place. He does so with one batch while the tasks are at the next one. A job does not know the
+store: it is handed a `MessageSink` (`reput.store.import_sink`).
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, TypeVar
@@ -49,7 +51,7 @@ class MessageSink(Protocol[S]):
         ...
 
     def commit(self, source: str, number: int, staged: Sequence[S]) -> int:
-        """Take in a batch, durably; returns how many messages it has."""
+        """Take in a batch, durably; returns how many messages it has. The next one is being staged meanwhile."""
         ...
 
 
@@ -87,16 +89,20 @@ def import_messages(
     sink.check(source.schema)
     done = sink.committed(source.identity)
     messages = aside = 0
-    for number in range(done, len(source.batches)):
-        parts = source.batches[number]
-        staged = runner.run(
-            partial(_stage, sink.stage),
-            [(f"{number}-{i}", part) for i, part in enumerate(parts)],
-            description=f"read and encode, {number + 1} of {len(source.batches)}",
-            progress=progress,
-        )
-        messages += sink.commit(source.identity, number, staged)
-        aside += sum(one.rows_aside for one in staged)
+    with ThreadPoolExecutor(1, thread_name_prefix="reput-import-commit") as pool:
+        committing: Future[int] | None = None
+        for number in range(done, len(source.batches)):
+            parts = source.batches[number]
+            staged = runner.run(
+                partial(_stage, sink.stage),
+                [(f"{number}-{i}", part) for i, part in enumerate(parts)],
+                description=f"read and encode, {number + 1} of {len(source.batches)}",
+                progress=progress,
+            )
+            messages += committing.result() if committing is not None else 0
+            committing = pool.submit(sink.commit, source.identity, number, staged)
+            aside += sum(one.rows_aside for one in staged)
+        messages += committing.result() if committing is not None else 0
     skipped = sum(part.rows for batch in source.batches[:done] for part in batch)
     return Import(messages, aside, skipped, len(source.batches) - done, time.perf_counter() - started)
 

@@ -146,7 +146,10 @@ class ImportSink:
         return last.batch.batch_id + 1
 
     def commit(self, source: str, number: int, staged: Sequence[StagedRows]) -> int:
-        """Append what was staged; when this returns it is on the disk, and in queues and index. The messages' count."""
+        """Append what was staged; when this returns it is on the disk, and in queues and index. The messages' count.
+
+        Parts of the next batch may be staged meanwhile.
+        """
         for i, one in enumerate(staged):  # before the commit: when it comes again, it has the same names
             publish(self._files, one.aside, f"{self._sink_id}-{number}-{i}")
         parts = [one.part for one in staged if one.part is not None]
@@ -154,7 +157,8 @@ class ImportSink:
         done = put_staged(
             self._path, self._config, self._files, parts, batch, lock_timeout_ms=self._lock_timeout_ms
         )  # fmt: skip
-        self._clear()
+        for part in parts:
+            self._files.unlink(part.path)
         return done.rows
 
     def __enter__(self) -> ImportSink:
