@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -23,16 +24,26 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 _MASTER = "local[2]"
+#: Spark's batches of Arrow by their rows alone (docs/spark-sink.md, "Speed"): right for messages of this size.
+_BY_ROWS = {
+    "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "16384",
+}
 _PREFIX = "7F0000010001AABBCCDD0000"
 
 
 def measure(setting: Setting) -> list[Figure]:
     """Messages that Spark makes by itself, and a store copied through Spark; the first write of the session apart."""
-    made = Figure("sink of messages that Spark makes", "msg/s", goal=Goal(least=500_000))
+    goal = Goal(least=500_000)
+    made = Figure("sink of messages that Spark makes", "msg/s", goal=goal)
     made.note = "2 cores; written twice: staged into the page cache, and appended and synced"
+    by_rows = Figure("sink of messages that Spark makes, batches by rows", "msg/s", goal=goal)
+    by_rows.note = "the same, with spark.sql.execution.arrow.maxBytesPerBatch=2147483647"
     copied = Figure("sink of messages that the source reads", "msg/s")
     copied.note = "a log read by Spark and written again, all columns"
-    dropped = [Figure(f"spark writer that drops {what}", "msg/s") for what in ("messages it makes", "what it reads")]
+    figures = made, by_rows, copied
+    kinds = "messages it makes", "messages it makes, batches by rows", "what it reads"
+    dropped = [Figure(f"spark writer that drops {what}", "msg/s") for what in kinds]
     spark = reput.spark.session(_MASTER)
     try:
         reput.spark.register(spark)
@@ -41,16 +52,34 @@ def measure(setting: Setting) -> list[Figure]:
         _write(setting, _made(spark, count // 10))
         for _ in range(setting.repeats):
             stock = reput.spark.read_log(spark, setting.stock())
-            rows = (made, _made(spark, count), count), (copied, stock, setting.stock_count)
-            for (figure, frame, messages_written), limit in zip(rows, dropped, strict=True):
-                figure.values.append(messages_written / _write(setting, frame))
-                limit.values.append(messages_written / _write(setting, frame, "drop"))
+            frames: tuple[tuple[DataFrame, int, dict[str, str]], ...] = (
+                (_made(spark, count), count, {}),
+                (_made(spark, count), count, _BY_ROWS),
+                (stock, setting.stock_count, {}),
+            )
+            for figure, limit, (frame, messages_written, settings) in zip(figures, dropped, frames, strict=True):
+                with _set(spark, settings):
+                    figure.values.append(messages_written / _write(setting, frame))
+                    limit.values.append(messages_written / _write(setting, frame, "drop"))
     finally:
         spark.stop()
     disk = setting.records_limit("durable sequential write")
-    for figure, limit in zip((made, copied), dropped, strict=True):
+    for figure, limit in zip(figures, dropped, strict=True):
         figure.limit = lower(("the JVM: the same rows into a writer that drops them", limit.median), disk)
-    return [made, copied, *dropped]
+    return [*figures, *dropped]
+
+
+@contextmanager
+def _set(spark: SparkSession, settings: dict[str, str]) -> Iterator[None]:
+    """The session with other settings for a while."""
+    before = {name: str(spark.conf.get(name)) for name in settings}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, old in before.items():
+            spark.conf.set(name, old)
 
 
 def _dropping() -> type[DataSource]:

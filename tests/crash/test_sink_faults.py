@@ -24,6 +24,7 @@ from reput.log.positions import LogPosition, TailLimit
 from reput.log.selection import make_selection
 from reput.log.sink_commits import read_sinks
 from reput.log.tail import LogTail
+from reput.store.import_sink import ImportSink
 from reput.store.put_staged import check_store as check_opens
 from reput.store.put_staged import put_staged
 from reput.store.staging import StagingFile
@@ -33,6 +34,12 @@ from tests.crash.invariants import SMALL, Record, check_rebuild, check_store, lo
 CONFIG = MessageStoreConfig.from_mapping(SMALL, MessageStoreConfig(flush_disk_type=FlushDiskType.SYNC_FLUSH))
 #: Rows of each part of each batch: one spans files, one has no row, one is small.
 BATCHES: Sequence[Sequence[int]] = ((3, 2), (40, 25, 1), (), (2,))
+
+
+@pytest.fixture(autouse=True)
+def frequent_syncs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Syncs beside the append, as a batch of gigabytes has them."""
+    monkeypatch.setattr("reput.store.put_staged._SYNC_BYTES", 4000)
 
 
 def rows_of(batch: int, part: int, rows: int) -> pa.RecordBatch:
@@ -324,6 +331,31 @@ def test_a_broken_batch_without_its_staged_files_says_what_to_do_and_that_helps(
     sinks.write_text(json.dumps(told))
     done = put_staged(str(path), CONFIG, DISK, stage(path, 1), SinkBatch("shop", 2, "query"))
     assert (done.rows, keys_in(check_store(path))) == (66, before + keys_of((1,)))
+
+
+def test_what_a_broken_batch_of_an_import_needs_is_not_staged_over(tmp_path: Path) -> None:
+    path, writes = tmp_path / "store", []
+
+    def judge(operation: Operation) -> None:
+        if operation.kind == "write" and "commitlog" in operation.path:
+            writes.append(operation)
+        if len(writes) > 1:
+            raise Crash
+
+    def take_in(files: FileLayer) -> None:
+        with ImportSink(path, CONFIG, "lake", files=files) as sink:
+            sink.commit("lake", 0, [sink.stage("0-0", iter([rows_of(0, 0, 60)]), 0, "rows")])
+
+    files = FaultyFiles(judge)
+    with pytest.raises(Crash):
+        take_in(files)
+    files.abandon()
+    theirs = opened_by_another(path, 1, is_killed=False)
+    begun = len(log_records(path)) - len(theirs)
+    take_in(DISK)
+    keys = [f"0-0-{n}" for n in range(60)]
+    assert keys_in(check_store(path)) == keys[:begun] + theirs + keys[begun:]
+    assert 0 < begun < 60
 
 
 @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])

@@ -1,13 +1,15 @@
 """`import`: Parquet files or a Delta table into a store, each row once.
 
 The rows are read, checked and encoded by tasks, which may run side by side; what is left for the store's writer is to
-give each record its place. A job does not know the store: it is handed a `MessageSink` (`reput.store.import_sink`).
+give each record its place. He does so with one batch while the tasks are at the next one. A job does not know the
+store: it is handed a `MessageSink` (`reput.store.import_sink`).
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, TypeVar
@@ -49,7 +51,7 @@ class MessageSink(Protocol[S]):
         ...
 
     def commit(self, source: str, number: int, staged: Sequence[S]) -> int:
-        """Take in a batch, durably; returns how many messages it has."""
+        """Take in a batch, durably; returns how many messages it has. The next one is being staged meanwhile."""
         ...
 
 
@@ -98,19 +100,21 @@ def import_messages(
         if progress is not None:
             progress(behind + done, parts_left, description)
 
-    for number in range(done, len(source.batches)):
-        parts = source.batches[number]
-        staged = runner.run(
-            partial(_stage, sink.stage),
-            [(f"{number}-{i}", part) for i, part in enumerate(parts)],
-            description="read and encode",
-            progress=report,
-        )
-        behind += len(parts)
-        committed = sink.commit(source.identity, number, staged)
-        on_batch(committed)
-        messages += committed
-        aside += sum(one.rows_aside for one in staged)
+    with ThreadPoolExecutor(1, thread_name_prefix="reput-import-commit") as pool:
+        committing: Future[int] | None = None
+        for number in range(done, len(source.batches)):
+            parts = source.batches[number]
+            staged = runner.run(
+                partial(_stage, sink.stage),
+                [(f"{number}-{i}", part) for i, part in enumerate(parts)],
+                description="read and encode",
+                progress=report,
+            )
+            behind += len(parts)
+            messages += _committed(committing, on_batch)
+            committing = pool.submit(sink.commit, source.identity, number, staged)
+            aside += sum(one.rows_aside for one in staged)
+        messages += _committed(committing, on_batch)
     skipped = sum(part.rows for batch in source.batches[:done] for part in batch)
     return Import(messages, aside, skipped, len(source.batches) - done, time.perf_counter() - started)
 
@@ -119,3 +123,12 @@ def _stage(stage: Stage[S], item: tuple[str, SourcePart]) -> S:
     """The task: one part -> staged records."""
     name, part = item
     return stage(name, part.batches(), part.first_row, part.path)
+
+
+def _committed(commit: Future[int] | None, on_batch: Callable[[int], None]) -> int:
+    """Wait for a commit and tell of it; returns its messages, 0 where there is none."""
+    if commit is None:
+        return 0
+    messages = commit.result()
+    on_batch(messages)
+    return messages

@@ -28,7 +28,7 @@ from reput.spark.write_options import WriteOptions
 from reput.store.bad_rows import AsideFile, BadRows, checked_tables, discard, publish
 from reput.store.put_staged import check_store, put_staged
 from reput.store.staging import StagingFile
-from reput.store.staging_folder import clear, make_folder, sweep
+from reput.store.staging_folder import clear, make_folder, staged_path, sweep
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -121,7 +121,7 @@ def stage(batches: Iterator[pa.RecordBatch], options: WriteOptions, folder: str,
             )
         bad.put_aside(row, reason)
 
-    with StagingFile(DISK, os.path.join(folder, name), options.config) as staging:
+    with StagingFile(DISK, staged_path(folder, name), options.config) as staging:
         row = 0
         for batch in batches:
             for checked in checked_tables(batch, row, staging.check, refuse):

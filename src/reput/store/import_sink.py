@@ -21,7 +21,7 @@ from reput.log.sink_commits import read_sinks
 from reput.store.bad_rows import AsideFile, BadRows, checked_tables, discard, publish
 from reput.store.put_staged import check_store, put_staged
 from reput.store.staging import StagingFile
-from reput.store.staging_folder import check_name, clear, lock_folder, sweep
+from reput.store.staging_folder import check_name, clear, lock_folder, staged_path, sweep
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class StageRows:
                 raise MessageIllegalError(f"{origin}, {reason}; put such rows aside, or mend them")
             bad.put_aside(row, f"{origin}, {reason}")
 
-        with StagingFile(self.files, os.path.join(self.folder, name), self.config) as staging:
+        with StagingFile(self.files, staged_path(self.folder, name), self.config) as staging:
             row = first_row
             for batch in batches:
                 for checked in checked_tables(batch, row, staging.check, refuse):
@@ -146,7 +146,10 @@ class ImportSink:
         return last.batch.batch_id + 1
 
     def commit(self, source: str, number: int, staged: Sequence[StagedRows]) -> int:
-        """Append what was staged; when this returns it is on the disk, and in queues and index. The messages' count."""
+        """Append what was staged; when this returns it is on the disk, and in queues and index. The messages' count.
+
+        Parts of the next batch may be staged meanwhile.
+        """
         for i, one in enumerate(staged):  # before the commit: when it comes again, it has the same names
             publish(self._files, one.aside, f"{self._sink_id}-{number}-{i}")
         parts = [one.part for one in staged if one.part is not None]
@@ -154,7 +157,8 @@ class ImportSink:
         done = put_staged(
             self._path, self._config, self._files, parts, batch, lock_timeout_ms=self._lock_timeout_ms
         )  # fmt: skip
-        self._clear()
+        for part in parts:
+            self._files.unlink(part.path)
         return done.rows
 
     def __enter__(self) -> ImportSink:

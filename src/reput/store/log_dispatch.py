@@ -12,7 +12,6 @@ import logging
 import os
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -38,6 +37,7 @@ from reput.log.tail import LogTail, is_whole
 from reput.store.dispatch_turn import check_dispatched_by_others, turn
 from reput.store.index_restore import restore_index
 from reput.store.index_service import IndexService
+from reput.store.look_ahead import one_ahead
 from reput.store.queue_tables import QueueTables
 
 if TYPE_CHECKING:
@@ -116,7 +116,6 @@ class LogDispatch:
         self._queues: QueueTables | None = None
         self._index: IndexService | None = None
         self._marks: list[DispatchMark] = []
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="reput-dispatch-scan")
         with self._turn():
             self._recover()
 
@@ -257,7 +256,7 @@ class LogDispatch:
                 window_bytes=_WINDOW_OF_MANY if many else WINDOW_BYTES,
                 files=self._log.files,
             )
-            for columns in self._ahead(iter(scan)):
+            for columns in one_ahead(iter(scan)):
                 committed = watch.committed(columns.next_offset)
                 if committed is None:  # a batch came and went: what was read may be gone, the next run looks again
                     return
@@ -271,16 +270,6 @@ class LogDispatch:
                     return
             if scan.stop is not SplitStop.BLANK:
                 return
-
-    def _ahead(self, pieces: Iterator[RecordColumns]) -> Iterator[RecordColumns]:
-        """The same, each scanned while the one before is dispatched."""
-        upcoming = self._pool.submit(next, pieces, None)
-        try:
-            while (piece := upcoming.result()) is not None:
-                upcoming = self._pool.submit(next, pieces, None)
-                yield piece
-        finally:
-            wait([upcoming])
 
     def _dispatch(self, columns: RecordColumns, file: LogFile) -> None:
         queues = self._queues
@@ -339,7 +328,6 @@ class LogDispatch:
 
     def close(self) -> None:
         """Close all files. What is not committed counts for nothing."""
-        self._pool.shutdown()
         self._let_go()
 
     def _let_go(self) -> None:

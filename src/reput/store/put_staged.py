@@ -11,7 +11,9 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import cycle
 
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import ReputError, StoreError, StoreLockedError
@@ -28,17 +30,23 @@ from reput.formats.sink_commit import (
     Sinks,
     StagedPart,
 )
+from reput.kernels.record_scan import RecordScanner
 from reput.log.sink_commits import read_sinks
 from reput.store.commit_log import CommitLog
 from reput.store.flush import LogSync
+from reput.store.look_ahead import one_ahead
 from reput.store.opening import open_for_writing
 from reput.store.parts import Parts, close_cleanly
-from reput.store.reput import Dispatcher, ReputMessageService
+from reput.store.redispatch import walk
 from reput.store.sink_commits import with_commit, write_sinks
 from reput.store.staging import StagingFile, read_frames
 from reput.store.unplaced import EncodedRows
 
 _LOCK_PAUSE_S = 0.05
+#: Appended bytes after which a sync begins, beside the rows that follow: the disk does not wait for the last one.
+_SYNC_BYTES = 64 << 20
+#: Rows that are dispatched while the next ones are scanned. A piece opens each of its queues once.
+_PIECE_ROWS = 131_072
 
 logger = logging.getLogger("reput.store")
 
@@ -210,14 +218,17 @@ class _PutStaged:
 
     def _append(self, parts: Sequence[StagedPart], now: int) -> int:
         """Append and sync all records; returns where the last one ends."""
-        log = self._log
-        for part in parts:
-            for frame in read_frames(self._files, part):
+        log, sync = self._log, LogSync(self._log)
+        with ThreadPoolExecutor(1, thread_name_prefix="reput-sink-sync") as pool:  # of one: no two syncs at a time
+            syncing, synced = pool.submit(sync.run), log.max_offset
+            for frame in one_ahead(frame for part in parts for frame in read_frames(self._files, part)):
                 queues = log.number_queues(list(frame.queue_keys))[frame.queues]
                 log.append_rows(EncodedRows(frame.data, frame.positions, queues), now)
-        sync = LogSync(log)
-        with sync.lock:
-            return sync.run()
+                if log.max_offset - synced >= _SYNC_BYTES:
+                    syncing.result()
+                    syncing, synced = pool.submit(sync.run), log.max_offset
+            syncing.result()
+            return pool.submit(sync.run).result()
 
     def _take_back(self, intent: SinkIntent) -> None:
         """Cut the log where it was; while that fails the intent stands, and the next start cuts it."""
@@ -243,8 +254,12 @@ class _PutStaged:
 
 def _dispatch(parts: Parts, config: MessageStoreConfig, begin: int) -> None:
     """Bring queues and index in step with the records from an offset on."""
-    dispatchers: list[Dispatcher] = [parts.queues, *([parts.index] if parts.index is not None else [])]
-    reput = ReputMessageService(parts.log, dispatchers, config)
-    reput.reput_from_offset = begin
-    while reput.run_once():
-        pass
+    log, index_tags = parts.log, config.dispatch_rules.indexes_tags
+    scanners = cycle(
+        [RecordScanner(_PIECE_ROWS, delays_ms=config.delay_levels_ms, index_tags=index_tags) for _ in range(2)]
+    )
+    for piece in one_ahead(walk(log, lambda: next(scanners), begin, log.max_offset)):
+        parts.queues.dispatch(piece.columns)
+        if parts.index is not None:
+            parts.index.dispatch(piece.columns)
+        piece.release()

@@ -125,13 +125,13 @@ class StagingFile:
 
 
 def read_frames(files: FileLayer, part: StagedPart) -> Iterator[Frame]:
-    """The frames of a part, each valid until the next one is asked for.
+    """The frames of a part, each valid until the next but one is asked for.
 
     Raises:
         StoreError: The file is gone, or is not what the task wrote; the latter may be known only behind the last frame.
     """
     rows = size = crc = position = 0
-    buffer = np.empty(_FRAME_BYTES, np.uint8)
+    buffer, other = np.empty(_FRAME_BYTES, np.uint8), np.empty(_FRAME_BYTES, np.uint8)
     with files.open(part.path) as file:
         while rows < part.rows:
             head = decode_frame_head(file.read(position, HEAD_SIZE), part.path)
@@ -146,6 +146,7 @@ def read_frames(files: FileLayer, part: StagedPart) -> Iterator[Frame]:
             position += records.size
             rows, size, crc = rows + head.rows, size + records.size, zlib.crc32(records.data, crc)
             yield Frame(records, _int32(positions), _int32(queues), keys)
+            buffer, other = other, buffer
     if (rows, size, crc) != (part.rows, part.size, part.crc):
         raise StoreError(
             f"{part.path}: expected {part.rows} staged records of {part.size} bytes and CRC {part.crc:#x}, found "

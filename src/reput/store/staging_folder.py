@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import time
+import uuid
 from collections.abc import Collection
 
 from reput.errors import ConfigError, StoreLockedError
@@ -30,6 +31,11 @@ def make_folder(files: FileLayer, staging: str, name: str) -> str:
     files.make_directories(folder)
     files.write_atomically(os.path.join(folder, _OWNER), owner_text(_DRIVER).encode())
     return folder
+
+
+def staged_path(folder: str, name: str) -> str:
+    """The path of a file of staged records that no other try has: a broken batch may need what an earlier one left."""
+    return os.path.join(folder, f"{name}-{uuid.uuid4().hex}")
 
 
 def check_name(name: str) -> str:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +25,7 @@ from reput.jobs.import_ import Import, import_messages
 from reput.jobs.lake_source import open_source
 from reput.jobs.runner import LocalRunner
 from reput.store.import_sink import ImportSink
-from tests.crash.faulty_files import Crash, FaultyFiles, crash_at
+from tests.crash.faulty_files import Crash, FaultyFiles, Operation, crash_at
 
 CORPORA = Path(__file__).parents[2] / "golden/5.3.3"
 SMALL = {"mapped_file_size_commit_log": 64 << 10, "max_message_size": 4096}
@@ -160,6 +163,31 @@ def test_a_row_that_rocketmq_would_refuse_is_an_error_or_goes_aside(tmp_path: Pa
     assert [f"row {row['body'].decode()}:" in row["reason"] for row in aside] == [True, True]
     with pytest.raises(ConfigError, match="inside the store"):
         run(tmp_path / "one.parquet", tmp_path / "store", tmp_path / "store/bad")
+
+
+def test_a_batch_is_staged_while_the_one_before_is_committed(tmp_path: Path, small_parts: None) -> None:
+    parquet.write_table(table_of(200), tmp_path / "one.parquet", row_group_size=20)
+    next_is_staged = threading.Event()
+
+    def judge(operation: Operation) -> None:
+        if operation.kind == "create" and os.path.basename(operation.path).startswith("1-"):
+            next_is_staged.set()
+        if operation.kind == "write" and "commitlog" in operation.path:
+            assert next_is_staged.wait(10)
+
+    assert run(tmp_path / "one.parquet", tmp_path / "store", files=FaultyFiles(judge)).batches > 1
+    assert bodies_of(tmp_path / "store") == [b"%d" % n for n in range(200)]
+
+
+def test_a_bad_row_leaves_the_batches_before_it_in_the_store(tmp_path: Path, small_parts: None) -> None:
+    table = table_of(200, tags=["a\x01b" if n == 150 else "ok" for n in range(200)])
+    parquet.write_table(table, tmp_path / "one.parquet", row_group_size=20)
+    with pytest.raises(MessageIllegalError, match="row 150"):
+        run(tmp_path / "one.parquet", tmp_path / "store")
+    batches = open_source(tmp_path / "one.parquet").batches
+    ends = accumulate(sum(part.rows for part in batch) for batch in batches)
+    before = max(end for end in ends if end <= 150)
+    assert bodies_of(tmp_path / "store") == [b"%d" % n for n in range(before)] != []
 
 
 @pytest.mark.parametrize(
