@@ -215,6 +215,13 @@ def test_nothing_whole_is_told(tmp_path: Path) -> None:
         save(tmp_path / "store", apply=False)
 
 
+def test_a_link_to_a_disk_that_is_not_there_is_refused(store: Path) -> None:
+    (store / MIDDLE).rename(store.with_name("unmounted"))
+    (store / MIDDLE).symlink_to("nowhere")
+    with pytest.raises(StoreFormatError, match="mount the disk"):
+        save(store)
+
+
 def test_a_name_far_away_is_not_filled_up_with_files(store: Path) -> None:
     last(store)[0].rename(store / "commitlog" / f"{16384 << 40:020d}")
     log = [scan_file(LogFile(str(path), int(path.name), 16384)) for path in sorted((store / "commitlog").iterdir())]
