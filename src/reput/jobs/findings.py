@@ -30,14 +30,13 @@ class Kind(NamedTuple):
 
 
 _LOST, _HIDDEN, _HARMLESS = FindingClass
+_SALVAGE = "restore the log file from a copy, or take what is whole by `reput repair --salvage`"
 _REBUILD = "build queues and index again with `reput rebuild`"
 
 #: By code; docs/jobs.md shows the same table.
 KINDS: dict[str, Kind] = {
-    "record-damaged": Kind(
-        _LOST, "bytes of the log that no record proves, in front of others", "restore the log file from a copy"
-    ),
-    "log-file-missing": Kind(_LOST, "a log file between two others is not there", "restore it from a copy"),
+    "record-damaged": Kind(_LOST, "bytes of the log that no record proves, in front of others", _SALVAGE),
+    "log-file-missing": Kind(_LOST, "a log file between two others is not there", _SALVAGE),
     "checkpoint-ahead": Kind(
         _LOST,
         "the checkpoint says that later records were on the disk than the log has",

@@ -40,7 +40,7 @@ def look_at_log(directory: StoreDirectory, listing: StoreListing, audited: Audit
         file, begin = files.get(finding.path), finding.commit_log_offset
         if not is_of_log(finding, folders):
             continue
-        if finding.code == "foreign-file" and not _is_log_file(listing, finding.path):
+        if finding.code == "foreign-file" and not _must_stay(listing, finding.path):
             foreign.append(finding.path)
         elif finding.code == "file-size" and file is not None and _is_short_end(listing, file):
             short.append((file.path, file.size))
@@ -79,13 +79,16 @@ def known_messages(listing: StoreListing, ranges: Sequence[tuple[int, int]]) -> 
     return total
 
 
-def _is_log_file(listing: StoreListing, path: str) -> bool:
-    """Whether a file that has no place in the log, by its name, is one of it: by a place that no other file has.
+def _must_stay(listing: StoreListing, path: str) -> bool:
+    """Whether a file that has no place in the log, by its name, may be one of it all the same.
 
-    Or nobody can tell, for another folder of the log has a file of this name.
+    It has records of a place that no other file has; or a file of the log is a link to it; or it is a link itself, to
+    a disk that is not there; or another folder of the log has a file of this name.
     """
-    if DISK.is_directory(path) or not DISK.exists(path):
+    if DISK.is_directory(path):
         return False
+    if not DISK.exists(path) or DISK.identity(path) in {DISK.identity(file.path) for file in listing.log_files}:
+        return True
     if file_name_to_offset(os.path.basename(path)) in {file.start_offset for file in listing.log_files}:
         return True
     with DISK.open(path) as file:

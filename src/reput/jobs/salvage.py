@@ -28,6 +28,7 @@ from reput.jobs.job_folder import JOB_FILE, STATE, JobFolder, Option
 from reput.jobs.rebuild import rebuild
 from reput.jobs.repair import OF_AUDIT, RepairResult, repair
 from reput.jobs.repair_look import known_messages
+from reput.jobs.repair_plan import is_of_log
 from reput.jobs.resuming import ResumingRunner
 from reput.jobs.runner import Progress, Runner
 from reput.jobs.salvage_config import config_notes, copy_config
@@ -98,7 +99,8 @@ def salvage(
         message_index_enable, rules, settings: as `reput.jobs.repair.repair` takes them.
 
     Raises:
-        StoreFormatError: no store, or nothing whole in its log; or `target` exists and is not an empty folder.
+        StoreFormatError: no store, nothing whole in its log, or a file of it is a link to what is not there; or
+            `target` exists and is not an empty folder.
         ConfigError: `target` inside the store; the log, or the arguments, are not those of the salvage that was killed.
         StoreLockedError: another process works there.
         StoreFullError: no space.
@@ -110,6 +112,13 @@ def salvage(
     directory.check_output(path)
     _check_target(path, unfinished)
     listing = list_store(directory)
+    for finding in listing.findings:
+        if (
+            is_of_log(finding, directory.commit_log_folders)
+            and os.path.islink(finding.path)
+            and not DISK.exists(finding.path)
+        ):
+            raise StoreFormatError(f"{finding.path}: {finding.text}; mount the disk, or remove the link")
     if not apply:
         scans = runner.run(scan_file, listing.log_files, description="read the log", progress=progress)
         return _result(path, listing, scans, plan_log(scans), None, started)

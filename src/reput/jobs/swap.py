@@ -35,6 +35,9 @@ from reput.log.dispatch_marks import DISPATCH_FILE, DISPATCHER_LOCK, RECOVERY_FI
 #: In the order in which they come. Without consume queues a start of RocketMQ's dispatches everything.
 _FOLDERS = (CONSUME_QUEUE, BATCH_CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX)
 
+#: What changes or goes beside them.
+_SMALL_FILES = (CHECKPOINT, os.path.join(CONFIG, SHUTDOWN_FILE), os.path.join(CONFIG, DISPATCH_FILE))
+
 
 @dataclass(frozen=True, slots=True)
 class Swap:
@@ -102,7 +105,7 @@ def plan_swap(directory: StoreDirectory, built: str, aside: str, result: Rebuild
     names = tuple(name for name in _FOLDERS if DISK.exists(os.path.join(built, name)))
     paths = {name: os.path.join(directory.path, name) for name in _FOLDERS}
     kept = {name: free_name(DISK, path) for name, path in paths.items() if DISK.exists(path)} if keep_old else {}
-    for name in (CHECKPOINT, os.path.join(CONFIG, SHUTDOWN_FILE), os.path.join(CONFIG, DISPATCH_FILE)):
+    for name in _SMALL_FILES:
         path = os.path.join(directory.path, name)
         if keep_old and DISK.exists(path) and any(DISK.read_bytes(path)):
             kept[name] = keep_copy(DISK, path)
@@ -133,6 +136,10 @@ def check_folders(directory: StoreDirectory) -> None:
     for part in directory.foreign_parts():
         if part.hides_queues:
             raise StoreFormatError(f"{part}; a rebuild in place would take it away: use --output")
+    for name in _SMALL_FILES:
+        path = os.path.join(directory.path, name)
+        if DISK.is_directory(path):
+            raise StoreFormatError(f"{path}: a folder lies where a file is expected; move it away")
     for name in _FOLDERS:
         path = os.path.join(directory.path, name)
         if os.path.ismount(path) or os.path.realpath(path) != os.path.join(os.path.realpath(directory.path), name):

@@ -303,6 +303,19 @@ def test_a_file_of_the_log_with_a_wrong_name_is_not_moved_away(store: Path, name
     }
 
 
+@pytest.mark.parametrize("target", ["elsewhere", "nowhere"])
+def test_what_a_link_of_the_log_leads_to_stays_and_so_does_a_link_to_a_disk_that_is_not_there(
+    store: Path, target: str
+) -> None:
+    file = store / "commitlog/00000000000000000000"
+    file.rename(store / "commitlog/elsewhere" if target == "elsewhere" else store.with_name("unmounted"))
+    file.symlink_to(target)
+    names = {path.name for path in (store / "commitlog").iterdir()}
+    result = fix(store)
+    assert (result.needs_salvage, result.is_fine) == (True, False)
+    assert {path.name for path in (store / "commitlog").iterdir()} == names
+
+
 def test_a_copy_of_a_log_file_is_moved_away(store: Path) -> None:
     file = last(store)[0]
     shutil.copy(file, f"{file}.copy")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 from collections.abc import Callable
 from functools import partial
@@ -98,6 +99,14 @@ def middle_file_grown(store: Path) -> None:
         file.write(b"more")
 
 
+def impossible_queue_offset(store: Path) -> None:
+    write(store / MIDDLE, 20, b"\x01")
+
+
+def impossible_topic(store: Path) -> None:
+    write(store / MIDDLE, 88 + 200 + 1, b"/")
+
+
 def topics_gone(store: Path) -> None:
     one_bit(store)
     (store / "config/topics.json").write_bytes(b"{")
@@ -106,12 +115,12 @@ def topics_gone(store: Path) -> None:
 def everywhere(store: Path) -> None:
     for number, file in enumerate(sorted((store / "commitlog").iterdir())):
         flip(file, 3_000 + 200 * number)
-        write(file, 8_000, os.urandom(700))
+        write(file, 8_000, random.Random(number).randbytes(700))
 
 
 CASES = [
     one_bit, begin_of_a_file, end_of_a_file, middle_file_zeroed, middle_file_gone, middle_file_cut, middle_file_grown,
-    topics_gone, everywhere,
+    topics_gone, impossible_queue_offset, impossible_topic, everywhere,
 ]  # fmt: skip
 
 
@@ -204,6 +213,13 @@ def test_nothing_whole_is_told(tmp_path: Path) -> None:
     (tmp_path / "store/commitlog/00000000000000000000").write_bytes(b"noise" * 1000)
     with pytest.raises(StoreFormatError, match="nothing whole"):
         save(tmp_path / "store", apply=False)
+
+
+def test_a_link_to_a_disk_that_is_not_there_is_refused(store: Path) -> None:
+    (store / MIDDLE).rename(store.with_name("unmounted"))
+    (store / MIDDLE).symlink_to("nowhere")
+    with pytest.raises(StoreFormatError, match="mount the disk"):
+        save(store)
 
 
 def test_a_name_far_away_is_not_filled_up_with_files(store: Path) -> None:
