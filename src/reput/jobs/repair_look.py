@@ -40,7 +40,7 @@ def look_at_log(directory: StoreDirectory, listing: StoreListing, audited: Audit
         file, begin = files.get(finding.path), finding.commit_log_offset
         if not is_of_log(finding, folders):
             continue
-        if finding.code == "foreign-file" and not _must_stay(listing, finding.path):
+        if finding.code == "foreign-file" and not must_stay(listing, finding.path):
             foreign.append(finding.path)
         elif finding.code == "file-size" and file is not None and _is_short_end(listing, file):
             short.append((file.path, file.size))
@@ -79,22 +79,30 @@ def known_messages(listing: StoreListing, ranges: Sequence[tuple[int, int]]) -> 
     return total
 
 
-def _must_stay(listing: StoreListing, path: str) -> bool:
+def must_stay(listing: StoreListing, path: str) -> bool:
     """Whether a file that has no place in the log, by its name, may be one of it all the same.
 
-    It has records of a place that no other file has; or a file of the log is a link to it; or it is a link itself, to
-    a disk that is not there; or another folder of the log has a file of this name.
+    It has records of the place that its name says, or of one that no other file has; or a file of the log is a link to
+    it; or it is a link itself, to a disk that is not there; or another folder of the log has a file of this name.
     """
     if DISK.is_directory(path):
         return False
-    if not DISK.exists(path) or DISK.identity(path) in {DISK.identity(file.path) for file in listing.log_files}:
+    if not DISK.exists(path) or is_linked(listing, path):
         return True
-    if file_name_to_offset(os.path.basename(path)) in {file.start_offset for file in listing.log_files}:
+    named = file_name_to_offset(os.path.basename(path))
+    if named is not None and _has_records(path, named, named, named + DISK.file_size(path)):
+        return True
+    if named in {file.start_offset for file in listing.log_files}:
         return True
     with DISK.open(path) as file:
         start, end = int.from_bytes(file.read(PHYSICAL_OFFSET, 8), "big", signed=True), file.size
     is_free = not any(other.start_offset <= start < other.end_offset for other in listing.log_files)
     return is_free and 0 <= start < _END_OF_LOG - end and _has_records(path, start, start, start + end)
+
+
+def is_linked(listing: StoreListing, path: str) -> bool:
+    """Whether a file of the log is a link to this one."""
+    return DISK.identity(path) in {DISK.identity(file.path) for file in listing.log_files}
 
 
 def _is_short_end(listing: StoreListing, file: LogFile) -> bool:

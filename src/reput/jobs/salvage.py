@@ -27,7 +27,7 @@ from reput.jobs.geometry import find_sizes
 from reput.jobs.job_folder import JOB_FILE, STATE, JobFolder, Option
 from reput.jobs.rebuild import rebuild
 from reput.jobs.repair import OF_AUDIT, RepairResult, repair
-from reput.jobs.repair_look import known_messages
+from reput.jobs.repair_look import is_linked, known_messages, must_stay
 from reput.jobs.repair_plan import is_of_log
 from reput.jobs.resuming import ResumingRunner
 from reput.jobs.runner import Progress, Runner
@@ -99,8 +99,8 @@ def salvage(
         message_index_enable, rules, settings: as `reput.jobs.repair.repair` takes them.
 
     Raises:
-        StoreFormatError: no store, nothing whole in its log, or a file of it is a link to what is not there; or
-            `target` exists and is not an empty folder.
+        StoreFormatError: no store, nothing whole in its log, or a file that may be of it is none by its name or
+            length; or `target` exists and is not an empty folder.
         ConfigError: `target` inside the store; the log, or the arguments, are not those of the salvage that was killed.
         StoreLockedError: another process works there.
         StoreFullError: no space.
@@ -113,12 +113,8 @@ def salvage(
     _check_target(path, unfinished)
     listing = list_store(directory)
     for finding in listing.findings:
-        if (
-            is_of_log(finding, directory.commit_log_folders)
-            and os.path.islink(finding.path)
-            and not DISK.exists(finding.path)
-        ):
-            raise StoreFormatError(f"{finding.path}: {finding.text}; mount the disk, or remove the link")
+        if finding.code == "foreign-file" and is_of_log(finding, directory.commit_log_folders):
+            _check_foreign_file(listing, finding)
     if not apply:
         scans = runner.run(scan_file, listing.log_files, description="read the log", progress=progress)
         return _result(path, listing, scans, plan_log(scans), None, started)
@@ -149,6 +145,17 @@ def salvage(
         **given,
     )  # fmt: skip
     return _result(path, listing, scans, parts, mended, started)
+
+
+def _check_foreign_file(listing: StoreListing, finding: Finding) -> None:
+    """Raises StoreFormatError where messages may be in it that the new store would be without."""
+    path = finding.path
+    if not DISK.exists(path):
+        raise StoreFormatError(f"{path}: {finding.text}; mount the disk, or remove the link")
+    if must_stay(listing, path) and not is_linked(listing, path):
+        raise StoreFormatError(
+            f"{path}: {finding.text}, but it has records: give it its own name back, or those beside it their length"
+        )
 
 
 def _check_target(path: str, unfinished: str) -> None:
