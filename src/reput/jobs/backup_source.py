@@ -30,7 +30,7 @@ from reput.formats.sink_commit import SINKS_FILE, STAGING, Sinks, encode_sinks
 from reput.jobs.geometry import find_geometry
 from reput.kernels.record_scan import ScanLevel
 from reput.log.directory import StoreDirectory
-from reput.log.dispatch_marks import DISPATCH_FILE, DISPATCHER_LOCK
+from reput.log.dispatch_marks import DISPATCH_FILE, DISPATCHER_LOCK, RECOVERY_FILE
 from reput.log.metadata import BACKUP_SUFFIX
 from reput.log.positions import LogPosition
 from reput.log.scan import OnDamage, scan_split
@@ -41,7 +41,7 @@ from reput.log.tail import LogTail
 #: What a restore makes anew, and what belongs to a process that runs.
 _DERIVED = {CONSUME_QUEUE, CONSUME_QUEUE_EXT, BATCH_CONSUME_QUEUE, INDEX, CHECKPOINT, ABORT, LOCK, STAGING}
 #: Of a store's state, not of what it holds; a restored store looks for itself.
-_CONFIG_OF_STATE = {SHUTDOWN_FILE, DISPATCH_FILE, DISPATCHER_LOCK, SINKS_FILE}
+_CONFIG_OF_STATE = {SHUTDOWN_FILE, DISPATCH_FILE, DISPATCHER_LOCK, RECOVERY_FILE, SINKS_FILE}
 _INDEX_SIZES = ("max_hash_slot_num", "max_index_num")
 #: What a rebuild must know, beside the log.
 SIZES = (

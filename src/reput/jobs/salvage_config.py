@@ -11,11 +11,11 @@ from reput.formats.shutdown import SHUTDOWN_FILE
 from reput.jobs.audit_files import StoreListing
 from reput.jobs.repair_steps import topics_of
 from reput.log.directory import StoreDirectory
-from reput.log.dispatch_marks import DISPATCH_FILE
+from reput.log.dispatch_marks import DISPATCH_FILE, RECOVERY_FILE
 from reput.log.metadata import BACKUP_SUFFIX
 
 #: What they say of queues and index is not true of those that are built.
-_NOT_COPIED = (SHUTDOWN_FILE, DISPATCH_FILE)
+_NOT_COPIED = (SHUTDOWN_FILE, DISPATCH_FILE, RECOVERY_FILE)
 
 
 def copy_config(directory: StoreDirectory, listing: StoreListing, target: str) -> None:
