@@ -74,6 +74,8 @@ class FaultyFiles(FileLayer):
         self._locks: list[RecordLock] = []
         self._synced_files: dict[int, bytes] = {}
         self._synced_names: dict[str, dict[str, int]] = {}
+        #: What files held when a sync of theirs failed.
+        self._not_synced: dict[int, bytes] = {}
 
     # -- what is judged
 
@@ -96,6 +98,7 @@ class FaultyFiles(FileLayer):
         file = _FaultyFile(path, opened.fileno(), self)
         if is_new:  # its inode may be that of a removed file, which was synced
             self._synced_files.pop(os.fstat(file.fileno()).st_ino, None)
+            self._not_synced.pop(os.fstat(file.fileno()).st_ino, None)
         self._files.append(file)
         return file
 
@@ -160,8 +163,15 @@ class FaultyFiles(FileLayer):
     # -- the end of a machine
 
     def bytes_are_durable(self, file: File) -> None:
-        status = os.fstat(file.fileno())
-        self._synced_files[status.st_ino] = Path(file.path).read_bytes() if os.path.exists(file.path) else b""
+        inode = os.fstat(file.fileno()).st_ino
+        now = Path(file.path).read_bytes() if os.path.exists(file.path) else b""
+        lost = self._not_synced.get(inode)
+        self._synced_files[inode] = now if lost is None else _changed(self._synced_files.get(inode, b""), lost, now)
+
+    def sync_has_failed(self, file: File) -> None:
+        """What could not be written counts as clean: until it is written to again, no later sync writes it."""
+        if os.path.exists(file.path):
+            self._not_synced[os.fstat(file.fileno()).st_ino] = Path(file.path).read_bytes()
 
     def text_is_durable(self, lock: RecordLock, text: bytes) -> None:
         self._synced_files[os.stat(lock.path).st_ino] = text
@@ -173,6 +183,7 @@ class FaultyFiles(FileLayer):
         """Know what the disk has as another layer does, whose process was killed: the page cache lives on."""
         self._synced_files = dict(other._synced_files)
         self._synced_names = {path: dict(names) for path, names in other._synced_names.items()}
+        self._not_synced = dict(other._not_synced)
 
     def all_is_durable(self, path: Path) -> None:
         """Take a folder as it is for what the disk has: that of a machine that has just been started."""
@@ -231,6 +242,16 @@ def _content(path: Path, inode: int) -> bytes | None:
     return None
 
 
+def _changed(before: bytes, lost: bytes, now: bytes) -> bytes:
+    """The sectors of now that are others than those lost, and the rest as before."""
+    parts = []
+    for begin in range(0, len(now), 512):
+        place = slice(begin, min(begin + 512, len(now)))
+        chosen = before if now[place] == lost[place] else now
+        parts.append(chosen[place].ljust(place.stop - begin, b"\0"))
+    return b"".join(parts)
+
+
 def _torn(before: bytes, now: bytes, chance: random.Random) -> bytes:
     """Some sectors of now, the others as before."""
     sector = chance.choice((512, 4096))
@@ -264,7 +285,11 @@ class _FaultyFile(File):
         super().allocate(position, size)
 
     def sync(self) -> None:
-        self._layer.step("sync", self.path)
+        try:
+            self._layer.step("sync", self.path)
+        except StoreError:
+            self._layer.sync_has_failed(self)
+            raise
         self._layer.bytes_are_durable(self)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import reput
@@ -20,13 +21,15 @@ MESSAGES = 3
 
 
 class FurtherPuts(Life):
-    """`put_messages` of messages that a kernel encodes, and of others, with `async_put_message` in between.
+    """`put_messages` of messages that a kernel encodes, and of others, `async_put_message`, and tables of one row, of
+    which every second one is as large as what is left of the log file. Bodies go over several sectors.
 
     Attributes:
         served_to: Commit log offset up to which somebody has read messages.
     """
 
     served_to = 0
+    _rows = 0
 
     def run(self, files: FaultyFiles) -> None:
         """Live to the end, or to the first error that is not a full disk; a full disk is tried again once."""
@@ -34,6 +37,7 @@ class FurtherPuts(Life):
         for number in range(ROUNDS):
             self._trying_again(lambda number=number: self._put_several(number))
             self._trying_again(lambda number=number: self._put_later(number, files))
+            self._trying_again(lambda number=number: self._put_rows(number))
         self._wait_dispatched(files)
         self.store.close()
 
@@ -69,6 +73,22 @@ class FurtherPuts(Life):
             except TimeoutError:
                 files.step("wait", "")  # dies here if the flush thread did
 
+    def _put_rows(self, number: int) -> None:
+        """The second row takes all that is left, where a log file must end with a blank record: it goes to the next."""
+        begin, end = self._put_row(f"row-{number}-{len(self.errors)}-a", b"")
+        self._put_row(
+            f"row-{number}-{len(self.errors)}-b", bytes([number + 1]) * max(0, -end % FILE_SIZE - (end - begin))
+        )
+
+    def _put_row(self, key: str, body: bytes) -> tuple[int, int]:
+        assert self.store is not None
+        queue_offset = self._rows
+        result = self.store.put_arrow(pa.table({"topic": ["rows"], "body": [body], "keys": [[key]]}))
+        self._rows += 1
+        if result.status is reput.PutMessageStatus.PUT_OK:
+            self.acknowledged.append(Acknowledged("rows", 0, queue_offset, result.commit_log_offset, key, body))
+        return result.commit_log_offset, result.end_offset
+
     def _acknowledge(self, topic: str, queue_id: int, key: str, result: PutMessageResult) -> None:
         if result.status is reput.PutMessageStatus.PUT_OK:
             self.acknowledged.append(
@@ -77,7 +97,7 @@ class FurtherPuts(Life):
 
 
 def _body(key: str) -> bytes:
-    return key.encode() * 40
+    return key.encode() * 90
 
 
 def live(path: Path, flush_disk_type: str, judge: Judge) -> tuple[FurtherPuts, FaultyFiles]:
@@ -94,7 +114,7 @@ def live(path: Path, flush_disk_type: str, judge: Judge) -> tuple[FurtherPuts, F
 def count_operations(path: Path, flush_disk_type: str) -> int:
     """How many operations a life without faults has; threads make it differ a little from run to run."""
     life, files = live(path, flush_disk_type, no_objection)
-    assert len(life.acknowledged) == ROUNDS * (MESSAGES + 1)
+    assert len(life.acknowledged) == ROUNDS * (MESSAGES + 1 + 2)
     assert not life.errors
     assert life.served_to > 2 * FILE_SIZE
     return len(files.operations)

@@ -11,7 +11,7 @@ import pytest
 import reput
 from reput.errors import StoreError, StoreFormatError
 from reput.formats.consume_queue import UNIT_SIZE, decode_unit
-from tests.crash.faulty_files import Crash, FaultyFiles, abandon, crash_at, fail_at, no_objection
+from tests.crash.faulty_files import Crash, FaultyFiles, Operation, abandon, crash_at, fail_at, no_objection
 from tests.crash.further_units import BOTH, EXT_FILE_SIZE, check_files, expected_files, found_files
 from tests.crash.invariants import SMALL, Acknowledged, check_acknowledged, contents
 from tests.oracles.consume_queue_ext import Extension
@@ -239,3 +239,24 @@ def test_a_rebuild_gives_the_same_queues_and_extensions(
         output = tmp_path / str(split_bytes)
         rebuild(closed[0], output, runner=LocalRunner(2), split_bytes=split_bytes, bit_maps=BOTH["bit_maps"])  # type: ignore[arg-type]
         assert found_files(output) == expected_files(closed[0])
+
+
+def test_an_extension_that_a_killed_store_made_is_on_the_disk_after_the_next_clean_exit(tmp_path: Path) -> None:
+    def dies_behind_the_queues(operation: Operation) -> None:
+        if operation.kind == "sync_directory" and operation.path.endswith("consumequeue_ext/orders"):
+            raise Crash
+
+    path, left = tmp_path / "store", tmp_path / "left"
+    killed, files = FaultyFiles(dies_behind_the_queues), FaultyFiles()
+    store = reput.MessageStore.open(path, files=killed, **OPTIONS | {"flush_interval_consume_queue": 1_000_000})
+    for number in range(MESSAGES):
+        put(store, number)
+    store.wait_dispatched()
+    with pytest.raises(Crash):
+        store.close()
+    killed.abandon()
+    files.goes_on_after(killed)
+    with reput.MessageStore.open(path, files=files, **OPTIONS):
+        pass
+    files.cut_power(path, left)
+    check_files(left)

@@ -119,6 +119,10 @@ class ConsumeQueueExt:
         self._dirty.discard(start)
         self._files.unlink(self._file_path(start))
 
+    def _folders_above(self) -> list[str]:
+        """Those that name the extension's folder, its topic's and that of all extensions."""
+        return [self._path.rsplit("/", levels)[0] for levels in (1, 2, 3)]
+
     def _file_path(self, start: int) -> str:
         return f"{self._path}/{offset_to_file_name(start)}"
 
@@ -150,8 +154,10 @@ class ConsumeQueueExt:
         """The path of the file that begins at a byte of the extension; the file is made where it is missing."""
         path = self._file_path(start)
         if start not in self._starts:
-            for folder in self._files.add_directories(self._path):
-                self._on_new_name(folder)
+            self._files.add_directories(self._path)
+            if not self._starts:  # the folders may be there, made by a process that was killed before it synced them
+                for folder in self._folders_above():
+                    self._on_new_name(folder)
             make_next_file(self._files, self._path, self._starts, start, self.file_size)
             self._on_new_name(self._path)
             self._starts.append(start)
