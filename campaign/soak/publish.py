@@ -1,7 +1,7 @@
 """A soak's figures into the docs: `python -m campaign.soak.publish FILE.json`, at the project's root.
 
-Writes docs/design/soak.json, the picture docs/design/soak.png (with Chromium), and the tables with the picture between the two
-marks of docs/design/soak.md. `--report FILE.html` keeps the page that the picture is taken of.
+Writes docs/design/soak.json, the picture docs/design/soak.png (with Chromium), and the tables and the picture between
+the two marks of docs/design/soak.md. `--report FILE.html` keeps the page that the picture is taken of.
 """
 
 from __future__ import annotations
