@@ -1,7 +1,7 @@
 """A soak's figures into the docs: `python -m campaign.soak.publish FILE.json`, at the project's root.
 
-Writes docs/design/soak.json, the picture docs/design/soak.png (with Chromium), and the tables between the two marks of
-docs/design/soak.md. `--report FILE.html` keeps the page that the picture is taken of.
+Writes docs/design/soak.json, the picture docs/design/soak.png (with Chromium), and the tables and the picture between
+the two marks of docs/design/soak.md. `--report FILE.html` keeps the page that the picture is taken of.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ _QUANTITIES = {
     "descriptors": ("Open descriptors", "descriptors"),
     "maps": ("Maps", "maps"),
 }
+_PICTURE = "![Memory, descriptors, maps, disk and work over the run](soak.png)\n\n"
 _WORK = ("messages acknowledged", "got", "queried", "read", "rows of Spark reads", "rows of the Spark stream")
 
 
@@ -42,7 +43,7 @@ def main(arguments: list[str] | None = None) -> None:
         report(figures).write_html(str(page))
         screenshot(page, (docs / "soak.png").absolute(), _WIDTH, _HEIGHT)
     (docs / "soak.json").write_text(json.dumps(figures) + "\n")
-    write_between_marks(docs / "soak.md", tables(figures))
+    write_between_marks(docs / "soak.md", tables(figures) + _PICTURE)
 
 
 def report(figures: dict[str, Any]) -> Report:

@@ -236,20 +236,15 @@ class SplitScan:
 
     def _later_record(self, window: _Window, offset: int) -> tuple[LogFile, int] | None:
         """File and offset of a record behind `offset` that proves itself, body CRC included."""
-        scanner = RecordScanner(MAX_ROWS, level=ScanLevel.HEADER)
-        found = window.find(offset + 1)
-        while found is not None:
-            columns = scanner.scan(window.read(found), found, check_crc=True)
-            proven = np.flatnonzero(columns["status"] & RecordStatus.BAD_BODY_CRC == 0)
-            if proven.size:
-                return window.log_file, int(columns["commit_log_offset"][proven[0]])
-            found = window.find(found + max(columns.consumed, 1))
+        found = _find_proven(window, offset + 1)
+        if found is not None:
+            return window.log_file, found
         for log_file in numbered_files(self._files, *window.log_file.folders):
             if log_file.start_offset > window.log_file.start_offset:
                 with open_listed(self._files, log_file.path) as file:
-                    data = _Window(file, log_file, self._window_bytes).read(log_file.start_offset)
-                    if scanner.scan(data, log_file.start_offset, check_crc=True).first_fault():
-                        return log_file, log_file.start_offset
+                    found = _find_proven(_Window(file, log_file, self._window_bytes), log_file.start_offset)
+                if found is not None:
+                    return log_file, found
         return None
 
 
@@ -339,6 +334,22 @@ def with_rows(
     none = np.empty(0, np.int32)
     buffer = columns.buffer if buffer is None else buffer
     return RecordColumns(buffer, columns.base_offset, columns.consumed, columns.stop, wide, narrow, none, none, none)
+
+
+def _find_proven(window: _Window, offset: int) -> int | None:
+    """The first record of a file from `offset` on that proves itself, body CRC included.
+
+    Where a file begins a record must, so one there needs no neighbours.
+    """
+    scanner = RecordScanner(MAX_ROWS, level=ScanLevel.HEADER)
+    found = offset if offset == window.log_file.start_offset else window.find(offset)
+    while found is not None:
+        columns = scanner.scan(window.read(found), found, check_crc=True)
+        proven = np.flatnonzero(columns["status"] & RecordStatus.BAD_BODY_CRC == 0)
+        if proven.size:
+            return int(columns["commit_log_offset"][proven[0]])
+        found = window.find(found + max(columns.consumed, 1))
+    return None
 
 
 def is_blank(data: npt.NDArray[np.uint8], left: int) -> bool:

@@ -52,7 +52,9 @@ class LogTail:
         return LogPosition(self._files[0].start_offset if self._files else 0)
 
     def latest(self, newest_ms: int | None = None) -> LogPosition:
-        """Where the log ends now. Looks at the last file that has records; the others are not touched.
+        """Where the log ends now. Looks at the last file that begins with a record; the others are not touched.
+
+        Damage in that file, or where the next one begins, ends it, too: `advance` from there tells it, or goes on.
 
         Args:
             newest_ms: a record with a later store timestamp ends the log.

@@ -23,7 +23,7 @@ from reput.formats.record import (
 from reput.kernels.columns import RecordColumns
 from reput.kernels.record_scan import ScanLevel
 from reput.log import StoreDirectory
-from reput.log.scan import SplitScan, scan_split
+from reput.log.scan import OnDamage, SplitScan, scan_split
 from reput.log.splits import Split, SplitStop, check_stitches, plan_splits
 
 LogWriter = Callable[..., list[int]]
@@ -182,6 +182,52 @@ def test_records_behind_empty_files_are_found_too(store: Path, write_log: LogWri
     write_log(MESSAGES[:1], FILE_SIZE, start=2 * FILE_SIZE)
     with pytest.raises(CorruptRecordError, match=f"whole record follows at offset {2 * FILE_SIZE}"):
         read(store)
+
+
+@pytest.mark.parametrize(("position", "data"), [(BODY_CRC, b"\x12\x34\x56\x78"), (TOTAL_SIZE, bytes(20))])
+@pytest.mark.parametrize("split_bytes", [700, FILE_SIZE])
+@pytest.mark.parametrize(("before", "behind", "spare_files"), [(0, 0, 0), (0, 1, 1), (1, 0, 0), (2, 2, 1)])
+def test_damages_in_a_row_over_a_files_border_are_no_end_of_the_log(
+    store: Path,
+    write_log: LogWriter,
+    position: int,
+    data: bytes,
+    split_bytes: int,
+    before: int,
+    behind: int,
+    spare_files: int,
+) -> None:
+    """`before` and `behind`: how many are damaged beside the two at the border."""
+    offsets = write_log(MESSAGES[:55], FILE_SIZE, spare_files=spare_files)
+    path = StoreDirectory(store).log_files()[-1 - spare_files].path
+    first = offsets.index(int(Path(path).name))
+    begin, end = first - 1 - before, first + 1 + behind
+    assert end < len(offsets) - 3, "whole records are to follow"
+    for offset in offsets[begin:end]:
+        patch(store, offset + position, data)
+    with pytest.raises(CorruptRecordError, match=f"whole record follows at offset {offsets[end]} of") as raised:
+        run(plan_splits(StoreDirectory(store).log_files(), FILE_SIZE)[offsets[begin] // FILE_SIZE])
+    assert raised.value.offset == offsets[begin]
+    assert read(store, split_bytes, on_damage=OnDamage.SKIP) == offsets[:begin] + offsets[end:]
+
+
+def test_what_nothing_whole_follows_at_a_files_border_is_the_logs_end(store: Path, write_log: LogWriter) -> None:
+    offsets = write_log(MESSAGES[:55], FILE_SIZE, spare_files=1)
+    first = offsets.index(int(Path(StoreDirectory(store).log_files()[-2].path).name))
+    for offset in offsets[first - 1 :]:
+        patch(store, offset + BODY_CRC, b"\x12\x34\x56\x78")
+    for on_damage in (OnDamage.RAISE, OnDamage.SKIP):
+        assert read(store, on_damage=on_damage) == offsets[: first - 1]
+
+
+def test_a_file_of_nothing_whole_between_two_others_is_skipped(store: Path, write_log: LogWriter) -> None:
+    offsets = write_log(MESSAGES, FILE_SIZE)
+    (_, second, third, *_) = (file.start_offset for file in StoreDirectory(store).log_files())
+    begin, end = offsets.index(second) - 1, offsets.index(third) + 1
+    patch(store, offsets[begin], b"\xff" * (second - offsets[begin]))
+    patch(store, second, b"\xff" * FILE_SIZE)
+    patch(store, third + BODY_CRC, b"\x12\x34\x56\x78")
+    assert read(store, on_damage=OnDamage.SKIP) == offsets[:begin] + offsets[end:]
 
 
 def test_a_file_without_its_blank_record_is_damage_where_the_log_goes_on(store: Path, write_log: LogWriter) -> None:

@@ -15,6 +15,7 @@ from reput.formats.paths import offset_to_file_name
 from reput.formats.record import BLANK_SIZE, encode_host, encode_record
 from reput.log import StoreDirectory
 from reput.log.positions import NO_LIMIT, LogPosition, TailLimit
+from reput.log.scan import OnDamage
 from reput.log.tail import LogTail
 
 LogWriter = Callable[..., list[int]]
@@ -167,6 +168,25 @@ class TestAdvance:
         assert end.offset == offsets[-7]
         with pytest.raises(CorruptRecordError, match="body CRC"):
             log.advance(end)
+
+    @pytest.mark.parametrize("damaged", [1, 2])
+    def test_damage_where_the_last_file_begins_is_told_from_the_latest_position(
+        self, store: Path, write_log: LogWriter, damaged: int
+    ) -> None:
+        """With the last record of the file before, too, and from its start on."""
+        offsets = write_log(MESSAGES[:55], FILE_SIZE)
+        first = offsets.index(StoreDirectory(store).log_files()[-1].start_offset)
+        for offset in offsets[first + 1 - damaged : first + 1]:
+            patch(store, offset + 88, b"?")
+        log = tail(store)
+        for end in (log.latest(), log.advance(START)):
+            assert end.offset == offsets[first + 1 - damaged]
+            with pytest.raises(CorruptRecordError, match="body CRC"):
+                tail(store).advance(end)
+        skipping = LogTail(StoreDirectory(store), on_damage=OnDamage.SKIP)
+        end = skipping.advance(skipping.latest())
+        assert end.last is not None
+        assert end.last.offset == offsets[-1]
 
     def test_zeros_before_a_record_are_told_once_a_reader_comes_there(self, store: Path, write_log: LogWriter) -> None:
         offsets = write_log(MESSAGES, FILE_SIZE)
