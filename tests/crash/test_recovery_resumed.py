@@ -195,3 +195,32 @@ def test_a_mark_of_another_log_or_of_other_settings_counts_for_nothing(tmp_path:
         check_rebuild(path, tmp_path / "rebuilt", OPTIONS)
         shutil.rmtree(path)
         shutil.rmtree(tmp_path / "rebuilt")
+
+
+def test_what_an_interrupted_start_wrote_is_on_the_disk_before_its_mark_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recovery_mark, "INTERVAL_S", 1_000)  # the first mark alone
+    path, left = tmp_path / "store", tmp_path / "left"
+    make_store(path, with_batches=False)
+    lost("consumequeue/early")(path)
+    killed = FaultyFiles(fail_next("sync", part="consumequeue"))
+    killed.all_is_durable(path)
+    with pytest.raises(StoreError):
+        reput.MessageStore.open(path, files=killed, **OPTIONS)
+    killed.abandon()
+    assert (path / "config" / RECOVERY_FILE).exists()
+    files = FaultyFiles()
+    files.goes_on_after(killed)
+    store = reput.MessageStore.open(path, files=files, **OPTIONS)
+    assert (store.recovery.confirmed_records, store.recovery.dispatched_records) == (6, 0)
+    files.all_is_durable(path / "consumequeue" / "late")
+    for folder in ("", "early", "early/0", "early/1"):
+        files.names_are_durable(str(path / "consumequeue" / folder))
+    files.cut_power(path, left)
+    abandon(store, files)
+    for file in (left / "consumequeue" / "early").glob("*/*"):  # it has written names and lengths by itself
+        file.write_bytes(file.read_bytes() or bytes(160))
+    reput.MessageStore.open(left, files=FaultyFiles(), **OPTIONS).close()
+    check_store(left, OPTIONS)
+    check_rebuild(left, tmp_path / "rebuilt", OPTIONS)
