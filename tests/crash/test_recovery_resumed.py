@@ -7,6 +7,7 @@ import random
 import shutil
 import time
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -222,5 +223,30 @@ def test_what_an_interrupted_start_wrote_is_on_the_disk_before_its_mark_goes(
     for file in (left / "consumequeue" / "early").glob("*/*"):  # it has written names and lengths by itself
         file.write_bytes(file.read_bytes() or bytes(160))
     reput.MessageStore.open(left, files=FaultyFiles(), **OPTIONS).close()
+    check_store(left, OPTIONS)
+    check_rebuild(left, tmp_path / "rebuilt", OPTIONS)
+
+
+def test_queues_that_a_killed_store_made_have_their_names_before_the_checkpoint_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = count(int(NOW_S), 10)
+    monkeypatch.setattr(time, "time", lambda: float(next(times)))
+    path, left = tmp_path / "store", tmp_path / "left"
+    killed, files = FaultyFiles(), FaultyFiles()
+    store = reput.MessageStore.open(path, files=killed, **OPTIONS)
+    store.update_topic(reput.TopicConfig("batch", attributes={"queue.type": "BatchCQ"}))  # so that nothing is compared
+    store.put_batch(reput.MessageExtBatch.of([reput.Message("batch", b"x")] * 2, unique_key="batch"))
+    for n in range(12):
+        store.put_message(reput.Message("early" if n < 6 else f"late-{n}", bytes(900), keys=[str(n)]))
+    store.wait_dispatched()
+    abandon(store, killed)
+    files.goes_on_after(killed)
+    store = reput.MessageStore.open(path, files=files, **OPTIONS)
+    assert store.recovery.dispatched_records == 13
+    files.cut_power(path, left)
+    abandon(store, files)
+    with reput.MessageStore.open(left, files=FaultyFiles(), **OPTIONS) as store:
+        assert store.recovery.dispatched_from > 0
     check_store(left, OPTIONS)
     check_rebuild(left, tmp_path / "rebuilt", OPTIONS)
