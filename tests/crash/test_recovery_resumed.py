@@ -182,6 +182,10 @@ def test_a_mark_of_another_log_or_of_other_settings_counts_for_nothing(tmp_path:
         good.replace('"headerSize": ', '"headerSize": -'),
         good.replace('"headerSize": ', '"headerSize": 99999'),
         good.replace('"header": [', '"header": [99999999999999999999, '),
+        json.dumps(json.loads(good) | {"mark": {"offset": offset - 7}}),  # of a log that was cut, and went on
+        json.dumps(json.loads(good) | {"mark": []}),
+        good.replace(f'"offset": {offset}', '"offset": 1e999'),
+        "[" * 100_000,
         good[:-9],
         "",
     ):
