@@ -186,7 +186,6 @@ def _geometry(directory: StoreDirectory, settings: Mapping[str, Any], *, index: 
 def _write_log(folder: str, parts: Sequence[LogPart], runner: Runner, progress: Progress | None) -> None:
     DISK.make_directories(folder)
     runner.run(partial(copy_part, folder), parts, description="write the log", progress=progress)
-    DISK.sync_directory(folder)
 
 
 def _result(

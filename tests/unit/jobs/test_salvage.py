@@ -208,6 +208,15 @@ def test_a_gap_that_a_forged_record_makes_too_small_takes_that_one_too(tmp_path:
     assert whole.items() <= whole_records(tmp_path / "salvaged").items()
 
 
+def test_a_file_of_the_new_log_has_its_name_on_the_disk_when_its_task_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(os.readlink(f"/proc/self/fd/{descriptor}")))
+    copy_part(str(tmp_path), LogPart(None, "0" * 20, 0, 4096, 0, ()))
+    assert synced == [os.path.realpath(tmp_path)]
+
+
 def test_nothing_whole_is_told(tmp_path: Path) -> None:
     (tmp_path / "store/commitlog").mkdir(parents=True)
     (tmp_path / "store/commitlog/00000000000000000000").write_bytes(b"noise" * 1000)
