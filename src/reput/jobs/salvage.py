@@ -137,13 +137,13 @@ def salvage(
             keep_emptied_queues(directory, built, parts[0].start)
             DISK.write_atomically(os.path.join(folder.state_folder(), _BUILT), b"")
             DISK.rename(built, path)
-        folder.finish()
+        given = {name: geometry[name] for name in OF_AUDIT if name in geometry}
+        mended = repair(
+            path, apply=True, runner=runner, message_index_enable=message_index_enable, rules=rules, progress=progress,
+            **given,
+        )  # fmt: skip
+        folder.finish()  # last: killed before it, the same call goes on
     DISK.remove_tree(unfinished)
-    given = {name: geometry[name] for name in OF_AUDIT if name in geometry}
-    mended = repair(
-        path, apply=True, runner=runner, message_index_enable=message_index_enable, rules=rules, progress=progress,
-        **given,
-    )  # fmt: skip
     return _result(path, listing, scans, parts, mended, started)
 
 

@@ -17,6 +17,7 @@ from campaign import repairs
 from reput.errors import ConfigError, StoreFormatError
 from reput.formats.metadata import ConsumerOffsets, TopicConfig, decode_metadata, encode_metadata
 from reput.formats.record import decode_record
+from reput.jobs import salvage as salvage_job
 from reput.jobs import salvage_log
 from reput.jobs.audit import audit
 from reput.jobs.runner import LocalRunner
@@ -272,6 +273,22 @@ def test_killed_before_any_change_of_the_disk_it_goes_on_and_ends_the_same(store
         assert not store.with_name("salvaged.unfinished").exists()
         shutil.rmtree(store.with_name("salvaged"))
     assert changes > 100
+
+
+def test_killed_when_the_new_store_has_its_name_it_goes_on_with_what_is_left_to_do(store: Path, tmp_path: Path) -> None:
+    file, end = last(store)
+    write(file, end - 1000, bytes(1000))
+    save(store)
+    expected = everything_of(store.with_name("salvaged").rename(tmp_path / "whole"))
+    for changes in range(1, 100):
+        if not killed(partial(save, store), changes, begin=(salvage_job, "repair")):
+            break
+        if store.with_name("salvaged.unfinished").exists():
+            assert save(store).is_fine
+        assert everything_of(store.with_name("salvaged")) == expected
+        assert not store.with_name("salvaged.unfinished").exists()
+        shutil.rmtree(store.with_name("salvaged"))
+    assert changes > 3
 
 
 def everything_of(path: Path) -> dict[str, str]:
