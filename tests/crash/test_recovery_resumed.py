@@ -7,6 +7,7 @@ import random
 import shutil
 import time
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -181,6 +182,10 @@ def test_a_mark_of_another_log_or_of_other_settings_counts_for_nothing(tmp_path:
         good.replace('"headerSize": ', '"headerSize": -'),
         good.replace('"headerSize": ', '"headerSize": 99999'),
         good.replace('"header": [', '"header": [99999999999999999999, '),
+        json.dumps(json.loads(good) | {"mark": {"offset": offset - 7}}),  # of a log that was cut, and went on
+        json.dumps(json.loads(good) | {"mark": []}),
+        good.replace(f'"offset": {offset}', '"offset": 1e999'),
+        "[" * 100_000,
         good[:-9],
         "",
     ):
@@ -195,3 +200,57 @@ def test_a_mark_of_another_log_or_of_other_settings_counts_for_nothing(tmp_path:
         check_rebuild(path, tmp_path / "rebuilt", OPTIONS)
         shutil.rmtree(path)
         shutil.rmtree(tmp_path / "rebuilt")
+
+
+def test_what_an_interrupted_start_wrote_is_on_the_disk_before_its_mark_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recovery_mark, "INTERVAL_S", 1_000)  # the first mark alone
+    path, left = tmp_path / "store", tmp_path / "left"
+    make_store(path, with_batches=False)
+    lost("consumequeue/early")(path)
+    killed = FaultyFiles(fail_next("sync", part="consumequeue"))
+    killed.all_is_durable(path)
+    with pytest.raises(StoreError):
+        reput.MessageStore.open(path, files=killed, **OPTIONS)
+    killed.abandon()
+    assert (path / "config" / RECOVERY_FILE).exists()
+    files = FaultyFiles()
+    files.goes_on_after(killed)
+    store = reput.MessageStore.open(path, files=files, **OPTIONS)
+    assert (store.recovery.confirmed_records, store.recovery.dispatched_records) == (6, 0)
+    files.all_is_durable(path / "consumequeue" / "late")
+    for folder in ("", "early", "early/0", "early/1"):
+        files.names_are_durable(str(path / "consumequeue" / folder))
+    files.cut_power(path, left)
+    abandon(store, files)
+    for file in (left / "consumequeue" / "early").glob("*/*"):  # it has written names and lengths by itself
+        file.write_bytes(file.read_bytes() or bytes(160))
+    reput.MessageStore.open(left, files=FaultyFiles(), **OPTIONS).close()
+    check_store(left, OPTIONS)
+    check_rebuild(left, tmp_path / "rebuilt", OPTIONS)
+
+
+def test_queues_that_a_killed_store_made_have_their_names_before_the_checkpoint_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = count(int(NOW_S), 10)
+    monkeypatch.setattr(time, "time", lambda: float(next(times)))
+    path, left = tmp_path / "store", tmp_path / "left"
+    killed, files = FaultyFiles(), FaultyFiles()
+    store = reput.MessageStore.open(path, files=killed, **OPTIONS)
+    store.update_topic(reput.TopicConfig("batch", attributes={"queue.type": "BatchCQ"}))  # so that nothing is compared
+    store.put_batch(reput.MessageExtBatch.of([reput.Message("batch", b"x")] * 2, unique_key="batch"))
+    for n in range(12):
+        store.put_message(reput.Message("early" if n < 6 else f"late-{n}", bytes(900), keys=[str(n)]))
+    store.wait_dispatched()
+    abandon(store, killed)
+    files.goes_on_after(killed)
+    store = reput.MessageStore.open(path, files=files, **OPTIONS)
+    assert store.recovery.dispatched_records == 13
+    files.cut_power(path, left)
+    abandon(store, files)
+    with reput.MessageStore.open(left, files=FaultyFiles(), **OPTIONS) as store:
+        assert store.recovery.dispatched_from > 0
+    check_store(left, OPTIONS)
+    check_rebuild(left, tmp_path / "rebuilt", OPTIONS)

@@ -137,13 +137,13 @@ def salvage(
             keep_emptied_queues(directory, built, parts[0].start)
             DISK.write_atomically(os.path.join(folder.state_folder(), _BUILT), b"")
             DISK.rename(built, path)
-        folder.finish()
+        given = {name: geometry[name] for name in OF_AUDIT if name in geometry}
+        mended = repair(
+            path, apply=True, runner=runner, message_index_enable=message_index_enable, rules=rules, progress=progress,
+            **given,
+        )  # fmt: skip
+        folder.finish()  # last: killed before it, the same call goes on
     DISK.remove_tree(unfinished)
-    given = {name: geometry[name] for name in OF_AUDIT if name in geometry}
-    mended = repair(
-        path, apply=True, runner=runner, message_index_enable=message_index_enable, rules=rules, progress=progress,
-        **given,
-    )  # fmt: skip
     return _result(path, listing, scans, parts, mended, started)
 
 
@@ -186,7 +186,6 @@ def _geometry(directory: StoreDirectory, settings: Mapping[str, Any], *, index: 
 def _write_log(folder: str, parts: Sequence[LogPart], runner: Runner, progress: Progress | None) -> None:
     DISK.make_directories(folder)
     runner.run(partial(copy_part, folder), parts, description="write the log", progress=progress)
-    DISK.sync_directory(folder)
 
 
 def _result(

@@ -179,7 +179,7 @@ def _missing_parts(begin: int, following: LogFile) -> Iterator[LogPart]:
 
 
 def copy_part(folder: str, part: LogPart) -> int:
-    """The task that writes one file of the new log, synced; returns the bytes written."""
+    """The task that writes one file of the new log, its name and all durably; returns the bytes written."""
     written = 0
     with DISK.open(os.path.join(folder, part.name), writable=True, create=True, size=part.size) as target:
         if part.source is not None:
@@ -194,6 +194,7 @@ def copy_part(folder: str, part: LogPart) -> int:
                 target.write(position, data)
                 position += len(data)
         target.sync()
+    DISK.sync_directory(folder)  # before the task counts as done: a start after a power cut does not do it again
     return written
 
 

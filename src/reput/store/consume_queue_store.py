@@ -134,6 +134,7 @@ class ConsumeQueueStore:
         """Wipe out what lies behind the last unit of each queue."""
         for queue in self._table.values():
             queue.cut()
+            self._count_names_as_not_synced(queue)  # whoever made them may have been killed before he did
 
     def recover_extensions(self) -> None:
         """Bring what is written beside the queues in step with their units, before anything is dispatched."""
@@ -323,9 +324,12 @@ class ConsumeQueueStore:
             return False
         advance(runs, queues, next_offsets, place)
         for queue in {id(queue): queue for queue in place.owners}.values():
-            self._unsynced_folders |= {queue.path, queue.path.rpartition("/")[0], self._path}
+            self._count_names_as_not_synced(queue)
         self.built_timestamp = int(columns["store_timestamp"][-1])
         return True
+
+    def _count_names_as_not_synced(self, queue: ConsumeQueue) -> None:
+        self._unsynced_folders |= {queue.path, queue.path.rpartition("/")[0], self._path}
 
     @property
     def max_physical_offset(self) -> int:

@@ -115,7 +115,7 @@ def _recover(
         queues.raise_min_offsets(log.min_offset)
     for queue in queues.queues():
         log.queue_offsets[queue.topic, queue.queue_id] = queue.max_offset
-    if not found.was_killed or report.dispatched_records or marks.is_written:
+    if not found.was_killed or report.dispatched_records or marks.is_written or found.mark is not None:
         logics, index_timestamp = queues.flush(), 0
         if index is not None:
             index.flush()

@@ -14,11 +14,15 @@ import struct
 import zlib
 from time import monotonic
 
+import numpy as np
+
 from reput.config.message_store import MessageStoreConfig
 from reput.files import FileLayer
 from reput.formats.index_file import encode_header
+from reput.formats.own_json import decode_json
 from reput.formats.paths import CONFIG
-from reput.kernels.columns import RecordColumns
+from reput.kernels.columns import RecordColumns, ScanStop
+from reput.kernels.record_scan import RecordScanner, ScanLevel
 from reput.log.dispatch_marks import RECOVERY_FILE, DispatchMark, decode_mark, encode_mark, settings_of
 from reput.log.positions import LastRecord, LogPosition
 from reput.store.commit_log import CommitLog
@@ -48,7 +52,7 @@ def read_mark(root: str, config: MessageStoreConfig, files: FileLayer) -> Dispat
     if not files.exists(path):
         return None
     try:
-        content = json.loads(files.read_bytes(path))
+        content = decode_json(files.read_bytes(path))
         mark = decode_mark(content["mark"])
         last = mark.position.last
         if mark.index is not None:
@@ -56,21 +60,31 @@ def read_mark(root: str, config: MessageStoreConfig, files: FileLayer) -> Dispat
         if last is not None and last.header_size not in range(_MAX_HEADER_SIZE):
             return _UNKNOWN
         return mark if content["settings"] == settings_of(config) else _UNKNOWN
-    except (ValueError, KeyError, TypeError, struct.error):
+    except (ValueError, KeyError, TypeError, AttributeError, struct.error):
         return _UNKNOWN
 
 
 def holds(mark: DispatchMark, log: CommitLog) -> bool:
-    """Whether the log has what it had before a mark, by the header of the record before it."""
+    """Whether the log has what it had before a mark, by the header of the record before it, or by the record behind."""
     last = mark.position.last
     if not log.min_offset <= mark.position.offset <= log.min_offset + len(log.queue.mapped_files) * log.queue.file_size:
         return False
     if last is None:
-        return True
+        return mark.position.offset == log.min_offset or _begins_record(log, mark.position.offset)
     file = log.queue.find(last.offset)
     return file is not None and zlib.crc32(file.file.read(last.offset - file.start_offset, last.header_size)) == (
         last.header_crc
     )
+
+
+def _begins_record(log: CommitLog, offset: int) -> bool:
+    """Whether a record, or the blank one that ends a file, lies at an offset."""
+    file = log.queue.find(offset)
+    if file is None:
+        return False
+    data = np.frombuffer(file.view[offset - file.start_offset :], np.uint8)
+    columns = RecordScanner(1, level=ScanLevel.HEADER).scan(data, offset)
+    return columns.rows > 0 or columns.stop is ScanStop.BLANK
 
 
 def position_behind(columns: RecordColumns) -> LogPosition:

@@ -80,9 +80,9 @@ def killed(
             if begin is not None:
                 first = getattr(*begin)
 
-                def begun(*arguments: Any) -> Any:
+                def begun(*arguments: Any, **options: Any) -> Any:
                     counting.append(True)
-                    return first(*arguments)
+                    return first(*arguments, **options)
 
                 setattr(*begin, begun)
             call()

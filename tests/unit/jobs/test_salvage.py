@@ -17,6 +17,7 @@ from campaign import repairs
 from reput.errors import ConfigError, StoreFormatError
 from reput.formats.metadata import ConsumerOffsets, TopicConfig, decode_metadata, encode_metadata
 from reput.formats.record import decode_record
+from reput.jobs import salvage as salvage_job
 from reput.jobs import salvage_log
 from reput.jobs.audit import audit
 from reput.jobs.runner import LocalRunner
@@ -208,6 +209,15 @@ def test_a_gap_that_a_forged_record_makes_too_small_takes_that_one_too(tmp_path:
     assert whole.items() <= whole_records(tmp_path / "salvaged").items()
 
 
+def test_a_file_of_the_new_log_has_its_name_on_the_disk_when_its_task_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(os.readlink(f"/proc/self/fd/{descriptor}")))
+    copy_part(str(tmp_path), LogPart(None, "0" * 20, 0, 4096, 0, ()))
+    assert synced == [os.path.realpath(tmp_path)]
+
+
 def test_nothing_whole_is_told(tmp_path: Path) -> None:
     (tmp_path / "store/commitlog").mkdir(parents=True)
     (tmp_path / "store/commitlog/00000000000000000000").write_bytes(b"noise" * 1000)
@@ -263,6 +273,22 @@ def test_killed_before_any_change_of_the_disk_it_goes_on_and_ends_the_same(store
         assert not store.with_name("salvaged.unfinished").exists()
         shutil.rmtree(store.with_name("salvaged"))
     assert changes > 100
+
+
+def test_killed_when_the_new_store_has_its_name_it_goes_on_with_what_is_left_to_do(store: Path, tmp_path: Path) -> None:
+    file, end = last(store)
+    write(file, end - 1000, bytes(1000))
+    save(store)
+    expected = everything_of(store.with_name("salvaged").rename(tmp_path / "whole"))
+    for changes in range(1, 100):
+        if not killed(partial(save, store), changes, begin=(salvage_job, "repair")):
+            break
+        if store.with_name("salvaged.unfinished").exists():
+            assert save(store).is_fine
+        assert everything_of(store.with_name("salvaged")) == expected
+        assert not store.with_name("salvaged.unfinished").exists()
+        shutil.rmtree(store.with_name("salvaged"))
+    assert changes > 3
 
 
 def everything_of(path: Path) -> dict[str, str]:
