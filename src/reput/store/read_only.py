@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import ExitStack
 
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import CorruptRecordError, StoreError
@@ -80,23 +81,35 @@ def open_for_reading(
 
 
 def _look(path: str, config: MessageStoreConfig, files: FileLayer, progress: Progress, seen_record: int) -> Parts:
+    """One look; where it fails, or shows what a sink took back meanwhile, all that it has opened is closed again."""
+    with ExitStack() as undo:
+        parts = _look_once(path, config, files, progress, seen_record, undo)
+        if parts is not None:
+            undo.pop_all()
+            return parts
+    return _look(path, config, files, progress, seen_record)  # what was found may be gone already
+
+
+def _look_once(
+    path: str, config: MessageStoreConfig, files: FileLayer, progress: Progress, seen_record: int, undo: ExitStack
+) -> Parts | None:
     watch = SinkWatch(files, path)
     found = look(files, path, config, writable=False)
     file_size = found.log_files[0].size if found.log_files else config.mapped_file_size_commit_log
     folders = commit_log_folders(path, config)
     log = CommitLog(files, folders, file_size, writable=False, read_ahead=config.data_read_ahead_enable)
+    undo.callback(log.close)
     log.load(found.log_files)
     unit_file_size = usual_file_size(found.queues) if found.queues else config.mapped_file_size_consume_queue
     batch = found.batch_queues
     batch_file_size = usual_file_size(batch) if batch else config.mapper_file_size_batch_consume_queue
     queues = QueueTables(files, path, unit_file_size, batch_file_size, config, writable=False, types=QueueTypes())
+    undo.callback(queues.close)
     queues.check(found.queues, batch)
     end, damage = _find_end_or_damage(log, queues, found, config, progress, seen_record)
     committed = watch.committed(end.offset)
-    if committed is None:  # what was found may be gone already
-        queues.close()
-        log.close()
-        return _look(path, config, files, progress, seen_record)
+    if committed is None:
+        return None
     end = end._replace(offset=committed)
     log.start_at(end.offset)
     log.last_store_timestamp = end.last_timestamp or found.checkpoint.physic_msg_timestamp
@@ -112,6 +125,7 @@ def _look(path: str, config: MessageStoreConfig, files: FileLayer, progress: Pro
     if found.index_files:
         slots, capacity = index_geometry(found.index_files, config.max_hash_slot_num, config.max_index_num, files)
         index = IndexService(files, path, slots, capacity, writable=False)
+        undo.callback(index.close)
         index.check(found.index_files)
         index.load(found.index_files, safe_timestamp=None)
     return Parts(log, queues, index, RecoveryReport(found.was_killed, end, end.offset, 0, damage=damage or lacking))

@@ -486,35 +486,52 @@ def test_a_reader_of_its_own_process_is_told_that_retention_took_the_file(open_s
     assert reput.read_log(path).read_all().num_rows > 0
 
 
-class Listing(FaultyFiles):
-    """A disk on which something happens right behind the first listing of a folder."""
+READING = "reading"
 
-    def __init__(self, folder: Path, then: Callable[[], object]) -> None:
+
+class Listing(FaultyFiles):
+    """A disk on which something happens right behind the first listing of a folder, or before queues are read."""
+
+    def __init__(self, folder: Path | str, then: Callable[[], object]) -> None:
         super().__init__()
-        self.folder, self.then = str(folder), then
+        self.folder, self.then, self.has_happened = str(folder), then, False
 
     def list_directory(self, path: str) -> list[Entry]:
         entries = super().list_directory(path)
         if path == self.folder:
-            self.folder = ""
-            self.then()
+            self._happen()
         return entries
 
+    def read_runs(self, *arguments):  # type: ignore[no-untyped-def]
+        if self.folder == READING:
+            self._happen()
+        return super().read_runs(*arguments)
 
-@pytest.mark.parametrize("folder", ["commitlog", "consumequeue/t/0", "consumequeue/t/2", "index"])
+    @property
+    def open_paths(self) -> list[str]:
+        return [file.path for file in self._files if file.fileno() >= 0]
+
+    def _happen(self) -> None:
+        if not self.has_happened:
+            self.has_happened = True
+            self.then()
+
+
+@pytest.mark.parametrize("folder", ["commitlog", "consumequeue/t/0", "consumequeue/t/2", "index", READING])
 def test_a_reader_opens_although_retention_takes_what_it_has_just_listed(
     open_store: OpenStore, path: Path, folder: str
 ) -> None:
     store = open_store(files=Disk(), **FAST)
     fill(store)
     age(path, 100)
-    files = Listing(path / folder, store.delete_expired)
+    files = Listing(READING if folder == READING else path / folder, store.delete_expired)
     with reput.MessageStore.open(path, read_only=True, files=files) as reader:
-        assert files.folder == ""
+        assert files.has_happened
         assert reader.min_commit_log_offset == store.min_commit_log_offset > 0
         for queue in reader.queues():
             assert queue.max_offset == store.max_offset("t", queue.queue_id)
             assert len(reader.get_message("t", queue.queue_id, queue.max_offset - 1).messages()) == 1
+    assert files.open_paths == []
 
 
 def test_a_closed_store_deletes_nothing(open_store: OpenStore, path: Path) -> None:
