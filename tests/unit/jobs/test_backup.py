@@ -474,6 +474,7 @@ def test_what_cannot_be_a_backup_is_refused_and_changes_nothing(store: Path, tmp
         (StoreFormatError, store, foreign / "thesis.txt", {}, "a file"),
         (StoreFormatError, tmp_path / "nothing", tmp_path / "new", {}, "no such directory"),
         (ConfigError, store, store / "backups", {}, "inside the store"),
+        (ConfigError, store, f"file://{store}/backups", {}, "inside the store"),
         (ConfigError, other, tmp_path / "target", {}, "give another target"),
         (ConfigError, store, "memory://bucket", {"link": True}, "leave --link out"),
     ):
