@@ -91,7 +91,10 @@ class FolderTarget:
         if link:
             if self._files.exists(path):  # and is of another size than it must be
                 self._files.unlink(path)
-            self._files.link(source, path)
+            try:
+                self._files.link(source, path)
+            except StoreError as error:
+                raise type(error)(f"{error}; without --link (link=False) it is copied") from error
             return
         temporary = path + _TEMPORARY
         try:
