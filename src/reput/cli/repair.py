@@ -124,12 +124,13 @@ def _repair_report(store: str, result: RepairResult) -> Report:
     tables = [_table("done" if result.is_applied else "to be done", columns, rows)]
     tables.append(_table("originals", ("path",), [(path,) for path in result.kept]))
     findings = [str(finding) for finding in result.remaining[:_SHOWN_ROWS]]
+    is_open = bool(result.steps) and not result.is_applied
     if result.needs_salvage:
         findings.append("the log is not mended in place: `--salvage DIR` makes a new store of all that is whole")
     return Report(
         title=f"Repair of {store}",
         facts={
-            "result": "fine" if result.is_fine else "to be applied" if result.steps else "findings remain",
+            "result": "fine" if result.is_fine else "to be applied" if is_open else "findings remain",
             "steps": len(result.steps),
             "findings": len(result.findings),
             "findings that no step answers": len(result.remaining),

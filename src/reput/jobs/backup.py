@@ -35,7 +35,7 @@ from reput.formats.backup import (
     time_of_name,
 )
 from reput.jobs.backup_source import SourceState, left_out, look_at_source, stored_sizes
-from reput.jobs.backup_target import BackupTarget, find_target, held_target
+from reput.jobs.backup_target import BackupTarget, find_target, folder_of, held_target
 from reput.jobs.emptied_queues import find_emptied_queues
 from reput.jobs.runner import Progress, Runner
 from reput.jobs.split_tasks import run_over_splits
@@ -107,11 +107,11 @@ def backup(
     """
     started = time.perf_counter()
     directory = StoreDirectory(store_path, commit_log_path=commit_log_path, files=files)
-    if "://" in target:
-        if link:
-            raise ConfigError(f"{target}: hard links lead to files of the same file system; leave --link out")
-    else:
-        directory.check_output(target)
+    folder = folder_of(target)
+    if folder is not None:
+        directory.check_output(folder)
+    elif link:
+        raise ConfigError(f"{target}: hard links lead to files of the same file system; leave --link out")
     with held_target(target, files) as place:
         names = backup_names(place)
         before = _newest(place, names)

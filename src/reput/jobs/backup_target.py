@@ -91,7 +91,10 @@ class FolderTarget:
         if link:
             if self._files.exists(path):  # and is of another size than it must be
                 self._files.unlink(path)
-            self._files.link(source, path)
+            try:
+                self._files.link(source, path)
+            except StoreError as error:
+                raise type(error)(f"{error}; without --link (link=False) it is copied") from error
             return
         temporary = path + _TEMPORARY
         try:
@@ -223,12 +226,18 @@ def held_target(path: str, files: FileLayer) -> Iterator[FolderTarget | ObjectTa
         lock.release()
 
 
-def _named(path: str, files: FileLayer) -> FolderTarget | ObjectTarget:
+def folder_of(path: str) -> str | None:
+    """The folder of this machine that a target of this name is; None for a place in an object storage."""
     scheme, separator, rest = path.partition("://")
-    if not separator:
-        return FolderTarget(path, files)
-    if scheme in ("file", "local"):
-        return FolderTarget(rest, files)
+    if separator and scheme not in ("file", "local"):
+        return None
+    return rest if separator else path
+
+
+def _named(path: str, files: FileLayer) -> FolderTarget | ObjectTarget:
+    folder = folder_of(path)
+    if folder is not None:
+        return FolderTarget(folder, files)
     try:
         import fsspec  # noqa: F401
     except ImportError:

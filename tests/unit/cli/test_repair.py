@@ -67,6 +67,19 @@ def test_a_log_that_is_not_mended_in_place_is_salvaged(
     }
 
 
+def test_what_is_left_when_all_steps_are_done_is_not_told_as_steps_to_do(
+    golden: Callable[[str], Path], run_reput: Run
+) -> None:
+    store = golden("clean")
+    (store / "config").mkdir(exist_ok=True)
+    (store / "config/topics.json").write_bytes(b"{")
+    file = sorted((store / "commitlog").iterdir())[0]
+    file.write_bytes(file.read_bytes()[:20_000] + bytes(500) + file.read_bytes()[20_500:])
+    for arguments, result in (((), "to be applied"), (("--apply",), "findings remain")):
+        answer = run_reput("repair", store, *arguments)
+        assert (answer.status, result in answer.out) == (1, True)
+
+
 def test_what_it_does_not_take_is_refused(golden: Callable[[str], Path], run_reput: Run) -> None:
     answer = run_reput("repair", golden("clean"), "--set", "flushDiskType=ASYNC_FLUSH")
     assert (answer.status, "a repair takes" in answer.err) == (2, True)

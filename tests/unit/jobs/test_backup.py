@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import sys
@@ -28,7 +29,7 @@ from reput.jobs import backup as backup_job
 from reput.jobs.backup import Backup, backup, list_backups
 from reput.jobs.restore import Restored, restore
 from reput.jobs.runner import LocalRunner
-from tests.crash.faulty_files import FaultyFiles
+from tests.crash.faulty_files import FaultyFiles, fail_next
 from tests.crash.invariants import SMALL, check_store, contents, log_records
 from tests.crash.retained import RoomyFiles, age, check_retained
 from tests.interop import workload
@@ -230,6 +231,13 @@ def test_linked_files_are_the_full_ones_and_a_restored_store_has_its_own(store: 
     make(tmp_path / "target", tmp_path / "restored")
     assert not inodes & {path.stat().st_ino for path in (tmp_path / "restored/commitlog").iterdir()}
     assert take(store, tmp_path / "target", link=True).copied_bytes == 0
+
+
+def test_a_link_to_another_disk_is_refused_with_what_to_do(store: Path, tmp_path: Path) -> None:
+    files = FaultyFiles(fail_next("link", errno.EXDEV))
+    with pytest.raises(StoreError, match="cross-device link; without --link"):
+        take(store, tmp_path / "target", link=True, files=files, runner=LocalRunner(1))
+    assert take(store, tmp_path / "target").copied_bytes > 0
 
 
 class Vanishing(FileLayer):
@@ -474,6 +482,7 @@ def test_what_cannot_be_a_backup_is_refused_and_changes_nothing(store: Path, tmp
         (StoreFormatError, store, foreign / "thesis.txt", {}, "a file"),
         (StoreFormatError, tmp_path / "nothing", tmp_path / "new", {}, "no such directory"),
         (ConfigError, store, store / "backups", {}, "inside the store"),
+        (ConfigError, store, f"file://{store}/backups", {}, "inside the store"),
         (ConfigError, other, tmp_path / "target", {}, "give another target"),
         (ConfigError, store, "memory://bucket", {"link": True}, "leave --link out"),
     ):
