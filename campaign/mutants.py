@@ -96,7 +96,9 @@ def publish(hunts: list[Hunt], commit: str) -> None:
     """Into docs/design/mutants.json and mutants.md."""
     figures = {"commit": commit, "mutants": [hunt._asdict() for hunt in hunts]}
     (_DOCS / "mutants.json").write_text(json.dumps(figures, indent=1) + "\n")
-    rows = [(hunt.title, hunt.part or "**none**", hunt.seed, hunt.text) for hunt in hunts]
+    rows = [
+        (hunt.title, hunt.part or "**none**", "" if hunt.seed is None else hunt.seed, hunt.text or "") for hunt in hunts
+    ]
     found = sum(hunt.part is not None for hunt in hunts)
     text = markdown_table(("the code, broken so that", "is found by", "with seed", "which said"), rows)
     write_between_marks(
