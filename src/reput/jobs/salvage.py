@@ -11,15 +11,17 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from reput.config.dispatch_rules import DispatchRules
-from reput.errors import StoreFormatError
+from reput.errors import CorruptMetadataError, StoreFormatError
 from reput.files import DISK
 from reput.formats.checkpoint import Checkpoint, encode_checkpoint
-from reput.formats.paths import CHECKPOINT, COMMIT_LOG
+from reput.formats.paths import CHECKPOINT, COMMIT_LOG, CONFIG
+from reput.formats.sink_commit import SINKS_FILE
 from reput.jobs.audit_files import StoreListing, list_store
 from reput.jobs.emptied_queues import keep_emptied_queues
 from reput.jobs.findings import Finding, FindingClass
@@ -34,6 +36,7 @@ from reput.jobs.runner import Progress, Runner
 from reput.jobs.salvage_config import config_notes, copy_config
 from reput.jobs.salvage_log import FileScan, LogPart, Loss, copy_part, plan_log, scan_file
 from reput.log.directory import StoreDirectory
+from reput.log.sink_commits import SinkWatch
 
 _UNFINISHED = ".unfinished"
 _STORE = "store"
@@ -99,8 +102,8 @@ def salvage(
         message_index_enable, rules, settings: as `reput.jobs.repair.repair` takes them.
 
     Raises:
-        StoreFormatError: no store, nothing whole in its log, or a file that may be of it is none by its name or
-            length; or `target` exists and is not an empty folder.
+        StoreFormatError: no store, nothing whole in its log, a sink's batch that is not committed, or a file that may
+            be of it is none by its name or length; or `target` exists and is not an empty folder.
         ConfigError: `target` inside the store; the log, or the arguments, are not those of the salvage that was killed.
         StoreLockedError: another process works there.
         StoreFullError: no space.
@@ -111,6 +114,7 @@ def salvage(
     unfinished = path + _UNFINISHED
     directory.check_output(path)
     _check_target(path, unfinished)
+    _check_sinks(directory)
     listing = list_store(directory)
     for finding in listing.findings:
         if finding.code == "foreign-file" and is_of_log(finding, directory.commit_log_folders):
@@ -156,6 +160,21 @@ def _check_foreign_file(listing: StoreListing, finding: Finding) -> None:
         raise StoreFormatError(
             f"{path}: {finding.text}, but it has records: give it its own name back, or those beside it their length"
         )
+
+
+def _check_sinks(directory: StoreDirectory) -> None:
+    """Raises StoreFormatError where the log ends in the middle of a batch, which a start of the damaged store cuts off.
+
+    In the new store nothing would tell that part from a batch that is committed.
+    """
+    with suppress(CorruptMetadataError):  # left out, and told
+        begin = SinkWatch(directory.files, directory.path).begin_offset
+        if begin is not None:
+            raise StoreFormatError(
+                f"{directory.path}: from offset {begin} on lies a batch of a sink that was killed; open the store "
+                f"once, which takes the batch back; where it does not open, remove {CONFIG}/{SINKS_FILE}: then what "
+                "came of the batch stays, and sinks write again what they do not know to be there"
+            )
 
 
 def _check_target(path: str, unfinished: str) -> None:
