@@ -154,9 +154,14 @@ def _link_folder(path: Path, chance: random.Random) -> str:
 def _grow(path: Path, chance: random.Random) -> str:
     """A file, or all beside it, of a size that no memory holds; all of it is a hole."""
     file = _any_file(path, chance)
-    for one in [file] if chance.random() < 0.5 else [other for other in file.parent.iterdir() if other.is_file()]:
-        size = chance.choice(_HUGE)
-        os.truncate(one, size + one.stat().st_size % 4096)
+    beside = [one for one in sorted(file.parent.iterdir()) if one.is_file()]
+    for one in [file] if chance.random() < 0.5 else beside:
+        size, more = chance.choice(_HUGE), one.stat().st_size % 4096
+        try:
+            os.truncate(one, size + more)
+        except OSError:  # more than this file system can say; ext4 ends at 16 TiB
+            size = _HUGE[0]
+            os.truncate(one, size + more)
     return f"grown to {size >> 40} TiB: {file.relative_to(path).parts[0]}"
 
 
