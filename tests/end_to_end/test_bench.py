@@ -39,6 +39,7 @@ GOALS = {
     "read_log, all columns": ("least", 3_000_000),
     "statistics by topic, queue and hour": ("least", 4_000_000),
     "sink of messages that Spark makes": ("least", 500_000),
+    "sink of messages that Spark makes, batches by rows": ("least", 500_000),
     "import reput": ("most", 0.15),
     "open of an empty store": ("most", 0.6),
     "put_arrow over many queues, part of the rate over ten": ("least", 0.9),

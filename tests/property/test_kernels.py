@@ -9,7 +9,7 @@ from itertools import accumulate, pairwise
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from reput.formats.consume_queue import FILLER, UNIT_SIZE, Unit, encode_unit
@@ -332,6 +332,7 @@ def test_one_pull_takes_what_rocketmq_takes(units, in_order, log_begin, log_end,
 
 
 @given(UNITS, st.booleans(), st.sampled_from([0, 1000]), st.sampled_from([3500, 5000, 2**62]), LIMITS)
+@example([Unit(5000, 80, 0)], False, 0, 3500, queue_twin.Limits(0, 100, 1 << 40, 1, 1, 1, 1))  # all counts as on disk
 @settings(max_examples=250)
 def test_a_pull_of_units_as_they_lie_is_the_same_pull(units, in_order, log_begin, log_end, limits):
     units = (sorted(units) if in_order else units) or [FILLER]

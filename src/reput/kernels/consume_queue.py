@@ -229,7 +229,7 @@ def select_run(units, count, log_begin, log_end, max_count, max_size, limits):  
     begin, end, limit = max(log_begin, log_end - load_i64_native(limits + 8)), log_end, limits + 16
     is_on_disk = first < log_end - load_i64_native(limits + 8)
     if is_on_disk:  # one kind of limits for all of it
-        begin, end, limit = log_begin, begin, limits + 32
+        begin, end, limit = log_begin, min(begin, log_end), limits + 32
     if not begin <= first < end:
         return 0, np.int64(0), first, 0
     file_begin = first - first % load_i64_native(limits)
