@@ -148,7 +148,7 @@ def _make_room(store: Path, rebuilt: Path, lake: Path) -> None:
 def _use_store(timed: Steps, events: pa.Table, path: Path) -> None:
     """Put, consume and query, in one open store."""
     with reput.MessageStore.open(str(path), **steps.STORE_OPTIONS) as store:
-        with timed.step("stored under SYNC_FLUSH", len(events)) as step:
+        with timed.step("stored, SYNC_FLUSH", len(events)) as step:
             steps.put(store, events, timed.progress)
             synced = time.perf_counter()
             store.wait_dispatched(timeout=120)
