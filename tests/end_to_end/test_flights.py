@@ -20,7 +20,7 @@ def test_all_steps_agree_on_spark(tmp_path: Path, capsys: pytest.CaptureFixture[
     printed = capsys.readouterr().out
     assert "all steps agree" in printed
     for step in (
-        "stored under",
+        "stored, SYNC_FLUSH",
         "consumed back",
         "queried by tail",
         "rebuilt",
