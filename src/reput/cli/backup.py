@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from reput.cli.job_run import end_job, job_run
 from reput.cli.options import CommitLogPath, Json, Master, RunnerName, Store, choose_runner
-from reput.cli.output import complain, iso_time, progress_bar, write_json, write_report, write_table
-from reput.cli.start import begin_work
+from reput.cli.output import complain, iso_time, write_json, write_table
 from reput.errors import CorruptBackupError
 
 if TYPE_CHECKING:
@@ -46,8 +46,7 @@ def backup(
     """
     from reput.jobs import backup as job
 
-    begin_work()
-    with progress_bar() as progress:
+    with job_run(store, commit_log_path=commit_log_path) as progress:
         result = job.backup(
             store,
             target,
@@ -56,10 +55,7 @@ def backup(
             link=link,
             progress=progress,
         )
-    if as_json:
-        write_json(asdict(result))
-    else:
-        write_report(_report(store, target, result))
+    end_job(_report(store, target, result), None, asdict(result) if as_json else None)
     return 1 if result.findings else 0
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from reput.cli.job_run import end_job, job_run
 from reput.cli.options import (
     CommitLogPath,
     Json,
@@ -18,8 +19,6 @@ from reput.cli.options import (
     choose_runner,
     job_arguments,
 )
-from reput.cli.output import progress_bar, write_json, write_report
-from reput.cli.start import begin_work
 from reput.config.dispatch_rules import DispatchRules
 
 if TYPE_CHECKING:
@@ -87,28 +86,20 @@ def repair(
     """
     from reput.jobs import repair as job
     from reput.jobs import salvage as salvage_job
-    from reput.log.directory import StoreDirectory
 
     arguments: dict[str, Any] = job_arguments(settings, _KEYS, "a repair")
     arguments |= {"apply": apply, "commit_log_path": commit_log_path, "rules": rules}
-    if report is not None:
-        StoreDirectory(store, commit_log_path=commit_log_path).check_output(report)
-    begin_work()
-    runner = choose_runner(runner_name, master, store, commit_log_path)
-    with progress_bar() as progress:
+    with job_run(store, report, commit_log_path=commit_log_path) as progress:
+        arguments |= {"runner": choose_runner(runner_name, master, store, commit_log_path), "progress": progress}
         result: RepairResult | SalvageResult
         if salvage is None:
-            result = job.repair(store, runner=runner, progress=progress, **arguments)
+            result = job.repair(store, **arguments)
             shown = _repair_report(store, result)
         else:
-            result = salvage_job.salvage(store, salvage, runner=runner, progress=progress, **arguments)
+            result = salvage_job.salvage(store, salvage, **arguments)
             shown = _salvage_report(store, result)
-    if report is not None:
-        shown.write_html(report)
-    if as_json:
-        write_json(asdict(result) | {"is_fine": result.is_fine, "findings": _rows_of(result.findings)})
-    else:
-        write_report(shown)
+    told = asdict(result) | {"is_fine": result.is_fine, "findings": _rows_of(result.findings)}
+    end_job(shown, report, told if as_json else None)
     return 0 if result.is_fine else 1
 
 
