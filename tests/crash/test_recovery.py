@@ -13,6 +13,7 @@ import pytest
 import reput
 from reput.errors import CorruptRecordError, StoreFormatError
 from reput.formats.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
+from reput.formats.index_file import entry_position
 from reput.formats.record import BODY, SysFlag
 from reput.store import redispatch
 from tests.crash.faulty_files import FaultyFiles, abandon
@@ -531,6 +532,28 @@ def test_what_a_kill_or_a_power_cut_left_half_written_is_repaired(
         assert store.put_message(reput.Message("late", b"next", keys=["next"])).queue_offset == 16
     check_store(path, OPTIONS)
     check_rebuild(path, tmp_path / "rebuilt", OPTIONS)
+
+
+@pytest.mark.parametrize(("wrong", "right"), [(1, 0), (3_300, 0), (6_000, 0), (None, 10)])
+def test_index_entries_are_compared_up_to_the_last_and_written_again_where_one_is_wrong(
+    tmp_path: Path, wrong: int | None, right: int
+) -> None:
+    path = tmp_path / "store"
+    options = OPTIONS | {"max_index_num": 10_000, "mapped_file_size_commit_log": 1 << 20}
+    files = FaultyFiles()
+    store = reput.MessageStore.open(path, files=files, **options)
+    keys = [[f"{message}-{n}" for n in range(600)] for message in range(10)]
+    store.put_arrow(pa.table({"topic": ["t"] * 10, "body": [b"x"] * 10, "keys": keys}))
+    store.wait_dispatched()
+    abandon(store, files)
+    file = last_index_file(path)
+    data = file.read_bytes()
+    if wrong is not None:
+        position = entry_position(int(str(SMALL["max_hash_slot_num"])), wrong)
+        file.write_bytes(data[: position + 4] + b"?" + data[position + 5 :])
+    with open_store(path, **options) as store:
+        assert (store.recovery.confirmed_records, store.recovery.dispatched_records) == (right, 10 - right)
+    assert last_index_file(path).read_bytes() == data
 
 
 def test_a_refused_start_keeps_no_file_open_and_no_lock(tmp_path: Path) -> None:

@@ -11,6 +11,10 @@ from reput.files import File, FileLayer
 from reput.formats.index_file import HEADER_SIZE, IndexHeader, encode_header, entry_position
 from reput.kernels.index_file import END_OFFSET, END_TIMESTAMP, IndexKeys, IndexTable
 
+#: Bytes compared at a time, in a buffer that stays in the cache: new memory for all of an index file's entries costs
+#: more than reading and comparing them.
+_COMPARED_SIZE = 1 << 16
+
 
 class CheckedIndexFile:
     """One file, as far as its entries are right.
@@ -65,8 +69,13 @@ class CheckedIndexFile:
 
 def _holds(file: File, position: int, data: npt.NDArray[np.uint8]) -> bool:
     """Whether a file has these bytes at a position."""
-    found = np.empty(data.size, np.uint8)
-    return file.read_into(position, found.data) == data.size and np.array_equal(found, data)
+    found = np.empty(_COMPARED_SIZE, np.uint8)
+    for begin in range(0, data.size, _COMPARED_SIZE):
+        expected = data[begin : begin + _COMPARED_SIZE]
+        read = found[: expected.size]
+        if file.read_into(position + begin, read.data) < read.size or not np.array_equal(read, expected):
+            return False
+    return True
 
 
 class IndexCheck:
