@@ -9,7 +9,7 @@ from reput.config.message_store import FlushDiskType, MessageStoreConfig
 from reput.errors import ReputError, StoreFormatError
 from reput.files import FileLayer
 from reput.files.lock import RecordLock
-from reput.formats.paths import CONFIG, CONSUME_QUEUE, LOCK
+from reput.formats.paths import CHECKPOINT, CONFIG, CONSUME_QUEUE, LOCK
 from reput.log.directory import StoreDirectory, numbered_files
 from reput.log.index_geometry import index_geometry
 from reput.log.positions import LogPosition
@@ -101,12 +101,10 @@ def _recover(
         raise
     # From here on the directory changes.
     log, queues, index = loaded.log, loaded.queues, loaded.index
-    log_folders = configured_folders(config) or commit_log_folders(path, config)
-    for folder in (*log_folders, f"{path}/{CONSUME_QUEUE}", f"{path}/{CONFIG}"):
-        files.make_directories(folder)
     dispatch_turn.take_back(path, files)
     abort = AbortFile(files, path)
     abort.create()
+    _make_folders(path, config, files, may_be_unsynced=found.was_killed or not files.exists(f"{path}/{CHECKPOINT}"))
     checkpoint = StoreCheckpoint(files, path)
     undo.callback(checkpoint.close)
     _cut_log(path, files, found, log, plan)
@@ -124,6 +122,18 @@ def _recover(
     marks.remove()
     log.queue.drop_maps()
     return Parts(log, queues, index, report, lock, checkpoint, abort, topics)
+
+
+def _make_folders(path: str, config: MessageStoreConfig, files: FileLayer, *, may_be_unsynced: bool) -> None:
+    """Make the folders that are missing; what is in them may hang on names that a kill left in the page cache alone."""
+    log_folders, settings = configured_folders(config) or commit_log_folders(path, config), f"{path}/{CONFIG}"
+    for folder in (*log_folders, f"{path}/{CONSUME_QUEUE}", settings):
+        files.make_directories(folder)
+    if may_be_unsynced:
+        for folder in (path, *log_folders):
+            files.sync_name(folder)
+        for folder in (*log_folders, settings):
+            files.sync_directory(folder)
 
 
 def _cut_log(path: str, files: FileLayer, found: Found, log: CommitLog, plan: RecoveryPlan) -> None:
