@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from reput.errors import StoreError
-from reput.files.failure import failure, write_failure
+from reput.files.failure import failure, sync_failure, write_failure
 from reput.files.file import File
 from reput.files.lock import RecordLock, lock_text
 
@@ -337,7 +337,9 @@ class FileLayer:
         index, code = sync_paths(_address(text), len(paths), only_data)
         if code:
             error = OSError(code, os.strerror(code))
-            raise failure(error, paths[index], "sync" if only_data else "sync the folder") from error
+            if only_data:
+                raise sync_failure(error, paths[index]) from error
+            raise failure(error, paths[index], "sync the folder") from error
 
     def _status(self, path: str) -> os.stat_result:
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING
 
 from reput.config.message_store import FlushDiskType, MessageStoreConfig
@@ -11,6 +12,7 @@ from reput.files import FileLayer
 from reput.files.lock import RecordLock
 from reput.formats.paths import CHECKPOINT, CONFIG, CONSUME_QUEUE, LOCK
 from reput.log.directory import StoreDirectory, numbered_files
+from reput.log.failed_sync import leave_mark, remove_mark, watched
 from reput.log.index_geometry import index_geometry
 from reput.log.positions import LogPosition
 from reput.log.queue_types import check_queue_folders, find_queue_types
@@ -60,7 +62,7 @@ def open_for_writing(
     with ExitStack() as undo:
         lock = files.lock(f"{path}/{LOCK}")
         undo.callback(lock.release)
-        with dispatch_turn.opening(path, files, by_others=by_others):
+        with dispatch_turn.opening(path, files, by_others=by_others), watched(path, files):
             parts = _recover(path, config, files, progress, lock, undo, bit_maps)
             if by_others:
                 dispatch_turn.hand_over(path, files, parts, config)
@@ -120,6 +122,7 @@ def _recover(
             index_timestamp = index.flushed_timestamp
         checkpoint.flush(log.last_store_timestamp, logics, index_timestamp)
     marks.remove()
+    remove_mark(path, files)
     log.queue.drop_maps()
     return Parts(log, queues, index, report, lock, checkpoint, abort, topics)
 
@@ -171,6 +174,7 @@ def _make(
         read_ahead=config.data_read_ahead_enable,
         property_crc=config.enabled_append_prop_crc,
     )
+    log.on_failure = partial(leave_mark, path, files)
     undo.callback(log.close)
     log.load(found.log_files)
     types = find_queue_types(StoreDirectory(path, files=files))
