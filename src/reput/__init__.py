@@ -26,6 +26,7 @@ from reput.errors import (
     StoreLockedError,
     StorePoisonedError,
     StoreStateError,
+    StoreSyncError,
 )
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ __all__ = [
     "StoreLockedError",
     "StorePoisonedError",
     "StoreStateError",
+    "StoreSyncError",
     "TopicConfig",
     "read_log",
 ]

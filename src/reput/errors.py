@@ -25,6 +25,7 @@ __all__ = [
     "StoreLockedError",
     "StorePoisonedError",
     "StoreStateError",
+    "StoreSyncError",
 ]
 
 
@@ -74,6 +75,13 @@ class StoreBusyError(StoreError):
 
 class StorePoisonedError(StoreError):
     """Raised when a sync has failed earlier: nothing more is accepted until a new start of the store recovers it."""
+
+
+class StoreSyncError(StoreError):
+    """Raised when a sync fails: the disk may lack what was written, though it can be read; trying again shows nothing.
+
+    Linux counts what it could not write as written, and a later sync succeeds without it.
+    """
 
 
 class DataLossError(StoreError):

@@ -1,6 +1,8 @@
 """A file layer that fails where a test wants it to, dies where a test wants it to, and knows what a power cut leaves.
 
-It works on real files, but its syncs do not wait for the disk: they remember what a disk would have from then on.
+It works on real files, but its syncs do not wait for the disk: they remember what a disk would have from then on. One
+that fails loses what it was to write, as Linux does: readers go on seeing it, and no later sync writes it, in the next
+process of the same machine neither, unless it is written again.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from typing import NamedTuple
 
 from reput.errors import StoreError
 from reput.files import File, FileLayer, RecordLock
-from reput.files.failure import failure, write_failure
+from reput.files.failure import failure, sync_failure, write_failure
 
 
 class Crash(SystemExit):
@@ -63,6 +65,16 @@ def fail_at(number: int, code: int) -> Judge:
 TAKES_SPACE = {"create", "write", "allocate", "write_runs", "make_directories", "rename"}
 
 
+_SECTOR = 512
+
+
+class _Lost(NamedTuple):
+    """What a file held when a sync of it failed, and the sectors that were written since (those of maps: changed)."""
+
+    content: bytes
+    written: set[int]
+
+
 class FaultyFiles(FileLayer):
     """A layer with a judge over every operation that changes something."""
 
@@ -74,8 +86,7 @@ class FaultyFiles(FileLayer):
         self._locks: list[RecordLock] = []
         self._synced_files: dict[int, bytes] = {}
         self._synced_names: dict[str, dict[str, int]] = {}
-        #: What files held when a sync of theirs failed.
-        self._not_synced: dict[int, bytes] = {}
+        self._lost: dict[int, _Lost] = {}
 
     # -- what is judged
 
@@ -88,6 +99,8 @@ class FaultyFiles(FileLayer):
         except OSError as error:
             if kind in TAKES_SPACE:
                 raise write_failure(error, path, kind, size) from error
+            if kind == "sync":
+                raise sync_failure(error, path) from error
             raise failure(error, path, kind) from error
 
     def open(self, path: str, *, writable: bool = False, create: bool = False, size: int | None = None) -> File:
@@ -98,7 +111,7 @@ class FaultyFiles(FileLayer):
         file = _FaultyFile(path, opened.fileno(), self)
         if is_new:  # its inode may be that of a removed file, which was synced
             self._synced_files.pop(os.fstat(file.fileno()).st_ino, None)
-            self._not_synced.pop(os.fstat(file.fileno()).st_ino, None)
+            self._lost.pop(os.fstat(file.fileno()).st_ino, None)
         self._files.append(file)
         return file
 
@@ -113,7 +126,16 @@ class FaultyFiles(FileLayer):
 
     def rename(self, source: str, target: str) -> None:
         self.step("rename", target)
+        if os.path.isdir(source):
+            self._names_go_along(os.path.abspath(source), os.path.abspath(target))
         super().rename(source, target)
+
+    def _names_go_along(self, source: str, target: str) -> None:
+        """What is durable below a folder is so under its new name; its old one may be what a power cut leaves."""
+        below = {path: names for path, names in self._synced_names.items() if f"{path}/".startswith(f"{source}/")}
+        for path in [path for path in self._synced_names if f"{path}/".startswith(f"{target}/")]:
+            del self._synced_names[path]
+        self._synced_names |= {target + path[len(source) :]: dict(names) for path, names in below.items()}
 
     def rename_files(self, names: Sequence[tuple[str, str]]) -> None:
         for source, target in names:
@@ -140,6 +162,8 @@ class FaultyFiles(FileLayer):
     def write_runs(self, paths, addresses, sizes, positions):  # type: ignore[no-untyped-def]
         self.step("write_runs", paths[0] if paths else "", int(sizes.sum()))
         super().write_runs(paths, addresses, sizes, positions)
+        for path, size, position in zip(paths, sizes.tolist(), positions.tolist(), strict=True):
+            self.was_written(os.stat(path).st_ino, position, size)
 
     def sync_files(self, paths: Sequence[str]) -> None:
         for path in paths:
@@ -165,13 +189,18 @@ class FaultyFiles(FileLayer):
     def bytes_are_durable(self, file: File) -> None:
         inode = os.fstat(file.fileno()).st_ino
         now = Path(file.path).read_bytes() if os.path.exists(file.path) else b""
-        lost = self._not_synced.get(inode)
+        lost = self._lost.get(inode)
         self._synced_files[inode] = now if lost is None else _changed(self._synced_files.get(inode, b""), lost, now)
 
     def sync_has_failed(self, file: File) -> None:
         """What could not be written counts as clean: until it is written to again, no later sync writes it."""
         if os.path.exists(file.path):
-            self._not_synced[os.fstat(file.fileno()).st_ino] = Path(file.path).read_bytes()
+            self._lost[os.fstat(file.fileno()).st_ino] = _Lost(Path(file.path).read_bytes(), set())
+
+    def was_written(self, inode: int, position: int, size: int) -> None:
+        """A write, of the same bytes too, makes the sectors that it touches ones that the next sync writes."""
+        if inode in self._lost and size:
+            self._lost[inode].written.update(range(position // _SECTOR, (position + size - 1) // _SECTOR + 1))
 
     def text_is_durable(self, lock: RecordLock, text: bytes) -> None:
         self._synced_files[os.stat(lock.path).st_ino] = text
@@ -183,7 +212,7 @@ class FaultyFiles(FileLayer):
         """Know what the disk has as another layer does, whose process was killed: the page cache lives on."""
         self._synced_files = dict(other._synced_files)
         self._synced_names = {path: dict(names) for path, names in other._synced_names.items()}
-        self._not_synced = dict(other._not_synced)
+        self._lost = {inode: _Lost(lost.content, set(lost.written)) for inode, lost in other._lost.items()}
 
     def all_is_durable(self, path: Path) -> None:
         """Take a folder as it is for what the disk has: that of a machine that has just been started."""
@@ -242,12 +271,13 @@ def _content(path: Path, inode: int) -> bytes | None:
     return None
 
 
-def _changed(before: bytes, lost: bytes, now: bytes) -> bytes:
-    """The sectors of now that are others than those lost, and the rest as before."""
+def _changed(before: bytes, lost: _Lost, now: bytes) -> bytes:
+    """The sectors of now that were written since they were lost, or are others, and the rest as before."""
     parts = []
-    for begin in range(0, len(now), 512):
-        place = slice(begin, min(begin + 512, len(now)))
-        chosen = before if now[place] == lost[place] else now
+    for begin in range(0, len(now), _SECTOR):
+        place = slice(begin, min(begin + _SECTOR, len(now)))
+        is_clean = begin // _SECTOR not in lost.written and now[place] == lost.content[place]
+        chosen = before if is_clean else now
         parts.append(chosen[place].ljust(place.stop - begin, b"\0"))
     return b"".join(parts)
 
@@ -275,10 +305,12 @@ class _FaultyFile(File):
     def write(self, position, data):  # type: ignore[no-untyped-def]
         self._layer.step("write", self.path, memoryview(data).nbytes)
         super().write(position, data)
+        self._layer.was_written(os.fstat(self.fileno()).st_ino, position, memoryview(data).nbytes)
 
     def copy_from(self, source, source_position, size, position):  # type: ignore[no-untyped-def]
         self._layer.step("write", self.path, size)
         super().copy_from(source, source_position, size, position)
+        self._layer.was_written(os.fstat(self.fileno()).st_ino, position, size)
 
     def allocate(self, position: int, size: int) -> None:
         self._layer.step("allocate", self.path, size)
@@ -306,12 +338,15 @@ class _FaultyLock(RecordLock):
         self._layer.text_is_durable(self, text)
 
 
-def fail_next(kind: str, code: int = errno.EIO, *, part: str = "", times: int = 1) -> Judge:
-    """Let the next operations of a kind fail, on paths with `part` in them."""
-    left = [times]
+def fail_next(kind: str, code: int = errno.EIO, *, part: str = "", times: int = 1, after: int = 0) -> Judge:
+    """Let the next operations of a kind fail, on paths with `part` in them, but for the first `after` of these."""
+    left, passed = [times], [after]
 
     def judge(operation: Operation) -> None:
         if left[0] and operation.kind == kind and part in operation.path:
+            if passed[0]:
+                passed[0] -= 1
+                return
             left[0] -= 1
             raise OSError(code, os.strerror(code))
 

@@ -25,7 +25,7 @@ from tests.crash import (
     test_sink_faults,
 )
 from tests.crash.faulty_files import Crash, FaultyFiles, Judge, abandon, no_objection
-from tests.crash.invariants import SMALL, check_acknowledged, check_store, log_records
+from tests.crash.invariants import SMALL, Acknowledged, check_acknowledged, check_store, log_records
 
 Check = Callable[[Path], None]
 
@@ -44,6 +44,45 @@ class Scenario(NamedTuple):
     count: Callable[[Path], int]
     live: Callable[[Path, Judge], tuple[FaultyFiles, Check]]
     options: dict[str, object]
+
+
+def start_again(
+    path: Path,
+    files: FaultyFiles,
+    target: Path,
+    options: dict[str, object],
+    acknowledged: list[Acknowledged],
+    *,
+    closes: bool,
+    answers: int = 4,
+    disk: Path | None = None,
+) -> None:
+    """Start what a process has left in the same machine, put and get answers, end, and cut the power.
+
+    Args:
+        path: The store.
+        files: The layer of that process.
+        target: What the disk has after the cut.
+        options: Of the store.
+        acknowledged: What was answered here is added.
+        closes: End by a clean exit, and not by a kill.
+        answers: How many are got.
+        disk: What the power cut leaves a part of; the store itself if None.
+    """
+    again = FaultyFiles()
+    again.goes_on_after(files)
+    store = reput.MessageStore.open(path, files=again, **options)
+    for number in range(answers):
+        key, body = f"again-{number}", bytes([number]) * 200
+        result = store.put_message(reput.Message("again", body, keys=[key]))
+        acknowledged.append(
+            Acknowledged("again", 0, result.queue_offset, result.commit_log_offset, key, body)
+        )  # fmt: skip
+    store.wait_dispatched()
+    if closes:
+        store.close()
+    abandon(store, again)
+    again.cut_power(disk or path, target)
 
 
 def _puts(flush_disk_type: str, path: Path, judge: Judge) -> tuple[FaultyFiles, Check]:

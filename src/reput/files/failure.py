@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 
-from reput.errors import StoreError, StoreFullError
+from reput.errors import StoreError, StoreFullError, StoreSyncError
 
 _FULL = {
     errno.ENOSPC: "no space left on the disk; free some and try again",
@@ -27,6 +27,11 @@ def failure(error: OSError, path: str, deed: str) -> StoreError:
     """The error to raise `from` an OSError that came while reput wanted to do `deed` (a verb) with `path`."""
     reason = _REFUSED.get(error.errno or 0) or error.strerror or str(error)
     return StoreError(f"{path}: cannot {deed}: {reason}")
+
+
+def sync_failure(error: OSError, path: str) -> StoreSyncError:
+    """As `failure`, for a file's sync. Never StoreFullError, which invites to a retry."""
+    return StoreSyncError(str(failure(error, path, "sync")))
 
 
 def write_failure(error: OSError, path: str, deed: str, needed_bytes: int) -> StoreError:

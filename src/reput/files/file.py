@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Self
 
 from reput.errors import StoreError
-from reput.files.failure import failure, write_failure
+from reput.files.failure import failure, sync_failure, write_failure
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
@@ -210,13 +210,23 @@ class File:
         """Where the next block that is not all zeros begins, at `position` or behind it; -1 where none does."""
         return next((start for start, _ in self._data_from(position)), -1)
 
-    def _data_from(self, position: int) -> Iterator[tuple[int, bytes]]:
-        """(position, bytes) of each block of at most 1 MiB, from `position` on, that holds a byte other than zero."""
+    def write_again(self, position: int = 0) -> None:
+        """Write what is read from `position` to the end once more, zeros too, and sync it.
+
+        Behind a failed sync the system reads from its memory what the disk may not have, and no later sync writes it.
+        Afterwards the disk has what was read. Holes stay holes.
+        """
+        for start, block in self._data_from(position, with_zeros=True):
+            self.write(start, block)
+        self.sync()
+
+    def _data_from(self, position: int, *, with_zeros: bool = False) -> Iterator[tuple[int, bytes]]:
+        """(position, bytes) of each block of at most 1 MiB from `position` on, but of holes, and of zeros alone."""
         while (begin := self._seek(position, os.SEEK_DATA)) >= 0:
             end = self._seek(begin, os.SEEK_HOLE)
             for start in range(begin, end, _BLOCK_SIZE):
                 block = self.read(start, min(_BLOCK_SIZE, end - start))
-                if block != _ZEROS[: len(block)]:
+                if with_zeros or block != _ZEROS[: len(block)]:
                     yield start, block
             position = end
 
@@ -232,13 +242,13 @@ class File:
     def sync(self) -> None:
         """Make everything written so far durable, through mappings too (fdatasync, without the interpreter lock).
 
-        After a failure nobody knows what is on the disk: trying again may succeed without the lost bytes. So an error
-        here is never StoreFullError, which invites to a retry.
+        Raises StoreSyncError. After it nobody knows what is on the disk: trying again may succeed without the lost
+        bytes.
         """
         try:
             os.fdatasync(self._descriptor)
         except OSError as error:
-            raise failure(error, self.path, "sync") from error
+            raise sync_failure(error, self.path) from error
 
     def map(self, *, writable: bool = False, random: bool = False) -> Mapping:
         """Map the whole file. `random`: read no pages ahead, for tables that are looked into here and there."""

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from reput.errors import StoreError
-from reput.files.failure import failure, write_failure
+from reput.files.failure import failure, sync_failure, write_failure
 from reput.files.file import File
 from reput.files.lock import RecordLock, lock_text
 
@@ -156,9 +156,29 @@ class FileLayer:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
     def make_directories(self, path: str) -> None:
-        """Make a folder and the missing ones above it, durably. One that exists already is left as it is."""
-        for folder in self.add_directories(path):
-            self.sync_directory(folder)
+        """Make a folder and the missing ones above it, durably. One that exists already is left as it is.
+
+        One after the other, so that a kill leaves at most one whose name is not synced: that of the last one there is.
+        """
+        missing = []
+        current = os.path.abspath(path)
+        while not os.path.isdir(current):
+            missing.append(current)
+            current = os.path.dirname(current)
+        if missing:
+            self.sync_name(current)
+        for folder in reversed(missing):
+            for above in self.add_directories(folder):
+                self.sync_directory(above)
+
+    def sync_name(self, path: str) -> None:
+        """Make the name of a file or folder durable that an earlier process may have made, and have been killed then.
+
+        Nothing, where the folder above cannot be read: then reput has not made it, for it would have failed to sync it.
+        """
+        above = os.path.dirname(os.path.abspath(path))
+        if os.access(above, os.R_OK):
+            self.sync_directory(above)
 
     def add_directories(self, path: str) -> list[str]:
         """`make_directories` without its syncs: returns the folders that have new names in them, the topmost first.
@@ -317,7 +337,9 @@ class FileLayer:
         index, code = sync_paths(_address(text), len(paths), only_data)
         if code:
             error = OSError(code, os.strerror(code))
-            raise failure(error, paths[index], "sync" if only_data else "sync the folder") from error
+            if only_data:
+                raise sync_failure(error, paths[index]) from error
+            raise failure(error, paths[index], "sync the folder") from error
 
     def _status(self, path: str) -> os.stat_result:
         try:

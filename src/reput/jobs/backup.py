@@ -41,6 +41,7 @@ from reput.jobs.runner import Progress, Runner
 from reput.jobs.split_tasks import run_over_splits
 from reput.kernels.record_scan import ScanLevel
 from reput.log.directory import LogFile, StoreDirectory, open_listed
+from reput.log.failed_sync import watched
 from reput.log.positions import LastRecord, LogPosition
 from reput.log.scan import scan_split
 from reput.log.splits import Split, SplitResult
@@ -283,9 +284,10 @@ class _BackupJob:
     def _copy(self, log_files: Sequence[LogFile], begin: int, end: int, log_end: int) -> list[LogPiece]:
         """The pieces of a part of the log, copied where the target does not have them."""
         files, splits = self._directory.files, list(self._splits(log_files, begin, end))
-        for path in dict.fromkeys(split.file.path for split in splits):
-            with files.open(path) as file:
-                file.sync()
+        with watched(self._directory.path, files):  # the error is told once, and may not be told to the next start
+            for path in dict.fromkeys(split.file.path for split in splits):
+                with files.open(path) as file:
+                    file.sync()
         begins = {split.end: split.begin for split in splits}
         task = _CopyPiece(self._place, files, begins, log_end, self._place.sizes(LOG), self._link)
         outcomes, _ = run_over_splits(

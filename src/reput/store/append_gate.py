@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Lock
 
@@ -27,6 +27,8 @@ class AppendGate(ABC):
         self._lock = Lock()
         self._failure: ReputError | None = None
         self._refusal: ReputError | None = None
+        #: Told why nothing is appended any more.
+        self.on_failure: Callable[[ReputError], None] | None = None
 
     @property
     @abstractmethod
@@ -41,6 +43,8 @@ class AppendGate(ABC):
     @failure.setter
     def failure(self, error: ReputError) -> None:
         self._failure = self._refusal = error
+        if self.on_failure is not None:
+            self.on_failure(error)
 
     def _wait(self) -> None:
         """Wait until the append lock is free; then it is taken by `with`: a KeyboardInterrupt can come behind any call,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence, Set
 import numpy as np
 import numpy.typing as npt
 
-from reput.errors import MessageIllegalError
+from reput.errors import MessageIllegalError, StoreSyncError
 from reput.files import FileLayer, Mapping
 from reput.formats.message import Message
 from reput.formats.property_crc import PROPERTY_CRC_SIZE, encode_property_crc, pack_record_with_crc
@@ -109,12 +109,12 @@ class CommitLog(AppendGate):
         """
         file = self._last
         if file is None:
-            file = self.queue.next_file()
+            file = self._next_file()
             self.queue.append_file(file)
             self._go_on_in(file)
         position = file.wrote_position
         if position + size + BLANK_SIZE > file.size:
-            following = self.queue.next_file()
+            following = self._next_file()
             left = file.size - position
             if left:  # at least BLANK_SIZE: every append leaves as much
                 file.reserve(position + BLANK_SIZE)
@@ -126,6 +126,13 @@ class CommitLog(AppendGate):
         if position + size + BLANK_SIZE > file.reserved_position:
             file.reserve(position + size + BLANK_SIZE)
         return file
+
+    def _next_file(self) -> MappedFile:
+        try:
+            return self.queue.next_file()
+        except StoreSyncError as error:
+            self.failure = error
+            raise
 
     def _go_on_in(self, file: MappedFile) -> None:
         self._last, self._last_map = file, None

@@ -72,6 +72,12 @@ class ConsumeQueue(QueueFolder):
         """
         self._wipe_from(self.end_position, [start for start in self._starts if start > self.end_position])
 
+    def write_again(self) -> None:
+        """See `QueueFolder.write_again`; all of the extension, which does not say how far it was synced."""
+        if self.ext is not None:
+            self.ext.write_again()
+        super().write_again()
+
     # -- writing
 
     def path_to_write(self, start: int) -> str:

@@ -86,6 +86,12 @@ class ConsumeQueueExt:
                 if file.zero_from(self.end_offset - last):
                     self._dirty.add(last)
 
+    def write_again(self) -> None:
+        """Write again and sync what is read of all files; see `File.write_again`."""
+        for start in self._found_files():
+            with self._files.open(self._file_path(start), writable=True) as file:
+                file.write_again()
+
     def find_files(self) -> None:
         """Take over the files that another process has made."""
         self._starts = self._found_files()

@@ -14,6 +14,7 @@ from reput.formats.paths import COMMIT_LOG, CONFIG, CONSUME_QUEUE, INDEX
 from reput.formats.shutdown import SHUTDOWN_FILE, Shutdown, decode_shutdown
 from reput.log.directory import IndexFilePath, LogFile, QueueFiles, StoreDirectory, named_folders
 from reput.log.dispatch_marks import DispatchMark
+from reput.log.failed_sync import failed_sync_path
 from reput.store.commit_log import CommitLog
 from reput.store.recovery import (
     LogEnd,
@@ -44,6 +45,8 @@ class Found:
     shutdown: Shutdown | None = None
     #: Of a start that was killed: how far it was.
     mark: DispatchMark | None = None
+    #: Of a writer: what is read behind what the checkpoint vouches for need not be on the disk.
+    has_failed_sync: bool = False
 
 
 def commit_log_folders(path: str, config: MessageStoreConfig) -> tuple[str, ...]:
@@ -90,7 +93,8 @@ def look(files: FileLayer, path: str, config: MessageStoreConfig, *, writable: b
     if writable:
         directory.check_queue_folders()
         found.mark = read_mark(path, config, files)
-        found.was_killed = found.was_killed or found.mark is not None
+        found.has_failed_sync = files.exists(failed_sync_path(path))
+        found.was_killed = found.was_killed or found.mark is not None or found.has_failed_sync
     return found
 
 

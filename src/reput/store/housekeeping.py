@@ -44,7 +44,7 @@ class FlushConsumeQueueService:
     def _run(self) -> None:
         log, queues = self._parts.log, self._parts.queues
         thorough_at = monotonic() + self._thorough_s
-        while not self._stop.wait(self._interval_s):
+        while not self._stop.wait(self._interval_s) and log.failure is None:
             self._stats.sample()
             try:
                 log.make_ready()
@@ -54,7 +54,8 @@ class FlushConsumeQueueService:
                     thorough_at = monotonic() + self._thorough_s
                 else:
                     queues.flush(self._least_pages)
-                self._save_checkpoint(logics)
+                if log.failure is None:  # else a sync beside these may have failed, and they have not shown it
+                    self._save_checkpoint(logics)
             except StoreFullError:
                 continue  # puts will say so, where it matters to them; space may return
             except ReputError as error:

@@ -197,6 +197,12 @@ class IndexService:
         self._find_last()
         return False
 
+    def write_again(self) -> None:
+        """Write again and sync what is read of the files that `load` does not trust; see `File.write_again`."""
+        for path in self._unsafe:
+            with self._files.open(path, writable=True) as file:
+                file.write_again()
+
     def settle(self) -> None:
         """Keep what counts of the files, repaired, and remove the rest."""
         check, self._check = self._check, None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from threading import Lock
 from typing import NamedTuple
 
@@ -265,6 +265,13 @@ class MappedFileQueue:
     def sync_from(self, offset: int) -> None:
         """Sync the file that holds an offset, and those behind it."""
         self._files.sync_files([file.path for file in self.mapped_files if file.start_offset + file.size > offset])
+
+    def write_again_from(self, offset: int, progress: Callable[[str, int, int], None]) -> None:
+        """Write again and sync what is read, from the file that holds an offset on; see `File.write_again`."""
+        chosen = [file for file in self.mapped_files if file.start_offset + file.size > offset]
+        for number, file in enumerate(chosen):
+            progress("writing again what a failed sync may have lost", number * file.size, len(chosen) * file.size)
+            file.file.write_again()
 
     def close(self) -> None:
         """Close all files; one that was made ahead and not used is removed, as RocketMQ does at shutdown."""

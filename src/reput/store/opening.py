@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING
 
 from reput.config.message_store import FlushDiskType, MessageStoreConfig
 from reput.errors import ReputError, StoreFormatError
 from reput.files import FileLayer
 from reput.files.lock import RecordLock
-from reput.formats.paths import CONFIG, CONSUME_QUEUE, LOCK
+from reput.formats.paths import CHECKPOINT, CONFIG, CONSUME_QUEUE, LOCK
 from reput.log.directory import StoreDirectory, numbered_files
+from reput.log.failed_sync import leave_mark, remove_mark, watched
 from reput.log.index_geometry import index_geometry
 from reput.log.positions import LogPosition
 from reput.log.queue_types import check_queue_folders, find_queue_types
@@ -60,7 +62,7 @@ def open_for_writing(
     with ExitStack() as undo:
         lock = files.lock(f"{path}/{LOCK}")
         undo.callback(lock.release)
-        with dispatch_turn.opening(path, files, by_others=by_others):
+        with dispatch_turn.opening(path, files, by_others=by_others), watched(path, files):
             parts = _recover(path, config, files, progress, lock, undo, bit_maps)
             if by_others:
                 dispatch_turn.hand_over(path, files, parts, config)
@@ -101,12 +103,10 @@ def _recover(
         raise
     # From here on the directory changes.
     log, queues, index = loaded.log, loaded.queues, loaded.index
-    log_folders = configured_folders(config) or commit_log_folders(path, config)
-    for folder in (*log_folders, f"{path}/{CONSUME_QUEUE}", f"{path}/{CONFIG}"):
-        files.make_directories(folder)
     dispatch_turn.take_back(path, files)
     abort = AbortFile(files, path)
     abort.create()
+    _make_folders(path, config, files, may_be_unsynced=found.was_killed or not files.exists(f"{path}/{CHECKPOINT}"))
     checkpoint = StoreCheckpoint(files, path)
     undo.callback(checkpoint.close)
     _cut_log(path, files, found, log, plan)
@@ -122,8 +122,21 @@ def _recover(
             index_timestamp = index.flushed_timestamp
         checkpoint.flush(log.last_store_timestamp, logics, index_timestamp)
     marks.remove()
+    remove_mark(path, files)
     log.queue.drop_maps()
     return Parts(log, queues, index, report, lock, checkpoint, abort, topics)
+
+
+def _make_folders(path: str, config: MessageStoreConfig, files: FileLayer, *, may_be_unsynced: bool) -> None:
+    """Make the folders that are missing; what is in them may hang on names that a kill left in the page cache alone."""
+    log_folders, settings = configured_folders(config) or commit_log_folders(path, config), f"{path}/{CONFIG}"
+    for folder in (*log_folders, f"{path}/{CONSUME_QUEUE}", settings):
+        files.make_directories(folder)
+    if may_be_unsynced:
+        for folder in (path, *log_folders):
+            files.sync_name(folder)
+        for folder in (*log_folders, settings):
+            files.sync_directory(folder)
 
 
 def _cut_log(path: str, files: FileLayer, found: Found, log: CommitLog, plan: RecoveryPlan) -> None:
@@ -161,6 +174,7 @@ def _make(
         read_ahead=config.data_read_ahead_enable,
         property_crc=config.enabled_append_prop_crc,
     )
+    log.on_failure = partial(leave_mark, path, files)
     undo.callback(log.close)
     log.load(found.log_files)
     types = find_queue_types(StoreDirectory(path, files=files))

@@ -8,6 +8,7 @@ from reput.files import FileLayer
 from reput.files.lock import RecordLock
 from reput.formats.paths import CONFIG
 from reput.formats.shutdown import SHUTDOWN_FILE, Shutdown, encode_shutdown
+from reput.log.failed_sync import watched
 from reput.store.checkpoint import AbortFile, StoreCheckpoint
 from reput.store.commit_log import CommitLog
 from reput.store.config_files import TopicConfigManager
@@ -50,6 +51,11 @@ def close_cleanly(path: str, parts: Parts, files: FileLayer, *, is_dispatched: b
 
     Where another process has not dispatched all of the log, the next start looks for itself.
     """
+    with watched(path, files):
+        _close_cleanly(path, parts, files, is_dispatched=is_dispatched)
+
+
+def _close_cleanly(path: str, parts: Parts, files: FileLayer, *, is_dispatched: bool) -> None:
     assert parts.checkpoint is not None
     assert parts.abort is not None
     logics = parts.queues.flush()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Sequence
 from threading import Lock
@@ -25,7 +26,7 @@ def make_next_file(files: FileLayer, folder: str, starts: Sequence[int], start: 
     files.open(f"{folder}/{offset_to_file_name(start)}", writable=True, create=True, size=file_size).close()
 
 
-class QueueFolder:
+class QueueFolder(ABC):
     """What a `ConsumeQueue` and a `BatchConsumeQueue` have in common.
 
     Args:
@@ -123,6 +124,18 @@ class QueueFolder:
             with self._files.open(self.file_path(last), writable=True) as file:
                 if file.zero_from(position - last):
                     self.dirty.add(last)
+
+    @property
+    @abstractmethod
+    def end_position(self) -> int:
+        """Byte of the queue behind the last unit."""
+
+    def write_again(self) -> None:
+        """Write again and sync what is read from the file of the last unit on; see `File.write_again`."""
+        for start in self._starts:
+            if start + self.file_size >= self.end_position:
+                with self._files.open(self.file_path(start), writable=True) as file:
+                    file.write_again()
 
     def _delete_first(self) -> str:
         """Delete the oldest file and return its path; called while no flush runs."""

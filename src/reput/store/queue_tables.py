@@ -94,6 +94,11 @@ class QueueTables:
         for queue in self.batch.queues():
             queue.raise_min_offset(min_commit_log_offset)
 
+    def write_again(self) -> None:
+        """Write again and sync what is read behind what `load` has taken over, and all extensions."""
+        for queue in (*self.simple.queues(), *self.batch.queues()):
+            queue.write_again()
+
     def cut(self) -> None:
         """Wipe out what lies behind the last unit of each queue."""
         self.simple.cut()

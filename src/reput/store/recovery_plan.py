@@ -2,7 +2,7 @@
 
 Only memory changes here: queues and index are loaded, and know how far they are right. All that a start can refuse it
 refuses here, so that a store that is refused stays as it was. (But for a mark of a start that takes long, which is put
-back: `reput.store.recovery_mark`.)
+back: `reput.store.recovery_mark`; and behind a failed sync the disk gets what is read: `reput.log.failed_sync`.)
 """
 
 from __future__ import annotations
@@ -86,6 +86,8 @@ def plan_recovery(
     """
     log, queues, index = loaded.log, loaded.queues, loaded.index
     known = _load(loaded, found)
+    if found.has_failed_sync:
+        _write_again(loaded, known, progress)
     has_intent = read_sinks(files, path).intent is not None
     has_lost_queues = known.is_lost or _has_lost_queues(queues, found)
     confirmation = None
@@ -131,6 +133,17 @@ def _load(loaded: Loaded, found: Found) -> _Known:
     queues.load(found.queues, found.batch_queues, known.offset if found.was_killed else EVERYTHING, guess)
     queues.simple.built_timestamp = known.timestamp
     return known
+
+
+def _write_again(loaded: Loaded, known: _Known, progress: Progress) -> None:
+    """Let the disk have what is read behind what is known to be right, before anybody goes by it.
+
+    No byte changes that a reader sees. What `_load` has gone by lies before.
+    """
+    loaded.log.queue.write_again_from(known.offset, progress)
+    loaded.queues.write_again()
+    if loaded.index is not None:
+        loaded.index.write_again()
 
 
 def _known(log: CommitLog, found: Found) -> _Known:

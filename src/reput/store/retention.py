@@ -15,7 +15,7 @@ from threading import Event, Lock, Thread
 from typing import NamedTuple
 
 from reput.config.message_store import MessageStoreConfig
-from reput.errors import ReputError, StoreFullError, StoreStateError
+from reput.errors import ReputError, StoreFullError, StoreStateError, StoreSyncError
 from reput.files import FileLayer
 from reput.store.parts import Parts
 
@@ -238,28 +238,39 @@ class CleanService:
         Raises:
             StoreStateError: The store is closed.
             StoreError: A file cannot be deleted. What was deleted before is gone, and everything else is as it was.
+            ReputError: Something has stopped the puts before.
+            StoreSyncError: A sync failed, which stops the puts.
         """
         with self._running:
             if self._stop.is_set():
                 raise StoreStateError(f"{self._path}: the store is closed")
-            planned = self.plan(manual=manual)
-            log, deleted = self._parts.log, planned.commit_log_files
-            if deleted:
-                # What the queues know about these files must be on the disk: it alone holds the next queue offsets.
-                self._parts.queues.flush()
-            for number in range(len(deleted)):
-                if number and self._stop.wait(self._config.delete_commit_log_files_interval / 1000):
-                    deleted = deleted[:number]
-                    break
-                log.queue.delete_first_file()
-            queue_files, index_files = self._delete_derived(log.min_offset)
-            sizes = *(file.size for file in deleted), *queue_files.values(), *index_files.values()
-            return planned._replace(
-                commit_log_files=deleted,
-                consume_queue_files=list(queue_files),
-                index_files=list(index_files),
-                bytes_freed=sum(sizes),
-            )
+            log = self._parts.log
+            if log.failure is not None:  # a sync may have failed, and the next one would succeed without what it lost
+                raise log.failure
+            try:
+                return self._delete(self.plan(manual=manual))
+            except StoreSyncError as error:
+                log.failure = error
+                raise
+
+    def _delete(self, planned: RetentionReport) -> RetentionReport:
+        log, deleted = self._parts.log, planned.commit_log_files
+        if deleted:
+            # What the queues know about these files must be on the disk: it alone holds the next queue offsets.
+            self._parts.queues.flush()
+        for number in range(len(deleted)):
+            if number and self._stop.wait(self._config.delete_commit_log_files_interval / 1000):
+                deleted = deleted[:number]
+                break
+            log.queue.delete_first_file()
+        queue_files, index_files = self._delete_derived(log.min_offset)
+        sizes = *(file.size for file in deleted), *queue_files.values(), *index_files.values()
+        return planned._replace(
+            commit_log_files=deleted,
+            consume_queue_files=list(queue_files),
+            index_files=list(index_files),
+            bytes_freed=sum(sizes),
+        )
 
     def _delete_derived(self, min_offset: int) -> tuple[dict[str, int], dict[str, int]]:
         """Queues and index after the log: when it has become shorter, and once after each start."""

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reput.errors import StoreError, StoreFullError
+from reput.errors import StoreError, StoreFullError, StoreSyncError
 from reput.files import DISK, File
 
 MIB = 1 << 20
@@ -116,6 +116,31 @@ def test_zeroing_equals_zeroing_the_bytes_in_memory(
         assert file.read(0, len(expected)) == expected
 
 
+def test_all_but_holes_is_written_again_and_reads_the_same(tmp_path: Path) -> None:
+    written: list[tuple[int, int]] = []
+
+    class Recorded(File):
+        __slots__ = ()
+
+        def write(self, position, data):  # type: ignore[no-untyped-def]
+            written.append((position, len(data)))
+            super().write(position, data)
+
+    with DISK.open(str(tmp_path / "file"), writable=True, create=True, size=6 * MIB) as plain:
+        plain.write(0, b"\1" * MIB)
+        plain.write(MIB, bytes(MIB))  # zeros that were written are on the disk, or something else is
+        plain.write(4 * MIB, b"\2" * 100)
+        plain.sync()
+        before = plain.read(0, 6 * MIB)
+        with Recorded(plain.path, os.dup(plain.fileno())) as file:
+            file.write_again(1000)
+        assert plain.read(0, 6 * MIB) == before
+    assert written[0][0] == 1000
+    covered = {begin // 4096 for at, size in written for begin in range(at, at + size, 4096)}
+    assert covered >= {*range(2 * MIB // 4096), 4 * MIB // 4096}
+    assert sum(size for _, size in written) <= 3 * MIB
+
+
 def test_a_mapping_shows_the_whole_file_at_its_address(file: File) -> None:
     file.write(0, b"abcdef")
     mapping = file.map()
@@ -161,9 +186,9 @@ def test_a_full_disk_is_an_error_that_names_file_need_and_what_to_do() -> None:
 def test_a_failed_sync_is_never_called_a_full_disk() -> None:
     reader, writer = os.pipe()
     os.close(reader)
-    with File("pipe", writer) as file, pytest.raises(StoreError, match="pipe: cannot sync: ") as raised:
+    with File("pipe", writer) as file, pytest.raises(StoreSyncError, match="pipe: cannot sync: ") as raised:
         file.sync()
-    assert type(raised.value) is StoreError
+    assert type(raised.value) is StoreSyncError
     assert not raised.value.retriable
 
 

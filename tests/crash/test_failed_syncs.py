@@ -1,0 +1,140 @@
+"""A start after a failed sync, in the same running machine: what it reads the disk need not have.
+
+A life in which one sync fails ends by a close that fails, or by a kill. The next one sees in the page cache what was
+lost, goes on, answers, and ends; then the power is cut, and the disk has what was synced and nothing else.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import reput
+from reput.errors import StoreError, StorePoisonedError, StoreSyncError
+from reput.log.failed_sync import failed_sync_path
+from tests.crash import test_faults
+from tests.crash.faulty_files import FaultyFiles, Operation, abandon, fail_at, fail_next
+from tests.crash.invariants import SMALL, Acknowledged, check_acknowledged, check_store, contents
+from tests.crash.scenarios import start_again
+
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+
+OPTIONS = SMALL | {"sync_flush_timeout": 2000, "flush_interval_consume_queue": 60_000}
+
+
+def put(store: reput.MessageStore, topic: str, count: int, first: int = 0) -> list[Acknowledged]:
+    found = []
+    for number in range(first, first + count):
+        key, body = f"{topic}-{number}", bytes([number + 1]) * 300
+        result = store.put_message(reput.Message(topic, body, keys=[key]))
+        found.append(Acknowledged(topic, 0, result.queue_offset, result.commit_log_offset, key, body))
+    return found
+
+
+def check_left(path: Path, acknowledged: list[Acknowledged]) -> None:
+    """What a power cut has left has all that was answered."""
+    with reput.MessageStore.open(path, files=FaultyFiles(), **OPTIONS) as store:
+        check_acknowledged(store, acknowledged)
+        put(store, "last", 3)
+    check_store(path)
+
+
+def put_and_close(store: reput.MessageStore, acknowledged: list[Acknowledged]) -> None:
+    """A failed sync of the log meets a put, of anything else the close."""
+    acknowledged += put(store, "second", 1)
+    store.wait_dispatched()
+    store.close()
+
+
+def put_and_delete(store: reput.MessageStore, acknowledged: list[Acknowledged]) -> None:
+    """A failed sync of the queues meets retention; nobody may trust the next one, which succeeds."""
+    acknowledged += put(store, "second", 1)
+    store.wait_dispatched()
+    with pytest.raises(StoreSyncError):
+        store.delete_expired()
+    with pytest.raises(StoreSyncError):
+        store.delete_expired()
+    with pytest.raises(StoreSyncError):
+        store.put_message(reput.Message("second", b"refused"))
+    store.close()
+
+
+@pytest.mark.parametrize("closes", [True, False], ids=["then a close", "then a kill"])
+@pytest.mark.parametrize(
+    ("deed", "part"),
+    [
+        (put_and_close, "/commitlog/"),
+        (put_and_close, "/consumequeue/"),
+        (put_and_close, "/index/"),
+        (put_and_close, "/checkpoint"),
+        (put_and_close, "/config/"),
+        (put_and_delete, "/consumequeue/"),
+    ],
+)
+def test_what_is_answered_after_a_failed_sync_survives_a_power_cut(
+    tmp_path: Path, deed: Callable[[reput.MessageStore, list[Acknowledged]], None], part: str, closes: bool
+) -> None:
+    path, files = tmp_path / "store", FaultyFiles()
+    store = reput.MessageStore.open(path, files=files, **OPTIONS, file_reserved_time=0)
+    acknowledged = put(store, "first", 12)
+    store.wait_dispatched()
+    files.judge = fail_next("sync", errno.EIO, part=str(path) + part)
+    with pytest.raises(StoreError):
+        deed(store, acknowledged)
+    abandon(store, files)
+    assert Path(failed_sync_path(str(path))).exists()
+    start_again(path, files, tmp_path / "left", OPTIONS, acknowledged, closes=closes)
+    assert not Path(failed_sync_path(str(path))).exists()
+    check_left(tmp_path / "left", acknowledged)
+
+
+def test_a_start_whose_own_sync_fails_leaves_the_mark_for_the_next_one(tmp_path: Path) -> None:
+    """What a kill left may be lost already: the system tells it to the first who syncs, and to nobody else."""
+    path, files = tmp_path / "store", FaultyFiles()
+    store = reput.MessageStore.open(path, files=files, **OPTIONS, flush_disk_type="ASYNC_FLUSH")
+    acknowledged = put(store, "first", 5)
+    store.wait_dispatched()
+    abandon(store, files)
+    before = contents(path, "commitlog")
+    starts = [FaultyFiles(fail_next("sync", errno.EIO, part="/commitlog/")) for _ in range(2)]
+    for files_before, starting in zip([files, *starts], starts, strict=False):
+        starting.goes_on_after(files_before)
+        with pytest.raises(StoreSyncError, match="commitlog"):
+            reput.MessageStore.open(path, files=starting, **OPTIONS)
+        starting.abandon()
+        assert Path(failed_sync_path(str(path))).exists()
+    assert contents(path, "commitlog") == before
+    start_again(path, starts[-1], tmp_path / "left", OPTIONS, acknowledged, closes=False)
+    check_left(tmp_path / "left", acknowledged)
+
+
+def test_a_mark_that_cannot_be_left_hides_nothing(tmp_path: Path) -> None:
+    path, files = tmp_path / "store", FaultyFiles()
+    store = reput.MessageStore.open(path, files=files, **OPTIONS)
+    put(store, "first", 1)
+
+    def fails(operation: Operation) -> None:
+        if operation.kind == "sync" or operation.path == failed_sync_path(str(path)):
+            raise OSError(errno.EIO, "broken")
+
+    files.judge = fails
+    with pytest.raises(StorePoisonedError, match="commitlog"):
+        store.put_message(reput.Message("first", b"x"))
+    with pytest.raises(StorePoisonedError, match="commitlog"):
+        store.close()
+
+
+def test_a_sync_that_fails_at_any_operation_of_a_life_loses_nothing_that_the_next_one_answers(tmp_path: Path) -> None:
+    last = test_faults.count_operations(tmp_path / "healthy", "SYNC_FLUSH")
+    failed = 0
+    for number in range(0, last, 2):  # the campaign does all
+        path, left = tmp_path / str(number), tmp_path / f"{number}-left"
+        life, files = test_faults.live(path, "SYNC_FLUSH", fail_at(number, errno.EIO))
+        if number < len(files.operations) and files.operations[number].kind == "sync":
+            failed += 1
+            start_again(path, files, left, life.options, life.acknowledged, closes=number % 4 == 0)
+            test_faults.check_next_life(life, left)
+    assert failed > 10
