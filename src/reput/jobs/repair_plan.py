@@ -200,7 +200,7 @@ def config_steps(findings: Sequence[Finding]) -> list[Step]:
             steps.append(Step(Action.SET_ASIDE, finding.path, text, (finding.code,)))
     changed = [finding for finding in findings if finding.code == _CHANGED]
     if changed:
-        text = f"put back the settings that reput recorded: {'; '.join(finding.text for finding in changed)}"
+        text = f"put back {len(changed)} topics as reput recorded them ({changed[0].text})"
         steps.append(Step(Action.RESTORE_TOPICS, changed[0].path, text, (_CHANGED,)))
     return steps
 
