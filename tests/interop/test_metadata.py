@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+import reput
 from reput.formats.fastjson import decode_fastjson, encode_fastjson
 from reput.formats.metadata import (
     FILE_NAMES,
@@ -23,6 +25,8 @@ from reput.formats.metadata import (
     decode_metadata,
     encode_metadata,
 )
+from reput.jobs.audit import audit
+from reput.jobs.runner import LocalRunner
 from tests.interop.apache import SOURCES, build
 
 #: The managers are a broker's, and differ so much between versions that they are compiled for this one only.
@@ -46,18 +50,26 @@ OURS: tuple[object, ...] = (
 
 
 @pytest.fixture(scope="module")
-def managers(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., None]:
-    """`managers("write", folder)`: runs `reput.interop.MetadataFiles`."""
-    jars = f"{build(VERSION) / 'jars'}/*"
+def java(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., None]:
+    """`java("MetadataFiles", "write", folder)`: runs a class of interop/src/managers."""
+    built = build(VERSION)
+    jars = f"{built / 'jars'}/*"
     classes = tmp_path_factory.mktemp("classes")
-    source = SOURCES / "src/managers/java/reput/interop/MetadataFiles.java"
-    subprocess.run(["javac", "-nowarn", "-cp", jars, "-d", classes, source], check=True, capture_output=True)
+    sources = (SOURCES / "src/managers/java/reput/interop").glob("*.java")
+    subprocess.run(["javac", "-nowarn", "-cp", jars, "-d", classes, *sources], check=True, capture_output=True)
 
-    def run(*arguments: object) -> None:
-        command = ["java", "-cp", f"{classes}:{jars}", "reput.interop.MetadataFiles", *map(str, arguments)]
-        subprocess.run(command, check=True, capture_output=True, timeout=120)
+    def run(name: str, *arguments: object) -> None:
+        silent = f"-Drmq.logback.configurationFile={built / 'classes/logback.xml'}"
+        command = ["java", silent, f"-Duser.home={classes}", "-cp", f"{classes}:{jars}", f"reput.interop.{name}"]
+        subprocess.run([*command, *map(str, arguments)], check=True, capture_output=True, timeout=120)
 
     return run
+
+
+@pytest.fixture
+def managers(java: Callable[..., None]) -> Callable[..., None]:
+    """`managers("write", folder)`."""
+    return partial(java, "MetadataFiles")
 
 
 def test_what_rocketmq_writes_is_read_and_written_back(managers: Callable[..., None], tmp_path: Path) -> None:
@@ -86,3 +98,21 @@ def test_what_we_write_rocketmq_reads(managers: Callable[..., None], tmp_path: P
         if isinstance(value, LmqConsumerOffsets):  # `LmqConsumerOffsetManager.decode` leaves it out
             del theirs["dataVersion"], ours["dataVersion"]
         assert theirs == ours, name
+
+
+def test_a_broker_that_opened_and_closed_a_store_of_ours_has_changed_no_topic_of_it(
+    java: Callable[..., None], tmp_path: Path
+) -> None:
+    topics = (TopicConfig("orders", 3, 4, 2, order=True, attributes={"message.type": "FIFO"}), TopicConfig("plain"))
+    with reput.MessageStore.open(tmp_path, mapped_file_size_commit_log=65_536) as store:
+        for topic in topics:
+            store.update_topic(topic)
+    file = tmp_path / "config/topics.json"
+    ours = decode_metadata(Topics, file.read_bytes())
+    java("BrokerTopics", tmp_path)
+    theirs = decode_metadata(Topics, file.read_bytes())
+    assert theirs.data_version == ours.data_version
+    assert len(theirs.topic_config_table) > len(ours.topic_config_table)
+    assert audit(tmp_path, runner=LocalRunner(1)).findings == ()
+    file.write_bytes(file.read_bytes().replace(b'"message.type":"FIFO"', b'"message.type":"FIFN"'))
+    assert [found.code for found in audit(tmp_path, runner=LocalRunner(1)).findings] == ["config-changed"]

@@ -84,10 +84,15 @@ class BatchCheck:
         self._numbers: dict[tuple[str, int], int] = {}
         self._ranges: list[tuple[int, ...]] = []
 
-    def put(self, columns: RecordColumns) -> None:
-        """Take scanned records (`ScanLevel.PROPERTIES` or above)."""
+    def put(self, columns: RecordColumns) -> list[int]:
+        """Take scanned records (`ScanLevel.PROPERTIES` or above); returns rows that contradict themselves.
+
+        RocketMQ gives an inner batch its queue offset twice (`BatchConsumeQueue.assignQueueOffset`). Units have that of
+        the properties.
+        """
+        contradicting: list[int] = []
         if not self._batch_topics:
-            return
+            return contradicting
         names = [(topic_folder_name(topic), queue_id) for topic, queue_id in columns.queues()]
         last_offsets = np.array([-1 if topic in self._batch_topics else NO_BATCH_QUEUE for topic, _ in names], np.int64)
         grouped = group_batch_units(columns, last_offsets)
@@ -96,7 +101,11 @@ class BatchCheck:
             assert topic is not None
             begin, size = int(grouped.starts[k]), int(grouped.counts[k]) * BATCH_UNIT_SIZE
             units = grouped.units[begin : begin + size].view(BATCH_UNIT_TYPE)
-            self._compare((topic, queue_id), units["commit_log_offset"].astype(np.int64), units)
+            offsets = units["commit_log_offset"].astype(np.int64)
+            rows = np.searchsorted(columns["commit_log_offset"], offsets)
+            contradicting += rows[units["base_offset"] != columns["queue_offset"][rows]].tolist()
+            self._compare((topic, queue_id), offsets, units)
+        return contradicting
 
     def _compare(self, key: tuple[str, int], offsets: Int64s, units: np.ndarray[tuple[int], np.dtype[np.void]]) -> None:
         number = self._numbers.setdefault(key, len(self._numbers))

@@ -17,6 +17,7 @@ Int64s = npt.NDArray[np.int64]
 
 _SIGNS = np.frombuffer(f"{PROPERTY_CRC32}\x01\x02".encode(), np.uint8)
 _SIGN_PLACES = np.array([*range(len(PROPERTY_CRC32) + 1), PROPERTY_CRC_SIZE - 1])
+_SEPARATOR = 2
 _DIGITS = slice(len(PROPERTY_CRC32) + 1, PROPERTY_CRC_SIZE - 1)
 
 
@@ -73,7 +74,9 @@ def carries_crc(columns: RecordColumns) -> npt.NDArray[np.bool_]:
     has_room = columns["properties_size"] >= PROPERTY_CRC_SIZE
     carries = np.asarray(has_room & (columns.buffer[ends - PROPERTY_CRC_SIZE] == _SIGNS[0]))
     rows = np.flatnonzero(carries)
-    tails = columns.buffer[(ends[rows] - PROPERTY_CRC_SIZE)[:, None] + np.arange(PROPERTY_CRC_SIZE)]
+    begins = ends[rows] - PROPERTY_CRC_SIZE
+    tails = columns.buffer[begins[:, None] + np.arange(PROPERTY_CRC_SIZE)]
     has_signs = (tails[:, _SIGN_PLACES] == _SIGNS).all(axis=1)
+    has_signs &= (columns["properties_size"][rows] == PROPERTY_CRC_SIZE) | (columns.buffer[begins - 1] == _SEPARATOR)
     carries[rows] = has_signs & (tails[:, _DIGITS] - np.uint8(0x30) <= 9).all(axis=1)
     return carries

@@ -23,11 +23,10 @@ def damage_findings(listing: StoreListing, may_grow: bool, outcomes: Sequence[Sp
     """Of damage inside the log, and of what lies behind its end."""
     for outcome in outcomes:
         file = outcome.read.split.file
-        for damage in outcome.damages:
-            size = damage.end - damage.begin
-            yield Finding(
-                "record-damaged", damage.path, damage.reason, damage.begin - file.start_offset, damage.begin, count=size
-            )
+        for code, damages in (("record-damaged", outcome.damages), ("queue-offset-wrong", outcome.misnumbered)):
+            for damage in damages:
+                size, position = damage.end - damage.begin, damage.begin - file.start_offset
+                yield Finding(code, damage.path, damage.reason, position, damage.begin, count=size)
     for file, end in _ends(listing, outcomes):
         finding = _tail_finding(listing, may_grow, file, end)
         if finding is not None:

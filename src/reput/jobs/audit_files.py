@@ -28,6 +28,7 @@ from reput.formats.paths import (
 )
 from reput.formats.shutdown import SHUTDOWN_FILE, decode_shutdown
 from reput.formats.sink_commit import SINKS_FILE, decode_sinks
+from reput.jobs.audit_topics import topic_findings
 from reput.jobs.findings import Finding
 from reput.log.directory import LogFile, StoreDirectory
 from reput.log.metadata import BACKUP_SUFFIX, decode_file
@@ -128,6 +129,7 @@ def list_store(directory: StoreDirectory) -> StoreListing:
     index_files, index_file_size = _list_index(os.path.join(directory.path, INDEX), findings)
     types = _queue_types(directory.path, queues, batch_queues, findings)
     findings += _config_findings(os.path.join(directory.path, CONFIG))
+    findings += topic_findings(directory.path)
     findings += [Finding("foreign-part", part.path, part.text) for part in directory.foreign_parts()]
     checkpoint_path = os.path.join(directory.path, CHECKPOINT)
     checkpoint = _checkpoint(checkpoint_path, bool(log_files), findings)

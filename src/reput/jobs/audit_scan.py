@@ -39,6 +39,7 @@ class SplitAudit:
     Attributes:
         read, fault: as in `SplitOutcome`; damage is passed over and told in `damages`, so there is no fault.
         newest_ms: the greatest store timestamp.
+        misnumbered: inner batches with two queue offsets.
         found_units: whether there is a unit at the slot of any record, right or wrong.
         undeclared: topics of inner batches that nothing says have batch queues.
     """
@@ -48,6 +49,7 @@ class SplitAudit:
     log_bytes: int
     newest_ms: int
     damages: tuple[Damage, ...]
+    misnumbered: tuple[Damage, ...]
     crcs: PropertyCrcs
     found_units: bool
     undeclared: frozenset[str]
@@ -65,6 +67,7 @@ def audit_split(target: AuditTarget, split: Split) -> SplitAudit:
     types = QueueTypes(set(target.batch_topics), target.simple_topics)
     undeclared: set[str] = set()
     damages: list[Damage] = []
+    misnumbered: list[Damage] = []
     crcs: list[PropertyCrcs] = []
     messages = log_bytes = newest_ms = 0
     level = ScanLevel.KEYS if keys else ScanLevel.PROPERTIES
@@ -78,14 +81,14 @@ def audit_split(target: AuditTarget, split: Split) -> SplitAudit:
         crcs.append(find_property_crcs(columns))
         if units is not None:
             units.put(columns)
-            batches.put(columns)
+            misnumbered += [_misnumbered(split.file.path, columns, row) for row in batches.put(columns)]
         if keys is not None:
             keys.put(columns)
     ranges = None if units is None else units.close()
     found_units = units is not None and units.found_any
     return SplitAudit(
-        scan.result, messages, log_bytes, newest_ms, (*scan.damages, *damages), joined(crcs), found_units,
-        frozenset(undeclared), ranges, batches.close(), None if keys is None else keys.close(),
+        scan.result, messages, log_bytes, newest_ms, (*scan.damages, *damages), tuple(misnumbered), joined(crcs),
+        found_units, frozenset(undeclared), ranges, batches.close(), None if keys is None else keys.close(),
     )  # fmt: skip
 
 
@@ -94,6 +97,11 @@ def _misplaced(path: str, columns: RecordColumns) -> list[Damage]:
     rows = np.flatnonzero(~has_units(columns) & (columns["queue_offset"] != 0)).tolist()
     reason = "a prepared or rolled back message is in no queue, and its queue offset is not 0"
     return [record_damage(path, columns, row, reason) for row in rows]
+
+
+def _misnumbered(path: str, columns: RecordColumns, row: int) -> Damage:
+    """An inner batch that says two queue offsets."""
+    return record_damage(path, columns, row, f"the record says {columns['queue_offset'][row]}, and its INNER_BASE not")
 
 
 def dispatched_end(outcomes: Sequence[SplitAudit]) -> int:

@@ -61,6 +61,11 @@ KINDS: dict[str, Kind] = {
         "a record without a CRC of itself between records that have one: any of its bytes but the body may be wrong",
         "restore the log file from a copy; none, where the broker ran without enabledAppendPropCRC for a while",
     ),
+    "config-changed": Kind(
+        _HIDDEN,
+        "topics.json has other settings than reput recorded of its dataVersion: changed by hand, or by the disk",
+        "put back what was recorded with `reput repair`; to keep what is there, raise counter in its dataVersion",
+    ),
     "consumer-offset-ahead": Kind(
         _HIDDEN,
         "a group stands behind the end of its queue: it passes over as many of the next messages",
@@ -74,6 +79,11 @@ KINDS: dict[str, Kind] = {
         _HIDDEN,
         "a record whose queue offset an earlier one has: the first wins, consumers never get this one",
         "put the message again, if it is wanted",
+    ),
+    "queue-offset-wrong": Kind(
+        _HIDDEN,
+        "an inner batch whose record says another queue offset than its INNER_BASE, which consumers go by",
+        "restore the log file from a copy; none, for consumers",
     ),
     "unit-missing": Kind(_HIDDEN, "a record has no unit in its queue: consumers do not get it", _REBUILD),
     "unit-wrong": Kind(_HIDDEN, "a unit says something else than the record of its queue offset", _REBUILD),

@@ -21,9 +21,11 @@ class Action(StrEnum):
 
     #: Put the backup of a file below config/ in its place.
     RESTORE_BACKUP = "restore-backup"
+    #: Give topics the settings in topics.json that reput has recorded.
+    RESTORE_TOPICS = "restore-topics"
     #: Move a file below config/ aside, whose backup is of no use either.
     SET_ASIDE = "set-aside"
-    #: Make topics.json anew from the queues that are there.
+    #: Make topics.json anew from what reput has recorded, and the queues that are there.
     MAKE_TOPICS = "make-topics"
     #: Move a file of a strange name out of the log's folder.
     MOVE_AWAY = "move-away"
@@ -117,6 +119,7 @@ _DERIVED = frozenset(
 )  # fmt: skip
 _CHECKPOINT = frozenset({"checkpoint-ahead", "checkpoint-wrong", "checkpoint-short"})
 _OFFSETS = "consumer-offset-ahead"
+_CHANGED = "config-changed"
 #: Findings of names and sizes, which are of the log or of what derives from it.
 _FILES = frozenset({"file-size", "foreign-file"})
 #: Findings of the log itself.
@@ -190,11 +193,15 @@ def config_steps(findings: Sequence[Finding]) -> list[Step]:
             text = f"put {name}.bak in its place: {finding.text}"
             steps.append(Step(Action.RESTORE_BACKUP, finding.path, text, (finding.code,)))
         elif finding.code == "config-damaged" and name == "topics.json":
-            text = f"make it anew from the queues that are there, with all permissions: {finding.text}"
+            text = f"make it anew from what reput recorded, and from the queues that are there: {finding.text}"
             steps.append(Step(Action.MAKE_TOPICS, finding.path, text, (finding.code,)))
         elif finding.code == "config-damaged":
             text = f"move it aside, and its backup; what it said is lost, and RocketMQ begins without: {finding.text}"
             steps.append(Step(Action.SET_ASIDE, finding.path, text, (finding.code,)))
+    changed = [finding for finding in findings if finding.code == _CHANGED]
+    if changed:
+        text = f"put back {len(changed)} topics as reput recorded them ({changed[0].text})"
+        steps.append(Step(Action.RESTORE_TOPICS, changed[0].path, text, (_CHANGED,)))
     return steps
 
 

@@ -16,15 +16,17 @@ from reput.formats.metadata import (
     ConsumerOffsets,
     TopicConfig,
     Topics,
+    decode_metadata,
     encode_metadata,
     split_topic_group,
 )
 from reput.formats.multi_dispatch import LMQ_PREFIX
 from reput.jobs.audit_files import StoreListing
+from reput.jobs.audit_topics import with_recorded_topics
 from reput.jobs.findings import Finding
 from reput.jobs.originals import free_name, keep_copy, keep_tail, move_aside
 from reput.jobs.repair_plan import Action, Step
-from reput.log.metadata import BACKUP_SUFFIX, read_metadata
+from reput.log.metadata import BACKUP_SUFFIX, decode_file, read_metadata
 from reput.log.queue_types import BATCH_CQ, QUEUE_TYPE
 
 _READ_AND_WRITE = 6
@@ -63,8 +65,22 @@ def _make_topics(files: FileLayer, step: Step, seen: Seen) -> list[str]:
         kept.append(free_name(files, backup))
         files.rename(backup, kept[-1])
     kept.append(keep_copy(files, step.path))
-    files.write_atomically(step.path, encode_metadata(topics_of(seen.listing)))
+    topics = with_recorded_topics(_root(step), topics_of(seen.listing))
+    files.write_atomically(step.path, encode_metadata(topics))
     return kept
+
+
+def _restore_topics(files: FileLayer, step: Step, _: Seen) -> list[str]:
+    kept = [keep_copy(files, step.path)] if files.exists(step.path) else []
+    topics = decode_file(step.path, lambda data: decode_metadata(Topics, data), files)
+    restored = with_recorded_topics(_root(step), topics or Topics())
+    files.write_atomically(step.path, encode_metadata(restored))
+    return kept
+
+
+def _root(step: Step) -> str:
+    """The store of a step that changes a file below config/."""
+    return os.path.dirname(os.path.dirname(step.path))
 
 
 def topics_of(listing: StoreListing) -> Topics:
@@ -105,8 +121,7 @@ def _reset_checkpoint(files: FileLayer, step: Step, _: Seen) -> list[str]:
 
 
 def _lower_offsets(files: FileLayer, step: Step, seen: Seen) -> list[str]:
-    root = os.path.dirname(os.path.dirname(step.path))
-    offsets = read_metadata(root, ConsumerOffsets, files) or ConsumerOffsets()
+    offsets = read_metadata(_root(step), ConsumerOffsets, files) or ConsumerOffsets()
     kept = [keep_copy(files, step.path)] if files.exists(step.path) else []
     ends = {
         (found.topic, found.queue_id): found.queue_offset
@@ -128,6 +143,7 @@ _TAKEN: dict[Action, Callable[[FileLayer, Step, Seen], list[str]]] = {
     Action.RESTORE_BACKUP: _restore_backup,
     Action.SET_ASIDE: _set_aside,
     Action.MAKE_TOPICS: _make_topics,
+    Action.RESTORE_TOPICS: _restore_topics,
     Action.LOWER_OFFSETS: _lower_offsets,
     Action.MOVE_AWAY: _move_away,
     Action.GROW: _grow,

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 
 from reput.files import DISK
-from reput.formats.metadata import FILE_NAMES, Topics, encode_metadata
+from reput.formats.metadata import FILE_NAMES, Topics, decode_metadata, encode_metadata
 from reput.formats.paths import CONFIG
 from reput.formats.shutdown import SHUTDOWN_FILE
 from reput.jobs.audit_files import StoreListing
+from reput.jobs.audit_topics import with_recorded_topics
 from reput.jobs.repair_steps import topics_of
 from reput.log.directory import StoreDirectory
 from reput.log.dispatch_marks import DISPATCH_FILE, RECOVERY_FILE
@@ -31,7 +32,9 @@ def copy_config(directory: StoreDirectory, listing: StoreListing, target: str) -
         source = os.path.join(folder, entry.name)
         data = DISK.read_bytes(source + BACKUP_SUFFIX * (code == "config-backup"))
         if code == "config-damaged":
-            data = encode_metadata(topics_of(listing))
+            data = encode_metadata(with_recorded_topics(directory.path, topics_of(listing)))
+        if code == "config-changed":
+            data = encode_metadata(with_recorded_topics(directory.path, decode_metadata(Topics, data)))
         DISK.write_atomically(os.path.join(target, CONFIG, entry.name), data)
 
 
@@ -43,8 +46,10 @@ def config_notes(listing: StoreListing) -> tuple[str, ...]:
             continue
         if code == "config-backup":
             notes.append(f"{name}: damaged, its backup was taken")
+        elif code == "config-changed":
+            notes.append(f"{name}: changed, the settings that reput recorded were taken")
         elif name == FILE_NAMES[Topics]:
-            notes.append(f"{name}: damaged, made from the queues that are there, with all permissions")
+            notes.append(f"{name}: damaged, made from what reput recorded, and from the queues that are there")
         else:
             notes.append(f"{name}: damaged, and so is its backup, or there is none: left out")
     return tuple(notes)
@@ -54,5 +59,5 @@ def _codes(listing: StoreListing) -> dict[str, str]:
     return {
         os.path.basename(finding.path): finding.code
         for finding in listing.findings
-        if finding.code in ("config-damaged", "config-backup")
+        if finding.code in ("config-damaged", "config-backup", "config-changed")
     }

@@ -61,6 +61,11 @@ class TopicConfigManager:
         self._topics = read_metadata(root, Topics, files) or Topics()
 
     @property
+    def topics(self) -> Topics:
+        """All that `topics.json` says, as of now."""
+        return self._topics
+
+    @property
     def table(self) -> Mapping[str, TopicConfig]:
         """The topics by name, as of now."""
         return MappingProxyType(dict(self._topics.topic_config_table))

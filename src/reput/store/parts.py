@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from reput.files import FileLayer
 from reput.files.lock import RecordLock
+from reput.formats.metadata import Topics
 from reput.formats.paths import CONFIG
-from reput.formats.shutdown import SHUTDOWN_FILE, Shutdown, encode_shutdown
+from reput.formats.shutdown import SHUTDOWN_FILE, Shutdown, as_json, decode_shutdown, encode_shutdown, recorded_topics
 from reput.log.failed_sync import watched
 from reput.store.checkpoint import AbortFile, StoreCheckpoint
 from reput.store.commit_log import CommitLog
@@ -69,7 +71,18 @@ def _close_cleanly(path: str, parts: Parts, files: FileLayer, *, is_dispatched: 
     files.make_directories(f"{path}/{CONFIG}")
     shutdown_path = f"{path}/{CONFIG}/{SHUTDOWN_FILE}"
     if is_dispatched:
-        files.write_atomically(shutdown_path, encode_shutdown(Shutdown(parts.log.max_offset, count, offsets)))
+        topics = None if parts.topics is None else _record_topics(shutdown_path, parts.topics.topics, files)
+        files.write_atomically(shutdown_path, encode_shutdown(Shutdown(parts.log.max_offset, count, offsets, topics)))
     elif files.exists(shutdown_path):
         files.unlink(shutdown_path)
     parts.abort.remove()
+
+
+def _record_topics(shutdown_path: str, topics: Topics, files: FileLayer) -> Any:
+    """What the file shall say of topics; None where there are none.
+
+    Of one data version that stays which was said of it first: what this start has read may have been changed since.
+    """
+    before = decode_shutdown(files.read_bytes(shutdown_path)) if files.exists(shutdown_path) else None
+    topics = recorded_topics(before, topics.data_version) or topics
+    return as_json(topics) if topics.topic_config_table else None

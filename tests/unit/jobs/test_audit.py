@@ -335,6 +335,19 @@ def test_a_queue_offset_of_a_message_that_no_queue_has_is_wrong(tmp_path: Path) 
     assert "is in no queue, and its queue offset is not 0" in found.text
 
 
+def test_an_inner_batch_whose_record_and_properties_have_other_queue_offsets_is_told(tmp_path: Path) -> None:
+    with reput.MessageStore.open(tmp_path, **SIZES) as opened:
+        opened.update_topic(TopicConfig("orders", attributes={"queue.type": "BatchCQ"}))
+        for _ in range(3):
+            items = [reput.Message("orders", bytes(40)) for _ in range(3)]
+            begin = opened.max_commit_log_offset
+            opened.put_batch(reput.MessageExtBatch.of(items, unique_key="U"))
+    flip(tmp_path / "commitlog/00000000000000000000", begin + QUEUE_OFFSET + 7, 1)
+    (finding,) = run(tmp_path).findings
+    assert (finding.code, finding.commit_log_offset, finding.position) == ("queue-offset-wrong", begin, begin)
+    assert finding.text == "the record says 7, and its INNER_BASE not"
+
+
 def test_the_last_record_of_a_closed_store_is_not_taken_for_a_torn_tail(store: Path) -> None:
     last = sorted((store / "commitlog").iterdir())[-1]
     data = last.read_bytes().rstrip(b"\0")
@@ -367,6 +380,13 @@ def test_a_record_that_lost_its_crc_is_found_between_others_that_have_one(tmp_pa
     assert finding.position < position < finding.position + 1000
     assert finding.commit_log_offset == finding.position + 16384
     assert run(store, split_bytes=1 << 20, runner=LocalRunner(1)).findings == (finding,)
+
+
+def test_a_crc_that_became_a_part_of_the_property_before_it_is_found(tmp_path: Path) -> None:
+    store = log_with_crcs(tmp_path / "store")
+    separator = (store / LOG).read_bytes().index(b"\x02__CRC32#", 3000)
+    flip(store / LOG, separator, 0x40)
+    assert "property-crc-missing" in codes(run(store))
 
 
 @pytest.mark.parametrize(

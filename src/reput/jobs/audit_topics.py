@@ -1,0 +1,87 @@
+"""The topics against what reput recorded of them: `topics.json` has nothing of its own that shows a wrong bit."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from reput.errors import CorruptMetadataError
+from reput.files import DISK
+from reput.formats.fastjson import decode_fastjson
+from reput.formats.java_bean import decode_bean
+from reput.formats.metadata import Topics
+from reput.formats.paths import CONFIG
+from reput.formats.shutdown import SHUTDOWN_FILE, Shutdown, as_json, decode_shutdown, recorded_topics
+from reput.jobs.findings import Finding
+from reput.log.metadata import metadata_path
+
+_CODE = "config-changed"
+
+
+def topic_findings(root: str) -> Iterator[Finding]:
+    """Of each recorded topic that has other settings in `topics.json`, or is not there, in the same data version.
+
+    Every change that RocketMQ makes raises the data version (`TopicConfigManager.updateDataVersion`). Without that a
+    broker writes the file anew, in its own order, with its system topics (`init`), and with members that only its
+    version has (5.5.0: `liteTopicExpiration`). So recorded topics are compared, member by member, and nothing else. A
+    member that is not known may be such a one, or one of ours under a wrong name: then ours is missing.
+    """
+    path, shutdown = metadata_path(root, Topics), _read_shutdown(root)
+    if shutdown is None or shutdown.topics is None:
+        return
+    data = DISK.read_bytes(path) if DISK.exists(path) else b""
+    try:
+        plain = decode_fastjson(data) if data else {}
+        topics = decode_bean(Topics, plain)
+    except CorruptMetadataError:
+        return  # told by itself
+    recorded = recorded_topics(shutdown, topics.data_version if data else None)
+    if recorded is None:
+        return
+    if not data:
+        yield Finding(
+            _CODE, path, f"expected {len(recorded.topic_config_table)} topics, found no file, or nothing in it"
+        )
+        return
+    expected, found = as_json(recorded.topic_config_table), as_json(topics.topic_config_table)
+    written = {str(name): members for name, members in plain.get("topicConfigTable", {}).items()}
+    for name, members in expected.items():
+        text = "expected this topic, found none of its name"
+        if name in found:
+            text = _difference(members, found[name], written[name])
+        if text:
+            yield Finding(_CODE, path, f"{name}: {text}", topic=name)
+
+
+def _difference(expected: Mapping[str, Any], found: Mapping[str, Any], written: Mapping[Any, Any]) -> str:
+    """What of a topic is not as expected; `found` has defaults for members that are not `written`."""
+    texts = [
+        f"{name}: expected {json.dumps(value)}, found {json.dumps(found.get(name))}"
+        for name, value in expected.items()
+        if found.get(name) != value
+    ]
+    missing, unknown = sorted(expected.keys() - written.keys()), sorted(found.keys() - expected.keys())
+    if not texts and missing and unknown:
+        texts = [f"expected {', '.join(missing)}, found {', '.join(unknown)}"]
+    return "; ".join(texts)
+
+
+def with_recorded_topics(root: str, found: Topics) -> Topics:
+    """Topics, with those that reput has recorded as it has recorded them; none of them under a wrong name.
+
+    The data version is that of the record, which is about them still.
+    """
+    recorded = recorded_topics(_read_shutdown(root))
+    if recorded is None:
+        return found
+    known = recorded.topic_config_table
+    others = {name: topic for name, topic in found.topic_config_table.items() if topic.topic_name not in known}
+    return replace(found, topic_config_table=others | dict(known), data_version=recorded.data_version)
+
+
+def _read_shutdown(root: str) -> Shutdown | None:
+    path = os.path.join(root, CONFIG, SHUTDOWN_FILE)
+    return decode_shutdown(DISK.read_bytes(path)) if DISK.exists(path) else None
