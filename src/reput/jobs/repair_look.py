@@ -14,6 +14,7 @@ from reput.formats.record import PHYSICAL_OFFSET
 from reput.formats.shutdown import SHUTDOWN_FILE, decode_shutdown
 from reput.jobs.audit import AuditResult
 from reput.jobs.audit_batches import BATCH_UNIT_TYPE
+from reput.jobs.audit_end import checkpoint_findings
 from reput.jobs.audit_files import StoreListing
 from reput.jobs.audit_rest import is_used
 from reput.jobs.findings import Finding
@@ -51,8 +52,9 @@ def look_at_log(directory: StoreDirectory, listing: StoreListing, audited: Audit
     end = min(begins, default=audited.log_end)
     tails = tuple(tail for file in listing.log_files if (tail := tail_of(file, end)) is not None) if begins else ()
     known = known_messages(listing, [(end, _END_OF_LOG)])
+    checkpoint = tuple(checkpoint_findings(listing, audited.newest_ms)) if begins else ()
     claims_more = not directory.was_killed and (known > 0 or _claims_more(directory, end))
-    return LogState(folders, tails, tuple(short), tuple(foreign), tuple(broken), known, claims_more)
+    return LogState(folders, tails, tuple(short), tuple(foreign), tuple(broken), known, checkpoint, claims_more)
 
 
 def has_records_from(listing: StoreListing, offset: int) -> bool:

@@ -93,6 +93,26 @@ def last_file_cut(store: Path) -> None:
     cut(file, end - 500)
 
 
+def last_file_cut_and_checkpoint_ahead(store: Path) -> None:
+    """Where the log's last records are not known yet, an audit cannot tell what the checkpoint is worth."""
+    last_file_cut(store)
+    checkpoint_ahead(store)
+
+
+def last_files_zeroed(store: Path) -> None:
+    for file in sorted((store / "commitlog").iterdir())[-2:]:
+        file.write_bytes(bytes(file.stat().st_size))
+
+
+def same_after_a_kill(store: Path) -> None:
+    (store / "abort").touch()
+    last_files_zeroed(store)
+
+
+def file_among_topics(store: Path) -> None:
+    (store / "consumequeue/20261122000000000").write_bytes(b"of the index")
+
+
 def strange_file(store: Path) -> None:
     (store / "commitlog/README").write_bytes(b"hello")
 
@@ -165,6 +185,10 @@ CASES: dict[Callable[[Path], None], tuple[str, ...]] = {
     last_records_zeroed: ("cut-tail", "lower-offsets", "rebuild"),
     last_message_zeroed: ("rebuild",),
     last_file_cut: ("grow", "cut-tail", "rebuild"),
+    last_file_cut_and_checkpoint_ahead: ("grow", "cut-tail", "reset-checkpoint", "rebuild"),
+    last_files_zeroed: ("reset-checkpoint", "lower-offsets", "rebuild"),
+    same_after_a_kill: ("reset-checkpoint", "lower-offsets"),
+    file_among_topics: ("rebuild",),
     strange_file: ("move-away",),
     folder_for_file: ("move-away",),
     topics_with_backup: ("restore-backup",),
@@ -202,7 +226,7 @@ def test_a_damaged_store_is_mended_and_every_original_is_beside_it(damage: Calla
     assert planned.remaining == ()
     result = fix(store)
     assert result.is_fine, result.findings
-    assert result.steps[: len(planned.steps)] == planned.steps
+    assert result.steps == planned.steps
     kept = set(contents(store).values())
     gone = {name for name, digest in before.items() if digest not in kept and not name.startswith("commitlog/")}
     assert gone == set()
@@ -235,7 +259,10 @@ def test_what_is_cut_off_is_kept_at_its_own_position_and_what_is_lost_is_told(st
     assert file.read_bytes() == data[:end] + bytes(len(data) - end)
 
 
-@pytest.mark.parametrize(("damage", "lost"), [(last_records_zeroed, 4), (last_message_zeroed, 1)])
+@pytest.mark.parametrize(
+    ("damage", "lost"),
+    [(last_records_zeroed, 4), (last_message_zeroed, 1), (last_files_zeroed, 98), (same_after_a_kill, 98)],
+)
 def test_messages_that_are_zeros_now_are_counted_by_the_queues_that_know_them(
     damage: Callable[[Path], None], lost: int, store: Path
 ) -> None:
@@ -243,6 +270,17 @@ def test_messages_that_are_zeros_now_are_counted_by_the_queues_that_know_them(
     damage(store)
     result = fix(store)
     assert sum(step.lost_messages for step in result.steps) == before - len(records_of(store)) == lost
+
+
+def test_where_no_file_tells_its_size_the_plan_says_which_it_takes_and_set_gives_another(store: Path) -> None:
+    (store / "abort").touch()
+    for file in store.glob("consumequeue/*/*/*"):
+        cut(file, 203)
+    (step,) = look(store).steps
+    assert "in queue files of 6000000 bytes and index files of 50 slots and 150 entries" in step.text
+    assert fix(store, mapped_file_size_consume_queue=400).is_fine
+    with reput.MessageStore.open(store, files=FaultyFiles(), **SIZES) as opened:
+        assert opened.max_offset("orders", 3) == 50
 
 
 def test_settings_that_are_lost_are_made_from_what_is_there(store: Path) -> None:
@@ -260,6 +298,19 @@ def test_groups_that_stand_behind_the_end_of_a_queue_are_told_the_next_message(s
     fix(store)
     offsets = decode_metadata(ConsumerOffsets, (store / "config/consumerOffset.json").read_bytes())
     assert offsets.offset_table == {"orders@shop": {0: 50, 3: 20}, "refunds@shop": {0: 9}}
+
+
+@pytest.mark.parametrize("gone", ["checkpoint", "consumequeue"])
+def test_a_store_that_had_a_log_and_has_none_is_not_clean_and_left_alone(gone: str, store: Path) -> None:
+    """As a mount point is whose disk is not mounted."""
+    for file in (store / "commitlog").iterdir():
+        file.unlink()
+    (store / gone).rename(store.parent / gone)
+    before = contents(store)
+    result = fix(store)
+    assert ("log-file-missing", str(store / "commitlog")) in {(one.code, one.path) for one in result.remaining}
+    assert (result.steps, result.is_fine) == ((), False)
+    assert {name: digest for name, digest in contents(store).items() if name != "lock"} == before
 
 
 def middle_record_broken(store: Path) -> None:
