@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 from reput.files import DISK
 from reput.formats.metadata import FILE_NAMES, Topics, encode_metadata
 from reput.formats.paths import CONFIG
 from reput.formats.shutdown import SHUTDOWN_FILE
+from reput.formats.sink_commit import SINKS_FILE, encode_sinks
 from reput.jobs.audit_files import StoreListing
 from reput.jobs.repair_steps import topics_of
 from reput.log.directory import StoreDirectory
 from reput.log.dispatch_marks import DISPATCH_FILE, RECOVERY_FILE
 from reput.log.metadata import BACKUP_SUFFIX
+from reput.log.sink_commits import SinkWatch, read_sinks
 
 #: What they say of queues and index is not true of those that are built.
 _NOT_COPIED = (SHUTDOWN_FILE, DISPATCH_FILE, RECOVERY_FILE)
@@ -32,7 +35,16 @@ def copy_config(directory: StoreDirectory, listing: StoreListing, target: str) -
         data = DISK.read_bytes(source + BACKUP_SUFFIX * (code == "config-backup"))
         if code == "config-damaged":
             data = encode_metadata(topics_of(listing))
+        elif entry.name == SINKS_FILE and not code:
+            data = _committed_sinks(directory, data)
         DISK.write_atomically(os.path.join(target, CONFIG, entry.name), data)
+
+
+def _committed_sinks(directory: StoreDirectory, data: bytes) -> bytes:
+    """What the store says of its sinks, but for the batch that is left out of the log."""
+    if SinkWatch(directory.files, directory.path).begin_offset is None:
+        return data
+    return encode_sinks(replace(read_sinks(directory.files, directory.path), intent=None))
 
 
 def config_notes(listing: StoreListing) -> tuple[str, ...]:
