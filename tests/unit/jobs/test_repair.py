@@ -12,6 +12,7 @@ import pytest
 
 import reput
 from reput.errors import ConfigError, StoreFormatError, StoreLockedError
+from reput.files import FileLayer
 from reput.formats.checkpoint import Checkpoint, encode_checkpoint
 from reput.formats.metadata import ConsumerOffsets, TopicConfig, Topics, decode_metadata, encode_metadata
 from reput.jobs.audit import audit
@@ -372,6 +373,30 @@ def test_a_copy_of_a_log_file_is_moved_away(store: Path) -> None:
     shutil.copy(file, f"{file}.copy")
     assert actions(fix(store)) == ("move-away",)
     assert (store / "commitlog.broken" / f"{file.name}.copy").read_bytes() == file.read_bytes()
+
+
+class TwoDisks(FileLayer):
+    """The commit log's folder is a mount point."""
+
+    def _disk(self, path: str) -> bool:
+        return "/commitlog/" in path + "/"
+
+    def identity(self, path: str) -> tuple[int, int]:
+        return int(self._disk(path)), super().identity(path)[1]
+
+    def rename(self, source: str, target: str) -> None:
+        assert self._disk(source) == self._disk(target), "OSError: EXDEV"
+        super().rename(source, target)
+
+
+def test_what_is_moved_away_from_a_mount_point_is_copied_and_a_folder_there_is_left(store: Path) -> None:
+    strange_file(store)
+    result = fix(store, files=TwoDisks())
+    assert (result.is_fine, result.kept) == (True, (str(store / "commitlog.broken/README"),))
+    assert (store / "commitlog.broken/README").read_bytes() == b"hello"
+    folder_for_file(store)
+    with pytest.raises(StoreFormatError, match="on a disk of its own, which a repair cannot move; move it away"):
+        fix(store, files=TwoDisks())
 
 
 def test_a_whole_store_has_nothing_to_be_done(store: Path) -> None:
