@@ -21,7 +21,7 @@ from reput.jobs.audit_files import StoreListing, list_store
 from reput.jobs.findings import Finding, FindingClass
 from reput.jobs.geometry import find_geometry, find_sizes
 from reput.jobs.rebuild import IN_PLACE, rebuild
-from reput.jobs.repair_look import look_at_log
+from reput.jobs.repair_look import look_at_log, with_own_name
 from reput.jobs.repair_plan import Action, RepairPlan, Step, config_steps, make_plan
 from reput.jobs.repair_steps import Seen, take_step
 from reput.jobs.runner import Progress, Runner
@@ -169,6 +169,7 @@ class _Repair:
             self.findings = self._listing.findings
             self.plan = RepairPlan(tuple(config_steps(self.findings)), (), needs_salvage=False)
             return self.plan
+        audited = replace(audited, findings=tuple(with_own_name(finding) for finding in audited.findings))
         self.findings = audited.findings
         self.plan = make_plan(
             directory.path,

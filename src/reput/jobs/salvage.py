@@ -28,7 +28,7 @@ from reput.jobs.geometry import find_sizes
 from reput.jobs.job_folder import JOB_FILE, STATE, JobFolder, Option
 from reput.jobs.rebuild import rebuild
 from reput.jobs.repair import OF_AUDIT, RepairResult, repair
-from reput.jobs.repair_look import is_linked, known_messages, must_stay
+from reput.jobs.repair_look import is_linked, known_messages, must_stay, with_own_name
 from reput.jobs.repair_plan import is_of_log
 from reput.jobs.resuming import ResumingRunner
 from reput.jobs.runner import Progress, Runner
@@ -158,9 +158,9 @@ def _check_foreign_file(listing: StoreListing, finding: Finding) -> None:
     if not DISK.exists(path):
         raise StoreFormatError(f"{path}: {finding.text}; mount the disk, or remove the link")
     if must_stay(listing, path) and not is_linked(listing, path):
-        raise StoreFormatError(
-            f"{path}: {finding.text}, but it has records: give it its own name back, or those beside it their length"
-        )
+        told = with_own_name(finding)
+        advice = ", but it has records: give it its own name back, or those beside it their length"
+        raise StoreFormatError(f"{path}: {told.text}{advice if told is finding else ''}")
 
 
 def _log_end(directory: StoreDirectory) -> int:

@@ -368,6 +368,23 @@ def test_what_a_link_of_the_log_leads_to_stays_and_so_does_a_link_to_a_disk_that
     assert {path.name for path in (store / "commitlog").iterdir()} == names
 
 
+@pytest.mark.parametrize("begin", [0, 16384])
+def test_files_that_have_changed_their_names_are_told_with_those_that_their_records_say(
+    begin: int, store: Path
+) -> None:
+    first, second, aside = (store / "commitlog" / name for name in (f"{0:020d}", f"{16384:020d}", ".0.rsync"))
+    first.rename(aside)
+    if begin:
+        second.rename(first)
+        aside.rename(second)
+    texts = {Path(finding.path): finding.text for finding in look(store).remaining}
+    told = "it has the records of {}: give it that name back, unless it is a copy".format
+    assert all(
+        texts[path].endswith(told(name))
+        for path, name in (((first, second.name), (second, first.name)) if begin else ((aside, first.name),))
+    )
+
+
 def test_a_copy_of_a_log_file_is_moved_away(store: Path) -> None:
     file = last(store)[0]
     shutil.copy(file, f"{file}.copy")
