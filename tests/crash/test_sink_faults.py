@@ -18,11 +18,14 @@ from reput.config.message_store import FlushDiskType, MessageStoreConfig
 from reput.errors import ReputError, StoreError
 from reput.files import DISK, FileLayer
 from reput.formats.sink_commit import STAGING, SinkBatch, SinkCommit, StagedPart
+from reput.jobs.audit import audit
+from reput.jobs.runner import LocalRunner
+from reput.jobs.salvage import salvage
 from reput.log import StoreDirectory
 from reput.log.plan import PlanOptions, plan_read, read_part
 from reput.log.positions import LogPosition, TailLimit
 from reput.log.selection import make_selection
-from reput.log.sink_commits import read_sinks
+from reput.log.sink_commits import SinkWatch, read_sinks
 from reput.log.tail import LogTail
 from reput.store.import_sink import ImportSink
 from reput.store.put_staged import check_store as check_opens
@@ -30,6 +33,7 @@ from reput.store.put_staged import put_staged
 from reput.store.staging import StagingFile
 from tests.crash.faulty_files import Crash, FaultyFiles, Judge, Operation, crash_at, fail_at, no_objection
 from tests.crash.invariants import SMALL, Record, check_rebuild, check_store, log_records
+from tests.unit.jobs.test_audit import flip
 
 CONFIG = MessageStoreConfig.from_mapping(SMALL, MessageStoreConfig(flush_disk_type=FlushDiskType.SYNC_FLUSH))
 #: Rows of each part of each batch: one spans files, one has no row, one is small.
@@ -180,6 +184,23 @@ def killed_in_the_middle(path: Path) -> None:
     write_some(path, (0, 1))
     break_off(path, 2)
     assert keys_in(log_records(path))[len(keys_of((0, 1))) :], "no record of the third batch is in the log"
+
+
+def test_what_is_salvaged_is_without_the_batch_of_a_killed_sink_and_the_sink_writes_it_again(tmp_path: Path) -> None:
+    damaged, new = tmp_path / "damaged", tmp_path / "new"
+    killed_in_the_middle(damaged)
+    begin = SinkWatch(DISK, str(damaged)).begin_offset
+    flip(damaged / "commitlog/00000000000000000000", 0)  # the size of the first record
+    result = salvage(damaged, new, apply=True, runner=LocalRunner(1))
+    first, last = result.losses
+    assert (result.is_fine, first.begin, last.begin, "killed" in last.reason) == (True, 0, begin, True)
+    whole = keys_of((0, 1))[1:]
+    assert keys_in(log_records(new))[1:] == whole
+    assert audit(new, runner=LocalRunner(1)).is_clean
+    check_opens(str(new), CONFIG, DISK, lock_timeout_ms=0)
+    for batch_id in (1, 2):  # the last one that is committed comes again, too
+        put_staged(str(new), CONFIG, DISK, stage(new, 1), SinkBatch("shop", batch_id, "query"))
+    assert keys_in(log_records(new))[1:] == whole + keys_of((1,))
 
 
 def break_off(path: Path, batch_id: int) -> None:

@@ -96,7 +96,14 @@ def import_(
     runner = choose_runner(runner_name, total_bytes=total_bytes, master=master)
     with (
         progress_bar() as progress,
-        ImportSink(store, config, name, bad_rows_path=bad_rows_path, files=DISK) as sink,
+        ImportSink(
+            store,
+            config,
+            name,
+            bad_rows_path=bad_rows_path,
+            progress=lambda what, done, total: progress(done, total, what),
+            files=DISK,
+        ) as sink,
     ):
         rate = RateOverTime()
         result = import_messages(found, sink, runner=runner, progress=progress, on_batch=rate.add)

@@ -49,7 +49,8 @@ class AuditResult:
 
     Attributes:
         findings: the worst first; `table` has the same by `reput.jobs.findings.SCHEMA`.
-        messages: records read; `log_bytes` in them; up to commit log offset `log_end`.
+        messages: records read; `log_bytes` in them; up to commit log offset `log_end`. The newest one's store time is
+            `newest_ms`, 0 for none.
         units: of consume queues and batch consume queues that are right, in `queues` queues.
         index_entries: in `index_files` files.
         seconds: of the whole job, and of each phase.
@@ -59,6 +60,7 @@ class AuditResult:
     messages: int
     log_bytes: int
     log_end: int
+    newest_ms: int
     units: int
     queues: int
     index_entries: int
@@ -168,6 +170,7 @@ class _Audit:
             messages=sum(outcome.messages for outcome in outcomes),
             log_bytes=sum(outcome.log_bytes for outcome in outcomes),
             log_end=log.end,
+            newest_ms=_newest_ms(outcomes),
             units=sum(part.units for part in merged),
             queues=len(rests),
             index_entries=sum(file.header.entry_count for file in index),
@@ -264,7 +267,8 @@ class _Audit:
     def _bounds(self, plan: AuditPlan, outcomes: Sequence[SplitAudit]) -> LogBounds:
         log_files = plan.listing.log_files
         begin = log_files[0].start_offset if log_files else 0
-        end = max((outcome.read.end_offset or begin for outcome in outcomes), default=begin)
+        ends = [outcome.read.end_offset for outcome in outcomes if outcome.read.begin_offset != outcome.read.end_offset]
+        end = max((end for end in ends if end is not None), default=begin)  # files behind it may be all zeros
         found = list(damage_findings(plan.listing, plan.was_killed, outcomes))
         damaged = [
             (finding.commit_log_offset, finding.commit_log_offset + finding.count)
@@ -272,7 +276,7 @@ class _Audit:
             if finding.code == "record-damaged" and finding.commit_log_offset is not None
         ]
         if not any(behind > end for _, behind in damaged):  # or the newest records are not known
-            found += checkpoint_findings(plan.listing, outcomes)
+            found += checkpoint_findings(plan.listing, _newest_ms(outcomes))
         crcs, is_required = joined([outcome.crcs for outcome in outcomes]), self._config.force_verify_prop_crc
         self._findings += [*found, *crc_findings(crcs, log_files, is_required=is_required)]
         return LogBounds(begin, end, plan.was_killed, tuple(damaged))
@@ -325,3 +329,7 @@ class _Audit:
             partial(look_at_index_file, log), index, description=f"{description} of the index", progress=self._progress
         )
         self._findings += [finding for found in (*of_queues, *of_index) for finding in found]
+
+
+def _newest_ms(outcomes: Sequence[SplitAudit]) -> int:
+    return max((outcome.newest_ms for outcome in outcomes), default=0)

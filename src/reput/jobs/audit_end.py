@@ -33,18 +33,21 @@ def damage_findings(listing: StoreListing, may_grow: bool, outcomes: Sequence[Sp
             yield finding
 
 
-def checkpoint_findings(listing: StoreListing, outcomes: Sequence[SplitAudit]) -> Iterator[Finding]:
-    """Of a checkpoint that speaks of later records than the log has."""
+def checkpoint_findings(listing: StoreListing, newest_ms: int) -> Iterator[Finding]:
+    """Of a checkpoint that speaks of later records than the log has: `newest_ms` is the newest one's time, 0 for none.
+
+    A log without records is fine where it begins behind offset 0: retention has deleted them.
+    """
     checkpoint = listing.checkpoint
-    newest_ms = max((outcome.newest_ms for outcome in outcomes), default=0)
-    if checkpoint is not None and newest_ms:
+    if checkpoint is not None and (newest_ms or not any(file.start_offset for file in listing.log_files[:1])):
+        newest = f"the newest record of the log was stored at {newest_ms}" if newest_ms else "the log has no record"
         for name, position, code, timestamp in (
             ("physicMsgTimestamp", 0, "checkpoint-ahead", checkpoint.physic_msg_timestamp),
             ("logicsMsgTimestamp", 8, "checkpoint-wrong", checkpoint.logics_msg_timestamp),
             ("indexMsgTimestamp", 16, "checkpoint-wrong", checkpoint.index_msg_timestamp),
         ):
             if timestamp > newest_ms:
-                text = f"{name} is {timestamp}, the newest record of the log was stored at {newest_ms}"
+                text = f"{name} is {timestamp}, {newest}"
                 yield Finding(code, listing.checkpoint_path, text, position)
 
 

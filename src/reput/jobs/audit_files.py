@@ -133,6 +133,12 @@ def list_store(directory: StoreDirectory) -> StoreListing:
     findings += [Finding("foreign-part", part.path, part.text) for part in directory.foreign_parts()]
     checkpoint_path = os.path.join(directory.path, CHECKPOINT)
     checkpoint = _checkpoint(checkpoint_path, bool(log_files), findings)
+    had_log = queues.queues or batch_queues.queues or (checkpoint is not None and checkpoint.physic_msg_timestamp > 0)
+    if had_log and not log.found and not _numbered(*directory.commit_log_folders).found:  # nor was one made meanwhile
+        text = (
+            "no log file is here, but queues or checkpoint are: is its disk mounted, or is the log in another folder?"
+        )
+        findings.append(Finding("log-file-missing", directory.commit_log_folders[0], text))
     if not log_is_whole:  # who asks for a later file asks the folder, which is not in order
         log_files = [LogFile(file.path, file.start_offset, file.size) for file in log_files]
     return StoreListing(
@@ -177,6 +183,9 @@ def _usual_size(sets: Sequence[_FileSet], unit_size: int) -> int:
 
 def list_queues(folder: str, unit_size: int, findings: list[Finding]) -> QueueFolder:
     """The queues in a folder; what is wrong with names and sizes goes to `findings`."""
+    for entry in DISK.list_directory(folder) if DISK.is_directory(folder) else ():
+        if not entry.is_directory:
+            findings.append(Finding("foreign-file", os.path.join(folder, entry.name), "a file among folders of topics"))
     sets = {
         (topic, int(queue_id)): _numbered(path)
         for topic, topic_path in _folders(folder)
@@ -188,6 +197,9 @@ def list_queues(folder: str, unit_size: int, findings: list[Finding]) -> QueueFo
     for (topic, queue_id), listed in sorted(sets.items()):
         files = listed.checked(size, "queue-file-missing") if size else []
         findings += listed.findings
+        if size % unit_size:
+            text = f"{size} bytes, no whole number of units of {unit_size}"
+            findings += [Finding("file-size", file.path, text) for file in files]
         if files:
             queues.append(ListedQueue(topic, queue_id, tuple(file.start_offset for file in files)))
     return QueueFolder(folder, size, tuple(queues))

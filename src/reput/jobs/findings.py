@@ -36,7 +36,7 @@ _REBUILD = "build queues and index again with `reput rebuild`"
 #: By code; docs/jobs.md shows the same table.
 KINDS: dict[str, Kind] = {
     "record-damaged": Kind(_LOST, "bytes of the log that no record proves, in front of others", _SALVAGE),
-    "log-file-missing": Kind(_LOST, "a log file between two others is not there", _SALVAGE),
+    "log-file-missing": Kind(_LOST, "a log file between two others is not there, or none is", _SALVAGE),
     "checkpoint-ahead": Kind(
         _LOST,
         "the checkpoint says that later records were on the disk than the log has",

@@ -15,6 +15,7 @@ from itertools import count
 
 import numpy as np
 
+from reput.errors import StoreFormatError
 from reput.files import File, FileLayer
 
 _SUFFIX = ".broken"
@@ -40,8 +41,17 @@ def keep_copy(files: FileLayer, path: str) -> str:
 
 
 def move_aside(files: FileLayer, path: str) -> str:
-    """Move a file of a folder of log files into the folder beside that one; returns where it is."""
+    """Move a file of a folder of log files into the folder beside that one; returns where it is.
+
+    No rename leads out of a mount point: a file is copied there, and removed. Raises StoreFormatError for a folder.
+    """
     folder, name = _beside(path)
+    if files.identity(os.path.dirname(path))[0] != files.identity(os.path.dirname(folder))[0]:
+        if files.is_directory(path):
+            raise StoreFormatError(f"{path}: a folder on a disk of its own, which a repair cannot move; move it away")
+        kept = keep_tail(files, path, 0)
+        files.unlink(path)
+        return kept
     files.make_directories(folder)
     target = next(taken for taken in _names(os.path.join(folder, name)) if not files.exists(taken))
     files.rename(path, target)

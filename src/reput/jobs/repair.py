@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from reput.config.dispatch_rules import DispatchRules
@@ -19,9 +19,9 @@ from reput.files import DISK, FileLayer
 from reput.jobs.audit import audit
 from reput.jobs.audit_files import StoreListing, list_store
 from reput.jobs.findings import Finding, FindingClass
-from reput.jobs.geometry import find_geometry
+from reput.jobs.geometry import find_geometry, find_sizes
 from reput.jobs.rebuild import IN_PLACE, rebuild
-from reput.jobs.repair_look import look_at_log
+from reput.jobs.repair_look import look_at_log, with_own_name
 from reput.jobs.repair_plan import Action, RepairPlan, Step, config_steps, make_plan
 from reput.jobs.repair_steps import Seen, take_step
 from reput.jobs.runner import Progress, Runner
@@ -169,6 +169,7 @@ class _Repair:
             self.findings = self._listing.findings
             self.plan = RepairPlan(tuple(config_steps(self.findings)), (), needs_salvage=False)
             return self.plan
+        audited = replace(audited, findings=tuple(with_own_name(finding) for finding in audited.findings))
         self.findings = audited.findings
         self.plan = make_plan(
             directory.path,
@@ -179,14 +180,22 @@ class _Repair:
             index_sizes_given={"max_hash_slot_num", "max_index_num"} <= self._settings.keys(),
         )
         if any(step.action is Action.REBUILD for step in self.plan.steps):
-            self._check_rebuild()
+            sizes = self._check_rebuild()
+            steps = [
+                replace(step, text=f"{step.text}, {sizes}") if step.action is Action.REBUILD else step
+                for step in self.plan.steps
+            ]
+            self.plan = replace(self.plan, steps=tuple(steps))
         return self.plan
 
-    def _check_rebuild(self) -> None:
-        """Raises where a rebuild would refuse, before anything changes."""
+    def _check_rebuild(self) -> str:
+        """The sizes of what is built; raises where a rebuild would refuse, before anything changes."""
         check_folders(self._directory)
+        config, _ = find_sizes(self._directory, self._settings, index=self._index)
+        index = f" and index files of {config.max_hash_slot_num} slots and {config.max_index_num} entries"
         if not any(step.action in (Action.MAKE_TOPICS, Action.SET_ASIDE) for step in self.plan.steps):
             find_geometry(self._directory, self._settings, rules=self._rules, index=self._index)
+        return f"in queue files of {config.mapped_file_size_consume_queue} bytes{index if self._index else ''}"
 
     def _rebuild(self) -> list[str]:
         result = rebuild(

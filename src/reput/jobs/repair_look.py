@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from reput.files import DISK
 from reput.formats.multi_dispatch import LMQ_PREFIX
-from reput.formats.paths import CONFIG, file_name_to_offset
+from reput.formats.paths import CONFIG, file_name_to_offset, offset_to_file_name
 from reput.formats.record import PHYSICAL_OFFSET
 from reput.formats.shutdown import SHUTDOWN_FILE, decode_shutdown
 from reput.jobs.audit import AuditResult
 from reput.jobs.audit_batches import BATCH_UNIT_TYPE
+from reput.jobs.audit_end import checkpoint_findings
 from reput.jobs.audit_files import StoreListing
 from reput.jobs.audit_rest import is_used
 from reput.jobs.findings import Finding
@@ -51,8 +53,9 @@ def look_at_log(directory: StoreDirectory, listing: StoreListing, audited: Audit
     end = min(begins, default=audited.log_end)
     tails = tuple(tail for file in listing.log_files if (tail := tail_of(file, end)) is not None) if begins else ()
     known = known_messages(listing, [(end, _END_OF_LOG)])
+    checkpoint = tuple(checkpoint_findings(listing, audited.newest_ms)) if begins else ()
     claims_more = not directory.was_killed and (known > 0 or _claims_more(directory, end))
-    return LogState(folders, tails, tuple(short), tuple(foreign), tuple(broken), known, claims_more)
+    return LogState(folders, tails, tuple(short), tuple(foreign), tuple(broken), known, checkpoint, claims_more)
 
 
 def has_records_from(listing: StoreListing, offset: int) -> bool:
@@ -94,10 +97,27 @@ def must_stay(listing: StoreListing, path: str) -> bool:
         return True
     if named in {file.start_offset for file in listing.log_files}:
         return True
+    start = _first_offset(path)
+    return start >= 0 and not any(other.start_offset <= start < other.end_offset for other in listing.log_files)
+
+
+def with_own_name(finding: Finding) -> Finding:
+    """The same finding; of a file that has the records of another name its text says which."""
+    may_be = finding.code == "foreign-file" or (finding.code == "record-damaged" and not finding.position)
+    if not may_be or DISK.is_directory(finding.path) or not DISK.exists(finding.path):
+        return finding
+    start = _first_offset(finding.path)
+    if start < 0 or start == file_name_to_offset(os.path.basename(finding.path)):
+        return finding
+    text = f"it has the records of {offset_to_file_name(start)}: give it that name back, unless it is a copy"
+    return replace(finding, text=f"{finding.text}; {text}")
+
+
+def _first_offset(path: str) -> int:
+    """The commit log offset of the record that a file begins with, if whole records are there; else -1."""
     with DISK.open(path) as file:
-        start, end = int.from_bytes(file.read(PHYSICAL_OFFSET, 8), "big", signed=True), file.size
-    is_free = not any(other.start_offset <= start < other.end_offset for other in listing.log_files)
-    return is_free and 0 <= start < _END_OF_LOG - end and _has_records(path, start, start, start + end)
+        start, size = int.from_bytes(file.read(PHYSICAL_OFFSET, 8), "big", signed=True), file.size
+    return start if 0 <= start < _END_OF_LOG - size and _has_records(path, start, start, start + size) else -1
 
 
 def is_linked(listing: StoreListing, path: str) -> bool:

@@ -98,6 +98,7 @@ class LogState:
         foreign: files that hold nothing whole, and have no business there.
         broken: findings that cannot be mended in place.
         lost_messages: messages behind the end that queues know.
+        checkpoint: findings of a checkpoint that speaks of what is cut.
         claims_more: whether a clean exit left records behind the end, as it says itself, or queues do: a start refuses.
     """
 
@@ -107,6 +108,7 @@ class LogState:
     foreign: tuple[str, ...] = ()
     broken: tuple[Finding, ...] = ()
     lost_messages: int = 0
+    checkpoint: tuple[Finding, ...] = ()
     claims_more: bool = False
 
 
@@ -152,11 +154,12 @@ def make_plan(
         index_sizes_given: whether an index can be built although its files do not tell their slots.
     """
     steps = [*config_steps(findings), *_log_steps(findings, log)]
-    wrong = [finding for finding in findings if finding.code in _CHECKPOINT]
+    wrong = [finding for finding in findings if finding.code in _CHECKPOINT] or log.checkpoint
     if wrong and not log.broken:
         text = f"set its times to 0: the next start reads the whole log ({wrong[0].text})"
         codes = tuple(sorted({finding.code for finding in wrong}))
-        steps.append(Step(Action.RESET_CHECKPOINT, wrong[0].path, text, codes))
+        lost = 0 if any(step.lost_messages for step in steps) else log.lost_messages
+        steps.append(Step(Action.RESET_CHECKPOINT, wrong[0].path, text, codes, lost_messages=lost))
     ahead = [finding for finding in findings if finding.code == _OFFSETS]
     if ahead and not log.broken:
         text = f"lower {len(ahead)} offsets of groups to the ends of their queues ({ahead[0].text})"

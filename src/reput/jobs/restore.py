@@ -159,7 +159,13 @@ def _choose(place: BackupTarget, name: str | None) -> Manifest:
         raise StoreFormatError(f"{place.path}: no backup: none was finished there")
     if name is not None and name not in names:
         raise ConfigError(f"{place.path}: no backup {name}; there are {', '.join(names[-10:])}: see `reput backups`")
-    return read_manifest(place, name or names[-1])
+    try:
+        return read_manifest(place, name or names[-1])
+    except CorruptBackupError as error:
+        others = ", ".join(other for other in names if other != (name or names[-1])) or "none"
+        raise CorruptBackupError(
+            error.path, error.offset, f"{error.reason}; other backups (--backup): {others}"
+        ) from None
 
 
 class _RestoreJob:

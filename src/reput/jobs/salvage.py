@@ -20,8 +20,7 @@ from reput.config.dispatch_rules import DispatchRules
 from reput.errors import CorruptMetadataError, StoreFormatError
 from reput.files import DISK
 from reput.formats.checkpoint import Checkpoint, encode_checkpoint
-from reput.formats.paths import CHECKPOINT, COMMIT_LOG, CONFIG
-from reput.formats.sink_commit import SINKS_FILE
+from reput.formats.paths import CHECKPOINT, COMMIT_LOG
 from reput.jobs.audit_files import StoreListing, list_store
 from reput.jobs.emptied_queues import keep_emptied_queues
 from reput.jobs.findings import Finding, FindingClass
@@ -29,12 +28,12 @@ from reput.jobs.geometry import find_sizes
 from reput.jobs.job_folder import JOB_FILE, STATE, JobFolder, Option
 from reput.jobs.rebuild import rebuild
 from reput.jobs.repair import OF_AUDIT, RepairResult, repair
-from reput.jobs.repair_look import is_linked, known_messages, must_stay
+from reput.jobs.repair_look import is_linked, known_messages, must_stay, with_own_name
 from reput.jobs.repair_plan import is_of_log
 from reput.jobs.resuming import ResumingRunner
 from reput.jobs.runner import Progress, Runner
 from reput.jobs.salvage_config import config_notes, copy_config
-from reput.jobs.salvage_log import FileScan, LogPart, Loss, copy_part, plan_log, scan_file
+from reput.jobs.salvage_log import END_OF_LOG, FileScan, LogPart, Loss, copy_part, plan_log, scan_file
 from reput.log.directory import StoreDirectory
 from reput.log.sink_commits import SinkWatch
 
@@ -102,8 +101,8 @@ def salvage(
         message_index_enable, rules, settings: as `reput.jobs.repair.repair` takes them.
 
     Raises:
-        StoreFormatError: no store, nothing whole in its log, a sink's batch that is not committed, or a file that may
-            be of it is none by its name or length; or `target` exists and is not an empty folder.
+        StoreFormatError: no store, nothing whole in its log, or a file that may be of it is none by its name or length;
+            or `target` exists and is not an empty folder.
         ConfigError: `target` inside the store; the log, or the arguments, are not those of the salvage that was killed.
         StoreLockedError: another process works there.
         StoreFullError: no space.
@@ -114,23 +113,25 @@ def salvage(
     unfinished = path + _UNFINISHED
     directory.check_output(path)
     _check_target(path, unfinished)
-    _check_sinks(directory)
+    log_end = _log_end(directory)
     listing = list_store(directory)
     for finding in listing.findings:
         if finding.code == "foreign-file" and is_of_log(finding, directory.commit_log_folders):
             _check_foreign_file(listing, finding)
+    scan = partial(scan_file, log_end=log_end)
+    log_files = [file for file in listing.log_files if file.start_offset < log_end]
     if not apply:
-        scans = runner.run(scan_file, listing.log_files, description="read the log", progress=progress)
-        return _result(path, listing, scans, plan_log(scans), None, started)
+        scans = runner.run(scan, log_files, description="read the log", progress=progress)
+        return _result(path, listing, scans, plan_log(scans, log_end), None, started)
     geometry = _geometry(directory, settings, index=message_index_enable)
     options: dict[str, Option] = {
         "store": directory.path, "log": [f"{file.path} {DISK.modified_ms(file.path)}" for file in listing.log_files],
-        "index": message_index_enable, "rules": rules.value, **settings,
+        "logEnd": log_end, "index": message_index_enable, "rules": rules.value, **settings,
     }  # fmt: skip
     with JobFolder(unfinished, "salvage", options) as folder:
         resuming = ResumingRunner(runner, folder)
-        scans = resuming.run(scan_file, listing.log_files, description="read the log", progress=progress)
-        parts = plan_log(scans)
+        scans = resuming.run(scan, log_files, description="read the log", progress=progress)
+        parts = plan_log(scans, log_end)
         if not _is_filled(path):  # else a kill came between the last steps
             built = os.path.join(unfinished, _STORE)
             _write_log(os.path.join(built, COMMIT_LOG), parts, resuming, progress)
@@ -157,24 +158,22 @@ def _check_foreign_file(listing: StoreListing, finding: Finding) -> None:
     if not DISK.exists(path):
         raise StoreFormatError(f"{path}: {finding.text}; mount the disk, or remove the link")
     if must_stay(listing, path) and not is_linked(listing, path):
-        raise StoreFormatError(
-            f"{path}: {finding.text}, but it has records: give it its own name back, or those beside it their length"
-        )
+        told = with_own_name(finding)
+        advice = ", but it has records: give it its own name back, or those beside it their length"
+        raise StoreFormatError(f"{path}: {told.text}{advice if told is finding else ''}")
 
 
-def _check_sinks(directory: StoreDirectory) -> None:
-    """Raises StoreFormatError where the log ends in the middle of a batch, which a start of the damaged store cuts off.
+def _log_end(directory: StoreDirectory) -> int:
+    """Where a batch begins that its sink has not committed, as a kill leaves it; else behind any log.
 
-    In the new store nothing would tell that part from a batch that is committed.
+    What its sink does not know to be there it writes again; in the new store nothing would tell a part of it from a
+    batch that is committed.
     """
     with suppress(CorruptMetadataError):  # left out, and told
         begin = SinkWatch(directory.files, directory.path).begin_offset
         if begin is not None:
-            raise StoreFormatError(
-                f"{directory.path}: from offset {begin} on lies a batch of a sink that was killed; open the store "
-                f"once, which takes the batch back; where it does not open, remove {CONFIG}/{SINKS_FILE}: then what "
-                "came of the batch stays, and sinks write again what they do not know to be there"
-            )
+            return begin
+    return END_OF_LOG
 
 
 def _check_target(path: str, unfinished: str) -> None:

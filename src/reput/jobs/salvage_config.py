@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 from reput.files import DISK
 from reput.formats.metadata import FILE_NAMES, Topics, decode_metadata, encode_metadata
 from reput.formats.paths import CONFIG
 from reput.formats.shutdown import SHUTDOWN_FILE
+from reput.formats.sink_commit import SINKS_FILE, encode_sinks
 from reput.jobs.audit_files import StoreListing
 from reput.jobs.audit_topics import with_recorded_topics
 from reput.jobs.repair_steps import topics_of
 from reput.log.directory import StoreDirectory
 from reput.log.dispatch_marks import DISPATCH_FILE, RECOVERY_FILE
 from reput.log.metadata import BACKUP_SUFFIX
+from reput.log.sink_commits import SinkWatch, read_sinks
 
 #: What they say of queues and index is not true of those that are built.
 _NOT_COPIED = (SHUTDOWN_FILE, DISPATCH_FILE, RECOVERY_FILE)
@@ -33,9 +36,18 @@ def copy_config(directory: StoreDirectory, listing: StoreListing, target: str) -
         data = DISK.read_bytes(source + BACKUP_SUFFIX * (code == "config-backup"))
         if code == "config-damaged":
             data = encode_metadata(with_recorded_topics(directory.path, topics_of(listing)))
-        if code == "config-changed":
+        elif code == "config-changed":
             data = encode_metadata(with_recorded_topics(directory.path, decode_metadata(Topics, data)))
+        elif entry.name == SINKS_FILE and not code:
+            data = _committed_sinks(directory, data)
         DISK.write_atomically(os.path.join(target, CONFIG, entry.name), data)
+
+
+def _committed_sinks(directory: StoreDirectory, data: bytes) -> bytes:
+    """What the store says of its sinks, but for the batch that is left out of the log."""
+    if SinkWatch(directory.files, directory.path).begin_offset is None:
+        return data
+    return encode_sinks(replace(read_sinks(directory.files, directory.path), intent=None))
 
 
 def config_notes(listing: StoreListing) -> tuple[str, ...]:

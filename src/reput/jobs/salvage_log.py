@@ -33,6 +33,8 @@ _STAND_IN_BYTES = 1 << 20
 _BLOCK_BYTES = 4 << 20
 #: A file name that no log has come to yet asks for more files than a file system should get.
 _MOST_MISSING_FILES = 100_000
+#: Behind any record.
+END_OF_LOG = (1 << 63) - 1
 
 
 class StandIn(StrEnum):
@@ -82,13 +84,13 @@ class FileScan:
     losses: tuple[Loss, ...]
 
 
-def scan_file(file: LogFile) -> FileScan:
-    """The task for one file, whatever the others are."""
+def scan_file(file: LogFile, *, log_end: int = END_OF_LOG) -> FileScan:
+    """The task for one file, whatever the others are: its records that begin before the log's end."""
     losses: list[Loss] = []
     messages = log_bytes = timestamp = seen = 0
     has_crc = False
     scan = scan_split(
-        Split(LogFile(file.path, file.start_offset, file.size), file.start_offset, file.end_offset, True),
+        Split(LogFile(file.path, file.start_offset, file.size), file.start_offset, min(file.end_offset, log_end), True),
         level=ScanLevel.PROPERTIES,
         on_damage=OnDamage.SKIP,
     )
@@ -140,8 +142,10 @@ class LogPart:
     losses: tuple[Loss, ...]
 
 
-def plan_log(scans: Sequence[FileScan]) -> tuple[LogPart, ...]:
+def plan_log(scans: Sequence[FileScan], log_end: int = END_OF_LOG) -> tuple[LogPart, ...]:
     """The files of the new log: up to the last one with a record, and those that are missing between them.
+
+    At `log_end` begins a batch that its sink has not committed.
 
     Raises StoreFormatError where there is no record, or files that nobody has been able to write are missing.
     """
@@ -158,6 +162,8 @@ def plan_log(scans: Sequence[FileScan]) -> tuple[LogPart, ...]:
             losses += (Loss(file.path, scan.end, file.end_offset, reason, StandIn.BLANK, scan.rest_bytes),)
         elif scan.rest_bytes:
             reason = "no record proves itself from here on"
+            if scan.end >= log_end:
+                reason = "a batch that was not committed when its sink was killed: the sink writes it again"
             losses += (Loss(file.path, scan.end, file.end_offset, reason, StandIn.ZEROS, scan.rest_bytes),)
         name = offset_to_file_name(file.start_offset)
         parts.append(LogPart(file.path, name, file.start_offset, file.size, scan.end, losses))

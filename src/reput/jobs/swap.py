@@ -135,7 +135,7 @@ def check_folders(directory: StoreDirectory) -> None:
     """Raises StoreFormatError where a store's queues and index cannot be swapped."""
     for part in directory.foreign_parts():
         if part.hides_queues:
-            raise StoreFormatError(f"{part}; a rebuild in place would take it away: use --output")
+            raise StoreFormatError(f"{part}; a rebuild in place would take it away: use `reput rebuild --output DIR`")
     for name in _SMALL_FILES:
         path = os.path.join(directory.path, name)
         if DISK.is_directory(path):
@@ -144,6 +144,6 @@ def check_folders(directory: StoreDirectory) -> None:
         path = os.path.join(directory.path, name)
         if os.path.ismount(path) or os.path.realpath(path) != os.path.join(os.path.realpath(directory.path), name):
             raise StoreFormatError(
-                f"{path}: leads to another disk or folder, which cannot be swapped at once; use --output, and move "
-                "what is built there by hand while the store is closed"
+                f"{path}: leads to another disk or folder, which cannot be swapped at once; use `reput rebuild "
+                "--output DIR`, and move what is built there by hand while the store is closed"
             )

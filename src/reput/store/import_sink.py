@@ -19,7 +19,8 @@ from reput.formats.sink_commit import STAGING, SinkBatch, StagedPart
 from reput.kernels.message_columns import check_schema
 from reput.log.sink_commits import read_sinks
 from reput.store.bad_rows import AsideFile, BadRows, checked_tables, discard, publish
-from reput.store.put_staged import check_store, put_staged
+from reput.store.put_staged import check_store, put_staged, silent
+from reput.store.redispatch import Progress
 from reput.store.staging import StagingFile
 from reput.store.staging_folder import check_name, clear, lock_folder, staged_path, sweep
 
@@ -88,6 +89,7 @@ class ImportSink:
         sink_id: the name under which the store remembers the last batch.
         bad_rows_path: as of `StageRows`.
         lock_timeout_ms: how long to wait while another process has the store open.
+        progress: as of `MessageStore.open`.
 
     Raises what `MessageStore.open` raises, StoreLockedError above all (also where another process imports under the
     same `sink_id`), and ConfigError for a folder of bad rows inside
@@ -102,6 +104,7 @@ class ImportSink:
         *,
         bad_rows_path: str | None = None,
         lock_timeout_ms: int = 0,
+        progress: Progress = silent,
         files: FileLayer,
     ) -> None:
         self._path, self._config, self._sink_id, self._files = os.path.abspath(path), config, sink_id, files
@@ -111,7 +114,7 @@ class ImportSink:
             bad_rows_path = os.path.abspath(bad_rows_path)
             if os.path.commonpath([bad_rows_path, self._path]) == self._path:
                 raise ConfigError(f"{bad_rows_path}: lies inside the store {self._path}; name a place outside of it")
-        check_store(self._path, config, files, lock_timeout_ms=lock_timeout_ms)
+        check_store(self._path, config, files, lock_timeout_ms=lock_timeout_ms, progress=progress)
         staging = os.path.join(self._path, STAGING)
         sweep(files, staging, read_sinks(files, self._path))
         self._folder, self._lock = lock_folder(files, staging, name, "import")

@@ -37,7 +37,7 @@ from reput.store.flush import LogSync
 from reput.store.look_ahead import one_ahead
 from reput.store.opening import open_for_writing
 from reput.store.parts import Parts, close_cleanly
-from reput.store.redispatch import walk
+from reput.store.redispatch import Progress, walk
 from reput.store.sink_commits import with_commit, write_sinks
 from reput.store.staging import StagingFile, read_frames
 from reput.store.unplaced import EncodedRows
@@ -51,12 +51,19 @@ _PIECE_ROWS = 131_072
 logger = logging.getLogger("reput.store")
 
 
-def check_store(path: str, config: MessageStoreConfig, files: FileLayer, *, lock_timeout_ms: int) -> None:
+def silent(*_: object) -> None:
+    """Progress that nobody looks at."""
+
+
+def check_store(
+    path: str, config: MessageStoreConfig, files: FileLayer, *, lock_timeout_ms: int, progress: Progress = silent
+) -> None:
     """Prove that a commit will be able to open the store: recover it where it was killed, make it where nothing is.
 
+    `progress` as of `MessageStore.open`.
     Errors as of `MessageStore.open`; StoreLockedError when another process has it for all of `lock_timeout_ms`.
     """
-    opened = _open(path, config, files, lock_timeout_ms)
+    opened = _open(path, config, files, lock_timeout_ms, progress)
     try:
         close_cleanly(path, opened, files)
     finally:
@@ -107,12 +114,14 @@ def put_staged(
     return commit
 
 
-def _open(path: str, config: MessageStoreConfig, files: FileLayer, lock_timeout_ms: int) -> Parts:
+def _open(
+    path: str, config: MessageStoreConfig, files: FileLayer, lock_timeout_ms: int, progress: Progress = silent
+) -> Parts:
     """The parts of a store without its threads."""
     deadline = time.monotonic() + lock_timeout_ms / 1000
     while True:
         try:
-            return open_for_writing(path, config, files, lambda *_: None)
+            return open_for_writing(path, config, files, progress)
         except StoreLockedError as error:
             if time.monotonic() >= deadline:
                 waited = f" (waited {lock_timeout_ms} ms)" if lock_timeout_ms else ""

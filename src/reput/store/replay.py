@@ -132,6 +132,7 @@ def replay(
         config: of the target; None: RocketMQ's defaults with SYNC_FLUSH.
         commit_log_path: of the source, where its log is not below it.
         lock_timeout_ms: how long to wait while another process has the target open.
+        progress: called with (done, in all, what), in bytes, of the target's recovery, then of the source's log.
         on_batch: called when a batch is in the target.
 
     Raises:
@@ -154,7 +155,14 @@ def replay(
         columns=(*_KEPT, *_PLACES), topics=topics, begin=begin, end=end, store=directory.name, mode="FAILFAST"
     )
     identity = _identity(directory.path, selection)
-    with ReplaySink(target, config, f"replay-{name or identity}", identity, lock_timeout_ms, files) as sink:
+
+    def watch_start(what: str, done: int, total: int) -> None:
+        if progress is not None:
+            progress(done, total, what)
+
+    with ReplaySink(
+        target, config, f"replay-{name or identity}", identity, lock_timeout_ms, watch_start, files
+    ) as sink:
         resumed_at = sink.next_offset
         if resumed_at is not None:
             LogTail(directory).at(resumed_at)

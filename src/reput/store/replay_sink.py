@@ -14,6 +14,7 @@ from reput.files import FileLayer
 from reput.formats.sink_commit import STAGING, SinkBatch, StagedPart
 from reput.log.sink_commits import read_sinks
 from reput.store.put_staged import check_store, put_staged
+from reput.store.redispatch import Progress
 from reput.store.staging import StagingFile
 from reput.store.staging_folder import check_name, clear, lock_folder, sweep
 
@@ -27,6 +28,7 @@ class ReplaySink:
         sink_id: the name under which the target remembers how far the replay is.
         identity: what is replayed, as a text.
         lock_timeout_ms: how long to wait while another process has the target open.
+        progress: as of `MessageStore.open`.
 
     Attributes:
         next_offset: the source's commit log offset behind the last batch that is in the target; None for none.
@@ -42,13 +44,14 @@ class ReplaySink:
         sink_id: str,
         identity: str,
         lock_timeout_ms: int,
+        progress: Progress,
         files: FileLayer,
     ) -> None:
         self._path, self._files = path, files
         self._config = config or MessageStoreConfig(flush_disk_type=FlushDiskType.SYNC_FLUSH)
         self._sink_id, self._identity = check_name(sink_id), identity
         self._lock_timeout_ms = lock_timeout_ms
-        check_store(path, self._config, files, lock_timeout_ms=lock_timeout_ms)
+        check_store(path, self._config, files, lock_timeout_ms=lock_timeout_ms, progress=progress)
         staging = os.path.join(path, STAGING)
         sweep(files, staging, read_sinks(files, path))
         self._folder, self._lock = lock_folder(files, staging, sink_id, "replay")

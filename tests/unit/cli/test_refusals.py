@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from reput.cli import import_, job_run
 from reput.cli import open_store as opening
 from reput.config.message_store import MessageStoreConfig
-from tests.crash.refused import KINDS, make_store
+from reput.config.properties import camel_case
+from tests.crash.refused import KINDS, OPTIONS, make_store
 from tests.trees import image
 from tests.unit.cli.conftest import Run
 
@@ -61,3 +65,25 @@ def test_what_takes_long_is_shown_with_how_far_it_is(
     opening.open_store(str(store), read_only=True, config=config).close()
     assert bool(shown) is not bool(seconds)
     assert all(0 <= done <= total and what for done, total, what in shown)
+
+
+@pytest.mark.parametrize("command", ["import", "replay"])
+def test_jobs_that_write_show_the_start_of_a_killed_store_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_reput: Run, command: str
+) -> None:
+    make_store(tmp_path / "killed", killed=True)
+    make_store(tmp_path / "source", killed=False)
+    assert run_reput("export", tmp_path / "source", tmp_path / "lake").status == 0
+    shown: list[str] = []
+
+    @contextmanager
+    def bar(**_: object) -> Iterator[object]:
+        yield lambda done, total, what: shown.append(what)
+
+    for module in (import_, job_run):
+        monkeypatch.setattr(module, "progress_bar", bar)
+    source = tmp_path / {"import": "lake", "replay": "source"}[command]
+    sizes = [text for key, value in OPTIONS.items() for text in ("--set", f"{camel_case(key)}={value}")]
+    extra = ("--speed", "max") if command == "replay" else ()
+    answer = run_reput(command, source, tmp_path / "killed", *sizes, *extra)
+    assert (answer.status, "looking for the end of the log" in shown) == (0, True), answer.err

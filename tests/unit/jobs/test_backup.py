@@ -414,7 +414,7 @@ def test_a_damaged_manifest_is_told_and_stands_in_nobody_s_way(store: Path, tmp_
     assert isinstance(whole, Manifest)
     assert whole.name == first.name
     assert str(path) in str(damaged)
-    with pytest.raises(CorruptBackupError, match="take another backup"):
+    with pytest.raises(CorruptBackupError, match=f"take another backup; other backups .*: {first.name}$"):
         make(target, tmp_path / "restored")
     assert take(store, target).copied_bytes == 0
     make(target, tmp_path / "restored")

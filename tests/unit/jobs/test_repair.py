@@ -12,6 +12,7 @@ import pytest
 
 import reput
 from reput.errors import ConfigError, StoreFormatError, StoreLockedError
+from reput.files import FileLayer
 from reput.formats.checkpoint import Checkpoint, encode_checkpoint
 from reput.formats.metadata import ConsumerOffsets, TopicConfig, Topics, decode_metadata, encode_metadata
 from reput.jobs.audit import audit
@@ -93,6 +94,26 @@ def last_file_cut(store: Path) -> None:
     cut(file, end - 500)
 
 
+def last_file_cut_and_checkpoint_ahead(store: Path) -> None:
+    """Where the log's last records are not known yet, an audit cannot tell what the checkpoint is worth."""
+    last_file_cut(store)
+    checkpoint_ahead(store)
+
+
+def last_files_zeroed(store: Path) -> None:
+    for file in sorted((store / "commitlog").iterdir())[-2:]:
+        file.write_bytes(bytes(file.stat().st_size))
+
+
+def same_after_a_kill(store: Path) -> None:
+    (store / "abort").touch()
+    last_files_zeroed(store)
+
+
+def file_among_topics(store: Path) -> None:
+    (store / "consumequeue/20261122000000000").write_bytes(b"of the index")
+
+
 def strange_file(store: Path) -> None:
     (store / "commitlog/README").write_bytes(b"hello")
 
@@ -165,6 +186,10 @@ CASES: dict[Callable[[Path], None], tuple[str, ...]] = {
     last_records_zeroed: ("cut-tail", "lower-offsets", "rebuild"),
     last_message_zeroed: ("rebuild",),
     last_file_cut: ("grow", "cut-tail", "rebuild"),
+    last_file_cut_and_checkpoint_ahead: ("grow", "cut-tail", "reset-checkpoint", "rebuild"),
+    last_files_zeroed: ("reset-checkpoint", "lower-offsets", "rebuild"),
+    same_after_a_kill: ("reset-checkpoint", "lower-offsets"),
+    file_among_topics: ("rebuild",),
     strange_file: ("move-away",),
     folder_for_file: ("move-away",),
     topics_with_backup: ("restore-backup",),
@@ -202,7 +227,7 @@ def test_a_damaged_store_is_mended_and_every_original_is_beside_it(damage: Calla
     assert planned.remaining == ()
     result = fix(store)
     assert result.is_fine, result.findings
-    assert result.steps[: len(planned.steps)] == planned.steps
+    assert result.steps == planned.steps
     kept = set(contents(store).values())
     gone = {name for name, digest in before.items() if digest not in kept and not name.startswith("commitlog/")}
     assert gone == set()
@@ -235,7 +260,10 @@ def test_what_is_cut_off_is_kept_at_its_own_position_and_what_is_lost_is_told(st
     assert file.read_bytes() == data[:end] + bytes(len(data) - end)
 
 
-@pytest.mark.parametrize(("damage", "lost"), [(last_records_zeroed, 4), (last_message_zeroed, 1)])
+@pytest.mark.parametrize(
+    ("damage", "lost"),
+    [(last_records_zeroed, 4), (last_message_zeroed, 1), (last_files_zeroed, 98), (same_after_a_kill, 98)],
+)
 def test_messages_that_are_zeros_now_are_counted_by_the_queues_that_know_them(
     damage: Callable[[Path], None], lost: int, store: Path
 ) -> None:
@@ -243,6 +271,17 @@ def test_messages_that_are_zeros_now_are_counted_by_the_queues_that_know_them(
     damage(store)
     result = fix(store)
     assert sum(step.lost_messages for step in result.steps) == before - len(records_of(store)) == lost
+
+
+def test_where_no_file_tells_its_size_the_plan_says_which_it_takes_and_set_gives_another(store: Path) -> None:
+    (store / "abort").touch()
+    for file in store.glob("consumequeue/*/*/*"):
+        cut(file, 203)
+    (step,) = look(store).steps
+    assert "in queue files of 6000000 bytes and index files of 50 slots and 150 entries" in step.text
+    assert fix(store, mapped_file_size_consume_queue=400).is_fine
+    with reput.MessageStore.open(store, files=FaultyFiles(), **SIZES) as opened:
+        assert opened.max_offset("orders", 3) == 50
 
 
 def test_settings_that_are_lost_are_made_from_what_is_there(store: Path) -> None:
@@ -260,6 +299,19 @@ def test_groups_that_stand_behind_the_end_of_a_queue_are_told_the_next_message(s
     fix(store)
     offsets = decode_metadata(ConsumerOffsets, (store / "config/consumerOffset.json").read_bytes())
     assert offsets.offset_table == {"orders@shop": {0: 50, 3: 20}, "refunds@shop": {0: 9}}
+
+
+@pytest.mark.parametrize("gone", ["checkpoint", "consumequeue"])
+def test_a_store_that_had_a_log_and_has_none_is_not_clean_and_left_alone(gone: str, store: Path) -> None:
+    """As a mount point is whose disk is not mounted."""
+    for file in (store / "commitlog").iterdir():
+        file.unlink()
+    (store / gone).rename(store.parent / gone)
+    before = contents(store)
+    result = fix(store)
+    assert ("log-file-missing", str(store / "commitlog")) in {(one.code, one.path) for one in result.remaining}
+    assert (result.steps, result.is_fine) == ((), False)
+    assert {name: digest for name, digest in contents(store).items() if name != "lock"} == before
 
 
 def middle_record_broken(store: Path) -> None:
@@ -316,11 +368,52 @@ def test_what_a_link_of_the_log_leads_to_stays_and_so_does_a_link_to_a_disk_that
     assert {path.name for path in (store / "commitlog").iterdir()} == names
 
 
+@pytest.mark.parametrize("begin", [0, 16384])
+def test_files_that_have_changed_their_names_are_told_with_those_that_their_records_say(
+    begin: int, store: Path
+) -> None:
+    first, second, aside = (store / "commitlog" / name for name in (f"{0:020d}", f"{16384:020d}", ".0.rsync"))
+    first.rename(aside)
+    if begin:
+        second.rename(first)
+        aside.rename(second)
+    texts = {Path(finding.path): finding.text for finding in look(store).remaining}
+    told = "it has the records of {}: give it that name back, unless it is a copy".format
+    assert all(
+        texts[path].endswith(told(name))
+        for path, name in (((first, second.name), (second, first.name)) if begin else ((aside, first.name),))
+    )
+
+
 def test_a_copy_of_a_log_file_is_moved_away(store: Path) -> None:
     file = last(store)[0]
     shutil.copy(file, f"{file}.copy")
     assert actions(fix(store)) == ("move-away",)
     assert (store / "commitlog.broken" / f"{file.name}.copy").read_bytes() == file.read_bytes()
+
+
+class TwoDisks(FileLayer):
+    """The commit log's folder is a mount point."""
+
+    def _disk(self, path: str) -> bool:
+        return "/commitlog/" in path + "/"
+
+    def identity(self, path: str) -> tuple[int, int]:
+        return int(self._disk(path)), super().identity(path)[1]
+
+    def rename(self, source: str, target: str) -> None:
+        assert self._disk(source) == self._disk(target), "OSError: EXDEV"
+        super().rename(source, target)
+
+
+def test_what_is_moved_away_from_a_mount_point_is_copied_and_a_folder_there_is_left(store: Path) -> None:
+    strange_file(store)
+    result = fix(store, files=TwoDisks())
+    assert (result.is_fine, result.kept) == (True, (str(store / "commitlog.broken/README"),))
+    assert (store / "commitlog.broken/README").read_bytes() == b"hello"
+    folder_for_file(store)
+    with pytest.raises(StoreFormatError, match="on a disk of its own, which a repair cannot move; move it away"):
+        fix(store, files=TwoDisks())
 
 
 def test_a_whole_store_has_nothing_to_be_done(store: Path) -> None:

@@ -17,7 +17,6 @@ from campaign import repairs
 from reput.errors import ConfigError, StoreFormatError
 from reput.formats.metadata import ConsumerOffsets, TopicConfig, decode_metadata, encode_metadata
 from reput.formats.record import decode_record
-from reput.formats.sink_commit import SINK_LOCK, SinkIntent, Sinks, encode_sinks
 from reput.jobs import salvage as salvage_job
 from reput.jobs import salvage_log
 from reput.jobs.audit import audit
@@ -239,18 +238,6 @@ def test_a_name_far_away_is_not_filled_up_with_files(store: Path) -> None:
     far = log[-1]
     with pytest.raises(StoreFormatError, match="give it its own name back"):
         plan_log([*log[:-1], salvage_log.FileScan(far.file, 1, 300, far.file.start_offset + 300, False, 1, 0, ())])
-
-
-def test_a_batch_that_a_killed_sink_has_left_is_neither_taken_nor_dropped_in_silence(store: Path) -> None:
-    intent = SinkIntent(None, 300, 2, 1, False, ())
-    (store / "config/reputSinks.json").write_bytes(encode_sinks(Sinks(intent=intent, begun=1)))
-    (store / "lock").write_bytes(SINK_LOCK)
-    for apply in (False, True):
-        with pytest.raises(
-            StoreFormatError, match="from offset 300 on lies a batch of a sink that was killed; open the"
-        ):
-            save(store, apply=apply)
-    assert not store.with_name("salvaged.unfinished").exists()
 
 
 def test_a_folder_that_is_not_empty_is_left_alone(store: Path) -> None:
