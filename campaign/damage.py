@@ -53,6 +53,24 @@ def _overwrite(file: Path, chance: random.Random) -> str:
     return f"a block {way}"
 
 
+def _flip(file: Path, chance: random.Random) -> str:
+    data = bytearray(file.read_bytes())
+    used = len(bytes(data).rstrip(b"\0"))
+    if not used:
+        return "nothing"
+    data[chance.randrange(used)] ^= 1 << chance.randrange(8)
+    file.write_bytes(data)
+    return "a bit turned over"
+
+
+def _zero_end(file: Path, chance: random.Random) -> str:
+    """What a file system leaves that knew a file's length, and not all of its bytes."""
+    size = file.stat().st_size
+    os.truncate(file, chance.randrange(size + 1))
+    os.truncate(file, size)
+    return "zeros to its end"
+
+
 def _set_field(file: Path, chance: random.Random) -> str:
     data = bytearray(file.read_bytes())
     width = chance.choice([4, 8])
@@ -102,8 +120,8 @@ def _swap(file: Path, chance: random.Random) -> str:
 
 
 _WAYS: tuple[Callable[[Path, random.Random], str], ...] = (
-    _truncate, _lengthen, _overwrite, _overwrite, _set_field, _set_field, _remove, _replace_by_link,
-    _replace_by_folder, _add_foreign, _swap,
+    _truncate, _zero_end, _lengthen, _overwrite, _overwrite, _flip, _flip, _set_field, _set_field, _remove,
+    _replace_by_link, _replace_by_folder, _add_foreign, _swap,
 )  # fmt: skip
 
 
@@ -133,7 +151,8 @@ def run(folder: Path, seed: int) -> Counter[str]:
     for look in (_read, _audit, _open_to_read):
         counts[look(path, messages)] += 1
     assert contents(path) == before, "looking has changed a file"
-    counts[_open(path, messages, before)] += 1
+    log_end = max(place for place, _ in messages.values()) if counts["state: closed"] else -1
+    counts[_open(path, messages, before, log_end)] += 1
     return counts
 
 
@@ -145,11 +164,12 @@ def damaged_store(folder: Path, chance: random.Random) -> tuple[Path, _Messages,
     shutil.copytree(source, path)
     done = []
     for _ in range(chance.choice([1, 1, 2])):
-        kinds = ["commitlog", "consumequeue", "index", "config", "checkpoint", "abort"]
+        kinds = ["commitlog", "commitlog", "consumequeue", "index", "config", "checkpoint", "abort"]
         kind = chance.choice(kinds)
         found = [file for file in sorted(path.rglob("*")) if file.is_file() and file.relative_to(path).parts[0] == kind]
         if found:
-            done.append(f"{kind}: {chance.choice(_WAYS)(chance.choice(found), chance)}")
+            file = chance.choice([*found, found[-1]])  # the newest one is the one that a start reads
+            done.append(f"{kind}: {chance.choice(_WAYS)(file, chance)}")
     return path, messages, Counter({"damages": len(done), f"state: {state}": 1, **{f"way: {text}": 1 for text in done}})
 
 
@@ -182,7 +202,7 @@ def _open_to_read(path: Path, messages: _Messages) -> str:
     return "opened to read: read"
 
 
-def _open(path: Path, messages: _Messages, before: dict[str, str]) -> str:
+def _open(path: Path, messages: _Messages, before: dict[str, str], log_end: int) -> str:
     try:
         store = reput.MessageStore.open(path, files=FaultyFiles(), **SMALL)
     except ReputError:
@@ -190,6 +210,7 @@ def _open(path: Path, messages: _Messages, before: dict[str, str]) -> str:
         return "opened: refused"
     try:
         with store:
+            assert store.max_commit_log_offset > log_end, "the log of a clean exit became shorter, and nobody was told"
             _look(store, messages)
             store.put_message(reput.Message("later", b"x"))
     except ReputError:

@@ -17,6 +17,7 @@ from reput.formats.metadata import TopicConfig
 from reput.jobs.rebuild import rebuild
 from reput.jobs.runner import LocalRunner
 from tests.crash import (
+    passing_time,
     test_batch_faults,
     test_faults,
     test_further_puts,
@@ -119,12 +120,18 @@ def _count_further_units(path: Path) -> int:
     return len(files.operations)
 
 
+def _passing_time(path: Path, judge: Judge) -> tuple[FaultyFiles, Check]:
+    files, acknowledged = passing_time.live(path, judge)
+    # A power cut may take what was not synced; a kill may not.
+    return files, lambda left: passing_time.check_next_life(left, acknowledged if left == path else [])
+
+
 def _sink(path: Path, judge: Judge) -> tuple[FaultyFiles, Check]:
     return test_sink_faults.live(path, judge)[0], test_sink_faults.check_next_life
 
 
-def _deletion(path: Path, judge: Judge) -> tuple[FaultyFiles, Check]:
-    store, files = test_retention_faults.filled(path)
+def _deletion(is_behind: bool, path: Path, judge: Judge) -> tuple[FaultyFiles, Check]:
+    store, files = test_retention_faults.filled(path, is_behind=is_behind)
     files.start(judge)
     with suppress(Crash, StoreError):
         store.delete_expired()
@@ -270,12 +277,19 @@ SCENARIOS = (
     Scenario(
         "several at once", lambda path: test_further_puts.count_operations(path, "SYNC_FLUSH"), _further_puts, SYNCED
     ),
+    Scenario("seconds pass, not synced", passing_time.count_operations, _passing_time, passing_time.OPTIONS),
     Scenario("extensions and light queues", _count_further_units, _further_units, test_further_units.OPTIONS),
     Scenario("sink commits", test_sink_faults.count_operations, _sink, SMALL),
     Scenario(
         "retention",
         lambda path: len(test_retention_faults.operations_of_a_deletion(path)),
-        _deletion,
+        partial(_deletion, False),
+        test_retention_faults.OPTIONS,
+    ),
+    Scenario(
+        "retention while dispatch is behind",
+        lambda path: len(test_retention_faults.operations_of_a_deletion(path, is_behind=True)),
+        partial(_deletion, True),
         test_retention_faults.OPTIONS,
     ),
     Scenario("config files", _count_topics, _topics, SYNCED),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import reput
-from reput.errors import StoreError
+from reput.errors import StoreError, StoreFullError
 from tests.crash.faulty_files import Crash, FaultyFiles, Judge, Operation, abandon, crash_at, fail_at, no_objection
 from tests.crash.invariants import SMALL
 from tests.crash.retained import age, check_retained, files_in
@@ -21,12 +21,14 @@ OPTIONS = SMALL | {
     "flush_interval_consume_queue": 2**31 - 1,  # what is synced is synced by the deletion
 }
 EXPIRED = 3
+_EARLY = 12
 
 
 class Files(FaultyFiles):
-    """Operations count from `begin` on; a disk of 20 %."""
+    """Operations count from `begin` on; a disk of 20 %, which can have no space for units all the same."""
 
     begin = 1 << 62
+    takes_units = True
 
     def start(self, judge: Judge) -> None:
         self.begin = len(self.operations)
@@ -35,15 +37,28 @@ class Files(FaultyFiles):
     def disk_used_percent(self, path: str) -> int:
         return 20
 
+    def write_runs(self, paths, addresses, sizes, positions):  # type: ignore[no-untyped-def]
+        if not self.takes_units:
+            raise StoreFullError(f"{paths[0]}: no space")
+        super().write_runs(paths, addresses, sizes, positions)
 
-def filled(path: Path) -> tuple[reput.MessageStore, Files]:
-    """A store of six log files, three of them expired; the first has the only message of a queue."""
+
+def filled(path: Path, *, is_behind: bool = False) -> tuple[reput.MessageStore, Files]:
+    """A store of six log files, three of them expired; the second has the only message of a queue.
+
+    Where dispatch `is_behind`, it ends in the second one, before that message.
+    """
     files = Files()
     store = reput.MessageStore.open(path, files=files, **OPTIONS)
-    store.put_message(reput.Message("early", b"x", keys=["early"]))
     for number in range(50):
+        if number == _EARLY:
+            store.wait_dispatched()
+            files.takes_units = not is_behind
+            early = store.put_message(reput.Message("early", b"x", keys=["early"]))
+            assert early.commit_log_offset // 4096 == 1
         store.put_message(reput.Message("t", bytes(300), keys=[f"k{number}"]), number % 2)
-    store.wait_dispatched()
+    if not is_behind:
+        store.wait_dispatched()
     age(path, EXPIRED)
     return store, files
 
@@ -61,15 +76,16 @@ def check_next_life(path: Path) -> None:
         check_retained(store, path)
 
 
-def operations_of_a_deletion(path: Path) -> list[Operation]:
-    store, files = filled(path)
+def operations_of_a_deletion(path: Path, *, is_behind: bool = False) -> list[Operation]:
+    store, files = filled(path, is_behind=is_behind)
     files.start(no_objection)
     before = files_in(path)
     report = store.delete_expired()
     operations = files.operations[files.begin :]
-    assert [len(part) for part in report[2:5]] == [3, 2, 1]
-    assert len(before - files_in(path)) == 6
-    store.close()
+    counts = [1, 0, 0] if is_behind else [3, 2, 1]
+    assert [len(part) for part in report[2:5]] == counts
+    assert len(before - files_in(path)) == sum(counts)
+    abandon(store, files)
     return operations
 
 

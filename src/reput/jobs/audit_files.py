@@ -95,9 +95,6 @@ class _FileSet:
         """The files that may be looked into, each taken for `size` bytes long."""
         taken: list[LogFile] = []
         for file in self.found:
-            if file.size != size:
-                text = f"{file.size} bytes, those beside it have {size}"
-                self.findings.append(Finding("file-size", file.path, text))
             if file.start_offset % size:
                 text = f"its name is no multiple of {size} bytes"
                 self.findings.append(Finding("foreign-file", file.path, text))
@@ -105,6 +102,9 @@ class _FileSet:
                 text = f"the same file lies in {os.path.dirname(taken[-1].path)}"
                 self.findings.append(Finding("foreign-file", file.path, text))
             else:
+                if file.size != size:  # asked of those alone that belong here: no other one is ever lengthened
+                    text = f"{file.size} bytes, those beside it have {size}"
+                    self.findings.append(Finding("file-size", file.path, text))
                 taken.append(LogFile(file.path, file.start_offset, size, file.folders))
         for file, following in pairwise(taken):
             if following.start_offset != file.end_offset:

@@ -122,6 +122,12 @@ def folder_for_file(store: Path) -> None:
     (store / "commitlog/00000000000000081920").mkdir()
 
 
+def short_file_of_a_strange_offset(store: Path) -> None:
+    """It shall be moved away, not be made longer: that it must go hid what else a repair would do."""
+    (store / "commitlog/00000000000000000007").write_bytes(b"")
+    units_zeroed(store)
+
+
 def topics_with_backup(store: Path) -> None:
     write(store / "config/topics.json", 3, b"{{{")
 
@@ -192,6 +198,7 @@ CASES: dict[Callable[[Path], None], tuple[str, ...]] = {
     file_among_topics: ("rebuild",),
     strange_file: ("move-away",),
     folder_for_file: ("move-away",),
+    short_file_of_a_strange_offset: ("move-away", "rebuild"),
     topics_with_backup: ("restore-backup",),
     topics_gone: ("make-topics",),
     offsets_broken: ("set-aside",),
