@@ -20,7 +20,7 @@ MESSAGES = 24
 #: Index files that are soon full: one that is not is a reason of its own to begin at the first record.
 OPTIONS = SMALL | {
     "flush_disk_type": "ASYNC_FLUSH", "flush_interval_commit_log": 8, "flush_commit_log_least_pages": 0,
-    "flush_interval_consume_queue": 1, "flush_consume_queue_thorough_interval": 10, "max_index_num": 3,
+    "flush_interval_consume_queue": 1, "flush_consume_queue_thorough_interval": 20, "max_index_num": 3,
 }  # fmt: skip
 _QUEUES = 7
 _BODY_SIZES = (1400, 2900, 300)

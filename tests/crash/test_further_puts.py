@@ -17,7 +17,9 @@ from tests.crash.test_faults import FILE_SIZE, Life, check_next_life, live_under
 # Threads that die of a crash are what these tests want.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 
-ROUNDS = 4
+ROUNDS = 2
+#: Puts of a kind, one behind the other: where they did not wait for their syncs, files would roll before the next one.
+IN_A_ROW = 4
 MESSAGES = 3
 
 
@@ -36,8 +38,10 @@ class FurtherPuts(Life):
         """Live to the end, or to the first error that is not a full disk; a full disk is tried again once."""
         self.store = self._trying_again(lambda: reput.MessageStore.open(self.path, files=files, **self.options))
         for number in range(ROUNDS):
-            self._trying_again(lambda number=number: self._put_several(number))
-            self._trying_again(lambda number=number: self._put_later(number, files))
+            for time in range(IN_A_ROW):
+                self._trying_again(lambda number=number, time=time: self._put_several(number, time))
+            for time in range(IN_A_ROW):
+                self._trying_again(lambda number=number, time=time: self._put_later(number, time, files))
             self._trying_again(lambda number=number: self._put_rows(number))
         self._wait_dispatched(files)
         self.store.close()
@@ -56,17 +60,17 @@ class FurtherPuts(Life):
             else:
                 return
 
-    def _put_several(self, number: int) -> None:
+    def _put_several(self, number: int, time: int) -> None:
         assert self.store is not None
         born_host = "10.0.0.9:4000" if number % 2 else None  # with it a message is none for the kernel
-        keys = [f"several-{number}-{len(self.errors)}-{place}" for place in range(MESSAGES)]
+        keys = [f"several-{number}-{time}-{len(self.errors)}-{place}" for place in range(MESSAGES)]
         messages = [reput.Message("several", _body(key), keys=[key], born_host=born_host) for key in keys]
         for key, result in zip(keys, self.store.put_messages(messages, number % 2), strict=True):
             self._acknowledge("several", number % 2, key, result)
 
-    def _put_later(self, number: int, files: FaultyFiles) -> None:
+    def _put_later(self, number: int, time: int, files: FaultyFiles) -> None:
         assert self.store is not None
-        key = f"later-{number}-{len(self.errors)}"
+        key = f"later-{number}-{time}-{len(self.errors)}"
         future = self.store.async_put_message(reput.Message("later", _body(key), keys=[key]))
         while True:
             try:
@@ -130,7 +134,7 @@ def live(path: Path, flush_disk_type: str, judge: Judge) -> tuple[FurtherPuts, F
 def count_operations(path: Path, flush_disk_type: str) -> int:
     """How many operations a life without faults has; threads make it differ a little from run to run."""
     life, files = live(path, flush_disk_type, no_objection)
-    assert len(life.acknowledged) > ROUNDS * (MESSAGES + 1 + 1)
+    assert len(life.acknowledged) > ROUNDS * (IN_A_ROW * (MESSAGES + 1) + 1)
     assert not life.errors
     assert life.served_to > 2 * FILE_SIZE
     return len(files.operations)
@@ -144,7 +148,7 @@ def check_next_life_of(life: FurtherPuts, path: Path) -> None:
 
 
 def test_a_power_cut_at_any_operation_loses_nothing_that_was_put_with_others_or_later(tmp_path: Path) -> None:
-    for number in range(0, count_operations(tmp_path / "healthy", "SYNC_FLUSH"), 2):
+    for number in range(0, count_operations(tmp_path / "healthy", "SYNC_FLUSH"), 3):
         path, left = tmp_path / f"crash-{number}", tmp_path / f"cut-{number}"
         life, files = live(path, "SYNC_FLUSH", crash_at(number))
         files.cut_power(path, left)
