@@ -62,15 +62,20 @@ def test_killed_before_any_change_of_the_disk_it_ends_the_same_when_it_is_run_ag
     assert fix(whole).is_fine
     expected = {name: digest for name, digest in everything_of(whole).items() if name != "lock"}
     assert len([name for name in expected if ".broken" in name]) > 10
-    for changes in range(1, 10_000, STRIDE):
+
+    def ends_the_same(changes: int) -> bool:
         path = Path(shutil.copytree(damaged, tmp_path / str(changes)))
-        if not killed(partial(fix, path), changes):
-            break
+        was_killed = killed(partial(fix, path), changes)
         originals = set(contents(damaged).values()) - set(contents(damaged, "commitlog").values())
         assert originals <= set(contents(path).values()), changes
         assert fix(path).is_fine
         assert {name: digest for name, digest in everything_of(path).items() if name != "lock"} == expected, changes
         shutil.rmtree(path)
+        return was_killed
+
+    changes = next(changes for changes in range(1, 10_000, STRIDE) if not ends_the_same(changes))
+    for last in range(changes - STRIDE + 1, changes):  # each change as a rebuild removes its folder
+        ends_the_same(last)
     assert changes > 200
 
 

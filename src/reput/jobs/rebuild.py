@@ -22,7 +22,7 @@ from reput.jobs.build import Build, Built, RebuildResult
 from reput.jobs.build_plan import BuildFolder, BuildPlan, plan_build
 from reput.jobs.emptied_queues import keep_emptied_queues
 from reput.jobs.geometry import find_geometry
-from reput.jobs.job_folder import JobFolder, Option
+from reput.jobs.job_folder import JOB_FILE, STATE, JobFolder, Option
 from reput.jobs.resuming import ResumingRunner
 from reput.jobs.runner import Progress, Runner
 from reput.jobs.swap import check_folders, locked, plan_swap
@@ -37,7 +37,7 @@ __all__ = ["RebuildResult", "rebuild"]
 SPLIT_BYTES = 64 << 20
 _UNFINISHED = ".unfinished"
 #: Where a store is rebuilt in place; the folder is gone when that is done.
-IN_PLACE = "rebuild" + _UNFINISHED
+_IN_PLACE = "rebuild" + _UNFINISHED
 
 
 def rebuild(
@@ -175,7 +175,7 @@ def _rebuild_in_place(
     keep_old: bool,
 ) -> RebuildResult:
     check_folders(directory)
-    unfinished = os.path.join(directory.path, IN_PLACE)
+    unfinished = os.path.join(directory.path, _IN_PLACE)
     with locked(directory.path), _job_folder(unfinished, options) as folder:
         build_folder = BuildFolder(folder)
         plan = build_folder.settle(make_plan())
@@ -187,6 +187,21 @@ def _rebuild_in_place(
         swap.run()
         _remove(folder)
     return replace(built.result, resumed=build_folder.resumed, kept_folders=tuple(sorted(swap.kept.values())))
+
+
+def is_unfinished(store: str) -> bool:
+    """Whether a rebuild in place of this store was begun, and is to be gone on with."""
+    return DISK.exists(os.path.join(store, _IN_PLACE, STATE, JOB_FILE))
+
+
+def remove_rest(store: str) -> None:
+    """Of a store that is `locked`: remove what is left of a rebuild in place that was killed when all was done."""
+    folder = os.path.join(store, _IN_PLACE)
+    if not DISK.is_directory(folder) or is_unfinished(store):
+        return
+    if {entry.name for entry in DISK.list_directory(folder)} <= {STATE}:
+        with suppress(StoreError):
+            DISK.remove_tree(folder)
 
 
 @contextmanager

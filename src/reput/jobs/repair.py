@@ -20,7 +20,7 @@ from reput.jobs.audit import audit
 from reput.jobs.audit_files import StoreListing, list_store
 from reput.jobs.findings import Finding, FindingClass
 from reput.jobs.geometry import find_geometry, find_sizes
-from reput.jobs.rebuild import IN_PLACE, rebuild
+from reput.jobs.rebuild import is_unfinished, rebuild, remove_rest
 from reput.jobs.repair_look import look_at_log, with_own_name
 from reput.jobs.repair_plan import Action, RepairPlan, Step, config_steps, make_plan
 from reput.jobs.repair_steps import Seen, take_step
@@ -142,6 +142,7 @@ class _Repair:
         kept: dict[str, None] = {}
         for _ in range(_MOST_LOOKS):
             with locked(self._directory.path):
+                remove_rest(self._directory.path)
                 steps = self.look().steps
                 for step in steps:
                     if step.action is not Action.REBUILD:
@@ -176,7 +177,7 @@ class _Repair:
             audited.findings,
             look_at_log(directory, self._listing, audited),
             was_killed=directory.was_killed,
-            rebuilding=DISK.exists(os.path.join(directory.path, IN_PLACE)),
+            rebuilding=is_unfinished(directory.path),
             index_sizes_given={"max_hash_slot_num", "max_index_num"} <= self._settings.keys(),
         )
         if any(step.action is Action.REBUILD for step in self.plan.steps):
