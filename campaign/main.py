@@ -19,9 +19,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-import reput
 from campaign import clocks, damage, disks, faults, flips, hostile, kills, model, power, repairs
 from campaign.cases import Findings, Part, run_case, run_part
+from campaign.pages import source_commit
 
 PARTS: tuple[Part, ...] = (
     power.PART, faults.PART, disks.PART, kills.PART, model.PART, clocks.PART, flips.PART, damage.PART, hostile.PART,
@@ -101,7 +101,7 @@ def _print(parts: list[Part], found: dict[str, Findings], seconds: float) -> Non
 
 def _figures(parts: list[Part], found: dict[str, Findings], seed: int) -> dict[str, Any]:
     return {
-        "reput": reput.__version__,
+        "commit": source_commit(),
         "python": platform.python_version(),
         "first seed": seed,
         "processors": len(os.sched_getaffinity(0)),

@@ -29,7 +29,7 @@ def _parts(figures: dict[str, Any]) -> Iterator[str]:
     parts = figures["parts"]
     seconds = sum(part["seconds"] for part in parts.values())
     yield (
-        f"reput {figures['reput']}, Python {figures['python']}, {figures['processors']} processors, "
+        f"Commit {figures['commit'][:12]}, Python {figures['python']}, {figures['processors']} processors, "
         f"seeds from {figures['first seed']} on, {seconds} s in all:"
     )
     yield ""

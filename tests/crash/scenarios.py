@@ -13,6 +13,7 @@ from unittest.mock import patch
 import reput
 from reput.errors import StoreError
 from reput.files import DISK, FileLayer
+from reput.formats.checkpoint import Checkpoint, encode_checkpoint
 from reput.formats.metadata import TopicConfig
 from reput.jobs.rebuild import rebuild
 from reput.jobs.runner import LocalRunner
@@ -221,9 +222,9 @@ def _recovery(path: Path, judge: Judge) -> tuple[FaultyFiles, Check]:
         store.put_message(reput.Message("old", bytes(_OLD_BODY), keys=["old"]))
     store.wait_dispatched()
     abandon(store, before)
-    for folder in ("consumequeue/old", "index", "checkpoint"):  # nothing of these records was synced
-        target = path / folder
-        shutil.rmtree(target) if target.is_dir() else target.unlink()
+    for folder in ("consumequeue/old", "index"):  # nothing of these records was synced
+        shutil.rmtree(path / folder)
+    (path / "checkpoint").write_bytes(encode_checkpoint(Checkpoint(0, 0, 0)))
     first = next(record for record in log_records(path) if record.queue[0] == "old")
     log_file = path / "commitlog" / f"{first.offset - first.offset % 4096:020d}"
     with log_file.open("r+b") as opened:

@@ -155,12 +155,39 @@ def test_damage_before_what_the_checkpoint_knows_is_told_and_changes_nothing(tmp
     assert contents(path) == before
 
 
+def test_damage_in_front_of_whole_records_is_told_where_the_checkpoint_is_lost(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    _, second, third = write(path, [b"a" * 300, b"b" * 300, b"c" * 300], killed=True)
+    change(path, second + BODY, b"damage")
+    remove_checkpoint(path)
+    before = contents(path)
+    with pytest.raises(CorruptRecordError, match=f"offset {second}: .*at {third}.*the checkpoint is lost"):
+        open_store(path)
+    assert contents(path) == before
+    change(path, third, b"torn")
+    with open_store(path):
+        pass
+    assert bodies(path) == [b"a" * 300]
+
+
+@pytest.mark.parametrize("is_ahead", [True, False])
+def test_a_log_that_ends_before_what_was_on_the_disk_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, is_ahead: bool
+) -> None:
+    path = tmp_path / "store"
+    _, second = write(path, [b"a" * 300, b"b" * 300], killed=True)
+    timestamp = log_records(path)[-1].row["store_timestamp"] if not is_ahead else in_one_hour()
+    set_checkpoint(path, timestamp)
+    with open_store(path):
+        assert (f"the log ends at {2 * second}" in caplog.text) == is_ahead
+
+
 def test_a_queue_offset_that_no_log_can_hold_is_told_and_changes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "store"
     offsets = write(path, [bytes(500)] * 20, killed=True)
     change(path, offsets[7] + 20, bytes.fromhex("00000000ffffffff"))
     before = contents(path)
-    with pytest.raises(CorruptRecordError, match=rf"damaged at offset {offsets[7]}: .*queue offset 4294967295.*dump"):
+    with pytest.raises(CorruptRecordError, match=rf"damaged at offset {offsets[7]}: .*queue offset 4294967295.*repair"):
         open_store(path)
     assert contents(path) == before
 

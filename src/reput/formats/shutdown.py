@@ -49,7 +49,7 @@ def encode_shutdown(shutdown: Shutdown) -> bytes:
     }
     if shutdown.topics is not None:
         content["topics"] = shutdown.topics
-    return json.dumps(content | {_CRC: _checksum(content)}, indent="\t").encode()
+    return json.dumps(content | {_CRC: _checksum(content)}).encode()
 
 
 def decode_shutdown(data: bytes) -> Shutdown | None:

@@ -17,6 +17,7 @@ from reput.log.dispatch_marks import DispatchMark
 from reput.log.failed_sync import failed_sync_path
 from reput.store.commit_log import CommitLog
 from reput.store.recovery import (
+    Known,
     LogEnd,
     find_log_end,
     start_file,
@@ -24,7 +25,7 @@ from reput.store.recovery import (
 from reput.store.recovery_mark import read_mark
 from reput.store.redispatch import Confirmation, Progress
 
-_NO_CHECKPOINT = Checkpoint(0, 0, 0)
+_NO_TIMES = Checkpoint(0, 0, 0)
 #: Behind every record.
 EVERYTHING = (1 << 63) - 1
 
@@ -37,7 +38,9 @@ class Found:
     queues: list[QueueFiles] = field(default_factory=list)
     batch_queues: list[QueueFiles] = field(default_factory=list)
     index_files: list[IndexFilePath] = field(default_factory=list)
-    checkpoint: Checkpoint = _NO_CHECKPOINT
+    #: Of no time where there is none.
+    checkpoint: Checkpoint = _NO_TIMES
+    has_checkpoint: bool = False
     was_killed: bool = False
     #: Whether other queues lie where reput does not read them.
     has_hidden_queues: bool = False
@@ -69,12 +72,14 @@ def look(files: FileLayer, path: str, config: MessageStoreConfig, *, writable: b
     elsewhere = configured_folders(config)
     is_there = len(elsewhere) > 1 or (elsewhere and files.exists(elsewhere[0]))
     directory = StoreDirectory(path, commit_log_path=",".join(elsewhere) if is_there else None, files=files)
+    checkpoint = directory.checkpoint()
     found = Found(
         [] if elsewhere and not is_there else directory.log_files(),
         directory.queues(),
         directory.batch_queues(),
         directory.index_files(),
-        directory.checkpoint() or _NO_CHECKPOINT,
+        checkpoint or _NO_TIMES,
+        checkpoint is not None,
         directory.was_killed,
     )
     for part in directory.foreign_parts():
@@ -109,6 +114,16 @@ def data_end(log_files: Sequence[LogFile]) -> int:
     return written[-1].start_offset + min(written[-1].size, written[-1].allocated_bytes) if written else 0
 
 
+def known_records(found: Found, config: MessageStoreConfig) -> Known:
+    """The records that a start must not cut off, wherever damage is."""
+    if config.force_verify_prop_crc:  # records without a CRC of all of them are whole, too
+        reason = "and under forceVerifyPropCRC nothing whole is cut off"
+        return Known(EVERYTHING, reason, ", or open the store without these two keys")
+    if not found.has_checkpoint:  # it was on the disk before the first record, and could have spoken of any of them
+        return Known(EVERYTHING, "and where the checkpoint is lost nothing whole is cut off")
+    return Known(found.checkpoint.physic_msg_timestamp, "which the checkpoint says was on the disk")
+
+
 def find_end(
     log: CommitLog,
     last_record: int,
@@ -125,9 +140,9 @@ def find_end(
     behind the offset in `known`, beside which stands the store timestamp before it (None: by the checkpoint), and
     `confirmation` takes that, and what lies between its own beginning and there.
     """
-    checkpoint, timestamp = found.checkpoint, 0
+    timestamp = 0
     if found.was_killed:
-        begin, timestamp = known or (start_file(log, checkpoint), 0)
+        begin, timestamp = known or (start_file(log, found.checkpoint), 0)
         if confirmation is not None:
             confirmation.walk(log, begin, progress)
     elif found.shutdown is not None and log.queue.find(last_record) is not None:
@@ -136,7 +151,7 @@ def find_end(
         begin = last_used_file(log)
     try:
         return find_log_end(
-            log, begin, checkpoint, config,
+            log, begin, known_records(found, config), config,
             was_killed=found.was_killed, progress=progress, data_end=data_end(found.log_files),
             confirmation=confirmation, timestamp=timestamp,
         )  # fmt: skip

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import os
 from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
     from reput.kernels.consume_queue_ext import BitMaps
 
 _PAGE_SIZE = 4096
+
+logger = logging.getLogger("reput.store")
 
 
 def open_for_writing(
@@ -101,6 +105,7 @@ def _recover(
     except ReputError:
         marks.put_back()
         raise
+    _warn_of_lost_end(path, found, plan)
     # From here on the directory changes.
     log, queues, index = loaded.log, loaded.queues, loaded.index
     dispatch_turn.take_back(path, files)
@@ -125,6 +130,20 @@ def _recover(
     remove_mark(path, files)
     log.queue.drop_maps()
     return Parts(log, queues, index, report, lock, checkpoint, abort, topics)
+
+
+def _warn_of_lost_end(path: str, found: Found, plan: RecoveryPlan) -> None:
+    """After a kill the log has what the checkpoint says was on the disk.
+
+    No reason to refuse: RocketMQ's checkpoint may speak of a message that began a new file, and was not written yet.
+    """
+    known = found.checkpoint.physic_msg_timestamp
+    if found.was_killed and plan.unfinished is None and plan.end.last_timestamp < known:
+        logger.warning(
+            "%s: messages up to store time %d ms were on the disk, and the log ends at %d with one of %d ms: its end "
+            "may be lost; compare it with a replica or a backup",
+            os.path.join(path, CHECKPOINT), known, plan.end.offset, plan.end.last_timestamp,
+        )  # fmt: skip
 
 
 def _make_folders(path: str, config: MessageStoreConfig, files: FileLayer, *, may_be_unsynced: bool) -> None:

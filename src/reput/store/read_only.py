@@ -14,7 +14,7 @@ from reput.log.index_geometry import index_geometry
 from reput.log.queue_types import QueueTypes
 from reput.log.sink_commits import SinkWatch
 from reput.store.commit_log import CommitLog
-from reput.store.found import EVERYTHING, Found, commit_log_folders, data_end, find_end, look
+from reput.store.found import EVERYTHING, Found, commit_log_folders, data_end, find_end, known_records, look
 from reput.store.index_service import IndexService
 from reput.store.missing_units import find_missing_units
 from reput.store.parts import Parts
@@ -57,8 +57,8 @@ def _find_end_from(
     if log.queue.find(seen_record) is None:
         return None
     end = find_log_end(
-        log, seen_record, found.checkpoint,
-        config, was_killed=found.was_killed, progress=progress, data_end=data_end(found.log_files),
+        log, seen_record, known_records(found, config), config,
+        was_killed=found.was_killed, progress=progress, data_end=data_end(found.log_files),
     )  # fmt: skip
     return end if end.offset > seen_record else None
 

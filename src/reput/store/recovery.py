@@ -26,7 +26,14 @@ from reput.store.redispatch import Confirmation, Progress
 from reput.store.rehearsal import check_queue_offsets
 
 _MAX_ROWS = 65_536
-_END_OF_TIME = (1 << 63) - 1
+
+
+class Known(NamedTuple):
+    """Which whole records behind damage are never cut off: those stored before a time (ms), and why, and what helps."""
+
+    until: int
+    reason: str
+    advice: str = ""
 
 
 class LogEnd(NamedTuple):
@@ -90,7 +97,7 @@ def start_file(log: CommitLog, checkpoint: Checkpoint) -> int:
 def find_log_end(
     log: CommitLog,
     begin: int,
-    checkpoint: Checkpoint,
+    known: Known,
     config: MessageStoreConfig,
     *,
     was_killed: bool,
@@ -107,9 +114,9 @@ def find_log_end(
     Each piece that was read goes to `confirmation` on the way.
 
     Raises:
-        CorruptRecordError: A record does not prove itself, and behind it lies one that the checkpoint says was on the
-            disk: that is damage, not a torn tail, and cutting there would lose messages. Or one has a queue offset that
-            no log of this size can hold: dispatch would refuse it, when the directory has changed already.
+        CorruptRecordError: A record does not prove itself, and behind it lies one that is `known`: that is damage, not
+            a torn tail, and cutting there would lose messages. Or one has a queue offset that no log of this size can
+            hold: dispatch would refuse it, when the directory has changed already.
     """
     header_scanner = RecordScanner(_MAX_ROWS, level=ScanLevel.HEADER)
     checks = {"check_crc": config.check_crc_on_recover, "require_property_crc": config.force_verify_prop_crc}
@@ -138,16 +145,14 @@ def find_log_end(
             offset = file.start_offset + file.size
         elif columns.stop is not ScanStop.FULL:
             break
-    # Who asks for a CRC in every record may have records without one: these are whole, and nothing may cut them off.
-    known_until = _END_OF_TIME if config.force_verify_prop_crc else checkpoint.physic_msg_timestamp
-    has_tail = _check_tail(log, offset, timestamp, known_until, was_killed=was_killed)
+    has_tail = _check_tail(log, offset, timestamp, known, was_killed=was_killed)
     return LogEnd(offset, timestamp, has_tail, offset - begin)
 
 
-def _check_tail(log: CommitLog, offset: int, timestamp: int, known_until: int, *, was_killed: bool) -> bool:
+def _check_tail(log: CommitLog, offset: int, timestamp: int, known: Known, *, was_killed: bool) -> bool:
     """Whether something lies behind the end; raises CorruptRecordError where that must not be cut off.
 
-    That is a whole record not older than `timestamp`, and stored before `known_until` (ms).
+    That is a whole record not older than `timestamp` (ms), and `known`.
     """
     has_tail = False
     for file in log.queue.mapped_files:
@@ -162,37 +167,27 @@ def _check_tail(log: CommitLog, offset: int, timestamp: int, known_until: int, *
                 _bytes(file, position + found), file.start_offset + position + found, check_crc=True
             )
             when = int(following["store_timestamp"][0])
-            if following.first_fault() and timestamp <= when < known_until:
-                raise _damage(log, offset, following, known_until)
+            if following.first_fault() and timestamp <= when < known.until:
+                raise _damage(log, offset, following, known)
             skipped = found + int(following["store_size"][0])
             found = find_record(_bytes(file, position + skipped), file.start_offset + position + skipped)
             found = found + skipped if found >= 0 else -1
     return has_tail
 
 
-def _damage(log: CommitLog, offset: int, following: RecordColumns, known_until: int) -> CorruptRecordError:
+def _damage(log: CommitLog, offset: int, following: RecordColumns, known: Known) -> CorruptRecordError:
     file = log.queue.find(offset)
+    fault = f"expected a record, and none proves itself; but one does at {following.base_offset}, {known.reason}"
     if following.base_offset == offset:
         fault = (
             "expected a CRC of the whole record (enabledAppendPropCRC, forceVerifyPropCRC), and found none or another, "
             "though its body's fits"
         )
-    elif known_until == _END_OF_TIME:
-        fault = (
-            f"expected a record, and none proves itself; but one does at {following.base_offset}, and under "
-            "forceVerifyPropCRC nothing whole is cut off"
-        )
-    else:
-        fault = (
-            f"expected a record, and none proves itself; but one does at {following.base_offset}, which the checkpoint "
-            "says was on the disk"
-        )
-    without = ", or open the store without these two keys" if known_until == _END_OF_TIME else ""
     return CorruptRecordError(
         file.path if file else "",
         offset,
-        f"{fault}. This is damage, not a torn tail: nothing was changed; copy the store, look at it with `reput dump`, "
-        f"and restore the file from a replica or a backup{without}",
+        f"{fault}. This is damage, not a torn tail: nothing was changed; copy the store, see what `reput repair` "
+        f"can save, or restore the file from a replica or a backup{known.advice}",
     )
 
 
@@ -207,7 +202,7 @@ def check_against_queues(log: CommitLog, end: LogEnd, queues_end: int) -> None:
             log.queue.path_of(end.offset),
             end.offset,
             f"expected a record, for the last clean exit left records up to {queues_end}; nothing was changed; copy "
-            "the store, look at it with `reput dump`, and restore the file from a replica or a backup",
+            "the store, see what `reput repair` can save, or restore the file from a replica or a backup",
         )
 
 

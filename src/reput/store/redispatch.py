@@ -73,7 +73,7 @@ def walk(log: CommitLog, scanner: Callable[[], RecordScanner | None], begin: int
                 file.path,
                 offset,
                 f"expected a record, found {columns.stop.name}. This is damage, and queues and index lack what lies "
-                "behind it: copy the store, look at it with `reput dump`, and restore the file from a replica or a "
+                "behind it: copy the store, see what `reput repair` can save, or restore the file from a replica or a "
                 "backup; `read_log` in mode PERMISSIVE and a read-only store can be read meanwhile",
             )
 

@@ -44,7 +44,7 @@ def check_queue_offsets(columns: RecordColumns, rows: int, path: str) -> None:
             path,
             offset,
             f"the record says queue offset {queue_offset}, more than a log of this size can hold; nothing was changed; "
-            "copy the store, look at it with `reput dump`, and restore the file from a replica or a backup",
+            "copy the store, see what `reput repair` can save, or restore the file from a replica or a backup",
         )
 
 

@@ -11,6 +11,7 @@ import pytest
 
 import reput
 from reput.errors import CorruptRecordError, MessageIllegalError
+from reput.formats.checkpoint import Checkpoint, encode_checkpoint
 from reput.formats.record import FLAG
 from tests.crash.faulty_files import FaultyFiles, abandon
 from tests.crash.invariants import SMALL, contents, log_records
@@ -116,7 +117,7 @@ def killed(open_store: OpenStore, path: Path, **options: object) -> list[int]:
     store = open_store(files=files, **options)
     offsets = [store.put_message(reput.Message("t", bytes(300))).commit_log_offset for _ in range(6)]
     abandon(store, files)
-    (path / "checkpoint").unlink(missing_ok=True)
+    (path / "checkpoint").write_bytes(encode_checkpoint(Checkpoint(0, 0, 0)))
     return offsets
 
 
