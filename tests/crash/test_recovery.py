@@ -155,6 +155,18 @@ def test_damage_before_what_the_checkpoint_knows_is_told_and_changes_nothing(tmp
     assert contents(path) == before
 
 
+def test_damage_in_front_of_one_whole_record_with_a_torn_one_behind_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    first, second, third = write(path, [b"a" * 300, b"b" * 300, b"c" * 300], killed=True)
+    change(path, first + BODY, b"damage")
+    change(path, third, b"torn")
+    set_checkpoint(path, in_one_hour())
+    before = contents(path)
+    with pytest.raises(CorruptRecordError, match=f"offset {first}: .*at {second}, which the checkpoint"):
+        open_store(path)
+    assert contents(path) == before
+
+
 def test_damage_in_front_of_whole_records_is_told_where_the_checkpoint_is_lost(tmp_path: Path) -> None:
     path = tmp_path / "store"
     _, second, third = write(path, [b"a" * 300, b"b" * 300, b"c" * 300], killed=True)

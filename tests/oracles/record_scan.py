@@ -180,18 +180,18 @@ def scan(
     return result
 
 
-def find_record(data: bytes, base_offset: int, position: int = 0) -> int:
+def find_record(data: bytes, base_offset: int, position: int = 0, records: int = 3) -> int:
     """The first position from `position` on where a record proves itself, tried one by one; -1 if there is none."""
     for start in range(position, len(data)):
-        if _proves_itself(data, base_offset, start):
+        if _proves_itself(data, base_offset, start, records):
             return start
     return -1
 
 
-def _proves_itself(data: bytes, base_offset: int, start: int) -> bool:
-    """A record, and the two behind it are whole records or the end of what was written."""
+def _proves_itself(data: bytes, base_offset: int, start: int, records: int) -> bool:
+    """A record, and those behind it, so many in all, are whole records or the end of what was written."""
     position = start
-    for _ in range(3):
+    for _ in range(records):
         row = read_record(data, position, base_offset + position)
         if isinstance(row, int):
             is_end = row in (END_OF_BUFFER, BLANK_FOUND) or data[position : position + 8] == bytes(8)

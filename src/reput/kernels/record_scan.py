@@ -290,10 +290,10 @@ def _read_at(base, size, positions, offsets, check_crc, wide, narrow):  # type: 
 
 
 @njit
-def _proves_itself(base, position, end, base_offset, wide, narrow):  # type: ignore[no-untyped-def]
-    """Whether a record lies here, and after it a record, a blank, zero bytes or the buffer's end, three times over."""
+def _proves_itself(base, position, end, base_offset, records, wide, narrow):  # type: ignore[no-untyped-def]
+    """Whether so many records lie here, or fewer up to a blank one, zero bytes or the buffer's end."""
     p = position
-    for i in range(_RESYNC_RECORDS):
+    for i in range(records):
         stop = read_record(base, p, end, base_offset + (p - base), wide, narrow, 0)
         if stop != READ:
             unwritten = stop == _BAD_MAGIC and load_i64(p) == 0
@@ -302,15 +302,15 @@ def _proves_itself(base, position, end, base_offset, wide, narrow):  # type: ign
     return True
 
 
-@kernel(f"int64(int64, int64, int64, int64, {_MATRICES})")
-def _find_record(base, size, base_offset, position, wide, narrow):  # type: ignore[no-untyped-def]
+@kernel(f"int64(int64, int64, int64, int64, int64, {_MATRICES})")
+def _find_record(base, size, base_offset, position, records, wide, narrow):  # type: ignore[no-untyped-def]
     end, block = base + size, base + position + MAGIC_CODE
     while block < end:
         mask = find_byte_mask(block, end, end, _FIRST_MAGIC_BYTE)
         while mask:
             p = block + trailing_zeros(mask) - MAGIC_CODE
             mask &= mask - np.uint64(1)
-            if _proves_itself(base, p, end, base_offset, wide, narrow):
+            if _proves_itself(base, p, end, base_offset, records, wide, narrow):
                 return p - base
         block += 64
     return -1
@@ -411,11 +411,14 @@ def read_records_at(
     return RecordColumns(buffer, 0, 0, ScanStop.END_OF_BUFFER, wide[:, :rows], narrow[:, :rows], none, none, none)
 
 
-def find_record(buffer: npt.NDArray[np.uint8], base_offset: int, position: int = 0) -> int:
+def find_record(
+    buffer: npt.NDArray[np.uint8], base_offset: int, position: int = 0, *, records: int = _RESYNC_RECORDS
+) -> int:
     """The position of the first record at or behind `position` that proves itself, or -1.
 
-    It must say that it lies where it lies, its lengths must add up, and so must the next two's, unless the buffer, the
-    file or the written part ends before. Content can still forge that: a reader of ranges checks that neighbours meet.
+    It must say that it lies where it lies, its lengths must add up, and so must those of the next ones, `records` in
+    all, unless the buffer, the file or the written part ends before. Content can still forge that: a reader of ranges
+    checks that neighbours meet.
     """
     wide, narrow = np.empty((len(WIDE), 1), np.int64), np.empty((len(NARROW), 1), np.int32)
-    return int(_find_record(buffer.ctypes.data, buffer.size, base_offset, position, wide, narrow))
+    return int(_find_record(buffer.ctypes.data, buffer.size, base_offset, position, records, wide, narrow))

@@ -154,25 +154,30 @@ def _check_tail(log: CommitLog, offset: int, timestamp: int, known: Known, *, wa
 
     That is a whole record not older than `timestamp` (ms), and `known`.
     """
-    has_tail = False
+    has_tail, scanner = False, RecordScanner(1, level=ScanLevel.HEADER)
     for file in log.queue.mapped_files:
         position = max(0, offset - file.start_offset)
         if position >= file.size or not file.file.has_data_from(position):
             continue
         has_tail = True
         # After a clean exit the queues say where the log ends; what lies behind is what an earlier recovery left.
-        found = find_record(_bytes(file, position), file.start_offset + position) if was_killed else -1
-        while found >= 0:
-            following = RecordScanner(1, level=ScanLevel.HEADER).scan(
-                _bytes(file, position + found), file.start_offset + position + found, check_crc=True
-            )
-            when = int(following["store_timestamp"][0])
-            if following.first_fault() and timestamp <= when < known.until:
-                raise _damage(log, offset, following, known)
-            skipped = found + int(following["store_size"][0])
-            found = find_record(_bytes(file, position + skipped), file.start_offset + position + skipped)
-            found = found + skipped if found >= 0 else -1
+        found = _find_whole(scanner, file, position) if was_killed else None
+        while found is not None:
+            if timestamp <= int(found["store_timestamp"][0]) < known.until:
+                raise _damage(log, offset, found, known)
+            found = _find_whole(scanner, file, found.next_offset - file.start_offset)
     return has_tail
+
+
+def _find_whole(scanner: RecordScanner, file: MappedFile, position: int) -> RecordColumns | None:
+    """The first record at or behind a position whose CRC fits, which proves it: the next one may be torn again."""
+    while (found := find_record(_bytes(file, position), file.start_offset + position, records=1)) >= 0:
+        position += found
+        columns = scanner.scan(_bytes(file, position), file.start_offset + position, check_crc=True)
+        if columns.first_fault():
+            return columns
+        position += columns.consumed
+    return None
 
 
 def _damage(log: CommitLog, offset: int, following: RecordColumns, known: Known) -> CorruptRecordError:
