@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 import tempfile
 import threading
@@ -66,7 +67,7 @@ def run_part(
     """Run cases of one part in some processes, with `stop` up to the first failure; `say` is told how many are done."""
     findings, started = Findings(), time.perf_counter()
     seeds = range(first_seed, first_seed + cases)
-    with Pool(processes, maxtasksperchild=_CASES_OF_A_PROCESS) as pool:
+    with Pool(processes, _say_nothing, maxtasksperchild=_CASES_OF_A_PROCESS) as pool:
         for counts, failure in pool.imap_unordered(partial(run_case, part), seeds):
             findings.cases += 1
             findings.counts += counts
@@ -91,6 +92,11 @@ def run_case(part: Part, seed: int) -> tuple[Counter[str], Failure | None]:
             where = traceback.extract_tb(error.__traceback__)[-1]
             text = f"{type(error).__name__}: {error} ({Path(where.filename).name}:{where.lineno})"
             return Counter({"failures": 1}), Failure(part.name, seed, text)
+
+
+def _say_nothing() -> None:
+    """What stores log that are broken on purpose is for who repeats a case."""
+    logging.getLogger("reput").setLevel(logging.CRITICAL)
 
 
 def _told_by_a_check(_: threading.ExceptHookArgs) -> None:
