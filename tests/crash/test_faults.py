@@ -316,6 +316,25 @@ def test_queues_and_index_catch_up_once_a_full_disk_has_space_again(
     check_store(tmp_path / "store")
 
 
+def test_a_close_tries_once_more_what_a_full_disk_has_kept_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("reput.store.reput._RETRY_WAIT_S", 60)
+    files, met = FaultyFiles(), threading.Event()
+
+    def full(operation) -> None:  # type: ignore[no-untyped-def]
+        if operation.kind == "create" and "/consumequeue" in operation.path:
+            met.set()
+            raise OSError(errno.ENOSPC, "full")
+
+    with reput.MessageStore.open(tmp_path / "store", files=files, **OPTIONS) as store:
+        files.judge = full
+        store.put_message(reput.Message("orders", b"x"))
+        assert met.wait(60)
+        files.judge = no_objection
+    assert len(check_store(tmp_path / "store")) == 1
+
+
 def test_a_table_that_meets_a_full_disk_leaves_a_prefix_of_whole_rows(tmp_path: Path) -> None:
     files = FaultyFiles()
     table = pa.table({"topic": ["orders"] * 40, "body": [bytes([row]) * 300 for row in range(40)]})

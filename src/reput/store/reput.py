@@ -131,9 +131,9 @@ class ReputMessageService:
                 self.failure = None
             except StoreFullError as error:  # space may return
                 self.failure = error
-                rows = 0
-                if self._stopping.wait(_RETRY_WAIT_S):
+                if stopping:
                     return
+                self._stopping.wait(_RETRY_WAIT_S)
                 continue
             except ReputError as error:
                 self._give_up(error)
