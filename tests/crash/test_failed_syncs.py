@@ -18,7 +18,7 @@ from reput.log.failed_sync import failed_sync_path
 from tests.crash import test_faults
 from tests.crash.faulty_files import FaultyFiles, Operation, abandon, fail_at, fail_next
 from tests.crash.invariants import SMALL, Acknowledged, check_acknowledged, check_store, contents
-from tests.crash.scenarios import start_again
+from tests.crash.scenarios import SCENARIOS, start_again
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 
@@ -138,3 +138,18 @@ def test_a_sync_that_fails_at_any_operation_of_a_life_loses_nothing_that_the_nex
             start_again(path, files, left, life.options, life.acknowledged, closes=number % 4 == 0)
             test_faults.check_next_life(life, left)
     assert failed > 10
+
+
+def test_a_sync_that_fails_at_any_operation_of_sink_commits_loses_nothing_that_the_next_start_trusts(
+    tmp_path: Path,
+) -> None:
+    """A commit is one when its log is synced: a failed sync of its queues is no error, and must be told."""
+    (scenario,) = [scenario for scenario in SCENARIOS if scenario.name == "sink commits"]
+    for number in range(0, 10_000, 2):
+        path, left = tmp_path / str(number), tmp_path / f"{number}-left"
+        files, check = scenario.live(path, fail_next("sync", errno.EIO, after=number))
+        if [operation.kind for operation in files.operations].count("sync") <= number:
+            break
+        start_again(path, files, left, scenario.options, [], closes=True, answers=0)
+        check(left)
+    assert number > 10

@@ -31,6 +31,7 @@ from reput.formats.sink_commit import (
     StagedPart,
 )
 from reput.kernels.record_scan import RecordScanner
+from reput.log.failed_sync import watched
 from reput.log.sink_commits import read_sinks
 from reput.store.commit_log import CommitLog
 from reput.store.flush import LogSync
@@ -105,8 +106,9 @@ def put_staged(
                 close_cleanly(path, opened, files)
             raise
         try:
-            _dispatch(opened, config, begin)
-            close_cleanly(path, opened, files)
+            with watched(path, files):
+                _dispatch(opened, config, begin)
+                close_cleanly(path, opened, files)
         except ReputError as error:
             logger.warning("%s: committed; the next start brings queues and index in step: %s", path, error)
     finally:
