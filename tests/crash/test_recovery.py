@@ -155,6 +155,21 @@ def test_damage_before_what_the_checkpoint_knows_is_told_and_changes_nothing(tmp
     assert contents(path) == before
 
 
+@pytest.mark.parametrize("lost", ["consumequeue/t", "index"])
+def test_a_killed_store_whose_prepared_messages_alone_name_a_queue_starts(tmp_path: Path, lost: str) -> None:
+    path = tmp_path / "store"
+    files = FaultyFiles()
+    store = reput.MessageStore.open(path, files=files, **OPTIONS)
+    put(store, b"x")
+    put(store, b"y", topic="prepared", sys_flag=int(SysFlag.TRANSACTION_PREPARED))
+    store.wait_dispatched()
+    abandon(store, files)
+    shutil.rmtree(path / lost)
+    with open_store(path) as store:
+        assert store.max_offset("t", 0) == 1
+    check_store(path)
+
+
 def test_damage_in_front_of_one_whole_record_with_a_torn_one_behind_is_told(tmp_path: Path) -> None:
     path = tmp_path / "store"
     first, second, third = write(path, [b"a" * 300, b"b" * 300, b"c" * 300], killed=True)

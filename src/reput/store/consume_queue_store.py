@@ -329,7 +329,8 @@ class ConsumeQueueStore:
         return True
 
     def _count_names_as_not_synced(self, queue: ConsumeQueue) -> None:
-        self._unsynced_folders |= {queue.path, queue.path.rpartition("/")[0], self._path}
+        if queue.file_starts:  # a queue of prepared messages alone has no folder either
+            self._unsynced_folders |= {queue.path, queue.path.rpartition("/")[0], self._path}
 
     @property
     def max_physical_offset(self) -> int:
