@@ -7,6 +7,7 @@ lost, goes on, answers, and ends; then the power is cut, and the disk has what w
 from __future__ import annotations
 
 import errno
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import pytest
 
 import reput
 from reput.errors import StoreError, StorePoisonedError, StoreSyncError
-from reput.log.failed_sync import failed_sync_path
+from reput.log.failed_sync import FAILED_SYNC_FILE, failed_sync_path
 from tests.crash import test_faults
 from tests.crash.faulty_files import FaultyFiles, Operation, abandon, fail_at, fail_next
 from tests.crash.invariants import SMALL, Acknowledged, check_acknowledged, check_store, contents
@@ -138,6 +139,27 @@ def test_a_sync_that_fails_at_any_operation_of_a_life_loses_nothing_that_the_nex
             start_again(path, files, left, life.options, life.acknowledged, closes=number % 4 == 0)
             test_faults.check_next_life(life, left)
     assert failed > 10
+
+
+def test_the_mark_is_there_before_a_put_is_refused_whose_caller_may_end_the_process(tmp_path: Path) -> None:
+    files, answered, is_marked = FaultyFiles(), list[Acknowledged](), threading.Event()
+    options = {"flush_disk_type": "ASYNC_FLUSH", "flush_interval_commit_log": 1, "flush_commit_log_least_pages": 0}
+    store = reput.MessageStore.open(tmp_path / "store", files=files, **OPTIONS, **options)
+    put(store, "first", 1)
+
+    def fail_and_look(operation: Operation) -> None:
+        if operation.kind == "sync" and "/commitlog/" in operation.path:
+            raise OSError(errno.EIO, "failed")
+        if operation.kind == "create" and operation.path.endswith(FAILED_SYNC_FILE):
+            answered.extend(put(store, "meanwhile", 1))
+            is_marked.set()
+
+    files.judge = fail_and_look
+    put(store, "second", 1)
+    assert is_marked.wait(60)
+    with pytest.raises(StorePoisonedError):
+        store.close()
+    assert len(answered) == 1
 
 
 def test_a_sync_that_fails_at_any_operation_of_sink_commits_loses_nothing_that_the_next_start_trusts(

@@ -42,9 +42,10 @@ class AppendGate(ABC):
 
     @failure.setter
     def failure(self, error: ReputError) -> None:
-        self._failure = self._refusal = error
+        self._failure = error
         if self.on_failure is not None:
             self.on_failure(error)
+        self._refusal = error  # last: whoever is refused may end the process, and by then the next one is warned
 
     def _wait(self) -> None:
         """Wait until the append lock is free; then it is taken by `with`: a KeyboardInterrupt can come behind any call,
