@@ -90,7 +90,7 @@ def _remove(file: Path, chance: random.Random) -> str:
 
 
 def _replace_by_link(file: Path, chance: random.Random) -> str:
-    target = file.with_name("elsewhere")
+    target = file.with_name(f"{file.name}-elsewhere")
     file.rename(target)
     file.symlink_to(chance.choice([target.name, file.name, "nowhere", "/proc/self/mem"]))
     return "a symbolic link"
@@ -166,7 +166,8 @@ def damaged_store(folder: Path, chance: random.Random) -> tuple[Path, _Messages,
     for _ in range(chance.choice([1, 1, 2])):
         kinds = ["commitlog", "commitlog", "consumequeue", "index", "config", "checkpoint", "abort"]
         kind = chance.choice(kinds)
-        found = [file for file in sorted(path.rglob("*")) if file.is_file() and file.relative_to(path).parts[0] == kind]
+        files = [file for file in sorted(path.rglob("*")) if file.is_file() and not file.is_symlink()]
+        found = [file for file in files if file.relative_to(path).parts[0] == kind]
         if found:
             file = chance.choice([*found, found[-1]])  # the newest one is the one that a start reads
             done.append(f"{kind}: {chance.choice(_WAYS)(file, chance)}")
