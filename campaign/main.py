@@ -47,8 +47,7 @@ def main(arguments: list[str] | None = None) -> int:
             break
     _print(parts, found, time.perf_counter() - started)
     if options.output:
-        text = json.dumps(_figures(parts, found, options.seed), indent=1, sort_keys=True)
-        Path(options.output).write_text(text + "\n")
+        _write(Path(options.output), _figures(parts, found, options.seed))
     return int(any(findings.failures for findings in found.values()))
 
 
@@ -62,7 +61,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--case", type=int, help="repeat one case by its seed, and raise what it finds")
     parser.add_argument("--stop", action="store_true", help="at the first broken promise")
     parser.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--output", metavar="FILE.json", help="write the figures there")
+    parser.add_argument("--output", metavar="FILE.json", help="write the figures there; of parts not run they stay")
     return parser.parse_args(arguments)
 
 
@@ -100,23 +99,28 @@ def _print(parts: list[Part], found: dict[str, Findings], seconds: float) -> Non
 
 
 def _figures(parts: list[Part], found: dict[str, Findings], seed: int) -> dict[str, Any]:
+    """Of each part: what it is, how it was run, and what it found."""
+    commit = source_commit()
     return {
-        "commit": source_commit(),
-        "python": platform.python_version(),
-        "first seed": seed,
-        "processors": len(os.sched_getaffinity(0)),
-        "parts": {
-            part.name: {
-                "title": part.title,
-                "cases": found[part.name].cases,
-                "seconds": round(found[part.name].seconds),
-                "figures": part.figures,
-                "counts": dict(found[part.name].counts),
-                "failures": [failure._asdict() for failure in found[part.name].failures],
-            }
-            for part in parts
-        },
+        part.name: {
+            "title": part.title,
+            "commit": commit,
+            "first seed": seed,
+            "python": platform.python_version(),
+            "processors": len(os.sched_getaffinity(0)),
+            "cases": found[part.name].cases,
+            "seconds": round(found[part.name].seconds),
+            "figures": part.figures,
+            "counts": dict(found[part.name].counts),
+            "failures": [failure._asdict() for failure in found[part.name].failures],
+        }
+        for part in parts
     }
+
+
+def _write(path: Path, figures: dict[str, Any]) -> None:
+    before = json.loads(path.read_text())["parts"] if path.exists() else {}
+    path.write_text(json.dumps({"parts": before | figures}, indent=1, sort_keys=True) + "\n")
 
 
 if __name__ == "__main__":

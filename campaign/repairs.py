@@ -121,4 +121,4 @@ def _check_opens(path: Path, whole: _Records) -> None:
         assert not any(queue.topic == STAND_IN_TOPIC for queue in store.queues())
 
 
-PART = Part("repairs", "damaged files, and a repair of them", 4_000, run)
+PART = Part("repairs", "damaged files, and a repair of them", 4_000, run, ("damages", "in place", "salvaged"))
