@@ -46,6 +46,8 @@ class Hunt(NamedTuple):
     part: str | None = None
     seed: int | None = None
     text: str | None = None
+    #: Of the source that was broken.
+    commit: str = ""
 
     @property
     def verdict(self) -> str:
@@ -88,22 +90,21 @@ def main(arguments: list[str] | None = None) -> int:
     found = sum(hunt.part is not None for hunt in hunts)
     print(f"{found} of {len(hunts)} found")
     if options.publish:
-        publish(hunts, source_commit())
+        publish([hunt._replace(commit=source_commit()) for hunt in hunts])
     return int(found < len(hunts))
 
 
-def publish(hunts: list[Hunt], commit: str) -> None:
+def publish(hunts: list[Hunt]) -> None:
     """Into docs/design/mutants.json and mutants.md."""
-    figures = {"commit": commit, "mutants": [hunt._asdict() for hunt in hunts]}
+    figures = {"mutants": [hunt._asdict() for hunt in hunts]}
     (_DOCS / "mutants.json").write_text(json.dumps(figures, indent=1) + "\n")
     rows = [
-        (hunt.title, hunt.part or "**none**", "" if hunt.seed is None else hunt.seed, hunt.text or "") for hunt in hunts
+        (hunt.title, hunt.commit[:12], hunt.part or "**none**", "" if hunt.seed is None else hunt.seed, hunt.text or "")
+        for hunt in hunts
     ]
     found = sum(hunt.part is not None for hunt in hunts)
-    text = markdown_table(("the code, broken so that", "is found by", "with seed", "which said"), rows)
-    write_between_marks(
-        _DOCS / "mutants.md", f"\n{found} of {len(hunts)} mutants of commit {commit[:12]} found.\n{text}"
-    )
+    text = markdown_table(("the code, broken so that", "at commit", "is found by", "with seed", "which said"), rows)
+    write_between_marks(_DOCS / "mutants.md", f"\n{found} of {len(hunts)} mutants found.\n{text}")
 
 
 def _hunt(mutant: Mutant, seed: int) -> Hunt:
