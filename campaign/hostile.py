@@ -6,7 +6,6 @@ nothing changes on the disk where reput only reads, or refuses.
 
 from __future__ import annotations
 
-import errno
 import os
 import random
 import shutil
@@ -262,9 +261,7 @@ def _open_to_read(path: Path, source: Sample) -> Counter[str]:
 def _open(path: Path, source: Sample) -> Counter[str]:
     try:
         store = reput.MessageStore.open(path, **source.options)
-    except ReputError as error:
-        if isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.EIO:
-            return Counter(["open: a disk that fails"])  # which no look can know before
+    except ReputError:
         return Counter(["open: refused"])
 
     def look() -> None:

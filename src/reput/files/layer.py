@@ -27,7 +27,8 @@ class Entry(NamedTuple):
     """One file or folder of a folder. `size` counts holes, `allocated_bytes` is what it takes on the disk.
 
     `is_broken_link`: a symbolic link that leads nowhere, as to a disk that is not mounted; `is_special`: a device, a
-    pipe or a socket.
+    pipe or a socket, or a link to a file with nothing in it, which may be one of /proc: that can be opened, and fails
+    at the first write.
     """
 
     name: str
@@ -108,7 +109,8 @@ class FileLayer:
                         continue
                     is_file, is_folder = stat.S_ISREG(status.st_mode), stat.S_ISDIR(status.st_mode)
                     size, allocated = status.st_size, status.st_blocks * 512
-                    entries.append(Entry(entry.name, size, is_folder, allocated, is_special=not (is_file or is_folder)))
+                    is_special = not is_folder and (not is_file or (size == 0 and entry.is_symlink()))
+                    entries.append(Entry(entry.name, size, is_folder, allocated, is_special=is_special))
         except OSError as error:
             raise failure(error, path, "list") from error
         return sorted(entries)

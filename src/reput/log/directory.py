@@ -344,7 +344,9 @@ def _refuse_kind(entry: Entry, path: str) -> NoReturn:
     if entry.is_broken_link:
         raise StoreFormatError(f"{path}: a symbolic link that leads nowhere; mount the disk, or remove the link")
     if entry.is_special:
-        raise StoreFormatError(f"{path}: a device, a pipe or a socket lies where a file is expected; move it away")
+        raise StoreFormatError(
+            f"{path}: a device, pipe, socket or link to an empty file lies where a file is expected; move it away"
+        )
     kinds = ("folder", "file") if entry.is_directory else ("file", "folder")
     raise StoreFormatError(f"{path}: a {kinds[0]} lies where a {kinds[1]} is expected; move it away")
 

@@ -56,7 +56,12 @@ def test_what_is_no_file_is_refused_and_nobody_waits_at_a_pipe(folder: str) -> N
     for path in (f"{folder}/pipe", f"{folder}/zeros", folder):
         with pytest.raises(StoreError, match="cannot open: expected a file, found a folder, device or pipe"):
             DISK.open(path)
-    assert [entry.is_special for entry in DISK.list_directory(folder)] == [True, True]
+    os.symlink("/proc/self/mem", f"{folder}/memory")  # it can be opened to write, and no byte can be written
+    Path(f"{folder}/usual").touch()
+    os.symlink("usual", f"{folder}/link")
+    os.symlink("/etc/passwd", f"{folder}/more")
+    special = {entry.name: entry.is_special for entry in DISK.list_directory(folder)}
+    assert special == {"link": True, "memory": True, "more": False, "pipe": True, "usual": False, "zeros": True}
     with pytest.raises(StoreError, match="Illegal seek"):
         DISK.read_runs([f"{folder}/pipe"], np.zeros(1, np.int64), np.ones(1, np.int64))
 
