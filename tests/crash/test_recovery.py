@@ -170,6 +170,14 @@ def test_a_killed_store_whose_prepared_messages_alone_name_a_queue_starts(tmp_pa
     check_store(path)
 
 
+def test_a_store_of_prepared_messages_alone_dispatches_nothing_after_a_clean_exit(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    with open_store(path) as store:
+        put(store, b"x", sys_flag=int(SysFlag.TRANSACTION_PREPARED))
+    with open_store(path) as store:
+        assert (store.recovery.was_killed, store.recovery.dispatched_records) == (False, 0)
+
+
 def test_damage_in_front_of_one_whole_record_with_a_torn_one_behind_is_told(tmp_path: Path) -> None:
     path = tmp_path / "store"
     first, second, third = write(path, [b"a" * 300, b"b" * 300, b"c" * 300], killed=True)

@@ -110,7 +110,7 @@ def plan_recovery(
     if confirmation is not None:
         begin = confirmation.offset
     else:
-        begin = log.min_offset if has_lost_queues else _dispatch_from(loaded, found, end, known)
+        begin = _dispatch_from(loaded, found, end, known, has_lost_queues=has_lost_queues)
     rehearsed = rehearse(log, queues, min(begin, end.offset), end.offset, progress)
     records = confirmation.records if confirmation is not None else 0
     return RecoveryPlan(end, unfinished, known.offset, rehearsed.begin, rehearsed.batch_topics, records)
@@ -166,15 +166,17 @@ def _before_index(begin: int, log: CommitLog, index: IndexService | None) -> int
     return begin if index is None else min(begin, max(index.restart_offset, log.min_offset))
 
 
-def _dispatch_from(loaded: Loaded, found: Found, end: LogEnd, known: _Known) -> int:
+def _dispatch_from(loaded: Loaded, found: Found, end: LogEnd, known: _Known, *, has_lost_queues: bool) -> int:
     """Where dispatch begins of which nothing was compared."""
     log, queues, index = loaded.log, loaded.queues, loaded.index
+    shutdown = found.shutdown
+    if not found.was_killed and shutdown is not None and shutdown.commit_log_end == end.offset:
+        begin = end.offset if queues_are_complete(shutdown, queues) else log.min_offset
+        has_all_files = shutdown.index_file_count == len(found.index_files)
+        return begin if has_all_files else _before_index(begin, log, index)
+    if has_lost_queues:
+        return log.min_offset
     if found.was_killed:
         return _before_index(known.offset, log, index)
-    shutdown = found.shutdown
-    if shutdown is None or shutdown.commit_log_end != end.offset:
-        last_file = min(last_used_file(log), end.offset - end.offset % log.queue.file_size)
-        return _before_index(last_file, log, index)
-    begin = end.offset if queues_are_complete(shutdown, queues) else log.min_offset
-    has_all_files = shutdown.index_file_count == len(found.index_files)
-    return begin if has_all_files else _before_index(begin, log, index)
+    last_file = min(last_used_file(log), end.offset - end.offset % log.queue.file_size)
+    return _before_index(last_file, log, index)
