@@ -6,12 +6,13 @@ import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import pyarrow as pa
 import pytest
 
 import reput
-from reput.errors import CorruptRecordError, StoreFormatError
+from reput.errors import CorruptRecordError, ReputError, StoreFormatError
 from reput.formats.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
 from reput.formats.index_file import entry_position
 from reput.formats.record import BODY, SysFlag
@@ -30,10 +31,20 @@ FILE_SIZE = 4096
 HEAD = 106  # bytes of a record of topic "t" with key "k" that are not body
 
 Deed = Callable[[Path], None]
+_Refusal = TypeVar("_Refusal", bound=ReputError)
 
 
 def open_store(path: Path, **options: object) -> reput.MessageStore:
     return reput.MessageStore.open(path, files=FaultyFiles(), **(OPTIONS | options))
+
+
+def assert_refused(path: Path, kind: type[_Refusal], match: str) -> _Refusal:
+    """The error of a start that goes no further, and has changed nothing."""
+    before = contents(path)
+    with pytest.raises(kind, match=match) as caught:
+        open_store(path)
+    assert contents(path) == before
+    return caught.value
 
 
 def put(store: reput.MessageStore, body: bytes, key: str = "k", topic: str = "t", **fields: object) -> int:
@@ -147,12 +158,9 @@ def test_damage_before_what_the_checkpoint_knows_is_told_and_changes_nothing(tmp
     _, second, third = write(path, [b"a" * 300, b"b" * 300, b"c" * 300], killed=True)
     change(path, second + BODY, b"damage")
     set_checkpoint(path, in_one_hour())
-    before = contents(path)
     for _ in range(2):
-        with pytest.raises(CorruptRecordError, match=f"offset {second}: .*at {third}.*nothing was changed") as caught:
-            open_store(path)
-        assert (caught.value.path, caught.value.offset) == (str(path / "commitlog" / f"{0:020d}"), second)
-    assert contents(path) == before
+        error = assert_refused(path, CorruptRecordError, f"offset {second}: .*at {third}.*nothing was changed")
+        assert (error.path, error.offset) == (str(path / "commitlog" / f"{0:020d}"), second)
 
 
 @pytest.mark.parametrize("lost", ["consumequeue/t", "index"])
@@ -184,10 +192,7 @@ def test_damage_in_front_of_one_whole_record_with_a_torn_one_behind_is_told(tmp_
     change(path, first + BODY, b"damage")
     change(path, third, b"torn")
     set_checkpoint(path, in_one_hour())
-    before = contents(path)
-    with pytest.raises(CorruptRecordError, match=f"offset {first}: .*at {second}, which the checkpoint"):
-        open_store(path)
-    assert contents(path) == before
+    assert_refused(path, CorruptRecordError, f"offset {first}: .*at {second}, which the checkpoint")
 
 
 def test_damage_in_front_of_whole_records_is_told_where_the_checkpoint_is_lost(tmp_path: Path) -> None:
@@ -195,10 +200,7 @@ def test_damage_in_front_of_whole_records_is_told_where_the_checkpoint_is_lost(t
     _, second, third = write(path, [b"a" * 300, b"b" * 300, b"c" * 300], killed=True)
     change(path, second + BODY, b"damage")
     remove_checkpoint(path)
-    before = contents(path)
-    with pytest.raises(CorruptRecordError, match=f"offset {second}: .*at {third}.*the checkpoint is lost"):
-        open_store(path)
-    assert contents(path) == before
+    assert_refused(path, CorruptRecordError, f"offset {second}: .*at {third}.*the checkpoint is lost")
     change(path, third, b"torn")
     with open_store(path):
         pass
@@ -221,10 +223,7 @@ def test_a_queue_offset_that_no_log_can_hold_is_told_and_changes_nothing(tmp_pat
     path = tmp_path / "store"
     offsets = write(path, [bytes(500)] * 20, killed=True)
     change(path, offsets[7] + 20, bytes.fromhex("00000000ffffffff"))
-    before = contents(path)
-    with pytest.raises(CorruptRecordError, match=rf"damaged at offset {offsets[7]}: .*queue offset 4294967295.*repair"):
-        open_store(path)
-    assert contents(path) == before
+    assert_refused(path, CorruptRecordError, rf"damaged at offset {offsets[7]}: .*queue offset 4294967295.*repair")
 
 
 def test_damage_at_the_end_of_a_file_is_found_by_the_next_file(tmp_path: Path) -> None:
@@ -232,10 +231,7 @@ def test_damage_at_the_end_of_a_file_is_found_by_the_next_file(tmp_path: Path) -
     first, second = write(path, [b"a" * 3000, b"b" * 3000], killed=True)
     change(path, first + BODY, b"damage")
     set_checkpoint(path, int(time.time() * 1000) + 1)  # so the start looks at both files, for they are new
-    before = contents(path)
-    with pytest.raises(CorruptRecordError, match=f"at {second}"):
-        open_store(path)
-    assert contents(path) == before
+    assert_refused(path, CorruptRecordError, f"at {second}")
 
 
 def test_a_record_of_the_checkpoints_own_millisecond_need_not_have_been_synced(
@@ -273,10 +269,7 @@ def test_damage_at_the_tail_after_a_clean_exit_is_told_and_changes_nothing(
         put(store, b"a" * 300)
         last = put(store, b"b" * 300, **fields)
     change(path, last + BODY, b"damage")
-    before = contents(path)
-    with pytest.raises(CorruptRecordError, match=f"offset {last}: .*nothing was changed"):
-        open_store(path)
-    assert contents(path) == before
+    assert_refused(path, CorruptRecordError, f"offset {last}: .*nothing was changed")
 
 
 def remove_checkpoint(path: Path) -> None:
@@ -639,10 +632,7 @@ def test_queues_without_a_log_are_refused_and_nothing_is_changed(tmp_path: Path)
     path = tmp_path / "store"
     write(path, [b"x"], killed=False)
     shutil.rmtree(path / "commitlog")
-    before = contents(path)
-    with pytest.raises(StoreFormatError, match="no commit log"):
-        open_store(path)
-    assert contents(path) == before
+    assert_refused(path, StoreFormatError, "no commit log")
 
 
 def test_an_index_file_that_knows_more_than_the_log_does_not_keep_new_keys_out(tmp_path: Path) -> None:
