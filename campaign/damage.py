@@ -6,21 +6,31 @@ import hashlib
 import os
 import random
 import shutil
+import time
 from collections import Counter
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
+from unittest.mock import patch
 
 import reput
 from campaign.cases import Part
 from reput.errors import ReputError
+from reput.formats.checkpoint import decode_checkpoint
 from reput.jobs.audit import audit
 from reput.jobs.runner import LocalRunner
 from reput.log.directory import StoreDirectory
 from tests.crash.faulty_files import FaultyFiles, abandon
-from tests.crash.invariants import SMALL
+from tests.crash.invariants import SMALL, log_records
 
+#: Of a store: closed by its only process, killed in it, or closed by one and killed in the next.
+_STATES = ("closed", "killed", "killed later")
+#: Messages; the last four come in a second life, if there is one: of them the checkpoint knows nothing.
+_COUNT, _COUNT_OF_FIRST_LIFE = 60, 56
+#: Between two messages: what was put in the three seconds before the checkpoint's time, half of the log, a start reads.
+_CLOCK_STEP_S = 0.1
+_FILE_SIZE = int(str(SMALL["mapped_file_size_commit_log"]))
 #: What a header field of 4 or 8 bytes is set to.
 _EXTREMES = (0, 1, -1, 0x7FFFFFFF, -0x80000000, 0x7FFFFFFFFFFFFFFF, -0x8000000000000000, 0x01000000)
 #: (topic, queue id, queue offset) -> commit log offset and body.
@@ -127,21 +137,66 @@ _WAYS: tuple[Callable[[Path, random.Random], str], ...] = (
 
 @cache
 def _sample(state: str) -> tuple[Path, _Messages]:
-    """A store, closed or killed, and its messages."""
+    """A store in one of the states, and its messages."""
     messages: _Messages = {}
     path = Path(mkdtemp(prefix="reput-campaign-")) / "store"
-    files = FaultyFiles()
-    store = reput.MessageStore.open(path, files=files, **SMALL)
-    for number in range(60):
-        topic, queue, body = ("orders", "refunds")[number % 2], number % 3, b"%d " % number * (number % 40)
-        result = store.put_message(reput.Message(topic, body, keys=[f"k{number}"], tags="a"), queue)
-        messages[topic, queue, result.queue_offset] = result.commit_log_offset, body
-    store.wait_dispatched()
-    if state == "closed":
-        store.close()
-    else:
-        abandon(store, files)
+    begin_s = time.time() - _COUNT * _CLOCK_STEP_S
+    with patch("time.time", lambda: begin_s + len(messages) * _CLOCK_STEP_S):
+        for end in (_COUNT_OF_FIRST_LIFE, _COUNT) if state == "killed later" else (_COUNT,):
+            files = FaultyFiles()
+            store = reput.MessageStore.open(path, files=files, **SMALL)
+            for number in range(len(messages), end):
+                topic, queue, body = ("orders", "refunds")[number % 2], number % 3, b"%d " % number * (number % 40)
+                result = store.put_message(reput.Message(topic, body, keys=[f"k{number}"], tags="a"), queue)
+                messages[topic, queue, result.queue_offset] = result.commit_log_offset, body
+            store.wait_dispatched()
+            if end < _COUNT or state == "closed":
+                store.close()
+            else:
+                abandon(store, files)
     return path, messages
+
+
+@cache
+def _known_records(state: str) -> dict[int, bytes]:
+    """By commit log offset the records that no start may lose as long as they are whole.
+
+    After a clean exit those are all; else those of which the checkpoint says that they were on the disk.
+    """
+    path, _ = _sample(state)
+    until = decode_checkpoint(_bytes_of(path / "checkpoint")).physic_msg_timestamp
+    return {
+        record.offset: _record_at(path, record.offset, record.size)
+        for record in log_records(path)
+        if state == "closed" or record.row["store_timestamp"] < until
+    }
+
+
+def _record_at(path: Path, offset: int, size: int) -> bytes:
+    position = offset % _FILE_SIZE
+    return _bytes_of(path / "commitlog" / f"{offset - position:020d}")[position : position + size]
+
+
+def _bytes_of(file: Path) -> bytes:
+    """Empty where it cannot be read."""
+    try:
+        return file.read_bytes()
+    except OSError:
+        return b""
+
+
+def _last_to_keep(path: Path, state: str) -> int:
+    """Commit log offset of the last record that a start may not lose untold; -1 for none.
+
+    A clean exit vouches for all that was there; a checkpoint that nobody has changed, for what is whole.
+    """
+    known = _known_records(state)
+    if state == "closed":
+        return max(known)
+    if _bytes_of(path / "checkpoint") != _bytes_of(_sample(state)[0] / "checkpoint"):
+        return -1
+    whole = (offset for offset, record in known.items() if _record_at(path, offset, len(record)) == record)
+    return max(whole, default=-1)
 
 
 def run(folder: Path, seed: int) -> Counter[str]:
@@ -151,14 +206,14 @@ def run(folder: Path, seed: int) -> Counter[str]:
     for look in (_read, _audit, _open_to_read):
         counts[look(path, messages)] += 1
     assert contents(path) == before, "looking has changed a file"
-    log_end = max(place for place, _ in messages.values()) if counts["state: closed"] else -1
-    counts[_open(path, messages, before, log_end)] += 1
+    (state,) = [state for state in _STATES if counts[f"state: {state}"]]
+    counts[_open(path, messages, before, _last_to_keep(path, state))] += 1
     return counts
 
 
 def damaged_store(folder: Path, chance: random.Random) -> tuple[Path, _Messages, Counter[str]]:
     """A copy of a store with one or two damages; what was put into it, and what was done."""
-    state = chance.choice(["closed", "killed"])
+    state = chance.choice(_STATES)
     source, messages = _sample(state)
     path = folder / "store"
     shutil.copytree(source, path)
@@ -203,7 +258,7 @@ def _open_to_read(path: Path, messages: _Messages) -> str:
     return "opened to read: read"
 
 
-def _open(path: Path, messages: _Messages, before: dict[str, str], log_end: int) -> str:
+def _open(path: Path, messages: _Messages, before: dict[str, str], last: int) -> str:
     try:
         store = reput.MessageStore.open(path, files=FaultyFiles(), **SMALL)
     except ReputError:
@@ -211,7 +266,7 @@ def _open(path: Path, messages: _Messages, before: dict[str, str], log_end: int)
         return "opened: refused"
     try:
         with store:
-            assert store.max_commit_log_offset > log_end, "the log of a clean exit became shorter, and nobody was told"
+            assert store.max_commit_log_offset > last, "a log that was on the disk became shorter, and nobody was told"
             _look(store, messages)
             store.put_message(reput.Message("later", b"x"))
     except ReputError:

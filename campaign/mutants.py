@@ -25,7 +25,7 @@ from campaign.pages import markdown_table, source_commit, write_between_marks
 ROOT = Path(__file__).parents[1]
 _DOCS = ROOT / "docs" / "design"
 #: Parts of the campaign, and of their cases those that one mutant may take; the quick ones first.
-_STAGES = ((("power", "disks"), 0.06), (("faults",), 0.05), (("damage",), 0.15), (("kills", "flips"), 0.01))
+_STAGES = ((("power", "disks"), 0.06), (("faults",), 0.15), (("damage",), 0.15), (("kills", "flips"), 0.01))
 _MOST_SECONDS = 3600
 #: Prints where kernels are kept that these sources make; those of `reput.files` are all in its module `runs`.
 _CACHE_FOLDER = "from reput.kernels._jit import cache_folder; print(cache_folder())"

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from reput import MessageStore
 from reput.errors import StoreError
 from reput.files import File, FileLayer, RecordLock
 from reput.files.failure import failure, sync_failure, write_failure
@@ -66,6 +67,8 @@ TAKES_SPACE = {"create", "write", "allocate", "write_runs", "make_directories", 
 
 
 _SECTOR = 512
+#: Who waits for a thread looks so often whether it has died, and so many times: a minute.
+_LOOK_S, _MOST_LOOKS = 0.02, 3000
 
 
 class _Lost(NamedTuple):
@@ -80,6 +83,8 @@ class FaultyFiles(FileLayer):
 
     def __init__(self, judge: Judge = no_objection) -> None:
         self.judge = judge
+        #: Whether the process has ended; threads that do nothing to files do not know.
+        self.has_crashed = False
         self.operations: list[Operation] = []
         self._guard = threading.Lock()
         self._files: list[File] = []
@@ -96,6 +101,9 @@ class FaultyFiles(FileLayer):
             self.operations.append(operation)
         try:
             self.judge(operation)
+        except Crash:
+            self.has_crashed = True
+            raise
         except OSError as error:
             if kind in TAKES_SPACE:
                 raise write_failure(error, path, kind, size) from error
@@ -362,6 +370,17 @@ def abandon(store: object, files: FaultyFiles) -> None:
         pass
     finally:
         files.abandon()
+
+
+def wait_dispatched(store: MessageStore, files: FaultyFiles) -> None:
+    """Wait for queues and index; dies of the crash of which the thread that brings them in step has died."""
+    for _ in range(_MOST_LOOKS):
+        try:
+            return store.wait_dispatched(_LOOK_S)
+        except TimeoutError:
+            if files.has_crashed:
+                raise Crash from None
+    raise TimeoutError("dispatch neither goes on nor fails")
 
 
 def copy_store(path: Path, target: Path) -> Path:

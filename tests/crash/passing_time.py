@@ -13,20 +13,22 @@ from unittest.mock import patch
 
 import reput
 from reput.errors import StoreError
-from tests.crash.faulty_files import Crash, FaultyFiles, Judge, abandon, no_objection
+from tests.crash.faulty_files import Crash, FaultyFiles, Judge, abandon, no_objection, wait_dispatched
 from tests.crash.invariants import SMALL, Acknowledged, check_acknowledged, check_store
 
 MESSAGES = 24
-#: Index files that are soon full: one that is not is a reason of its own to begin at the first record.
+_NEVER_MS = 3_600_000
+#: The rounds of the store's threads come when this life wants them. Index files that are soon full: one that is not is
+#: a reason of its own to begin at the first record.
 OPTIONS = SMALL | {
-    "flush_disk_type": "ASYNC_FLUSH", "flush_interval_commit_log": 8, "flush_commit_log_least_pages": 0,
-    "flush_interval_consume_queue": 1, "flush_consume_queue_thorough_interval": 20, "max_index_num": 3,
+    "flush_disk_type": "ASYNC_FLUSH", "flush_interval_commit_log": _NEVER_MS,
+    "flush_interval_consume_queue": _NEVER_MS, "max_index_num": 3,
 }  # fmt: skip
 _QUEUES = 7
 _BODY_SIZES = (1400, 2900, 300)
 _CLOCK_STEP_S = 5.0
-#: For the store's threads, which go by a clock that nobody sets.
-_PAUSE_S = 0.0015
+#: The log is synced behind so many messages, and all queues behind so many: each of them is the first one at times.
+_LOG_SYNCED_AFTER, _QUEUES_SYNCED_AFTER = 5, 7
 
 
 def live(path: Path, judge: Judge) -> tuple[FaultyFiles, list[Acknowledged]]:
@@ -35,9 +37,12 @@ def live(path: Path, judge: Judge) -> tuple[FaultyFiles, list[Acknowledged]]:
     store, begin_s = None, time.time() - MESSAGES * _CLOCK_STEP_S
     with suppress(Crash, StoreError), patch("time.time", lambda: begin_s + len(acknowledged) * _CLOCK_STEP_S):
         store = reput.MessageStore.open(path, files=files, **OPTIONS)
-        for number in range(MESSAGES):
-            acknowledged.append(_put(store, number))
-            time.sleep(_PAUSE_S)
+        for count in range(1, MESSAGES + 1):
+            acknowledged.append(_put(store, count - 1))
+            wait_dispatched(store, files)
+            if count % _LOG_SYNCED_AFTER == 0:
+                store._flush._sync_if(0)  # type: ignore[attr-defined]
+            store._housekeeping.run_once(thorough=count % _QUEUES_SYNCED_AFTER == 0)
         store.close()
     if store is not None:
         abandon(store, files)
@@ -60,7 +65,7 @@ def check_next_life(path: Path, acknowledged: list[Acknowledged]) -> None:
 
 
 def count_operations(path: Path) -> int:
-    """How many operations a life without faults has; threads make it differ from run to run."""
+    """How many operations a life without faults has."""
     files, acknowledged = live(path, no_objection)
     assert len(acknowledged) == MESSAGES
     check_next_life(path, acknowledged)

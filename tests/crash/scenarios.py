@@ -56,6 +56,7 @@ def start_again(
     acknowledged: list[Acknowledged],
     *,
     closes: bool,
+    checkpoints: bool = False,
     answers: int = 4,
     disk: Path | None = None,
 ) -> None:
@@ -68,6 +69,7 @@ def start_again(
         options: Of the store.
         acknowledged: What was answered here is added.
         closes: End by a clean exit, and not by a kill.
+        checkpoints: Let the checkpoint vouch for what was there, and for what was put.
         answers: How many are got.
         disk: What the power cut leaves a part of; the store itself if None.
     """
@@ -81,6 +83,8 @@ def start_again(
             Acknowledged("again", 0, result.queue_offset, result.commit_log_offset, key, body)
         )  # fmt: skip
     store.wait_dispatched()
+    if checkpoints:
+        assert store._housekeeping.run_once(thorough=True)
     if closes:
         store.close()
     abandon(store, again)

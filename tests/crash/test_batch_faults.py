@@ -11,7 +11,16 @@ import pytest
 import reput
 from reput.errors import StoreError
 from reput.formats.metadata import TopicConfig
-from tests.crash.faulty_files import Crash, FaultyFiles, Judge, abandon, crash_at, fail_at, no_objection
+from tests.crash.faulty_files import (
+    Crash,
+    FaultyFiles,
+    Judge,
+    abandon,
+    crash_at,
+    fail_at,
+    no_objection,
+    wait_dispatched,
+)
 from tests.crash.invariants import Acknowledged, check_store
 from tests.crash.test_faults import Life, check_next_life, live_under
 
@@ -32,7 +41,7 @@ class BatchLife(Life):
         self._trying_again(lambda: self.store.update_topic(config))
         for number, count in enumerate(BATCHES):
             self._trying_again(lambda number=number, count=count: self._put_some(number, count))
-        self._wait_dispatched(files)
+        wait_dispatched(self.store, files)
         self.store.close()
 
     def _put_some(self, number: int, count: int) -> None:

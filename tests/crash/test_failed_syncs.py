@@ -80,7 +80,7 @@ def test_what_is_answered_after_a_failed_sync_survives_a_power_cut(
 ) -> None:
     path, files = tmp_path / "store", FaultyFiles()
     store = reput.MessageStore.open(path, files=files, **OPTIONS, file_reserved_time=0)
-    acknowledged = put(store, "first", 12)
+    acknowledged = put(store, "first", 18)  # the next one fills the index file: nobody writes to it any more
     store.wait_dispatched()
     files.judge = fail_next("sync", errno.EIO, part=str(path) + part)
     with pytest.raises(StoreError):

@@ -25,6 +25,7 @@ from tests.crash.faulty_files import (
     fail_at,
     fail_next,
     no_objection,
+    wait_dispatched,
 )
 from tests.crash.invariants import SMALL, Acknowledged, check_acknowledged, check_store, contents
 
@@ -52,7 +53,7 @@ class Life:
         for number in range(MESSAGES):
             self._trying_again(lambda number=number: self._put(number))
         self._trying_again(self._put_table)
-        self._wait_dispatched(files)
+        wait_dispatched(self.store, files)
         self.store.close()
 
     def _trying_again(self, deed):  # type: ignore[no-untyped-def]
@@ -91,14 +92,6 @@ class Life:
                 queue_offset = before[row % 2] + row // 2
                 self.acknowledged.append(Acknowledged("events", row % 2, queue_offset, offset, key[0], body))
                 offset += message.store_size
-
-    def _wait_dispatched(self, files: FaultyFiles) -> None:
-        assert self.store is not None
-        while True:
-            try:
-                return self.store.wait_dispatched(timeout=0.1)
-            except TimeoutError:
-                files.step("wait", "")  # dies here if the dispatch thread did
 
 
 def live_under(life: Life, judge: Judge) -> FaultyFiles:

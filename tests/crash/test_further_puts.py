@@ -10,7 +10,7 @@ import pytest
 import reput
 from reput.errors import StoreFullError
 from reput.store.results import PutMessageResult
-from tests.crash.faulty_files import FaultyFiles, Judge, Operation, crash_at, no_objection
+from tests.crash.faulty_files import FaultyFiles, Judge, Operation, crash_at, no_objection, wait_dispatched
 from tests.crash.invariants import Acknowledged
 from tests.crash.test_faults import FILE_SIZE, Life, check_next_life, live_under
 
@@ -43,7 +43,7 @@ class FurtherPuts(Life):
             for time in range(IN_A_ROW):
                 self._trying_again(lambda number=number, time=time: self._put_later(number, time, files))
             self._trying_again(lambda number=number: self._put_rows(number))
-        self._wait_dispatched(files)
+        wait_dispatched(self.store, files)
         self.store.close()
 
     def read_on(self) -> None:

@@ -11,7 +11,16 @@ import pytest
 import reput
 from reput.errors import StoreError, StoreFormatError
 from reput.formats.consume_queue import UNIT_SIZE, decode_unit
-from tests.crash.faulty_files import Crash, FaultyFiles, Operation, abandon, crash_at, fail_at, no_objection
+from tests.crash.faulty_files import (
+    Crash,
+    FaultyFiles,
+    Operation,
+    abandon,
+    crash_at,
+    fail_at,
+    no_objection,
+    wait_dispatched,
+)
 from tests.crash.further_units import BOTH, EXT_FILE_SIZE, check_files, expected_files, found_files
 from tests.crash.invariants import SMALL, Acknowledged, check_acknowledged, contents
 from tests.oracles.consume_queue_ext import Extension
@@ -42,11 +51,7 @@ def live(path: Path, files: FaultyFiles) -> tuple[list[Acknowledged], StoreError
         store = reput.MessageStore.open(path, files=files, **OPTIONS)
         for number in range(MESSAGES):
             acknowledged.append(put(store, number))
-        while store.dispatch_behind_bytes:
-            try:
-                store.wait_dispatched(timeout=0.1)
-            except TimeoutError:
-                files.step("wait", "")  # dies here if the dispatch thread did
+        wait_dispatched(store, files)
         store.close()
     except Crash:
         pass

@@ -42,28 +42,34 @@ class FlushConsumeQueueService:
         self._thread.join()
 
     def _run(self) -> None:
-        log, queues = self._parts.log, self._parts.queues
         thorough_at = monotonic() + self._thorough_s
-        while not self._stop.wait(self._interval_s) and log.failure is None:
+        while not self._stop.wait(self._interval_s) and self._parts.log.failure is None:
             self._stats.sample()
-            try:
-                log.make_ready()
-                logics = 0
-                if monotonic() >= thorough_at:
-                    logics = queues.flush()
-                    thorough_at = monotonic() + self._thorough_s
-                else:
-                    queues.flush(self._least_pages)
-                if log.failure is None:  # else a sync beside these may have failed, and they have not shown it
-                    self._save_checkpoint(logics)
-            except StoreFullError:
-                continue  # puts will say so, where it matters to them; space may return
-            except ReputError as error:
-                log.failure = error
-                return
-            except Exception as error:
-                log.failure = StoreError(f"{self._path}: the thread that syncs the queues stopped: {error!r}")
-                raise
+            thorough = monotonic() >= thorough_at
+            if self.run_once(thorough=thorough) and thorough:
+                thorough_at = monotonic() + self._thorough_s
+
+    def run_once(self, *, thorough: bool) -> bool:
+        """One round; whether it is done. On a full disk it is not: puts will say so, where it matters to them."""
+        log, queues = self._parts.log, self._parts.queues
+        try:
+            log.make_ready()
+            logics = 0
+            if thorough:
+                logics = queues.flush()
+            else:
+                queues.flush(self._least_pages)
+            if log.failure is None:  # else a sync beside these may have failed, and they have not shown it
+                self._save_checkpoint(logics)
+        except StoreFullError:
+            return False  # space may return
+        except ReputError as error:
+            log.failure = error
+            return False
+        except Exception as error:
+            log.failure = StoreError(f"{self._path}: the thread that syncs the queues stopped: {error!r}")
+            raise
+        return True
 
     def _save_checkpoint(self, logics: int) -> None:
         index_timestamp = 0
