@@ -123,5 +123,5 @@ for _command in _COMMANDS:
 
 
 def main() -> None:
-    """The entry point of the command `reput`."""
+    """Run one command, and end the process with its status."""
     process.run(app)

@@ -69,6 +69,23 @@ def test_an_interrupt_ends_with_130_and_no_traceback(tmp_path: Path) -> None:
     assert not (tmp_path / "s").exists()
 
 
+@pytest.mark.parametrize("module", ["typer", "reput.cli.stats"])
+def test_an_interrupt_while_commands_are_imported_ends_without_a_word(module: str) -> None:
+    code = (
+        "import os, signal, sys\n"
+        "from reput.__main__ import main\n"
+        "class Interrupting:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        f"        if name == {module!r}:\n"
+        "            os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Interrupting())\n"
+        "sys.argv = ['reput', '--version']\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
 def test_a_reader_that_stops_early_ends_the_command_quietly(store: Path) -> None:
     for number in range(3):
         with reput.MessageStore.open(
