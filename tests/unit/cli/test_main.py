@@ -103,6 +103,21 @@ def test_a_reader_that_stops_early_ends_the_command_quietly(store: Path) -> None
         assert (dumping.returncode, err) == (141, "")
 
 
+@pytest.mark.parametrize("arguments", [("info", "STORE"), ("info", "STORE", "--json"), ("--help",)])
+def test_output_that_cannot_be_written_is_an_error_in_one_line(store: Path, arguments: tuple[str, ...]) -> None:
+    command = [sys.executable, "-m", "reput", *(str(store) if text == "STORE" else text for text in arguments)]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr) == (2, "reput: cannot write the output: No space left on device\n")
+
+
+def test_output_that_is_closed_and_errors_that_nobody_can_read_are_no_findings(store: Path, tmp_path: Path) -> None:
+    reput_info = f"{sys.executable} -m reput info"
+    done = subprocess.run(f"{reput_info} {store} >&-", shell=True, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (2, "reput: cannot write the output: it is closed\n")
+    assert subprocess.run(f"{reput_info} {tmp_path}/none 2>/dev/full", shell=True).returncode == 2
+
+
 BAD_STORES = {
     "nothing there": (lambda path: None, "no such directory"),
     "a file": (lambda path: path.write_text("x"), "a file, not a directory"),
