@@ -74,6 +74,8 @@ def write_fields(fields: Mapping[str, Any]) -> None:
     from rich.text import Text
 
     grid = Table.grid(padding=(0, 2))
+    grid.add_column()
+    grid.add_column(overflow="fold")  # paths and times are to be copied, so none is cut
     for name, value in fields.items():
         grid.add_row(Text(name, style="dim"), Text(printable(str(value))))
     _console().print(grid)
