@@ -29,7 +29,7 @@ from examples.flights.plots import flight_plots
 from reput.jobs.audit import audit
 from reput.jobs.export import export
 from reput.jobs.rebuild import rebuild
-from reput.jobs.report import Plot, Report, Series, Table
+from reput.jobs.report import Plot, Report, Series, Table, format_value
 from reput.jobs.runner import Runner
 from reput.jobs.sql import Source, query_sql
 from reput.jobs.statistics import statistics
@@ -166,26 +166,27 @@ def _rebuild(timed: Steps, messages: int, live: Path, rebuilt: Path, runner: Run
         step.check([], "queues and index")
     with timed.step("compared byte for byte", messages) as step:
         size, findings = compare_stores(live, rebuilt, timed.progress)
-        step.check(findings, f"{size / 1e6:,.0f} MB are equal")
+        step.check(findings, f"{format_value(round(size / 1e6))} MB are equal")
 
 
 def _audit(timed: Steps, messages: int, store: Path, runner: Runner) -> None:
     with timed.step("audited", messages) as step:
         result = audit(str(store), runner=runner, progress=timed.progress)
-        step.check(map(str, result.findings), f"{result.units:,} units, {result.index_entries:,} index entries right")
+        units, entries = format_value(result.units), format_value(result.index_entries)
+        step.check(map(str, result.findings), f"{units} units, {entries} index entries right")
 
 
 def _count(timed: Steps, events: pa.Table, store_path: Path, lake: Path, runner: Runner) -> Counts:
     """Count on Spark and in the exported Parquet files; both must be what the events themselves give."""
     expected = count_in_arrow(events)
-    groups = f"{len(expected.counts):,} groups are equal"
+    groups = f"{format_value(len(expected.counts))} groups are equal"
     if isinstance(runner, SparkRunner):
         with timed.step("counted on Spark", len(events)) as step:
             step.check(compare_counts("Spark", expected, count_on_spark(runner.session, str(store_path))), groups)
     with timed.step("exported to Parquet", len(events)) as step:
         exported = export(store_path, lake, runner=runner, progress=timed.progress)
         size = sum(topic.bytes for topic in exported.topics)
-        step.result = f"{sum(topic.files for topic in exported.topics)} files, {size / 1e6:,.1f} MB"
+        step.result = f"{sum(topic.files for topic in exported.topics)} files, {size / 1e6:.1f} MB"
     with timed.step("counted in Parquet", len(events)) as step:
         rows = ds.dataset(lake / "messages", format="parquet", partitioning=_PARTITIONS).to_table(columns=COUNT_COLUMNS)
         found = count_in_arrow(rows)
@@ -199,13 +200,12 @@ def _ask(timed: Steps, events: pa.Table, counts: Counts, store_path: Path, runne
         result = statistics(
             store_path, runner=runner, by=("topic", "tag"), bucket="1h", time_of="born", progress=timed.progress
         )
-        step.check(
-            [*result.findings, *compare_statistics(counts, result.table)], f"{len(result.table):,} groups are equal"
-        )
+        groups = f"{format_value(len(result.table))} groups are equal"
+        step.check([*result.findings, *compare_statistics(counts, result.table)], groups)
     with timed.step("queried by SQL") as step:
         (row,) = query_sql(Source(path=store_path), DELAY_SQL).reader.read_all().to_pylist()
         step.messages = row["messages"]
-        step.check(compare_delays(counts, row), f"{row['delay_minutes']:,} minutes of delay are equal")
+        step.check(compare_delays(counts, row), f"{format_value(row['delay_minutes'])} minutes of delay are equal")
     topics = result.disk.topics
     sizes = Series("bytes", topics["topic"].to_pylist(), topics["bytes"].to_pylist())
     return Plot("treemap", "Disk use by topic", "topic", "bytes", [sizes])
@@ -220,7 +220,10 @@ def _report(done: list[Step], events: pa.Table, counts: Counts, disk: Plot) -> R
         "seconds": sum(step.seconds for step in done),
         "result": f"{len(findings)} differences" if findings else "all steps agree",
     }
-    rows = [(step.name, round(step.seconds, 2), step.messages, round(step.rate), step.result) for step in done]
+    rows = [
+        (step.name, round(step.seconds, 2), step.messages or None, round(step.rate) or None, step.result)
+        for step in done
+    ]  # nothing where a step handles no messages
     table = Table("Steps", ("step", "seconds", "messages", "messages/s", "result"), rows)
     with_messages = [step for step in done if step.messages]
     rates = Series("rate", [step.name for step in with_messages], [round(step.rate) for step in with_messages])

@@ -24,10 +24,17 @@ addEventListener("error", event => keep(event.message || event.target.src));
 addEventListener("unhandledrejection", event => keep(event.reason));
 addEventListener("securitypolicyviolation", event => keep(event.violatedDirective + " " + event.blockedURI));
 const right = element => element.getBoundingClientRect().right;
+const isCut = (text, plot) => {
+  const [inner, outer] = [text.getBoundingClientRect(), plot.getBoundingClientRect()];
+  const isOutside = inner.left < outer.left - 1 || inner.right > outer.right + 1
+    || inner.top < outer.top - 1 || inner.bottom > outer.bottom + 1;
+  return inner.width > 0 && isOutside;
+};
 addEventListener("load", () => setTimeout(() => {
   const plots = [...document.querySelectorAll(".js-plotly-plot")].map(plot => ({
     marks: plot.querySelectorAll("[class*=layer] path, [class*=layer] image").length,
     is_cut: right(plot.querySelector(".main-svg")) > right(plot.parentElement) + 1,
+    cut_texts: [...plot.querySelectorAll("text")].filter(text => isCut(text, plot)).map(text => text.textContent),
   }));
   document.documentElement.dataset.plots = JSON.stringify(plots);
 }, 500));
@@ -43,11 +50,13 @@ class Drawn:
     Attributes:
         marks: how many shapes each plot has drawn.
         cut: how many plots are wider than their place.
+        cut_texts: labels and numbers that the edge of their plot cuts.
         complaints: errors of scripts, and everything that was loaded or refused.
     """
 
     marks: list[int]
     cut: int
+    cut_texts: list[str]
     complaints: list[str]
 
 
@@ -72,7 +81,8 @@ def draw(page: Path, width: int) -> Drawn:
         html = re.search("<html[^>]*>", _run(watched, "--dump-dom", f"--window-size={width},2000"))
     assert html is not None, "a page has an html element"
     plots, seen = (json.loads(_attribute(html[0], name)) for name in ("plots", "seen"))
-    return Drawn([plot["marks"] for plot in plots], sum(plot["is_cut"] for plot in plots), seen)
+    cut_texts = [text for plot in plots for text in plot["cut_texts"]]
+    return Drawn([plot["marks"] for plot in plots], sum(plot["is_cut"] for plot in plots), cut_texts, seen)
 
 
 def _attribute(tag: str, name: str) -> str:

@@ -9,6 +9,7 @@ import pytest
 
 from examples.picture import main
 from examples.picture.browser import draw, screenshot
+from reput.jobs.report import Plot, Report, Series
 
 DOCS = Path(__file__).parents[2] / "docs" / "report.png"
 MOST_BYTES = 300_000
@@ -33,8 +34,24 @@ def test_every_plot_draws_something_within_its_place(page: Path, width: int) -> 
     drawn = draw(page, width)
     assert len(drawn.marks) == 3
     assert min(drawn.marks) >= 3
-    assert drawn.cut == 0
+    assert (drawn.cut, drawn.cut_texts) == (0, [])
     assert drawn.complaints == []
+
+
+@pytest.mark.parametrize("width", [1160, 400])
+def test_no_number_or_name_of_a_bar_is_cut(tmp_path: Path, width: int) -> None:
+    names = ["AirTran Airways Corporation (FL)", "US Airways Inc. (US)", "Envoy Air (MQ)"]
+    rates = Series("rate", names, [1_805_156, 46_988, 13])
+    hours = [f"{hour:02}:00" for hour in range(5, 24)]
+    delays = [Series(airport, hours, list(range(19))) for airport in ("EWR", "JFK")]
+    plots = [
+        Plot("bar", "Rate of each step", "", "mean delay of a departure (minutes)", [rates]),
+        Plot("heatmap", "Delay", "scheduled hour of departure (New York)", "airport", delays, "minutes"),
+    ]
+    Report("Flights", plots=plots).write_html(str(tmp_path / "bars.html"))
+    drawn = draw(tmp_path / "bars.html", width)
+    assert len(drawn.marks) == 2
+    assert (drawn.cut, drawn.cut_texts) == (0, [])
 
 
 def test_errors_and_what_comes_from_elsewhere_are_heard(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from reput.cli.geometry import IndexNumbers, index_numbers
 from reput.cli.messages import write_messages
 from reput.cli.nothing_found import no_message
 from reput.cli.open_store import open_store
-from reput.cli.options import CommitLogPath, Json, Store, reading_config
+from reput.cli.options import CommitLogPath, Json, Store, check_output_file, reading_config
 from reput.cli.output import complain, damage_status, write_fields, write_status
 
 
@@ -26,7 +26,12 @@ def get(
     ] = None,
     raw: Annotated[
         str | None,
-        typer.Option("--raw", metavar="FILE", help="Write the records' bytes to a file; one of that name is replaced."),
+        typer.Option(
+            "--raw",
+            metavar="FILE",
+            callback=check_output_file,
+            help="Write the records' bytes to a file; one of that name is replaced.",
+        ),
     ] = None,
     commit_log_path: CommitLogPath = None,
     settings: IndexNumbers,

@@ -203,7 +203,11 @@ _RETENTION = (
 )
 _CHECKPOINT = {"log": "physic", "queues": "logics", "index": "index"}
 #: Where the checkpoint has no time; it knows of index files only that are full.
-_NOT_FLUSHED = {"log": "never", "queues": "never", "index": "no index file is full yet"}
+_NOT_FLUSHED = {
+    "log": "never",
+    "queues": "no time yet: told once a minute, and at a close",
+    "index": "no index file is full yet",
+}
 
 
 def _disk_use(directory: StoreDirectory, path: str) -> tuple[int, int]:

@@ -45,10 +45,15 @@ def job_run(
 
 
 def end_job(report: Report, path: str | None, result: Mapping[str, Any] | None) -> None:
-    """Write the report as HTML where a path is given, and print it; or the result as JSON, where there is one."""
-    if path is not None:
-        report.write_html(path)
-    if result is not None:
-        write_json(result)
-    else:
-        write_report(report)
+    """Print the report, or the result as JSON, where there is one; write it as HTML, too, where a path is given.
+
+    Of a job that took hours the one is not lost where the other fails: on a full disk, or at a pipe that was closed.
+    """
+    try:
+        if result is not None:
+            write_json(result)
+        else:
+            write_report(report)
+    finally:
+        if path is not None:
+            report.write_html(path)

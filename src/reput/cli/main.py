@@ -1,13 +1,13 @@
 """The application `reput` and its exit statuses.
 
-0: fine. 1: findings: damage, or something that does not agree. 2: could not run: wrong usage, bad input, no such store,
-no space. 130: interrupted. 141: the reader of a pipe has gone. A command that has findings returns 1.
+`_STATUSES` says them. A command that has findings returns 1.
 
 Commands import what is heavy inside their functions, so that `reput --help` answers at once.
 """
 
 from __future__ import annotations
 
+import errno
 import inspect
 import sys
 import traceback
@@ -44,7 +44,13 @@ from reput.cli import start as process
 from reput.cli.output import complain, write_text
 from reput.errors import ReputError
 
+_STATUSES = (
+    "Exit status: 0 fine; 1 findings: damage, or what does not agree; 2 could not run: wrong usage, bad input, no such "
+    "store, no space; 130 interrupted; 141 the reader of a pipe has gone."
+)
 _FINE, _COULD_NOT_RUN, _BROKEN_PIPE = 0, 2, 141
+#: Where standard output is a file on a full or failing disk, or closed.
+_NO_OUTPUT = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 
 
 class Application(TyperGroup):
@@ -53,7 +59,10 @@ class Application(TyperGroup):
     def main(self, *args: Any, **options: Any) -> NoReturn:
         """Run one command and end the process with its status."""
         try:
+            if sys.stdout is None:  # closed by the shell: `>&-`
+                raise OSError(errno.EBADF, "it is closed")
             status = super().main(*args, **{**options, "standalone_mode": False}) or _FINE
+            sys.stdout.flush()  # else Python does it behind us, and nobody gets the exit status
         except ReputError as error:
             complain(str(error))
             status = _COULD_NOT_RUN
@@ -62,6 +71,16 @@ class Application(TyperGroup):
             status = _COULD_NOT_RUN
         except SystemExit:  # how Typer and rich end when nobody reads any more: `reput dump STORE | head`
             status = _BROKEN_PIPE
+        except BrokenPipeError:
+            status = _BROKEN_PIPE
+            sys.stdout = None  # what it still holds, nobody can write
+        except OSError as error:  # of a file of the store it would be a StoreError
+            if error.errno not in _NO_OUTPUT or error.filename is not None:
+                traceback.print_exc()
+            else:
+                complain(f"cannot write the output: {error.strerror}")
+            status = _COULD_NOT_RUN
+            sys.stdout = None
         except Exception:  # a bug; Python would end with 1, which means findings here
             traceback.print_exc()
             status = _COULD_NOT_RUN
@@ -71,7 +90,7 @@ class Application(TyperGroup):
 app = typer.Typer(
     cls=Application,
     name="reput",
-    help="Apache RocketMQ's message store: write, read, look inside, rebuild, count, export, import and back up.",
+    epilog=_STATUSES,
     rich_markup_mode=None,  # boxes take 0.2 s to import
     pretty_exceptions_enable=False,
     add_completion=False,
@@ -123,5 +142,5 @@ for _command in _COMMANDS:
 
 
 def main() -> None:
-    """The entry point of the command `reput`."""
+    """Run one command, and end the process with its status."""
     process.run(app)

@@ -48,14 +48,16 @@ BrokerConf = Annotated[
 ]
 
 
-def _check_report(path: str | None) -> str | None:
-    """Refuse what cannot be written before the job runs: it may take hours."""
+def check_output_file(path: str | None) -> str | None:
+    """Refuse what cannot be written before the job runs, which may take hours, and what a file must not replace."""
     from reput.files import DISK
     from reput.formats.paths import COMMIT_LOG
 
     if path is not None:
         if DISK.is_directory(path):
             raise typer.BadParameter(f"{path!r} is a folder; name a file")
+        if DISK.exists(path) and not os.path.isfile(path):
+            raise typer.BadParameter(f"{path!r} is a device or a pipe, which a file would replace; name a file")
         folder = os.path.dirname(os.path.abspath(path))
         if not DISK.is_directory(folder):
             while (parent := os.path.dirname(folder)) != folder:
@@ -71,7 +73,7 @@ ReportFile = Annotated[
     typer.Option(
         "--report",
         metavar="FILE.html",
-        callback=_check_report,
+        callback=check_output_file,
         help="Also write an HTML report with plots; a file of that name is replaced.",
     ),
 ]

@@ -10,7 +10,7 @@ import json
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from select import select
 from typing import TYPE_CHECKING, Any
@@ -33,9 +33,10 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def complain(text: str) -> None:
-    """One line on stderr."""
+    """One line on stderr; where that cannot be written, the exit status alone tells."""
     line = printable(" ".join(text.splitlines()))
-    print(f"reput: {line}", file=sys.stderr, flush=True)
+    with suppress(OSError):
+        print(f"reput: {line}", file=sys.stderr, flush=True)
 
 
 def damage_status(damage: Exception | None) -> int:
@@ -73,6 +74,8 @@ def write_fields(fields: Mapping[str, Any]) -> None:
     from rich.text import Text
 
     grid = Table.grid(padding=(0, 2))
+    grid.add_column()
+    grid.add_column(overflow="fold")  # paths and times are to be copied, so none is cut
     for name, value in fields.items():
         grid.add_row(Text(name, style="dim"), Text(printable(str(value))))
     _console().print(grid)

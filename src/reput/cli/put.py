@@ -13,6 +13,7 @@ from reput.cli.open_store import open_store
 from reput.cli.options import BrokerConf, Json, Keys, Settings, Store, parse_pairs
 from reput.cli.output import write_fields, write_json
 from reput.errors import ConfigError, MessageIllegalError
+from reput.formats.record import MAX_QUEUE_ID
 
 
 def put(
@@ -36,7 +37,9 @@ def put(
             show_default=False,
         ),
     ],
-    queue_id: Annotated[int, typer.Option("--queue-id", min=0, metavar="N", help="The queue of the messages.")] = 0,
+    queue_id: Annotated[
+        int, typer.Option("--queue-id", min=0, max=MAX_QUEUE_ID, metavar="N", help="The queue of the messages.")
+    ] = 0,
     settings: Settings,
     broker_conf: BrokerConf = None,
     as_json: Json = False,

@@ -21,6 +21,7 @@ from reput.cli.options import (
     StoredUntil,
     Topics,
     WorkDir,
+    check_output_file,
     check_times,
     parse_list,
     parse_pairs,
@@ -69,7 +70,13 @@ def query(
         ),
     ],
     output: Annotated[
-        str | None, typer.Option("--output", metavar="FILE", help="Write the rows to a .parquet, .arrow or .csv file.")
+        str | None,
+        typer.Option(
+            "--output",
+            metavar="FILE",
+            callback=check_output_file,
+            help="Write the rows to a .parquet, .arrow or .csv file.",
+        ),
     ] = None,
     report: ReportFile = None,
     work_dir: WorkDir = None,

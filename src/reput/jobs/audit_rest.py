@@ -143,6 +143,10 @@ def _different_units(queue: QueueRest, first: int, count: int, offset: int, end:
         text = f"no units for {count} messages of the queue, commit log offsets {offset} to {end}"
         yield Finding("unit-missing", queue.path(0), text, None, offset, queue.topic, queue.queue_id, first, count)
         return
+    if not queue.file_size:
+        text = f"the queue has no file: no units for {count} messages, commit log offsets {offset} to {end}"
+        yield queue.finding("unit-missing", first, count, text, offset)
+        return
     slot = first
     while slot < first + count:
         size = min(
@@ -152,7 +156,7 @@ def _different_units(queue: QueueRest, first: int, count: int, offset: int, end:
         )
         path = queue.path(slot)
         units = np.zeros(size, UNIT_TYPE)
-        if queue.file_size and DISK.exists(path):
+        if DISK.exists(path):
             with DISK.open(path) as file:
                 file.read_into(queue.position(slot), units.view(np.uint8).data)
         for is_there, group in groupby(enumerate(is_used(units).tolist()), itemgetter(1)):

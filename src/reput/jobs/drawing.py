@@ -10,6 +10,7 @@ from reput.errors import ReputError
 from reput.jobs.report import Plot, Series, format_value
 
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', 'DejaVu Sans', sans-serif"
+_FONT = {"family": FONT, "size": 13, "color": "#26303c"}
 _COLOURS = ("#2b6cb0", "#dd7f2e", "#2f9e77", "#c0477f", "#7863c4", "#b3902b", "#3f9fc0", "#8a93a0")
 _COLOUR_SCALE = ((0.0, "#fbf4e8"), (0.35, "#f6cf8f"), (0.65, "#e8894a"), (1.0, "#a8281f"))
 
@@ -50,7 +51,7 @@ def _figure(plot: Plot, shared: dict[str, str]) -> Any:
     height = {"bar": 90 + 30 * longest * len(plot.series), "heatmap": 110 + 46 * len(plot.series)}
     figure.update_layout(
         template="plotly_white",
-        font={"family": FONT, "size": 13, "color": "#26303c"},
+        font=_FONT,
         height=height.get(plot.kind, 120 + 230 * len(pane_labels)),
         margin={"l": 10, "r": 10, "t": 10, "b": 10},
         legend={"orientation": "h", "y": 1, "yanchor": "bottom", "x": 0, "xanchor": "left", "traceorder": "normal"},
@@ -58,12 +59,13 @@ def _figure(plot: Plot, shared: dict[str, str]) -> Any:
         hovermode="x unified" if plot.kind in ("line", "area") else "closest",
         bargap=0.3,
     )
-    figure.update_xaxes(automargin=True, ticklabelstandoff=4)
-    figure.update_yaxes(automargin=True)
+    figure.update_xaxes(automargin=True, ticklabelstandoff=4, title_font=_FONT)
+    figure.update_yaxes(automargin=True, title_font=_FONT)
     if plot.kind == "bar":
-        lengths = [value for series in plot.series for value in series.y if isinstance(value, int | float)]
-        room = [1.12 * min(0, *lengths, 0), 1.12 * max(0, *lengths, 0)]  # for the numbers at the ends of the bars
-        figure.update_xaxes(title_text=plot.y_label, range=room)
+        figure.update_xaxes(showticklabels=False)  # each bar has its number; the label may be longer than any bar
+        label = {"text": plot.y_label, "showarrow": False, "xref": "paper", "yref": "paper"}
+        figure.add_annotation(label, x=1, xanchor="right", y=0, yanchor="top")
+        figure.update_layout(margin_b=36)
         figure.update_yaxes(title_text=plot.x_label, autorange="reversed", ticks="outside", tickcolor="white")
     else:
         figure.update_xaxes(title_text=plot.x_label, row=len(pane_labels), col=1)
@@ -101,7 +103,7 @@ def _treemap(plot: Plot, shared: dict[str, str]) -> Any:
             "cornerradius": 4,
             "pad": dict.fromkeys("tlrb", 0),
         },
-        texttemplate="<b>%{label}</b><br>%{value:.3s} %{percentRoot:.1%}",
+        texttemplate=f"<b>%{{label}}</b><br>%{{value:.3s}} {plot.y_label}, %{{percentRoot:.1%}}",
         hovertemplate=f"%{{label}}: %{{value:,}} {plot.y_label}, %{{percentRoot:.1%}}<extra></extra>",
         textfont={"color": "white"},
         tiling={"pad": 3},
@@ -132,7 +134,11 @@ def _traces(plot: Plot, shared: dict[str, str]) -> list[tuple[Any, str]]:
             y=[series.name for series in plot.series],
             z=[list(series.y) for series in plot.series],
             colorscale=_COLOUR_SCALE,
-            colorbar={"title": {"text": plot.value_label, "side": "right"}, "thickness": 14, "outlinewidth": 0},
+            colorbar={
+                "title": {"text": plot.value_label, "side": "right", "font": _FONT},
+                "thickness": 14,
+                "outlinewidth": 0,
+            },
             xgap=2,
             ygap=2,
             hovertemplate="%{y}, %{x}: %{z:.3~s}<extra></extra>",
@@ -145,7 +151,8 @@ def _traces(plot: Plot, shared: dict[str, str]) -> list[tuple[Any, str]]:
         if plot.kind == "bar":
             texts = [format_value(value) for value in y]
             bar = {"orientation": "h", "x": y, "y": x, "name": series.name, "marker_color": colour, "hoverinfo": "skip"}
-            trace = graph_objects.Bar(text=texts, textposition="outside", cliponaxis=False, **bar)
+            number_style = {"textposition": "auto", "insidetextanchor": "end", "textangle": 0, "cliponaxis": False}
+            trace = graph_objects.Bar(text=texts, **number_style, **bar)
         else:
             stack = {"stackgroup": "all", "line": {"width": 0}, "fillcolor": colour} if plot.kind == "area" else {}
             line = {"name": series.name, "mode": "lines", "line": {"width": 1.6, "color": colour}} | stack

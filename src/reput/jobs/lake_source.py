@@ -149,7 +149,10 @@ def _dataset(root: str) -> Any:
         if os.path.isdir(os.path.join(root, "_delta_log")):
             return _delta_table(root).to_pyarrow_dataset()
         if os.path.exists(root):
-            return ds.dataset(root, format="parquet", partitioning=partitioning)
+            dataset = ds.dataset(root, format="parquet", partitioning=partitioning)
+            if not dataset.files:
+                raise StoreFormatError(f"{root}: a folder without any Parquet file; check the path")
+            return dataset
         found = sorted(name for name in glob.glob(root, recursive=True) if os.path.isfile(name))
         if not found:
             raise StoreFormatError(f"{root}: no such file or folder, and no pattern that a file fits; check the path")

@@ -105,6 +105,8 @@ class Report:
         console = console or Console()
         console.print(Text(printable(self.title), style="bold"))
         facts = Grid.grid(padding=(0, 2))
+        facts.add_column()
+        facts.add_column(overflow="fold")
         for name, value in self.facts.items():
             facts.add_row(Text(name, style="dim"), Text(printable(format_value(value))))
         console.print(facts)

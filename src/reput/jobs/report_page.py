@@ -64,7 +64,7 @@ section, figure, .facts { padding: 20px 24px; margin: 0 0 18px; }
 .facts dd { margin: 0; font-size: 17px; font-weight: 600; overflow-wrap: anywhere; }
 .findings { border-color: #e3a79c; background: #fdf3f1; }
 .findings ul { margin: 0; padding-left: 20px; overflow-wrap: anywhere; }
-.scroll { overflow: auto; max-height: 470px; }
+.scroll { overflow: auto; max-height: max(470px, 90vh); }
 thead th { position: sticky; top: 0; background: white; }
 figure { overflow: hidden; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }

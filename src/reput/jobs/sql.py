@@ -30,6 +30,8 @@ from reput.log.selection import make_selection
 #: The table of all topics.
 MESSAGES = "messages"
 _BATCH_ROWS = 32_768
+#: Of a store's topics, where a statement names none of them.
+_SHOWN_TOPICS = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,12 +69,16 @@ class Source:
         found = find_damages(self.path, runner=LocalRunner(), commit_log_path=self.commit_log_path)
         return [f"{damage.error()}; passed over {damage.end - damage.begin} bytes" for damage in found]
 
+    def topics_of_store(self) -> set[str]:
+        """All that have a queue."""
+        directory = StoreDirectory(self.path, commit_log_path=self.commit_log_path)
+        return {queue.topic for queue in (*directory.queues(), *directory.batch_queues())}
+
     def tables(self, sql: str) -> list[str]:
         """The topics that a text may mean; raises ConfigError for two that SQL takes for the same."""
-        directory = StoreDirectory(self.path, commit_log_path=self.commit_log_path)
-        known = {queue.topic for queue in (*directory.queues(), *directory.batch_queues())}
+        known = self.topics_of_store()
         if unknown := set(self.schemas or ()) - known - set(self.topics or ()):
-            raise ConfigError(f"schema: there is no topic {min(unknown)!r} in {directory.path}")
+            raise ConfigError(f"schema: there is no topic {min(unknown)!r} in {os.fspath(self.path)}")
         named: dict[str, str] = {}
         for topic in sorted(known if self.topics is None else self.topics):
             if re.search(rf"(?<!\w){re.escape(topic)}(?!\w)", sql, re.IGNORECASE):
@@ -230,7 +236,17 @@ def query_sql(source: Source, sql: str) -> SqlRows:
         _raise_failure(tables.values())
         reasons = [table.columns.reason for table in tables.values()]
         hints = [f"; {table.topic}: {reason}" for table, reason in zip(tables.values(), reasons, strict=True) if reason]
-        raise ConfigError(f"sql: {error}{''.join(hints)}") from None
+        raise ConfigError(f"sql: {_reason(str(error), source)}{''.join(hints)}") from None
+
+
+def _reason(text: str, source: Source) -> str:
+    """DuckDB's words; what it proposes in place of an unknown table are tables of its own, so the topics instead."""
+    unknown, has_proposal, _ = text.partition("does not exist!\nDid you mean")
+    if not (has_proposal and "Table with name" in unknown):
+        return text
+    topics = sorted(source.topics_of_store() if source.topics is None else source.topics)
+    more = f" and {len(topics) - _SHOWN_TOPICS} more" if len(topics) > _SHOWN_TOPICS else ""
+    return f"{unknown}does not exist; there are {', '.join([MESSAGES, *topics[:_SHOWN_TOPICS]])}{more}"
 
 
 def _raise_failure(tables: Iterable[TopicTable]) -> None:

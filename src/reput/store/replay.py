@@ -136,8 +136,8 @@ def replay(
         on_batch: called when a batch is in the target.
 
     Raises:
-        ConfigError: a speed that is not above 0, a target that is the source, a name under which something else was
-            replayed, or a source whose log no longer has the record at which to go on.
+        ConfigError: a speed that is not above 0, a target that is the source or lies inside it, a name under which
+            something else was replayed, or a source whose log no longer has the record at which to go on.
         CorruptRecordError: damage in the source.
         MessageIllegalError: a message that RocketMQ would not take from a producer; those before it are put.
         StoreLockedError: the same replay is under way in another process; or as of `MessageStore.open`.
@@ -151,6 +151,7 @@ def replay(
     target = os.path.abspath(target)
     if os.path.realpath(target) == os.path.realpath(directory.path):
         raise ConfigError(f"{target}: the target is the source; name another store")
+    directory.check_output(target)
     selection = make_selection(
         columns=(*_KEPT, *_PLACES), topics=topics, begin=begin, end=end, store=directory.name, mode="FAILFAST"
     )

@@ -105,6 +105,25 @@ def test_what_is_no_part_of_a_store_is_named_with_what_to_do(
     assert content(store) == before
 
 
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [
+        (("get", "--topic", "orders"), "--raw"),
+        (("query", "--sql", "select 1"), "--output"),
+        (("stats",), "--report"),
+    ],
+)
+def test_an_output_never_takes_the_place_of_a_device_or_pipe(
+    store: Path, tmp_path: Path, run_reput: Run, command: tuple[str, ...], option: str
+) -> None:
+    pipe = tmp_path / "rows.csv"
+    os.mkfifo(pipe)
+    answer = run_reput(command[0], store, *command[1:], option, pipe)
+    assert (answer.status, answer.out) == (2, "")
+    assert "a device or a pipe" in answer.err
+    assert pipe.is_fifo()
+
+
 def test_log_files_that_are_all_empty_are_named(store: Path, run_reput: Run) -> None:
     for start in (0, 65536, 131072):
         (store / f"commitlog/{start:020}").write_bytes(b"")

@@ -77,7 +77,7 @@ def test_every_example_works_as_it_stands(folder: Path, command: str) -> None:
 def test_the_command_alone_lists_all_commands() -> None:
     answer = run_reput()
     assert answer.status == 0
-    listed = [line.split()[0] for line in answer.out.partition("Commands:\n")[2].splitlines()]
+    listed = [line.split()[0] for line in answer.out.partition("Commands:\n")[2].partition("\n\n")[0].splitlines()]
     assert listed == list(COMMANDS)
 
 

@@ -42,6 +42,7 @@ def test_rows_put_aside_are_told(tmp_path: Path, run_reput: Run) -> None:
     ("arguments", "reason"),
     [
         (["gone", "store"], "no such file or folder"),
+        (["empty", "store"], "a folder without any Parquet file"),
         (["one.parquet", "store", "--sink-id", "a b"], "no name of up to 100 letters"),
         (["one.parquet", "store", "--columns", "topic"], "no column 'body'"),
         (["one.parquet", "store", "--set", "nothing=1"], "nothing"),
@@ -52,6 +53,7 @@ def test_what_cannot_be_imported_is_refused(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     parquet.write_table(pa.table({"topic": ["orders"], "body": ["x"]}), "one.parquet")
+    (tmp_path / "empty").mkdir()
     answer = run_reput("import", *arguments)
     assert answer.status == 2
     assert reason in answer.err

@@ -89,6 +89,15 @@ def test_a_report_in_a_store_is_refused_before_anything_is_done(
     assert content_of(tmp_path) == before
 
 
+def test_a_report_that_cannot_be_written_costs_not_the_result(
+    places: dict[str, str], tmp_path: Path, run_reput: Run
+) -> None:
+    (tmp_path / "report.html.tmp").mkdir()  # stands in the way
+    answer = run_reput(*arguments_of("stats", places), "--report", tmp_path / "report.html", "--json")
+    assert (answer.status, answer.object()["messages"] > 0) == (2, True)
+    assert "report.html.tmp" in answer.err
+
+
 @pytest.mark.parametrize("name", [name for name, job in JOBS.items() if job.has_work_dir])
 def test_a_work_folder_is_empty_in_the_end_and_never_in_the_store(
     name: str, places: dict[str, str], tmp_path: Path, run_reput: Run

@@ -69,6 +69,23 @@ def test_an_interrupt_ends_with_130_and_no_traceback(tmp_path: Path) -> None:
     assert not (tmp_path / "s").exists()
 
 
+@pytest.mark.parametrize("module", ["typer", "reput.cli.stats"])
+def test_an_interrupt_while_commands_are_imported_ends_without_a_word(module: str) -> None:
+    code = (
+        "import os, signal, sys\n"
+        "from reput.__main__ import main\n"
+        "class Interrupting:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        f"        if name == {module!r}:\n"
+        "            os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Interrupting())\n"
+        "sys.argv = ['reput', '--version']\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
 def test_a_reader_that_stops_early_ends_the_command_quietly(store: Path) -> None:
     for number in range(3):
         with reput.MessageStore.open(
@@ -84,6 +101,21 @@ def test_a_reader_that_stops_early_ends_the_command_quietly(store: Path) -> None
             dumping.stdout.close()
             err = dumping.stderr.read()
         assert (dumping.returncode, err) == (141, "")
+
+
+@pytest.mark.parametrize("arguments", [("info", "STORE"), ("info", "STORE", "--json"), ("--help",)])
+def test_output_that_cannot_be_written_is_an_error_in_one_line(store: Path, arguments: tuple[str, ...]) -> None:
+    command = [sys.executable, "-m", "reput", *(str(store) if text == "STORE" else text for text in arguments)]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr) == (2, "reput: cannot write the output: No space left on device\n")
+
+
+def test_output_that_is_closed_and_errors_that_nobody_can_read_are_no_findings(store: Path, tmp_path: Path) -> None:
+    reput_info = f"{sys.executable} -m reput info"
+    done = subprocess.run(f"{reput_info} {store} >&-", shell=True, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (2, "reput: cannot write the output: it is closed\n")
+    assert subprocess.run(f"{reput_info} {tmp_path}/none 2>/dev/full", shell=True).returncode == 2
 
 
 BAD_STORES = {

@@ -87,6 +87,7 @@ REFUSED = {
     "an unknown key": (("--topic", "t", "--body", "x", "--set", "listenPrt=1"), "did you mean listenPort?"),
     "a wrong value": (("--topic", "t", "--body", "x", "--set", "listenPort=70000"), "from 0 to 65535"),
     "a negative queue": (("--topic", "t", "--body", "x", "--queue-id", "-1"), "--queue-id"),
+    "a queue that no record can have": (("--topic", "t", "--body", "x", "--queue-id", str(1 << 31)), "2147483647"),
     "no topic": (("--body", "x"), "--topic"),
 }
 

@@ -73,6 +73,7 @@ def test_what_is_not_there_is_no_error(store: Path, run_reput: Run) -> None:
         (("--topics", "orders", "--message-id", "XYZ"), "give --topic with one --key or more"),
         (("--sql", "select 1", "--key", "o-1"), "--sql: say in the statement"),
         (("--sql", "select x from orders"), "Referenced column"),
+        (("--sql", "select x from order_s"), "order_s does not exist; there are messages, orders"),
         (("--topics", "orders", "--schema", "orders=id int"), "--schema and --damaged go with --sql"),
         (("--sql", "select * from orders", "--schema", "id int"), "write name=value"),
         (("--topics", "orders", "--output", "rows.txt"), "ends with .parquet, .arrow or .csv"),

@@ -288,6 +288,15 @@ DAMAGES: dict[str, tuple[str, Callable[[Path], None], str, int | None]] = {
 }  # fmt: skip
 
 
+def test_without_any_queue_file_each_queue_is_one_finding(store: Path) -> None:
+    shutil.rmtree(store / "consumequeue")
+    findings = run(store).findings
+    assert {(found.code, found.count) for found in findings} == {("unit-missing", 50)}
+    assert sorted(str(found.queue_id) + found.text[:21] for found in findings) == [
+        f"{queue_id}the queue has no file" for queue_id in range(4)
+    ]
+
+
 def damage_with_backup(store: Path) -> None:
     (store / "config" / "topics.json").write_bytes(b"{")
     (store / "config" / "topics.json.bak").write_bytes(b"{}")

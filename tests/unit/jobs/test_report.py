@@ -93,6 +93,14 @@ def test_terminal_shows_facts_tables_and_findings() -> None:
     assert "finding  queue 3 of weather, offset 17: body differs" in text
 
 
+def test_a_narrow_terminal_cuts_no_fact() -> None:
+    console = Console(file=io.StringIO(), width=40)
+    path = "/data/a-rather-long-name/of-a-store/commitlog/00000000000000000000"
+    Report("title", {"path": path, "messages": 3}).print(console)
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert path in text.replace("path", "", 1).replace("\n", "").replace(" ", "")
+
+
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_a_wide_table_never_breaks_a_number(width: int) -> None:
     columns = ["topic", "queue_id", "messages", "bytes", "latency_p50_ms", "latency_p99_ms", "latency_max_ms"]

@@ -204,6 +204,9 @@ def test_a_store_is_not_replayed_into_itself(tmp_path: Path) -> None:
         store.put_message(Message("orders", b"1"))
     with pytest.raises(ConfigError, match="the target is the source"):
         replay(tmp_path / "store", tmp_path / "store")
+    with pytest.raises(ConfigError, match="lies inside the store"):
+        replay(tmp_path / "store", tmp_path / "store" / "copy")
+    assert not (tmp_path / "store" / "copy").exists()
     assert len(rows_of(tmp_path / "store")) == 1
 
 
