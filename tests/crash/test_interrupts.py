@@ -12,6 +12,7 @@ import pytest
 
 import reput
 from reput.store.results import PutMessageStatus
+from tests.crash.faulty_files import FaultyFiles
 from tests.crash.invariants import SMALL, check_store
 
 MESSAGE = reput.Message("t", b"x", keys=["k"])
@@ -24,15 +25,16 @@ PUTS: dict[str, Callable[[reput.MessageStore], object]] = {
 }
 
 
-def interrupted(put: Callable[[], object], number: int) -> bool:
+def interrupted(put: Callable[[], object], number: int, part: str = "") -> bool:
     """Run a put with a KeyboardInterrupt at its call of this number; False: there is no such call.
 
-    CPython looks for signals where a function of Python begins, and where one of C has returned.
+    Those count that are made by, or of, code in a file with `part` in its path. CPython looks for signals where a
+    function of Python begins, and where one of C has returned.
     """
     calls = count()
 
     def judge(frame: FrameType, event: str, argument: object) -> None:
-        if event in ("call", "c_return") and next(calls) == number:
+        if event in ("call", "c_return") and part in frame.f_code.co_filename and next(calls) == number:
             raise KeyboardInterrupt
 
     sys.setprofile(judge)
@@ -56,6 +58,20 @@ def test_an_interrupt_at_any_call_of_a_put_stops_neither_the_next_put_nor_the_cl
         while interrupted(lambda: PUTS[name](store), number):
             result = store.put_message(MESSAGE)
             assert result.status is PutMessageStatus.PUT_OK, number
+            number += 1
+        assert number > 10
+        store.wait_dispatched()
+    check_store(tmp_path / "store", options)
+
+
+def test_an_interrupt_at_any_call_of_a_put_that_begins_a_log_file_leaves_no_file_out(tmp_path: Path) -> None:
+    """An empty one in the middle would be the log's end for the next start."""
+    options = SMALL | {"flush_disk_type": "ASYNC_FLUSH"}
+    message = reput.Message("t", bytes(SMALL["mapped_file_size_commit_log"] // 2))  # type: ignore[operator]
+    with reput.MessageStore.open(tmp_path / "store", files=FaultyFiles(), **options) as store:
+        number = 0
+        while interrupted(lambda: store.put_message(message), number, "/reput/store/"):
+            assert store.put_message(message).status is PutMessageStatus.PUT_OK, number
             number += 1
         assert number > 10
         store.wait_dispatched()

@@ -107,10 +107,12 @@ class CommitLog(AppendGate):
         Raises:
             StoreFullError: No space for the next file, or for these bytes; nothing has changed.
         """
-        file = self._last
-        if file is None:
-            file = self._next_file()
-            self.queue.append_file(file)
+        files = self.queue.mapped_files
+        if not files:
+            self.queue.append_file(self._next_file())
+            files = self.queue.mapped_files
+        file = files[-1]
+        if file is not self._last:  # the first one, or a KeyboardInterrupt came between the next two lines below
             self._go_on_in(file)
         position = file.wrote_position
         if position + size + BLANK_SIZE > file.size:
