@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import _thread
+import operator
+import os
 import sys
 from collections.abc import Callable
+from functools import partial
 from itertools import count
 from pathlib import Path
 from types import FrameType
@@ -11,6 +15,9 @@ from types import FrameType
 import pytest
 
 import reput
+from reput.errors import StorePoisonedError, StoreSyncError
+from reput.files import DISK, runs
+from reput.log.failed_sync import failed_sync_path
 from reput.store.results import PutMessageStatus
 from tests.crash.faulty_files import FaultyFiles
 from tests.crash.invariants import SMALL, check_store
@@ -76,3 +83,46 @@ def test_an_interrupt_at_any_call_of_a_put_that_begins_a_log_file_leaves_no_file
         assert number > 10
         store.wait_dispatched()
     check_store(tmp_path / "store", options)
+
+
+def in_one_call(*calls: Callable[[], object]) -> None:
+    """Call these without a look for signals between them: as while the system waits for a disk."""
+    list(map(operator.call, calls))
+
+
+def test_an_interrupt_during_a_sync_of_the_log_that_fails_hides_no_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The system tells the error once: the next sync would succeed, and answer what the disk does not have."""
+    path = tmp_path / "store"
+    store = reput.MessageStore.open(path, **SMALL, flush_interval_consume_queue=60_000)
+    store.put_message(MESSAGE)
+    store.wait_dispatched()
+    with monkeypatch.context() as patched:
+        no_descriptor = 1 << 30
+        fails = partial(in_one_call, _thread.interrupt_main, partial(os.fsync, no_descriptor))
+        patched.setattr(os, "fdatasync", lambda descriptor: fails())
+        with pytest.raises(StorePoisonedError, match="commitlog"):
+            store.put_message(MESSAGE)
+    with pytest.raises(StorePoisonedError):
+        store.put_message(MESSAGE)
+    assert Path(failed_sync_path(str(path))).exists()
+    with pytest.raises(StorePoisonedError):
+        store.close()
+    assert (path / "abort").exists()
+
+
+def test_an_interrupt_during_a_sync_of_many_files_that_fails_hides_no_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, sync_paths = str(tmp_path / "missing"), runs.sync_paths
+
+    def interrupted_sync(*arguments: object) -> None:
+        in_one_call(partial(sync_paths, *arguments), _thread.interrupt_main)
+
+    monkeypatch.setattr(runs, "sync_paths", interrupted_sync)
+    with pytest.raises(StoreSyncError, match="missing"):
+        DISK.sync_files([path])
+    (tmp_path / "missing").touch()
+    with pytest.raises(KeyboardInterrupt):
+        DISK.sync_files([path])
