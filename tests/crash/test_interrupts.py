@@ -5,7 +5,9 @@ from __future__ import annotations
 import _thread
 import operator
 import os
+import signal
 import sys
+import threading
 from collections.abc import Callable
 from functools import partial
 from itertools import count
@@ -15,11 +17,11 @@ from types import FrameType
 import pytest
 
 import reput
-from reput.errors import StorePoisonedError, StoreSyncError
+from reput.errors import StoreLockedError, StorePoisonedError, StoreSyncError
 from reput.files import DISK, runs
 from reput.log.failed_sync import failed_sync_path
 from reput.store.results import PutMessageStatus
-from tests.crash.faulty_files import FaultyFiles
+from tests.crash.faulty_files import FaultyFiles, Operation
 from tests.crash.invariants import SMALL, check_store
 
 MESSAGE = reput.Message("t", b"x", keys=["k"])
@@ -126,3 +128,30 @@ def test_an_interrupt_during_a_sync_of_many_files_that_fails_hides_no_failure(
     (tmp_path / "missing").touch()
     with pytest.raises(KeyboardInterrupt):
         DISK.sync_files([path])
+
+
+def test_an_interrupt_while_a_close_waits_for_its_threads_gives_the_lock_back_only_when_they_have_ended(
+    tmp_path: Path,
+) -> None:
+    """They may still write: nobody else may write the same files then."""
+    path, files, may_go_on = tmp_path / "store", FaultyFiles(), threading.Event()
+    store = reput.MessageStore.open(path, files=files, **SMALL)
+    assert store._reput is not None
+    is_stopping = store._reput._stopping
+
+    def interrupt_the_close(operation: Operation) -> None:
+        if operation.kind == "write_runs" and not may_go_on.is_set():
+            assert is_stopping.wait(60)
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+            assert may_go_on.wait(60)
+
+    files.judge = interrupt_the_close
+    store.put_message(MESSAGE)
+    with pytest.raises(KeyboardInterrupt):
+        store.close()
+    with pytest.raises(StoreLockedError):
+        reput.MessageStore.open(path, **SMALL)
+    may_go_on.set()
+    store.close()
+    check_store(path, SMALL)
+    reput.MessageStore.open(path, **SMALL).close()

@@ -69,6 +69,8 @@ class MessageStore(MessageReader):
 
         super().__init__(path, config, parts, files)
         self._closing = Lock()
+        self._is_closed = False
+        self._refusal = StoreStateError(f"{path}: the store is closed")
         self._changing_topics = Lock()
         self._reput: ReputMessageService | None = None
         self._cleaning = CleanService(
@@ -354,27 +356,31 @@ class MessageStore(MessageReader):
             ReputError: Something could not be made durable; the next start recovers.
         """
         with self._closing:
-            if not self._is_open:
+            if self._is_closed:
                 return
             self._is_open = False
-            parts = self._parts
+            if self._reput is not None:
+                self._stop_threads()  # interrupted here they may still write, so the lock is kept: close again
+            self._is_closed = True
             try:
                 if self._reput is not None:
-                    self._shut_down(parts)
+                    self._seal(self._parts)
             finally:
-                parts.close()
+                self._parts.close()
 
-    def _shut_down(self, parts: Parts) -> None:
-        from reput.store.parts import close_cleanly
-
+    def _stop_threads(self) -> None:
         assert self._reput is not None
-        closed = StoreStateError(f"{self.path}: the store is closed")
-        self._log.refuse(closed)  # a put that passed its check before must not write once the lock is given back
+        self._log.refuse(self._refusal)  # a put that passed its check before must not write once the lock is given back
         self._cleaning.shutdown()
         self._housekeeping.shutdown()
         self._flush.shutdown()
         self._reput.shutdown()
-        failure = self._reput.failure if self._log.failure is closed else self._log.failure
+
+    def _seal(self, parts: Parts) -> None:
+        from reput.store.parts import close_cleanly
+
+        assert self._reput is not None
+        failure = self._reput.failure if self._log.failure is self._refusal else self._log.failure
         if failure is not None:
             raise failure
         end = self._log.max_offset
