@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from itertools import chain
 from threading import Lock
 from typing import TYPE_CHECKING, Literal, Self
+from weakref import WeakSet
 
 from reput.config.message_store import FlushDiskType, MessageStoreConfig
 from reput.errors import ConfigError, MessageIllegalError, StoreError, StoreStateError
@@ -98,6 +99,7 @@ class MessageStore(MessageReader):
         self._housekeeping = FlushConsumeQueueService(path, parts, self._flush.sync, config, self._stats)
         for service in (self._flush, self._reput, self._housekeeping):
             service.start()
+        _writers.add(self)
         if retention:
             self._cleaning.start()
 
@@ -165,7 +167,7 @@ class MessageStore(MessageReader):
 
     def _check_writable(self) -> None:
         if not self._is_open or self._reput is None:
-            state = "was opened read-only" if self._is_open else "is closed"
+            state = "was opened read-only" if self._is_open else "is closed, or open in the parent of this process"
             raise StoreStateError(f"{self.path}: the store {state}; open it with MessageStore.open(path) to put")
 
     def put_message(self, message: Message, queue_id: int = 0) -> PutMessageResult:
@@ -401,3 +403,15 @@ class MessageStore(MessageReader):
     def __repr__(self) -> str:
         state = "closed" if not self._is_open else "read-only" if self._reput is None else "open"
         return f"MessageStore({self.path!r}, {state}, max_commit_log_offset={self._log.max_offset})"
+
+
+_writers: WeakSet[MessageStore] = WeakSet()
+
+
+def _leave_to_parent() -> None:
+    """In a child that was forked: its copy of a store would write over what the parent writes, and end its life."""
+    for store in _writers:
+        store._is_open, store._is_closed = False, True
+
+
+os.register_at_fork(after_in_child=_leave_to_parent)
