@@ -14,8 +14,11 @@ from pathlib import Path
 import pytest
 
 import reput
+from reput.config.message_store import MessageStoreConfig
 from reput.errors import StoreError, StorePoisonedError, StoreSyncError
+from reput.log import StoreDirectory
 from reput.log.failed_sync import FAILED_SYNC_FILE, failed_sync_path
+from reput.store.log_dispatch import LogDispatch
 from tests.crash import test_faults
 from tests.crash.faulty_files import FaultyFiles, Operation, abandon, fail_next
 from tests.crash.invariants import SMALL, Acknowledged, check_acknowledged, check_store, contents
@@ -173,3 +176,22 @@ def test_a_sync_that_fails_at_any_operation_of_sink_commits_loses_nothing_that_t
         start_again(path, files, left, scenario.options, [], closes=True, answers=0)
         check(left)
     assert number > 10
+
+
+@pytest.mark.parametrize("part", ["/consumequeue/", "/index/"])
+def test_a_failed_sync_of_the_process_that_dispatches_is_told_to_the_next_start_of_the_store(
+    tmp_path: Path, part: str
+) -> None:
+    path, files = tmp_path / "store", FaultyFiles()
+    store = reput.MessageStore.open(path, files=files, dispatch="spark", **OPTIONS)
+    acknowledged = put(store, "first", 12)
+    config = MessageStoreConfig.from_mapping(OPTIONS)
+    dispatcher = LogDispatch(StoreDirectory(path, files=files), str(path), config, in_store=True, files=files)
+    files.judge = fail_next("sync", errno.EIO, part=str(path) + part)
+    with pytest.raises(StoreSyncError, match=part):
+        dispatcher.run_once()
+    dispatcher.close()
+    store.close()
+    assert Path(failed_sync_path(str(path))).exists()
+    start_again(path, files, tmp_path / "left", OPTIONS, acknowledged, closes=True)
+    check_left(tmp_path / "left", acknowledged)
