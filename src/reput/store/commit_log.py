@@ -368,6 +368,7 @@ class CommitLog(AppendGate):
 
         Raises:
             StoreFullError: No space; puts go on as long as there is room.
+            StoreSyncError: A sync failed; nothing is appended any more.
         """
         file = self._last
         if file is None:
@@ -377,7 +378,7 @@ class CommitLog(AppendGate):
                 if file.reserved_position - file.wrote_position < RESERVE_STEP // 2:
                     file.reserve(min(file.size, file.wrote_position + RESERVE_STEP))
                 if file.size - file.wrote_position < file.size // 4:
-                    self.queue.make_ahead()
+                    self._next_file()
 
     def view(self, offset: int, size: int) -> memoryview | None:
         """The bytes of a record, as they lie; None outside what may be read."""
