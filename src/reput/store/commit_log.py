@@ -340,7 +340,8 @@ class CommitLog(AppendGate):
         positions = rows.positions
         file = self._room(int(positions[row + 1] - positions[row]))
         room = file.size - file.wrote_position - BLANK_SIZE
-        end = int(np.searchsorted(positions, positions[row] + room, side="right")) - 1
+        limit = min(int(positions[row]) + room, int(positions[-1]))  # their sum can be more than an int32 holds
+        end = int(np.searchsorted(positions, np.int32(limit), side="right")) - 1
         position, offset = file.wrote_position, file.start_offset + file.wrote_position
         queues, next_offsets = rows.queues[row:end], self.queue_offsets.array
         before = next_offsets[queues]
