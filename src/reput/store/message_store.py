@@ -161,7 +161,11 @@ class MessageStore(MessageReader):
             parts = open_for_reading(root, settings, files, progress)
         else:
             parts = open_for_writing(root, settings, files, progress, bit_maps, by_others=by_others)
-        return cls(root, settings, parts, files, on_arrival, retention=retention, by_others=by_others)
+        try:
+            return cls(root, settings, parts, files, on_arrival, retention=retention, by_others=by_others)
+        except BaseException:  # no thread could be started, or Ctrl-C; those that were have nothing to do
+            parts.close()
+            raise
 
     # -- putting
 
