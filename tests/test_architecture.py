@@ -18,7 +18,7 @@ SOURCE = Path(reput.__file__).parent
 #: that opens or changes a file.
 OS_NAMES = {
     "access", "cpu_count", "environ", "fspath", "getpid", "listdir",
-    "path", "PathLike", "pathsep", "sched_getaffinity", "X_OK",
+    "path", "PathLike", "pathsep", "register_at_fork", "sched_getaffinity", "X_OK",
 }  # fmt: skip
 SHUTIL_NAMES = {"get_terminal_size", "which"}
 FILE_MODULES = {"fcntl", "mmap", "pathlib", "tempfile"}

@@ -7,15 +7,20 @@ lost, goes on, answers, and ends; then the power is cut, and the disk has what w
 from __future__ import annotations
 
 import errno
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 
 import pytest
 
 import reput
+from reput.config.message_store import MessageStoreConfig
 from reput.errors import StoreError, StorePoisonedError, StoreSyncError
+from reput.log import StoreDirectory
 from reput.log.failed_sync import FAILED_SYNC_FILE, failed_sync_path
+from reput.store.log_dispatch import LogDispatch
 from tests.crash import test_faults
 from tests.crash.faulty_files import FaultyFiles, Operation, abandon, fail_next
 from tests.crash.invariants import SMALL, Acknowledged, check_acknowledged, check_store, contents
@@ -173,3 +178,58 @@ def test_a_sync_that_fails_at_any_operation_of_sink_commits_loses_nothing_that_t
         start_again(path, files, left, scenario.options, [], closes=True, answers=0)
         check(left)
     assert number > 10
+
+
+@pytest.mark.parametrize("part", ["/consumequeue/", "/index/"])
+def test_a_failed_sync_of_the_process_that_dispatches_is_told_to_the_next_start_of_the_store(
+    tmp_path: Path, part: str
+) -> None:
+    path, files = tmp_path / "store", FaultyFiles()
+    store = reput.MessageStore.open(path, files=files, dispatch="spark", **OPTIONS)
+    acknowledged = put(store, "first", 12)
+    config = MessageStoreConfig.from_mapping(OPTIONS)
+    dispatcher = LogDispatch(StoreDirectory(path, files=files), str(path), config, in_store=True, files=files)
+    files.judge = fail_next("sync", errno.EIO, part=str(path) + part)
+    with pytest.raises(StoreSyncError, match=part):
+        dispatcher.run_once()
+    dispatcher.close()
+    store.close()
+    assert Path(failed_sync_path(str(path))).exists()
+    start_again(path, files, tmp_path / "left", OPTIONS, acknowledged, closes=True)
+    check_left(tmp_path / "left", acknowledged)
+
+
+def test_no_put_passes_a_log_file_made_ahead_whose_sync_has_failed(tmp_path: Path) -> None:
+    """Made once more it would seem to be on the disk."""
+    files = FaultyFiles()
+    store = reput.MessageStore.open(tmp_path / "store", files=files, **OPTIONS)
+    put(store, "first", 8)
+    files.judge = fail_next("sync", errno.EIO, part="/commitlog/")
+    with pytest.raises(StoreSyncError):
+        store._log.make_ready()
+    with pytest.raises(StoreSyncError):
+        put(store, "second", 1)
+    with pytest.raises(StoreSyncError):
+        store.close()
+    assert Path(failed_sync_path(str(tmp_path / "store"))).exists()
+
+
+def test_a_disk_that_has_space_again_lets_no_put_pass_a_sync_that_fails_at_that_moment(tmp_path: Path) -> None:
+    """Another thread's failure comes between any two steps, here behind the question whether there was one."""
+    store = reput.MessageStore.open(tmp_path / "store", files=FaultyFiles(), **OPTIONS, flush_disk_type="ASYNC_FLUSH")
+    log, error = store._log, StorePoisonedError("failed")
+
+    def fail_behind_the_question(frame: FrameType, event: str, _: object) -> None:
+        if event == "return" and frame.f_code.co_name == "failure" and log.failure is None:
+            log.failure = error
+
+    sys.setprofile(fail_behind_the_question)
+    try:
+        log.refuse_while_full(None)
+    finally:
+        sys.setprofile(None)
+    assert log.failure is error
+    with pytest.raises(StorePoisonedError):
+        put(store, "first", 1)
+    with pytest.raises(StorePoisonedError):
+        store.close()

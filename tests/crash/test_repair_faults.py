@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import shutil
@@ -12,13 +13,15 @@ from pathlib import Path
 import pytest
 
 import reput
+from reput.errors import StoreSyncError
 from reput.jobs.audit_files import list_store
 from reput.jobs.repair import RepairResult, repair
 from reput.jobs.repair_plan import Action
 from reput.jobs.repair_steps import Seen, take_step
 from reput.jobs.runner import LocalRunner
 from reput.log.directory import StoreDirectory
-from tests.crash.faulty_files import Crash, FaultyFiles, crash_at, no_objection
+from reput.log.failed_sync import failed_sync_path
+from tests.crash.faulty_files import Crash, FaultyFiles, crash_at, fail_next, no_objection
 from tests.crash.invariants import contents
 from tests.unit.jobs.test_audit import SIZES
 from tests.unit.jobs.test_rebuild_resumed import killed
@@ -138,3 +141,14 @@ def tail_of(store: Path) -> bytes:
     """What a repair cuts off."""
     (step,) = [step for step in repair(store, runner=LocalRunner(1)).steps if step.action is Action.CUT_TAIL]
     return Path(step.path).read_bytes()[step.position :].rstrip(b"\0")
+
+
+def test_a_failed_sync_of_the_log_is_told_to_the_next_start(closed_store: Path) -> None:
+    """The system may tell by it what an earlier process has written, and tells it once."""
+    torn_tail(closed_store)
+    files = FaultyFiles(fail_next("sync", errno.EIO, part=f"{closed_store}/commitlog/"))
+    with pytest.raises(StoreSyncError, match="commitlog"):
+        repair(closed_store, apply=True, runner=LocalRunner(1), files=files)
+    assert Path(failed_sync_path(str(closed_store))).exists()
+    reput.MessageStore.open(closed_store, **SIZES).close()
+    assert not Path(failed_sync_path(str(closed_store))).exists()

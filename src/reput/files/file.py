@@ -243,12 +243,16 @@ class File:
         """Make everything written so far durable, through mappings too (fdatasync, without the interpreter lock).
 
         Raises StoreSyncError. After it nobody knows what is on the disk: trying again may succeed without the lost
-        bytes.
+        bytes. So it takes the place of a KeyboardInterrupt that has waited for a sync that failed.
         """
         try:
             os.fdatasync(self._descriptor)
         except OSError as error:
-            raise sync_failure(error, self.path) from error
+            try:
+                told = sync_failure(error, self.path)
+            except BaseException:  # a signal handler's: it runs at the first call
+                told = sync_failure(error, self.path)
+            raise told from error
 
     def map(self, *, writable: bool = False, random: bool = False) -> Mapping:
         """Map the whole file. `random`: read no pages ahead, for tables that are looked into here and there."""

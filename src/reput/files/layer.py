@@ -333,15 +333,20 @@ class FileLayer:
         self._sync(paths, only_data=False)
 
     def _sync(self, paths: Sequence[str], *, only_data: bool) -> None:
+        import numpy
+
         from reput.files.runs import sync_paths
 
-        text = _text(paths)
-        index, code = sync_paths(_address(text), len(paths), only_data)
-        if code:
-            error = OSError(code, os.strerror(code))
-            if only_data:
-                raise sync_failure(error, paths[index]) from error
-            raise failure(error, paths[index], "sync the folder") from error
+        text, result = _text(paths), numpy.zeros(2, numpy.int64)
+        try:
+            sync_paths(_address(text), len(paths), only_data, result)
+        finally:  # behind a KeyboardInterrupt, too: see `File.sync`
+            index, code = result.tolist()
+            if code:
+                error = OSError(code, os.strerror(code))
+                if only_data:
+                    raise sync_failure(error, paths[index]) from error
+                raise failure(error, paths[index], "sync the folder") from error
 
     def _status(self, path: str) -> os.stat_result:
         try:

@@ -4,7 +4,7 @@
 the byte range [0, 1), and then writes the text `lock` and forces it. Here that is done in an empty file only: another
 text says that RocketMQ has not opened the store since it was written (`reput.log.sink_commits`). A process loses such a
 lock as soon as it closes *any* descriptor of the file. So all that opens the file is in here, and a second lock in the
-same process is refused before its file is opened.
+same process is refused before its file is opened. A child that was forked has no lock of its parent's.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class RecordLock:
         with _held_guard:
             if self._descriptor >= 0:
                 descriptor, self._descriptor = self._descriptor, -1
-                del _held[self._identity]
+                _held.pop(self._identity, None)
                 os.close(descriptor)
 
     def write(self, text: bytes) -> None:
@@ -112,6 +112,16 @@ def _held_descriptor(path: str) -> int | None:
 
 def _identity(status: os.stat_result) -> tuple[int, int]:
     return status.st_dev, status.st_ino
+
+
+def _forget_parents_locks() -> None:
+    """In a child that was forked, perhaps while another thread had the guard."""
+    global _held_guard
+    _held_guard = threading.Lock()
+    _held.clear()
+
+
+os.register_at_fork(after_in_child=_forget_parents_locks)
 
 
 def _holder(descriptor: int) -> str:

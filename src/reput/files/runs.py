@@ -111,9 +111,11 @@ def read_runs(paths, positions, sizes, target):  # type: ignore[no-untyped-def]
     return positions.size, 0
 
 
-@kernel("UniTuple(int64, 2)(int64, int64, boolean)")
-def sync_paths(paths, count, only_data):  # type: ignore[no-untyped-def]
-    """Sync the files (`only_data`: fdatasync) or folders of `count` paths; paths and result as in `write_runs`.
+@kernel("void(int64, int64, boolean, int64[::1])")
+def sync_paths(paths, count, only_data, result):  # type: ignore[no-untyped-def]
+    """Sync the files (`only_data`: fdatasync) or folders of `count` paths; paths as in `write_runs`.
+
+    `result`: int64[2], what `write_runs` returns: there an error is not lost to a signal that comes behind the call.
 
     The writing of all files is begun before the first is waited for, so that the file system gives all of them their
     blocks at once: ten thousand new files take a third of the time.
@@ -126,13 +128,15 @@ def sync_paths(paths, count, only_data):  # type: ignore[no-untyped-def]
             _close(descriptor)
         path = _behind(path)
     for i in range(count):
+        result[0] = i
         descriptor = _opened(paths, _READ_FLAGS)
         if descriptor < 0:
-            return i, -descriptor
+            result[1] = -descriptor
+            return
         failed = _fdatasync(descriptor) if only_data else _fsync(descriptor)
-        code = _errno() if failed else 0
+        result[1] = _errno() if failed else 0
         _close(descriptor)
-        if code:
-            return i, code
+        if result[1]:
+            return
         paths = _behind(paths)
-    return count, 0
+    result[0] = count

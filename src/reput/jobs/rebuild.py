@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from reput.config.dispatch_rules import DispatchRules
-from reput.errors import ConfigError, CorruptRecordError, StoreError, StoreFormatError
+from reput.errors import ConfigError, CorruptRecordError, StoreError, StoreFormatError, StoreSyncError
 from reput.files import DISK
 from reput.jobs.build import Build, Built, RebuildResult
 from reput.jobs.build_plan import BuildFolder, BuildPlan, plan_build
@@ -233,7 +233,11 @@ def _build(
 ) -> Built:
     """Everything, in the folder of the job; what a killed start has done is not done again."""
     build = Build(build_folder.path, plan, ResumingRunner(runner, folder, synced=False), progress)
-    result = build.run()
+    try:
+        result = build.run()
+    except StoreSyncError:
+        build_folder.forget()  # what is read there the disk need not have, and the next sync of it would succeed
+        raise
     if in_place_of is not None and plan.log_files:
         kept = keep_emptied_queues(in_place_of, build.folder, plan.log_files[0].start_offset)
         result = replace(result, kept_queues=tuple(kept))

@@ -27,6 +27,7 @@ from reput.jobs.repair_steps import Seen, take_step
 from reput.jobs.runner import Progress, Runner
 from reput.jobs.swap import check_folders, locked
 from reput.log.directory import StoreDirectory
+from reput.log.failed_sync import watched
 
 #: A step may bring to light what it hid, and so on; what is wrong still after so many looks stays so.
 _MOST_LOOKS = 5
@@ -141,7 +142,7 @@ class _Repair:
         done: list[Step] = []
         kept: dict[str, None] = {}
         for _ in range(_MOST_LOOKS):
-            with locked(self._directory.path):
+            with locked(self._directory.path), watched(self._directory.path, self._files):
                 remove_rest(self._directory.path)
                 steps = self.look().steps
                 for step in steps:

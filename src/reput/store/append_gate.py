@@ -86,5 +86,6 @@ class AppendGate(ABC):
     def refuse_while_full(self, error: StoreFullError | None) -> None:
         """Let no append begin because of the disk; None: let them begin again."""
         with self._lock:
-            if self.failure is None:
-                self._refusal = error
+            self._refusal = error
+            if self.failure is not None:  # asked last: a failure may come at any moment, and no append passes it
+                self._refusal = self.failure

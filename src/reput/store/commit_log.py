@@ -107,10 +107,12 @@ class CommitLog(AppendGate):
         Raises:
             StoreFullError: No space for the next file, or for these bytes; nothing has changed.
         """
-        file = self._last
-        if file is None:
-            file = self._next_file()
-            self.queue.append_file(file)
+        files = self.queue.mapped_files
+        if not files:
+            self.queue.append_file(self._next_file())
+            files = self.queue.mapped_files
+        file = files[-1]
+        if file is not self._last:  # the first one, or a KeyboardInterrupt came between the next two lines below
             self._go_on_in(file)
         position = file.wrote_position
         if position + size + BLANK_SIZE > file.size:
@@ -338,7 +340,8 @@ class CommitLog(AppendGate):
         positions = rows.positions
         file = self._room(int(positions[row + 1] - positions[row]))
         room = file.size - file.wrote_position - BLANK_SIZE
-        end = int(np.searchsorted(positions, positions[row] + room, side="right")) - 1
+        limit = min(int(positions[row]) + room, int(positions[-1]))  # their sum can be more than an int32 holds
+        end = int(np.searchsorted(positions, np.int32(limit), side="right")) - 1
         position, offset = file.wrote_position, file.start_offset + file.wrote_position
         queues, next_offsets = rows.queues[row:end], self.queue_offsets.array
         before = next_offsets[queues]
@@ -366,6 +369,7 @@ class CommitLog(AppendGate):
 
         Raises:
             StoreFullError: No space; puts go on as long as there is room.
+            StoreSyncError: A sync failed; nothing is appended any more.
         """
         file = self._last
         if file is None:
@@ -375,7 +379,7 @@ class CommitLog(AppendGate):
                 if file.reserved_position - file.wrote_position < RESERVE_STEP // 2:
                     file.reserve(min(file.size, file.wrote_position + RESERVE_STEP))
                 if file.size - file.wrote_position < file.size // 4:
-                    self.queue.make_ahead()
+                    self._next_file()
 
     def view(self, offset: int, size: int) -> memoryview | None:
         """The bytes of a record, as they lie; None outside what may be read."""

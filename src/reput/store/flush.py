@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from threading import Event, Lock, Thread
+from threading import Event, Lock
 from typing import Protocol
 
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import StorePoisonedError
 from reput.store.commit_log import CommitLog
 from reput.store.results import PutMessageStatus
+from reput.store.service_thread import ServiceThread
 
 _PAGE_SIZE = 4096
 
@@ -101,7 +102,7 @@ class FlushRealTimeService:
         self._least_pages = config.flush_commit_log_least_pages
         self._thorough_s = config.flush_commit_log_thorough_interval / 1000
         self._stop = Event()
-        self._thread = Thread(target=self._run, name="reput-flush", daemon=True)
+        self._thread = ServiceThread(self._run, "reput-flush")
 
     def wait(self, end_offset: int) -> PutMessageStatus:
         """Return at once."""

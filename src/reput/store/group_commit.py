@@ -9,13 +9,14 @@ woken at once, each of them would be put to sleep again by the interpreter lock,
 from __future__ import annotations
 
 from collections import deque
-from threading import Lock, Thread, local
+from threading import Lock, local
 
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import StorePoisonedError
 from reput.store.commit_log import CommitLog
 from reput.store.flush import Done, LogSync
 from reput.store.results import PutMessageStatus
+from reput.store.service_thread import ServiceThread
 
 
 class _Waiter:
@@ -56,7 +57,7 @@ class GroupCommitService:
         self._wake.acquire()
         self._stopping = False
         self._ended = False
-        self._thread = Thread(target=self._run, name="reput-flush", daemon=True)
+        self._thread = ServiceThread(self._run, "reput-flush")
 
     def wait(self, end_offset: int) -> PutMessageStatus:
         """Return once the log is on the disk up to `end_offset`, or after `syncFlushTimeout`."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from threading import Event, Thread
+from threading import Event
 from time import monotonic
 
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import ReputError, StoreError, StoreFullError
 from reput.store.flush import LogSync
 from reput.store.parts import Parts
+from reput.store.service_thread import ServiceThread
 from reput.store.statistics import StoreStatsService
 
 
@@ -30,7 +31,7 @@ class FlushConsumeQueueService:
         self._least_pages = config.flush_consume_queue_least_pages
         self._thorough_s = config.flush_consume_queue_thorough_interval / 1000
         self._stop = Event()
-        self._thread = Thread(target=self._run, name="reput-flush-queues", daemon=True)
+        self._thread = ServiceThread(self._run, "reput-flush-queues")
 
     def start(self) -> None:
         """Start the thread."""

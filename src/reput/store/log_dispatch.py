@@ -27,6 +27,7 @@ from reput.kernels.columns import RecordColumns
 from reput.kernels.record_scan import ScanLevel
 from reput.log.directory import LogFile, StoreDirectory
 from reput.log.dispatch_marks import DispatchMark, marks_path, read_marks, with_mark, write_marks
+from reput.log.failed_sync import watched
 from reput.log.metadata import metadata_path
 from reput.log.positions import LogPosition
 from reput.log.queue_types import find_queue_types
@@ -130,7 +131,7 @@ class LogDispatch:
         if not self._in_store:
             yield
             return
-        with turn(self._path, self._files):
+        with turn(self._path, self._files), watched(self._path, self._files):
             check_dispatched_by_others(self._path, self._files)
             yield
 

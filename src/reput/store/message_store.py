@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from itertools import chain
 from threading import Lock
 from typing import TYPE_CHECKING, Literal, Self
+from weakref import WeakSet
 
 from reput.config.message_store import FlushDiskType, MessageStoreConfig
 from reput.errors import ConfigError, MessageIllegalError, StoreError, StoreStateError
@@ -69,6 +70,8 @@ class MessageStore(MessageReader):
 
         super().__init__(path, config, parts, files)
         self._closing = Lock()
+        self._is_closed = False
+        self._refusal = StoreStateError(f"{path}: the store is closed")
         self._changing_topics = Lock()
         self._reput: ReputMessageService | None = None
         self._cleaning = CleanService(
@@ -96,6 +99,7 @@ class MessageStore(MessageReader):
         self._housekeeping = FlushConsumeQueueService(path, parts, self._flush.sync, config, self._stats)
         for service in (self._flush, self._reput, self._housekeeping):
             service.start()
+        _writers.add(self)
         if retention:
             self._cleaning.start()
 
@@ -157,13 +161,17 @@ class MessageStore(MessageReader):
             parts = open_for_reading(root, settings, files, progress)
         else:
             parts = open_for_writing(root, settings, files, progress, bit_maps, by_others=by_others)
-        return cls(root, settings, parts, files, on_arrival, retention=retention, by_others=by_others)
+        try:
+            return cls(root, settings, parts, files, on_arrival, retention=retention, by_others=by_others)
+        except BaseException:  # no thread could be started, or Ctrl-C; those that were have nothing to do
+            parts.close()
+            raise
 
     # -- putting
 
     def _check_writable(self) -> None:
         if not self._is_open or self._reput is None:
-            state = "was opened read-only" if self._is_open else "is closed"
+            state = "was opened read-only" if self._is_open else "is closed, or open in the parent of this process"
             raise StoreStateError(f"{self.path}: the store {state}; open it with MessageStore.open(path) to put")
 
     def put_message(self, message: Message, queue_id: int = 0) -> PutMessageResult:
@@ -354,27 +362,31 @@ class MessageStore(MessageReader):
             ReputError: Something could not be made durable; the next start recovers.
         """
         with self._closing:
-            if not self._is_open:
+            if self._is_closed:
                 return
             self._is_open = False
-            parts = self._parts
+            if self._reput is not None:
+                self._stop_threads()  # interrupted here they may still write, so the lock is kept: close again
+            self._is_closed = True
             try:
                 if self._reput is not None:
-                    self._shut_down(parts)
+                    self._seal(self._parts)
             finally:
-                parts.close()
+                self._parts.close()
 
-    def _shut_down(self, parts: Parts) -> None:
-        from reput.store.parts import close_cleanly
-
+    def _stop_threads(self) -> None:
         assert self._reput is not None
-        closed = StoreStateError(f"{self.path}: the store is closed")
-        self._log.refuse(closed)  # a put that passed its check before must not write once the lock is given back
+        self._log.refuse(self._refusal)  # a put that passed its check before must not write once the lock is given back
         self._cleaning.shutdown()
         self._housekeeping.shutdown()
         self._flush.shutdown()
         self._reput.shutdown()
-        failure = self._reput.failure if self._log.failure is closed else self._log.failure
+
+    def _seal(self, parts: Parts) -> None:
+        from reput.store.parts import close_cleanly
+
+        assert self._reput is not None
+        failure = self._reput.failure if self._log.failure is self._refusal else self._log.failure
         if failure is not None:
             raise failure
         end = self._log.max_offset
@@ -395,3 +407,15 @@ class MessageStore(MessageReader):
     def __repr__(self) -> str:
         state = "closed" if not self._is_open else "read-only" if self._reput is None else "open"
         return f"MessageStore({self.path!r}, {state}, max_commit_log_offset={self._log.max_offset})"
+
+
+_writers: WeakSet[MessageStore] = WeakSet()
+
+
+def _leave_to_parent() -> None:
+    """In a child that was forked: its copy of a store would write over what the parent writes, and end its life."""
+    for store in _writers:
+        store._is_open, store._is_closed = False, True
+
+
+os.register_at_fork(after_in_child=_leave_to_parent)

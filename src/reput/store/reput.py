@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from threading import Condition, Event, Lock, Thread
+from threading import Condition, Event, Lock
 from typing import Protocol
 
 from reput.config.message_store import MessageStoreConfig
@@ -13,6 +13,7 @@ from reput.kernels.columns import RecordColumns, ScanStop
 from reput.kernels.multi_dispatch import add_multi_dispatch_rows
 from reput.kernels.record_scan import RecordScanner
 from reput.store.commit_log import CommitLog
+from reput.store.service_thread import ServiceThread
 
 #: Most that one pass looks at. A pass opens each queue that it has units for, so with many queues large passes are what
 #: makes dispatch fast: over 10 000 it took 0.80 us a message instead of 1.07 with half of these. The scanner keeps
@@ -60,7 +61,7 @@ class ReputMessageService:
         self._scanner = RecordScanner(
             _PASS_ROWS, delays_ms=config.delay_levels_ms, index_tags=config.dispatch_rules.indexes_tags
         )
-        self._thread = Thread(target=self._run, name="reput-dispatch", daemon=True)
+        self._thread = ServiceThread(self._run, "reput-dispatch")
         self._stopping = Event()
         self._wake = Lock()
         self._wake.acquire()

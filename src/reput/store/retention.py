@@ -11,13 +11,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from enum import IntEnum, StrEnum
-from threading import Event, Lock, Thread
+from threading import Event, Lock
 from typing import NamedTuple
 
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import ReputError, StoreFullError, StoreStateError, StoreSyncError
 from reput.files import FileLayer
 from reput.store.parts import Parts
+from reput.store.service_thread import ServiceThread
 
 #: A manual call counts as this many runs (`MAX_MANUAL_DELETE_FILE_TIMES`).
 _MANUAL_RUNS = 20
@@ -156,12 +157,12 @@ class CleanService:
         self._last_min_offset = -1
         self._running = Lock()
         self._stop = Event()
-        self._thread: Thread | None = None
+        self._thread: ServiceThread | None = None
         self.failure: ReputError | None = None
 
     def start(self) -> None:
         """Start the thread: a run every `cleanResourceInterval`."""
-        self._thread = Thread(target=self._run, name="reput-retention", daemon=True)
+        self._thread = ServiceThread(self._run, "reput-retention")
         self._thread.start()
 
     def shutdown(self) -> None:

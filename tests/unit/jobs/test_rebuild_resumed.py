@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from reput.errors import ConfigError, StoreFormatError, StoreLockedError
+from reput.errors import ConfigError, StoreFormatError, StoreLockedError, StoreSyncError
 from reput.files.file import File
 from reput.files.layer import FileLayer
 from reput.formats.paths import offset_to_file_name
@@ -250,3 +250,23 @@ def test_two_at_once_do_not_build_one_output(tmp_path: Path) -> None:
             return super().run(*arguments, **options)
 
     rebuild_small(tmp_path / "store", tmp_path / "out", runner=Second(1))
+
+
+def test_behind_a_failed_sync_all_is_written_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Readers see what the disk does not have, and the next sync of the same bytes would succeed."""
+    store, output = tmp_path / "store", tmp_path / "out"
+    write_log(store, plain())
+    sync, failing = File.sync, [True]
+
+    def fail_once(file: File) -> None:
+        if "/consumequeue/" in file.path and failing:
+            failing.clear()
+            raise StoreSyncError(f"{file.path}: cannot sync")
+        sync(file)
+
+    monkeypatch.setattr(File, "sync", fail_once)
+    with pytest.raises(StoreSyncError):
+        rebuild_small(store, output)
+    runner = CountingRunner()
+    assert not rebuild_small(store, output, runner=runner).resumed
+    assert runner.ran["read the log"] > 1

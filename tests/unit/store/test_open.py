@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from pathlib import Path
 
@@ -361,3 +362,18 @@ def test_a_queue_file_that_was_cut_is_named_itself_with_the_way_to_build_the_que
     (path / "consumequeue").rename(path / "moved")
     with reput.MessageStore.open(path, **SMALL) as store:
         assert sorted((queue.queue_id, queue.max_offset) for queue in store.queues()) == [(0, 1), (1, 1), (2, 1)]
+
+
+def test_an_open_that_can_start_no_thread_gives_the_lock_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    start, left = threading.Thread.start, iter([True])
+
+    def start_one(thread: threading.Thread) -> None:
+        if thread.name.startswith("reput-") and not next(left, False):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", start_one)
+        with pytest.raises(RuntimeError, match="new thread"):
+            reput.MessageStore.open(tmp_path / "store")
+    reput.MessageStore.open(tmp_path / "store").close()

@@ -9,6 +9,8 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+import pyarrow as pa
+
 import reput
 from reput.files import DISK
 from reput.formats.paths import offset_to_file_name
@@ -214,3 +216,16 @@ def test_a_file_is_mapped_although_its_descriptor_was_closed_in_between(tmp_path
     file.view[:3] = b"abc"
     assert (tmp_path / offset_to_file_name(0)).read_bytes()[:4] == b"abc\0"
     queue.close()
+
+
+def test_rows_go_on_in_the_next_file_where_files_are_as_large_as_they_may_be(tmp_path: Path) -> None:
+    size, left = (1 << 31) - 1, 500
+    with reput.MessageStore.open(tmp_path / "store", mapped_file_size_commit_log=size) as store:
+        log = store._log
+        assert store._reput is not None
+        store._reput.reput_from_offset = size - left
+        log.queue.append_file(log.queue.next_file())
+        log.start_at(size - left)  # as if so much had been put: the file is a hole
+        assert store.put_arrow(pa.table({"topic": ["t"] * 6, "body": [bytes(100)] * 6})).end_offset > size
+        store.wait_dispatched()
+        assert store.max_offset("t", 0) == 6

@@ -1,0 +1,32 @@
+"""ServiceThread: a thread of an open store, whose end can be waited for until it has come."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import Event, Thread, current_thread
+
+
+class ServiceThread(Thread):
+    """RocketMQ's `ServiceThread`: what runs as long as the store is open.
+
+    CPython (up to 3.12) takes a thread for ended once a KeyboardInterrupt has come into `Thread.join`, and what it
+    writes from then on would come behind the end of the store. So the end is an event here.
+    """
+
+    def __init__(self, target: Callable[[], None], name: str) -> None:
+        super().__init__(target=target, name=name, daemon=True)
+        self._has_ended = Event()
+
+    def run(self) -> None:
+        """Run the target."""
+        try:
+            super().run()
+        finally:
+            self._has_ended.set()
+
+    def join(self, timeout: float | None = None) -> None:
+        """Wait until the target has returned; after a KeyboardInterrupt again. RuntimeError in the thread itself."""
+        if self is current_thread():
+            raise RuntimeError("cannot join current thread")
+        if self._has_ended.wait(timeout):
+            super().join(timeout)

@@ -1,0 +1,86 @@
+"""A process that forks with an open store, as multiprocessing does on Linux: the store stays the parent's."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import reput
+from reput.errors import ReputError, StoreLockedError, StoreStateError
+from tests.crash.invariants import SMALL, check_store
+
+MESSAGE = reput.Message("t", b"x")
+
+
+def raised_in_child(deed: Callable[[], object]) -> str:
+    """The error of ours that a deed raises in a child process, as text; empty for none."""
+    read_end, write_end = os.pipe()
+    child = os.fork()
+    if not child:
+        text = "something else"
+        try:
+            deed()
+            text = ""
+        except ReputError as error:
+            text = f"{type(error).__name__}: {error}"
+        finally:
+            os.write(write_end, text.encode())
+            os._exit(0)
+    os.close(write_end)
+    with os.fdopen(read_end) as pipe:
+        text = pipe.read()
+    os.waitpid(child, 0)
+    return text
+
+
+DEEDS: dict[str, tuple[Callable[[reput.MessageStore], object], type[ReputError] | None]] = {
+    "puts": (lambda store: store.put_message(MESSAGE), StoreStateError),
+    "gets": (lambda store: store.get_message("t", 0, 0), StoreStateError),
+    "opens it again": (lambda store: reput.MessageStore.open(store.path, **SMALL), StoreLockedError),
+    "closes it": (lambda store: store.close(), None),
+    "reads it": (lambda store: reput.MessageStore.open(store.path, read_only=True).close(), None),
+}
+
+
+@pytest.mark.parametrize("name", DEEDS)
+def test_a_child_that_was_forked_from_a_writer_does_it_no_harm(tmp_path: Path, name: str) -> None:
+    deed, error = DEEDS[name]
+    path = tmp_path / "store"
+    with reput.MessageStore.open(path, **SMALL) as store:
+        store.put_message(MESSAGE)
+        found = raised_in_child(lambda: deed(store))
+        assert found.partition(":")[0] == (error.__name__ if error is not None else ""), found
+        assert (path / "abort").exists()
+        assert store.put_message(MESSAGE).queue_offset == 1
+    check_store(path, SMALL)
+    reput.MessageStore.open(path, **SMALL).close()
+
+
+def test_a_child_may_open_the_store_once_its_parent_has_closed_it(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    store = reput.MessageStore.open(path, **SMALL)
+    read_end, write_end = os.pipe()
+
+    def wait_and_put() -> None:
+        os.close(write_end)
+        os.read(read_end, 1)
+        with reput.MessageStore.open(path, **SMALL) as own:
+            own.put_message(MESSAGE)
+
+    child = os.fork()
+    if not child:
+        code = 1
+        try:
+            wait_and_put()
+            code = 0
+        finally:
+            os._exit(code)
+    store.close()
+    os.close(write_end)
+    _, status = os.waitpid(child, 0)
+    assert status == 0
+    with reput.MessageStore.open(path, **SMALL) as again:
+        assert again.max_offset("t", 0) == 1
