@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import reput
-from reput.errors import ReputError, StoreError, StoreFullError, StorePoisonedError
+from reput.errors import CorruptRecordError, ReputError, StoreError, StoreFullError, StorePoisonedError
 from reput.store.flush import LogSync
 from tests.crash.faulty_files import (
     Crash,
@@ -436,3 +436,21 @@ def test_a_message_that_arrives_between_the_last_look_and_the_stop_is_dispatched
         assert not store.recovery.was_killed
         assert (store.max_offset("orders", 0), len(store.query_message("orders", "last"))) == (1, 1)
     check_store(tmp_path / "store")
+
+
+@pytest.mark.parametrize("pass_bytes", [300, 1 << 20])
+def test_damage_that_dispatch_meets_ends_it_whatever_lies_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pass_bytes: int
+) -> None:
+    monkeypatch.setattr("reput.store.reput._PASS_BYTES", pass_bytes)
+    path, files = tmp_path / "store", FaultyFiles()
+    store = reput.MessageStore.open(path, files=files, **SMALL)
+    with store._reput.between_passes:  # type: ignore[union-attr]
+        offsets = [store.put_message(reput.Message("t", bytes(100))).commit_log_offset for _ in range(6)]
+        with (path / "commitlog" / f"{0:020d}").open("r+b") as log:
+            log.seek(offsets[1])
+            log.write(b"damage in size and magic")
+    with pytest.raises(CorruptRecordError, match=f"at offset {offsets[1]}: expected a record"):
+        store.wait_dispatched()
+    with pytest.raises(CorruptRecordError):
+        store.close()

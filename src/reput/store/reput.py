@@ -95,7 +95,7 @@ class ReputMessageService:
         if columns.stop is ScanStop.BLANK:
             file_size = self._commit_log.queue.file_size
             following = following - following % file_size + file_size
-        elif following == begin and window.size < _PASS_BYTES:
+        elif following == begin:
             file = self._commit_log.queue.find(begin)
             raise CorruptRecordError(
                 file.path if file else "",
