@@ -64,9 +64,14 @@ class IndexFile:
                 self._file.close()
                 files.unlink(path)
                 raise
-            files.sync_directory(path.rpartition("/")[0])
-        self._mapping = self._file.map(writable=writable, random=True)
-        self.header = self._read_header()
+        try:
+            if create:
+                files.sync_directory(path.rpartition("/")[0])
+            self._mapping = self._file.map(writable=writable, random=True)
+            self.header = self._read_header()
+        except BaseException:
+            self._file.close()
+            raise
         self._place: tuple[object, tuple[Block, int, int, bool]] | None = None
 
     @property
