@@ -27,8 +27,6 @@ _MAX_ROWS = 65_536
 #: Each piece opens each of its queues once: with many of them, larger pieces.
 _MANY_QUEUES = 1_000
 _MAX_ROWS_OF_MANY = 131_072
-#: Linux's advice to map pages that are in memory, in one go: a third of a scan's time went into faults.
-_MADV_POPULATE_READ = 22
 
 #: Called now and then: (what is being done, bytes done, bytes in all).
 Progress = Callable[[str, int, int], None]
@@ -124,9 +122,6 @@ class Confirmation:
             piece.release()
             return
         self._scanners.reverse()
-        # Not of the next piece, which the caller is about to touch by himself, but of the one behind it.
-        ahead = position + 2 * columns.consumed
-        self._pool.submit(mapping.advise, _MADV_POPULATE_READ, ahead, ahead + columns.consumed)
         self._running = self._pool.submit(self._confirm, piece)
 
     def walk(self, log: CommitLog, end: int, progress: Progress) -> None:
