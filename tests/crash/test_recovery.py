@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 import shutil
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,7 +20,7 @@ from reput.formats.checkpoint import Checkpoint, decode_checkpoint, encode_check
 from reput.formats.index_file import entry_position
 from reput.formats.record import BODY, SysFlag
 from reput.store import redispatch
-from tests.crash.faulty_files import FaultyFiles, abandon
+from tests.crash.faulty_files import Crash, FaultyFiles, abandon, crash_at
 from tests.crash.invariants import SMALL, check_queues, check_rebuild, check_store, contents, log_records
 
 # Threads that die with their store are what these tests want.
@@ -186,6 +189,15 @@ def test_a_store_of_prepared_messages_alone_dispatches_nothing_after_a_clean_exi
         assert (store.recovery.was_killed, store.recovery.dispatched_records) == (False, 0)
 
 
+def test_a_start_after_a_kill_says_what_it_did(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "store"
+    *_, last = write(path, [b"a" * 300, b"b" * 300, b"c" * 300], killed=True)
+    change(path, last + BODY, b"torn")
+    with caplog.at_level("INFO"), open_store(path):
+        pass
+    assert re.search(rf"not closed: its log ends at {last}, and what .* cut off; \d records .* again", caplog.text)
+
+
 def test_damage_in_front_of_one_whole_record_with_a_torn_one_behind_is_told(tmp_path: Path) -> None:
     path = tmp_path / "store"
     first, second, third = write(path, [b"a" * 300, b"b" * 300, b"c" * 300], killed=True)
@@ -205,6 +217,29 @@ def test_damage_in_front_of_whole_records_is_told_where_the_checkpoint_is_lost(t
     with open_store(path):
         pass
     assert bodies(path) == [b"a" * 300]
+
+
+def test_a_start_without_a_checkpoint_that_is_killed_leaves_none_that_vouches_for_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed = tmp_path / "killed"
+    seconds = itertools.count(1_700_000_000)
+    monkeypatch.setattr(time, "time", lambda: float(next(seconds)))  # for a checkpoint vouches for what is older
+    first, *_ = write(killed, [b"a" * 300, b"b" * 300, b"c" * 300], killed=True)
+    remove_checkpoint(killed)
+    steps = itertools.count()
+    is_started = False
+    while not is_started:
+        path = shutil.copytree(killed, tmp_path / "store", dirs_exist_ok=True)
+        files = FaultyFiles(crash_at(next(steps)))
+        with suppress(Crash):
+            abandon(reput.MessageStore.open(path, files=files, **OPTIONS), files)
+            is_started = True
+        files.abandon()
+        change(path, first + BODY, b"damage")
+        assert_refused(path, CorruptRecordError, f"offset {first}: .*nothing was changed")
+        shutil.rmtree(path)
+    assert next(steps) > 10
 
 
 @pytest.mark.parametrize("is_ahead", [True, False])

@@ -11,11 +11,16 @@ from reput.formats.paths import ABORT, CHECKPOINT
 
 
 class StoreCheckpoint:
-    """RocketMQ's `StoreCheckpoint`: one page, rewritten in place; its 40 bytes lie in one sector of any disk."""
+    """RocketMQ's `StoreCheckpoint`: one page, rewritten in place; its 40 bytes lie in one sector of any disk.
 
-    def __init__(self, files: FileLayer, path: str) -> None:
-        self._file = files.open(f"{path}/{CHECKPOINT}", writable=True, create=True, size=CHECKPOINT_SIZE)
-        files.sync_directory(path)
+    Where there is none, one with the given times is made, whole or not at all.
+    """
+
+    def __init__(self, files: FileLayer, path: str, times: Checkpoint) -> None:
+        name = f"{path}/{CHECKPOINT}"
+        if not files.exists(name):
+            files.write_atomically(name, encode_checkpoint(times))
+        self._file = files.open(name, writable=True, size=CHECKPOINT_SIZE)
         self._lock = Lock()
         self._written = decode_checkpoint(self._file.read(0, CHECKPOINT_SIZE))
 

@@ -25,7 +25,8 @@ from reput.store.recovery import (
 from reput.store.recovery_mark import read_mark
 from reput.store.redispatch import Confirmation, Progress
 
-_NO_TIMES = Checkpoint(0, 0, 0)
+#: Of a store that has no checkpoint.
+NO_TIMES = Checkpoint(0, 0, 0)
 #: Behind every record.
 EVERYTHING = (1 << 63) - 1
 
@@ -39,7 +40,7 @@ class Found:
     batch_queues: list[QueueFiles] = field(default_factory=list)
     index_files: list[IndexFilePath] = field(default_factory=list)
     #: Of no time where there is none.
-    checkpoint: Checkpoint = _NO_TIMES
+    checkpoint: Checkpoint = NO_TIMES
     has_checkpoint: bool = False
     was_killed: bool = False
     #: Whether other queues lie where reput does not read them.
@@ -78,7 +79,7 @@ def look(files: FileLayer, path: str, config: MessageStoreConfig, *, writable: b
         directory.queues(),
         directory.batch_queues(),
         directory.index_files(),
-        checkpoint or _NO_TIMES,
+        checkpoint or NO_TIMES,
         checkpoint is not None,
         directory.was_killed,
     )

@@ -12,6 +12,7 @@ from reput.config.message_store import FlushDiskType, MessageStoreConfig
 from reput.errors import ReputError, StoreFormatError
 from reput.files import FileLayer
 from reput.files.lock import RecordLock
+from reput.formats.checkpoint import Checkpoint
 from reput.formats.paths import CHECKPOINT, CONFIG, CONSUME_QUEUE, LOCK
 from reput.log.directory import StoreDirectory, numbered_files
 from reput.log.failed_sync import leave_mark, remove_mark, watched
@@ -22,7 +23,7 @@ from reput.store import dispatch_turn
 from reput.store.checkpoint import AbortFile, StoreCheckpoint
 from reput.store.commit_log import CommitLog
 from reput.store.config_files import TopicConfigManager
-from reput.store.found import Found, commit_log_folders, configured_folders, is_fresh, look
+from reput.store.found import NO_TIMES, Found, commit_log_folders, configured_folders, is_fresh, look
 from reput.store.index_service import IndexService
 from reput.store.parts import Parts
 from reput.store.queue_tables import QueueTables
@@ -112,20 +113,26 @@ def _recover(
     abort = AbortFile(files, path)
     abort.create()
     _make_folders(path, config, files, may_be_unsynced=found.was_killed or not files.exists(f"{path}/{CHECKPOINT}"))
-    checkpoint = StoreCheckpoint(files, path)
-    undo.callback(checkpoint.close)
     _cut_log(path, files, found, log, plan)
     report = _bring_in_step(loaded, found, plan, config, progress, marks)
+    if found.was_killed:
+        _tell_of_recovery(path, report)
     if found.was_killed or report.dispatched_records:
         queues.raise_min_offsets(log.min_offset)
     for queue in queues.queues():
         log.queue_offsets[queue.topic, queue.queue_id] = queue.max_offset
-    if not found.was_killed or report.dispatched_records or marks.is_written or found.mark is not None:
+    times = NO_TIMES
+    is_changed = report.dispatched_records or marks.is_written or found.mark is not None
+    if not found.was_killed or not found.has_checkpoint or is_changed:
         logics, index_timestamp = queues.flush(), 0
         if index is not None:
             index.flush()
             index_timestamp = index.flushed_timestamp
-        checkpoint.flush(log.last_store_timestamp, logics, index_timestamp)
+        times = Checkpoint(log.last_store_timestamp, logics, index_timestamp)
+    # Made as late as this where it was lost: one of no times would say that there is nothing to lose.
+    checkpoint = StoreCheckpoint(files, path, times)
+    undo.callback(checkpoint.close)
+    checkpoint.flush(*times[:3])
     marks.remove()
     remove_mark(path, files)
     log.queue.drop_maps()
@@ -144,6 +151,16 @@ def _warn_of_lost_end(path: str, found: Found, plan: RecoveryPlan) -> None:
             "may be lost; compare it with a replica or a backup",
             os.path.join(path, CHECKPOINT), known, plan.end.offset, plan.end.last_timestamp,
         )  # fmt: skip
+
+
+def _tell_of_recovery(path: str, report: RecoveryReport) -> None:
+    end = report.log_end
+    logger.info(
+        "%s was not closed: its log ends at %d%s; %d records had their units and keys, %d from offset %d on were "
+        "dispatched again",
+        path, end.offset, ", and what lay behind was cut off" if end.has_tail else "",
+        report.confirmed_records, report.dispatched_records, report.dispatched_from,
+    )  # fmt: skip
 
 
 def _make_folders(path: str, config: MessageStoreConfig, files: FileLayer, *, may_be_unsynced: bool) -> None:
