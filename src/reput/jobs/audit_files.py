@@ -171,6 +171,8 @@ def _no_file(entry: Entry) -> str:
     """What has the name of a file, and is none; nothing for a file."""
     if entry.is_broken_link:
         return "a symbolic link that leads nowhere"
+    if entry.is_special:
+        return "a device, pipe, socket or link to an empty file lies where a file is expected"
     return "a folder lies where a file is expected" if entry.is_directory else ""
 
 

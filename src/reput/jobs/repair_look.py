@@ -93,7 +93,7 @@ def must_stay(listing: StoreListing, path: str) -> bool:
     if not DISK.exists(path) or is_linked(listing, path):
         return True
     named = file_name_to_offset(os.path.basename(path))
-    if named is not None and _has_records(path, named, named, named + DISK.file_size(path)):
+    if named is not None and _has_bytes(path) and _has_records(path, named, named, named + DISK.file_size(path)):
         return True
     if named in {file.start_offset for file in listing.log_files}:
         return True
@@ -115,9 +115,16 @@ def with_own_name(finding: Finding) -> Finding:
 
 def _first_offset(path: str) -> int:
     """The commit log offset of the record that a file begins with, if whole records are there; else -1."""
+    if not _has_bytes(path):
+        return -1
     with DISK.open(path) as file:
         start, size = int.from_bytes(file.read(PHYSICAL_OFFSET, 8), "big", signed=True), file.size
     return start if 0 <= start < _END_OF_LOG - size and _has_records(path, start, start, start + size) else -1
+
+
+def _has_bytes(path: str) -> bool:
+    """Whether this is a file with something in it: no device, pipe or socket, and none of /proc."""
+    return os.path.isfile(path) and DISK.file_size(path) > 0
 
 
 def is_linked(listing: StoreListing, path: str) -> bool:

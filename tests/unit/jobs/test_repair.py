@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -349,6 +350,21 @@ def test_a_log_with_whole_records_behind_damage_is_left_alone_and_the_rest_is_me
         assert {n: d for n, d in after.items() if n.startswith(folder)} == {
             name: digest for name, digest in before.items() if name.startswith(folder)
         }
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, partial(os.symlink, "/proc/self/mem")])
+@pytest.mark.parametrize(
+    ("folder", "action"), [("commitlog", "move-away"), ("consumequeue/orders/1", "rebuild"), ("index", "rebuild")]
+)
+def test_what_is_no_file_goes(store: Path, folder: str, action: str, make: Callable[[Path], None]) -> None:
+    *_, newest = sorted((store / folder).iterdir())
+    step = 1 if folder == "index" else newest.stat().st_size
+    foreign = newest.with_name(f"{int(newest.name) + step:0{len(newest.name)}d}")
+    make(foreign)
+    result = fix(store)
+    assert (actions(result), result.is_fine) == ((action,), True)
+    assert not os.path.lexists(foreign)
+    reput.MessageStore.open(store, files=FaultyFiles(), **SIZES).close()
 
 
 @pytest.mark.parametrize("name", ["00000000000000012345", "00000000000000049152.old"])
