@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 from hypothesis import settings
 
@@ -10,6 +12,8 @@ from reput.config.message_store import MessageStoreConfig
 # A slow machine is no finding; the examples are the same in every run, so that a red run can be repeated.
 settings.register_profile("reput", deadline=None, derandomize=True)
 settings.load_profile("reput")
+# Whoever starts a process in the background of a script lets it ignore Ctrl-C, and its children too.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
