@@ -8,6 +8,7 @@ process of the same machine neither, unless it is written again.
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import random
 import shutil
@@ -91,6 +92,7 @@ class FaultyFiles(FileLayer):
         self._locks: list[RecordLock] = []
         self._synced_files: dict[int, bytes] = {}
         self._synced_names: dict[str, dict[str, int]] = {}
+        self._gone = itertools.count(1)
         self._lost: dict[int, _Lost] = {}
 
     # -- what is judged
@@ -136,6 +138,7 @@ class FaultyFiles(FileLayer):
         self.step("rename", target)
         if os.path.isdir(source):
             self._names_go_along(os.path.abspath(source), os.path.abspath(target))
+        self._inode_is_given_up(target)
         super().rename(source, target)
 
     def _names_go_along(self, source: str, target: str) -> None:
@@ -148,6 +151,7 @@ class FaultyFiles(FileLayer):
     def rename_files(self, names: Sequence[tuple[str, str]]) -> None:
         for source, target in names:
             self.step("rename", target)
+            self._inode_is_given_up(target)
             os.rename(source, target)
         targets, sources = ({os.path.dirname(pair[side]) for pair in names} for side in (1, 0))
         for folder in (*sorted(targets), *sorted(sources - targets)):
@@ -159,7 +163,19 @@ class FaultyFiles(FileLayer):
 
     def unlink(self, path: str) -> None:
         self.step("unlink", path)
+        self._inode_is_given_up(path)
         super().unlink(path)
+
+    def _inode_is_given_up(self, path: str) -> None:
+        """A file goes, whose name and bytes the disk may have still, and a new one may get its inode: call it else."""
+        if not os.path.isfile(path) or os.stat(path).st_nlink > 1:
+            return
+        inode, gone = os.stat(path).st_ino, -next(self._gone)
+        if inode in self._synced_files:
+            self._synced_files[gone] = self._synced_files.pop(inode)
+        for names in list(self._synced_names.values()):
+            for name in _names(names, inode):
+                names[name] = gone
 
     def lock(self, path: str) -> RecordLock:
         self.step("lock", path)
@@ -219,6 +235,7 @@ class FaultyFiles(FileLayer):
     def goes_on_after(self, other: FaultyFiles) -> None:
         """Know what the disk has as another layer does, whose process was killed: the page cache lives on."""
         self._synced_files = dict(other._synced_files)
+        self._gone = other._gone
         self._synced_names = {path: dict(names) for path, names in other._synced_names.items()}
         self._lost = {inode: _Lost(lost.content, set(lost.written)) for inode, lost in other._lost.items()}
 
