@@ -134,21 +134,32 @@ def test_an_interrupt_while_a_close_waits_for_its_threads_gives_the_lock_back_on
     tmp_path: Path,
 ) -> None:
     """They may still write: nobody else may write the same files then."""
-    path, files, may_go_on = tmp_path / "store", FaultyFiles(), threading.Event()
+    path, files = tmp_path / "store", FaultyFiles()
+    is_interrupted, may_go_on = threading.Event(), threading.Event()
     store = reput.MessageStore.open(path, files=files, **SMALL)
     assert store._reput is not None
     is_stopping = store._reput._stopping
 
+    def interrupt_once(number: int, frame: FrameType | None) -> None:
+        if not is_interrupted.is_set():
+            is_interrupted.set()
+            raise KeyboardInterrupt
+
     def interrupt_the_close(operation: Operation) -> None:
         if operation.kind == "write_runs" and not may_go_on.is_set():
             assert is_stopping.wait(60)
-            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+            while not is_interrupted.wait(0.1):  # a signal just before the main thread falls asleep does not wake it
+                signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
             assert may_go_on.wait(60)
 
     files.judge = interrupt_the_close
     store.put_message(MESSAGE)
-    with pytest.raises(KeyboardInterrupt):
-        store.close()
+    handler = signal.signal(signal.SIGINT, interrupt_once)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            store.close()
+    finally:
+        signal.signal(signal.SIGINT, handler)
     with pytest.raises(StoreLockedError):
         reput.MessageStore.open(path, **SMALL)
     may_go_on.set()
