@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.crash.faulty_files import FaultyFiles, crash_at
+from tests.crash.faulty_files import Crash, FaultyFiles, Operation, crash_at, no_objection
 from tests.crash.scenarios import SCENARIOS, Scenario
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
@@ -59,3 +60,38 @@ class TestTheModel:
     def test_a_name_that_was_replaced_is_the_old_or_the_new_one(self, remains: list[dict[str, bytes]]) -> None:
         assert {found["config"] for found in remains} == {b"old", b"new"}
         assert all(set(found) == {"log", "config"} for found in remains)
+
+    @pytest.mark.parametrize(
+        "remove",
+        [
+            lambda files, path: files.unlink(str(path / "file")),
+            lambda files, path: files.rename(str(path / "other"), str(path / "file")),
+        ],
+        ids=["unlink", "rename"],
+    )
+    def test_a_removed_file_is_left_whole_whatever_has_its_inode_now(
+        self, tmp_path: Path, remove: Callable[[FaultyFiles, Path], None]
+    ) -> None:
+        """File systems like ext4 give an inode away at once, and the disk knows the removed file until a sync."""
+        files, path = FaultyFiles(), tmp_path / "folder"
+        files.make_directories(str(path))
+        files.write_atomically(str(path / "file"), b"before")
+        (path / "other").write_bytes(b"other")
+        inode = (path / "file").stat().st_ino
+
+        def another_thread_makes_files(operation: Operation) -> None:
+            if operation.kind == "sync_directory":
+                files.judge = no_objection
+                for number in range(50):
+                    with files.open(str(path / f"new{number}"), writable=True, create=True) as new:
+                        new.write(0, b"new")
+                        new.sync()
+                    if (path / f"new{number}").stat().st_ino == inode:
+                        break
+                raise Crash
+
+        files.judge = another_thread_makes_files
+        with pytest.raises(Crash):
+            remove(files, path)
+        files.cut_power(path, tmp_path / "left")
+        assert {file.name: file.read_bytes() for file in (tmp_path / "left").iterdir()} == {"file": b"before"}
