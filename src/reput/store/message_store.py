@@ -7,6 +7,7 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
+from functools import partial
 from itertools import chain
 from threading import Lock
 from typing import TYPE_CHECKING, Literal, Self
@@ -74,10 +75,9 @@ class MessageStore(MessageReader):
         self._refusal = StoreStateError(f"{path}: the store is closed")
         self._changing_topics = Lock()
         self._reput: ReputMessageService | None = None
-        self._cleaning = CleanService(
-            parts, config, files, path, lambda: self._reput.reput_from_offset if self._reput else parts.log.max_offset
-        )
+        clean_service = partial(CleanService, parts, config, files, path)
         if parts.lock is None:
+            self._cleaning = clean_service(lambda: parts.log.max_offset)
             return
         self._flush: FlushPolicy = (
             GroupCommitService(parts.log, config)
@@ -86,12 +86,13 @@ class MessageStore(MessageReader):
         )
         dispatchers: list[Dispatcher] = [parts.queues, *([parts.index] if parts.index is not None else []), self._stats]
         self._by_others = by_others
-        self._reput = (
+        self._reput = reput = (
             DispatchFollower(path, parts, config, files)
             if by_others
             else ReputMessageService(parts.log, dispatchers, config, on_arrival)
         )
-        self._reput.reput_from_offset = parts.log.max_offset
+        reput.reput_from_offset = parts.log.max_offset
+        self._cleaning = clean_service(lambda: reput.reput_from_offset)  # not of self: a closed store is freed at once
         self._putting = PutMessage(parts.log, self._flush, config, self._reput.wake_if_idle, self._stats)
         self._putting_batches = PutBatch(
             self._putting, parts.log, self._flush, config, self._reput.wake_if_idle, parts.queues.types

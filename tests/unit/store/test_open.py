@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import subprocess
@@ -9,6 +10,7 @@ import sys
 import textwrap
 import threading
 import time
+import weakref
 from pathlib import Path
 
 import pyarrow as pa
@@ -377,3 +379,16 @@ def test_an_open_that_can_start_no_thread_gives_the_lock_back(tmp_path: Path, mo
         with pytest.raises(RuntimeError, match="new thread"):
             reput.MessageStore.open(tmp_path / "store")
     reput.MessageStore.open(tmp_path / "store").close()
+
+
+def test_a_closed_store_is_freed_without_the_cyclic_collector(path: Path) -> None:
+    """Its buffers are megabytes, and a collection may be far away."""
+    gc.disable()
+    try:
+        with reput.MessageStore.open(path, **SMALL) as store:
+            store.put_message(reput.Message("t", b"x", keys=["k"]))
+        left = weakref.ref(store)
+        del store
+        assert left() is None
+    finally:
+        gc.enable()
