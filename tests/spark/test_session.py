@@ -179,7 +179,7 @@ class TestChooseRunner:
     @pytest.mark.parametrize(
         ("name", "total_bytes", "master"),
         [
-            ("local", SPARK_FROM_BYTES, "spark://host:7077"),
+            ("local", SPARK_FROM_BYTES, None),
             ("auto", SPARK_FROM_BYTES, None),
             ("auto", SPARK_FROM_BYTES, "local[*]"),
             ("auto", SPARK_FROM_BYTES - 1, "spark://host:7077"),
@@ -198,6 +198,10 @@ class TestChooseRunner:
     def test_an_unknown_name_is_refused(self) -> None:
         with pytest.raises(ConfigError, match="unknown runner 'cloud'"):
             choose_runner("cloud", total_bytes=0)  # type: ignore[arg-type]
+
+    def test_a_master_of_the_runner_that_has_none_is_refused(self) -> None:
+        with pytest.raises(ConfigError, match=r"local is this process.*'spark://host:7077'"):
+            choose_runner("local", total_bytes=0, master="spark://host:7077")
 
 
 class TestClassArchive:

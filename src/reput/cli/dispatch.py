@@ -94,8 +94,11 @@ def _session(name: str, master: str | None) -> SparkSession | None:
     """The session of a query; None for a loop in this process."""
     import importlib.util
 
+    from reput.errors import ConfigError
     from reput.spark.session import session
 
+    if name == "local" and master is not None:
+        raise ConfigError("--master goes with --runner spark")
     if name == "local" or (name == "auto" and importlib.util.find_spec("pyspark") is None):
         return None
     return session(master or "local[*]")

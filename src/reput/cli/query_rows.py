@@ -122,6 +122,8 @@ def answer(asked: Question) -> int:
 def _check(asked: Question) -> None:
     """Raises ConfigError for options that do not go together."""
     on_spark = asked.runner == "spark"
+    if asked.master is not None and not on_spark:
+        raise ConfigError("--master goes with --runner spark")
     if asked.sql is None and on_spark and asked.work_dir is None:
         raise ConfigError("--runner spark goes with --sql, or with --work-dir, where executors put what they find")
     if asked.sql is not None and on_spark and asked.work_dir is not None:

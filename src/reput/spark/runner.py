@@ -127,10 +127,13 @@ def choose_runner(name: Literal["auto", "local", "spark"], *, total_bytes: int, 
     On one machine threads have the same processors and start at once.
 
     Raises:
-        ConfigError: the name is none of the three, or Spark is asked for and pyspark is not installed.
+        ConfigError: the name is none of the three, Spark is asked for and pyspark is not installed, or a master is
+            named for the runner that has none.
     """
     if name not in ("auto", "local", "spark"):
         raise ConfigError(f"unknown runner {name!r}: auto, local or spark")
+    if name == "local" and master is not None:
+        raise ConfigError(f"the runner local is this process and has no master: leave {master!r} out, or run on spark")
     installed = importlib.util.find_spec("pyspark") is not None
     if name == "auto":
         cluster = master is not None and not is_local(master)

@@ -89,6 +89,17 @@ def test_a_report_in_a_store_is_refused_before_anything_is_done(
     assert content_of(tmp_path) == before
 
 
+@pytest.mark.parametrize("name", [name for name, job in JOBS.items() if job.has_runner])
+def test_a_master_without_spark_is_refused_before_anything_is_done(
+    name: str, places: dict[str, str], tmp_path: Path, run_reput: Run
+) -> None:
+    before = content_of(tmp_path)
+    answer = run_reput(*arguments_of(name, places), "--runner", "local", "--master", "local[2]")
+    assert (answer.status, answer.out) == (2, "")
+    assert "master" in answer.err
+    assert content_of(tmp_path) == before
+
+
 def test_a_report_that_cannot_be_written_costs_not_the_result(
     places: dict[str, str], tmp_path: Path, run_reput: Run
 ) -> None:

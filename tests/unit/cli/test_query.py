@@ -79,6 +79,7 @@ def test_what_is_not_there_is_no_error(store: Path, run_reput: Run) -> None:
         (("--topics", "orders", "--output", "rows.txt"), "ends with .parquet, .arrow or .csv"),
         (("--topics", "orders", "--runner", "spark"), "--runner spark goes with --sql, or with --work-dir"),
         (("--sql", "select 1", "--runner", "spark", "--work-dir", "w"), "Spark's SQL keeps nothing"),
+        (("--sql", "select 1", "--master", "local[2]"), "--master goes with --runner spark"),
         (("--topic", "orders", "--key", "o-1", "--report", "r.html"), "go with the last two"),
         (("--topic", "orders", "--key", "o-1", "--output", "rows.csv"), "give --topic with"),
         (("--topic", "orders", "--key", "o-1", "--commit-log-offset", 0), "give --topic with one --key or more"),
