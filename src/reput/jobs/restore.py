@@ -25,13 +25,14 @@ from reput.formats.paths import CHECKPOINT, COMMIT_LOG, CONFIG, offset_to_file_n
 from reput.jobs.audit import audit
 from reput.jobs.backup import backup_names, read_manifest
 from reput.jobs.backup_source import SIZES
-from reput.jobs.backup_target import BackupTarget, find_target
+from reput.jobs.backup_target import BackupTarget, find_target, folder_of
 from reput.jobs.emptied_queues import write_emptied_queue
 from reput.jobs.findings import Finding, FindingClass
 from reput.jobs.job_folder import JobFolder
 from reput.jobs.rebuild import rebuild
 from reput.jobs.resuming import keep, load
 from reput.jobs.runner import Progress, Runner
+from reput.log.directory import check_outside
 
 _UNFINISHED = ".unfinished"
 _STORE, _RESULT, _PARTS = "store", "result", "parts"
@@ -97,8 +98,8 @@ def restore(
 
     Raises:
         StoreFormatError: no target of backups; a directory that is not empty.
-        ConfigError: no such backup; `<store>.unfinished` was begun with other options; or the store's files did not
-            tell sizes, which are to be given then.
+        ConfigError: no such backup; a store among the backups; `<store>.unfinished` was begun with other options; or
+            the store's files did not tell sizes, which are to be given then.
         CorruptBackupError: an object of the backup is missing, or is not what it was. The store does not come to be;
             what was restored by then stays in `<store>.unfinished`, and the same call goes on there.
         CorruptRecordError: damage in the log, which was there when the backup was taken.
@@ -106,6 +107,8 @@ def restore(
     """
     started = time.perf_counter()
     place = find_target(target, files)
+    if (backups := folder_of(target)) is not None:
+        check_outside(store_path, backups, kind="the backups")
     manifest = _choose(place, backup)
     known = {**manifest.sizes, **(sizes or {})}
     _check_sizes(place, manifest, known)

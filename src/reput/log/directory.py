@@ -84,12 +84,12 @@ class IndexFilePath:
     size: int
 
 
-def check_outside(path: str | os.PathLike[str], store: str, *log_folders: str) -> None:
-    """Raises ConfigError where something that is to be written would come to lie among the files of a store."""
+def check_outside(path: str | os.PathLike[str], store: str, *log_folders: str, kind: str = "the store") -> None:
+    """Raises ConfigError where something that is to be written would come to lie among the files of a store, say."""
     output = os.path.realpath(path)
     for folder in map(os.path.realpath, (store, *log_folders)):
         if os.path.commonpath([output, folder]) == folder:
-            raise ConfigError(f"{os.fspath(path)}: lies inside the store {store}; name a place outside of it")
+            raise ConfigError(f"{os.fspath(path)}: lies inside {kind} {store}; name a place outside of it")
 
 
 class StoreDirectory:

@@ -510,10 +510,12 @@ def test_a_restore_refuses_what_it_cannot_make(store: Path, tmp_path: Path) -> N
         (StoreFormatError, store, tmp_path / "new", {}, "no target of backups"),
         (StoreFormatError, tmp_path / "nothing", tmp_path / "new", {}, "no target of backups"),
         (ConfigError, target, tmp_path / "new", {"backup": "20200101T000000000Z"}, name),
+        (ConfigError, target, target / "new", {}, "inside the backups"),
     ):
+        before = contents(tmp_path)
         with pytest.raises(error, match=text):
             make(source, path, **options)
-        assert not (tmp_path / "new").exists()
+        assert contents(tmp_path) == before
     (tmp_path / "empty").mkdir()
     make(target, tmp_path / "empty")
 
