@@ -10,7 +10,7 @@ import json
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from select import select
 from typing import TYPE_CHECKING, Any
@@ -33,10 +33,14 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def complain(text: str) -> None:
-    """One line on stderr; where that cannot be written, the exit status alone tells."""
+    """One line on stderr; where that is closed or cannot be written, the exit status alone tells."""
+    if sys.stderr is None:  # print would take stdout
+        return
     line = printable(" ".join(text.splitlines()))
-    with suppress(OSError):
+    try:
         print(f"reput: {line}", file=sys.stderr, flush=True)
+    except OSError:
+        sys.stderr = None  # else Python tries it again at the end of the process, and the exit status is 120
 
 
 def damage_status(damage: Exception | None) -> int:

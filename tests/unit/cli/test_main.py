@@ -111,11 +111,16 @@ def test_output_that_cannot_be_written_is_an_error_in_one_line(store: Path, argu
     assert (done.returncode, done.stderr) == (2, "reput: cannot write the output: No space left on device\n")
 
 
-def test_output_that_is_closed_and_errors_that_nobody_can_read_are_no_findings(store: Path, tmp_path: Path) -> None:
-    reput_info = f"{sys.executable} -m reput info"
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_output_that_is_closed_and_errors_that_nobody_can_read_are_no_findings(
+    store: Path, tmp_path: Path, unbuffered: str
+) -> None:
+    reput_info = f"PYTHONUNBUFFERED={unbuffered} {sys.executable} -m reput info"
     done = subprocess.run(f"{reput_info} {store} >&-", shell=True, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (2, "reput: cannot write the output: it is closed\n")
-    assert subprocess.run(f"{reput_info} {tmp_path}/none 2>/dev/full", shell=True).returncode == 2
+    for nowhere in ("/dev/full", "&-"):
+        done = subprocess.run(f"{reput_info} {tmp_path}/none 2>{nowhere}", shell=True, stdout=subprocess.PIPE)
+        assert (done.returncode, done.stdout) == (2, b"")
 
 
 BAD_STORES = {
