@@ -102,7 +102,6 @@ def test_a_message_within_the_limits_is_accepted(message):
         ({"born_host": "localhost"}, "host 'localhost' is no address"),
         ({"born_host": 5}, "born_host must be text, not int"),
     ],
-    ids=str,
 )
 def test_an_illegal_message_is_refused_with_the_reason(changes, reason):
     message = Message(**{"topic": "t", "body": b"b", **changes})
