@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import multiprocessing
 import shutil
 import tempfile
 import threading
@@ -13,8 +14,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from multiprocessing import Pool
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 #: Runs one case in a folder of its own; returns what it counts. What must not be is an error.
@@ -23,6 +24,9 @@ Case = Callable[[Path, int], Counter[str]]
 _SHOWN_FAILURES = 20
 #: Then another one takes over, so that what thousands of lives leave behind in memory goes.
 _CASES_OF_A_PROCESS = 500
+#: Processes that begin with nothing of the one that asks: neither its threads' locks nor the stores that it has made.
+_PROCESSES = multiprocessing.get_context("forkserver")
+_PROCESSES.set_forkserver_preload(["campaign.main"])
 
 
 class Failure(NamedTuple):
@@ -67,7 +71,10 @@ def run_part(
     """Run cases of one part in some processes, with `stop` up to the first failure; `say` is told how many are done."""
     findings, started = Findings(), time.perf_counter()
     seeds = range(first_seed, first_seed + cases)
-    with Pool(processes, _say_nothing, maxtasksperchild=_CASES_OF_A_PROCESS) as pool:
+    with (
+        TemporaryDirectory(prefix="reput-campaign-") as folder,  # processes that are ended leave theirs behind
+        _PROCESSES.Pool(processes, _begin, (folder,), maxtasksperchild=_CASES_OF_A_PROCESS) as pool,
+    ):
         for counts, failure in pool.imap_unordered(partial(run_case, part), seeds):
             findings.cases += 1
             findings.counts += counts
@@ -94,8 +101,9 @@ def run_case(part: Part, seed: int) -> tuple[Counter[str], Failure | None]:
             return Counter({"failures": 1}), Failure(part.name, seed, text)
 
 
-def _say_nothing() -> None:
-    """What stores log that are broken on purpose is for who repeats a case."""
+def _begin(folder: str) -> None:
+    """Put all files into a folder. What stores log that are broken on purpose is for who repeats a case."""
+    tempfile.tempdir = folder
     logging.getLogger("reput").setLevel(logging.CRITICAL)
 
 
