@@ -59,7 +59,8 @@ def test_info_has_the_whole_snapshot_and_shows_groups(store: Path, run_reput: Ru
     assert "queues behind the log" in text
 
 
-def test_a_damaged_file_of_offsets_is_a_finding(store: Path, run_reput: Run) -> None:
+def test_a_damaged_file_of_offsets_is_a_finding(store: Path, run_reput: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "300")  # however long the store's path is
     (store / "config").mkdir(exist_ok=True)
     (store / "config" / "consumerOffset.json").write_bytes(b"{")
     answer = run_reput("info", store)
