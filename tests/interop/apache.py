@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
@@ -39,19 +40,18 @@ def build(version: str) -> Path:
     digest = hashlib.sha256(b"".join(path.name.encode() + path.read_bytes() for path in sources)).hexdigest()[:16]
     cache = Path(os.environ.get("REPUT_INTEROP_DIR", Path.home() / ".cache/reput/interop"))
     built = cache / f"{version}-{digest}"
-    if not built.exists():
-        cache.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=cache) as folder:
-            project = shutil.copytree(SOURCES, Path(folder) / "project")
-            command = ["mvn", "-q", "-B", "-ntp", "compile", f"-Drocketmq.version={version}"]
-            made = subprocess.run(command, cwd=project, capture_output=True, text=True)
-            if made.returncode:
-                raise ApacheError(f"Maven cannot build interop/ for RocketMQ {version}:\n{made.stdout}{made.stderr}")
-            try:
+    cache.mkdir(parents=True, exist_ok=True)
+    with (cache / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # Maven's own cache is not made for two at a time
+        if not built.exists():
+            with tempfile.TemporaryDirectory(dir=cache) as folder:
+                project = shutil.copytree(SOURCES, Path(folder) / "project")
+                command = ["mvn", "-q", "-B", "-ntp", "compile", f"-Drocketmq.version={version}"]
+                made = subprocess.run(command, cwd=project, capture_output=True, text=True)
+                if made.returncode:
+                    told = made.stdout + made.stderr
+                    raise ApacheError(f"Maven cannot build interop/ for RocketMQ {version}:\n{told}")
                 (project / "target").rename(built)
-            except OSError:
-                if not built.exists():  # else another process was quicker
-                    raise
     return built
 
 

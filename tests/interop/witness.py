@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +18,7 @@ from reput.formats.index_file import HEADER_SIZE, decode_entry, decode_header, e
 from reput.formats.message_ext import MessageExt
 from reput.jobs.rebuild import rebuild
 from reput.jobs.runner import LocalRunner
+from tests.compared import COMPARED
 from tests.interop.apache import Apache
 from tests.interop.workload import BATCH_TOPIC
 
@@ -27,8 +28,6 @@ GEOMETRY = (
     *("mapped_file_size_consume_queue", "mapper_file_size_batch_consume_queue", "max_hash_slot_num", "max_index_num"),
     *("enable_consume_queue_ext", "mapped_file_size_consume_queue_ext", "bit_maps", "enable_lmq"),
 )
-#: How much was compared in this run; conftest.py prints it.
-COMPARED: Counter[str] = Counter()
 
 
 class QueueTold(NamedTuple):
