@@ -1,4 +1,4 @@
-# Works on a fresh clone with Python 3.11 or newer and make; everything else goes into .venv. The tests need a JDK and Maven.
+# Works on a fresh clone with Python 3.11 or newer and make; everything else goes into .venv. The tests need a JDK, Maven and Chromium.
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help

@@ -39,6 +39,7 @@ def measure(setting: Setting) -> list[Figure]:
                 store = MessageStore.open(path, flush_disk_type="ASYNC_FLUSH")
             store.close()
         report = store.recovery
+        del store  # gives its maps back now, and not while the next one is timed
         if not report.was_killed or report.confirmed_records + report.dispatched_records != count:
             raise AssertionError(f"the recovery found {report}")
         _check_derived("reput", path, count)
@@ -72,6 +73,7 @@ def _after_a_killed_start(setting: Setting, killed: str, log_bytes: int) -> Figu
         store.close()
         again.values.append(watch.seconds)
         left.append(store.recovery.log_end.scanned_bytes / log_bytes)
+        del store  # gives its maps back now, and not while the next one is timed
     again.note = f"{100 * max(left):.0f} % of the log, at the most, was left to be read"
     return again
 
