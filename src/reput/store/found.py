@@ -16,6 +16,7 @@ from reput.log.directory import IndexFilePath, LogFile, QueueFiles, StoreDirecto
 from reput.log.dispatch_marks import DispatchMark
 from reput.log.failed_sync import failed_sync_path
 from reput.store.commit_log import CommitLog
+from reput.store.confirmation import Confirmation
 from reput.store.recovery import (
     Known,
     LogEnd,
@@ -23,7 +24,7 @@ from reput.store.recovery import (
     start_file,
 )
 from reput.store.recovery_mark import read_mark
-from reput.store.redispatch import Confirmation, Progress
+from reput.store.redispatch import Progress
 
 #: Of a store that has no checkpoint.
 NO_TIMES = Checkpoint(0, 0, 0)

@@ -20,9 +20,10 @@ from reput.kernels.columns import RecordColumns, RecordStatus, ScanStop
 from reput.kernels.record_scan import RecordScanner, ScanLevel, find_record
 from reput.log.scan import first_rows
 from reput.store.commit_log import CommitLog
+from reput.store.confirmation import Confirmation
 from reput.store.mapped_file import MappedFile
 from reput.store.queue_tables import QueueTables
-from reput.store.redispatch import Confirmation, Progress
+from reput.store.redispatch import Progress
 from reput.store.rehearsal import check_queue_offsets
 
 _MAX_ROWS = 65_536
@@ -127,11 +128,11 @@ def find_log_end(
     while (file := log.queue.find(offset)) is not None:
         progress("looking for the end of the log", offset - begin, max(data_end, offset) - begin)
         position = offset - file.start_offset
-        scanner = confirmation.scanner if confirmation is not None else None
-        columns = (scanner or header_scanner).scan(_bytes(file, position), offset, **checks)
+        comparing = confirmation if confirmation is not None and confirmation.is_going else None
+        columns = (comparing or header_scanner).scan(_bytes(file, position), offset, **checks)
         fault = columns.first_fault(faults)
-        if scanner is not None and confirmation is not None:
-            confirmation.take(first_rows(columns, fault), file.mapping, position)
+        if comparing is not None:
+            comparing.take(first_rows(columns, fault), file.mapping, position)
         else:
             file.mapping.release(position, position + columns.consumed)  # a start over gigabytes keeps little of them
         check_queue_offsets(columns, fault, file.path)

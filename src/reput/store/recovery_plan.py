@@ -16,12 +16,13 @@ from reput.files import FileLayer
 from reput.log.dispatch_marks import DispatchMark
 from reput.log.sink_commits import read_sinks
 from reput.store.commit_log import CommitLog
+from reput.store.confirmation import Confirmation
 from reput.store.found import EVERYTHING, Found, find_end, last_used_file
 from reput.store.index_service import IndexService
 from reput.store.queue_tables import QueueTables
 from reput.store.recovery import LogEnd, check_against_queues, queues_are_complete, start_file
 from reput.store.recovery_mark import RecoveryMarks, holds
-from reput.store.redispatch import Confirmation, Progress
+from reput.store.redispatch import Progress
 from reput.store.rehearsal import rehearse
 from reput.store.sink_commits import Unfinished, find_unfinished
 

@@ -1,18 +1,12 @@
-"""Queues and index of a killed store brought in step with its log: first what is there is confirmed, which changes
-nothing, then the rest is dispatched again.
-
-After a kill nearly all is there: units and index entries are in the page cache. Only a power cut may have taken some of
-them. So records are compared with what they should have left, in the pass that looks for the log's end, and dispatched
-again from the first one that has left anything else.
-"""
+"""Records dispatched again, whose units and index entries a killed store lacks (`reput.store.confirmation`)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import CorruptRecordError
@@ -32,14 +26,26 @@ _MAX_ROWS_OF_MANY = 131_072
 Progress = Callable[[str, int, int], None]
 
 
-def _scanner(config: MessageStoreConfig, queues: QueueTables) -> RecordScanner:
+class Scanner(Protocol):
+    """What scans as a `RecordScanner` does."""
+
+    def scan(self, buffer: npt.NDArray[np.uint8], base_offset: int, /) -> RecordColumns:
+        """The records from the buffer's start on."""
+
+
+def max_rows(queues: QueueTables) -> int:
+    """Records of a piece, at the most."""
+    return _MAX_ROWS if len(queues.queues()) < _MANY_QUEUES else _MAX_ROWS_OF_MANY
+
+
+def dispatch_scanner(config: MessageStoreConfig, rows: int) -> RecordScanner:
+    """What gives the columns that dispatch takes, so many rows a piece."""
     rules = config.dispatch_rules
     delays_ms = config.delay_levels_ms if rules.redispatches_deliver_time else ()
-    rows = _MAX_ROWS if len(queues.queues()) < _MANY_QUEUES else _MAX_ROWS_OF_MANY
     return RecordScanner(rows, delays_ms=delays_ms, index_tags=rules.indexes_tags)
 
 
-class _Piece(NamedTuple):
+class Piece(NamedTuple):
     """Scanned records, and where in their file they lie."""
 
     columns: RecordColumns
@@ -51,7 +57,7 @@ class _Piece(NamedTuple):
         self.mapping.release(self.position, self.position + self.columns.consumed)
 
 
-def walk(log: CommitLog, scanner: Callable[[], RecordScanner | None], begin: int, end: int) -> Iterator[_Piece]:
+def walk(log: CommitLog, scanner: Callable[[], Scanner | None], begin: int, end: int) -> Iterator[Piece]:
     """The records that start in [begin, end), piece by piece, as long as there is a scanner for the next one.
 
     Raises:
@@ -61,7 +67,7 @@ def walk(log: CommitLog, scanner: Callable[[], RecordScanner | None], begin: int
     while offset < end and (file := log.queue.find(offset)) is not None and (using := scanner()) is not None:
         position, limit = offset - file.start_offset, min(file.size, end - file.start_offset)
         columns = using.scan(np.frombuffer(file.view[position:limit], np.uint8), offset)
-        yield _Piece(columns, file.mapping, position)
+        yield Piece(columns, file.mapping, position)
         if columns.stop is ScanStop.BLANK:
             offset = file.start_offset + file.size
         elif columns.rows:
@@ -74,86 +80,6 @@ def walk(log: CommitLog, scanner: Callable[[], RecordScanner | None], begin: int
                 "behind it: copy the store, see what `reput repair` can save, or restore the file from a replica or a "
                 "backup; `read_log` in mode PERMISSIVE and a read-only store can be read meanwhile",
             )
-
-
-class Confirmation:
-    """How far queues and index have what dispatch would write. One thread compares a piece while the next is scanned.
-
-    `on_piece` is called with each piece that they have.
-
-    Attributes:
-        offset: Commit log offset up to which all is there; final after `finish`.
-        records: How many records that are.
-    """
-
-    def __init__(
-        self,
-        queues: QueueTables,
-        index: IndexService | None,
-        config: MessageStoreConfig,
-        begin: int,
-        on_piece: Callable[[RecordColumns], None],
-    ) -> None:
-        self._queues = queues
-        self._index = index
-        self._on_piece = on_piece
-        self._scanners = [_scanner(config, queues), _scanner(config, queues)]
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="reput-confirm")
-        self._running: Future[bool] | None = None
-        self._is_going = True
-        self.offset = begin
-        self.records = 0
-
-    @property
-    def scanner(self) -> RecordScanner | None:
-        """What the next piece is to be scanned with; None once something was missing."""
-        return self._scanners[0] if self._is_going else None
-
-    def take(self, columns: RecordColumns, mapping: Mapping, position: int) -> None:
-        """Compare a piece, which follows the one before, while the caller goes on.
-
-        Args:
-            columns: Scanned with `scanner`.
-            mapping: Of the file that they lie in, from `position` on; its memory is given back afterwards.
-        """
-        self._wait()
-        piece = _Piece(columns, mapping, position)
-        if not self._is_going:
-            piece.release()
-            return
-        self._scanners.reverse()
-        self._running = self._pool.submit(self._confirm, piece)
-
-    def walk(self, log: CommitLog, end: int, progress: Progress) -> None:
-        """Compare the records from `offset` up to another one, whose bytes nobody asks about."""
-        begin = self.offset
-        for piece in walk(log, lambda: self.scanner, begin, end):
-            progress("comparing queues and index with the log", piece.columns.base_offset - begin, end - begin)
-            self.take(*piece)
-
-    def finish(self) -> None:
-        """Wait for the last piece."""
-        try:
-            self._wait()
-        finally:
-            self._pool.shutdown()
-
-    def _wait(self) -> None:
-        running, self._running = self._running, None
-        if running is not None:
-            self._is_going = running.result() and self._is_going
-
-    def _confirm(self, piece: _Piece) -> bool:
-        columns = piece.columns
-        try:
-            if not self._queues.confirm(columns) or not (self._index is None or self._index.confirm(columns)):
-                return False
-        finally:
-            piece.release()
-        self.offset = columns.next_offset
-        self.records += columns.rows
-        self._on_piece(columns)
-        return True
 
 
 def redispatch(
@@ -169,7 +95,7 @@ def redispatch(
 
     `on_piece` is called with each piece that was.
     """
-    scanner = _scanner(config, queues)
+    scanner = dispatch_scanner(config, max_rows(queues))
     end, records = log.max_offset, 0
     for piece in walk(log, lambda: scanner, begin, end):
         columns = piece.columns
