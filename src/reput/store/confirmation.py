@@ -27,6 +27,8 @@ from reput.store.redispatch import Piece, Progress, dispatch_scanner, max_rows, 
 
 #: Pieces that are under way: two are scanned while two wait to be compared.
 _TURNS = 4
+#: How far the next piece's begin is looked for: behind a log's end lie zeros, which are not to be read.
+_SEARCHED_BYTES = 65_536
 
 
 @dataclass(slots=True)
@@ -78,7 +80,7 @@ class Confirmation:
         self._turns = deque(_Turn(dispatch_scanner(config, self._max_rows)) for _ in range(_TURNS))
         self._turn = self._turns[0]
         self._ahead: _Ahead | None = None
-        self._stride = 0  # bytes of records, fewer than a scan takes; 0 as long as none were seen
+        self._stride = 0  # bytes of records, fewer than a scan takes; 0 where it is not known that more follow
         self._scanning = ThreadPoolExecutor(1, thread_name_prefix="reput-scan")
         self._comparing = ThreadPoolExecutor(1, thread_name_prefix="reput-confirm")
         self._is_going = True
@@ -98,15 +100,15 @@ class Confirmation:
             self._turn = ahead.turn
         else:
             columns = self._scan_two(buffer, offset, checks)
-        if columns.rows:
-            self._stride = columns.consumed * self._max_rows // columns.rows * 3 // 4
+        has_more = columns.stop is ScanStop.FULL and columns.rows > 0  # else this file need not, and holes cost time
+        self._stride = columns.consumed * self._max_rows // columns.rows * 3 // 4 if has_more else 0
         return columns
 
     def _scan_two(self, buffer: npt.NDArray[np.uint8], offset: int, checks: dict[str, bool]) -> RecordColumns:
         """Scan a piece that ends where a record was found, from which on another thread scans the next piece."""
         turn = self._turn = self._next_turn()
-        searched = buffer[: 2 * self._stride]  # and not a gigabyte of zeros behind the log's end
-        cut = find_record(searched, offset, self._stride) if self._stride < searched.size else -1
+        searched = buffer[: self._stride + _SEARCHED_BYTES]
+        cut = find_record(searched, offset, self._stride) if 0 < self._stride < searched.size else -1
         if cut < 0:
             return turn.scanner.scan(buffer, offset, **checks)
         following, behind = self._next_turn(), buffer[cut:]
