@@ -76,11 +76,11 @@ class Confirmation:
         self._queues = queues
         self._index = index
         self._on_piece = on_piece
-        self._max_rows = max_rows(queues)
-        self._turns = deque(_Turn(dispatch_scanner(config, self._max_rows)) for _ in range(_TURNS))
+        rows = max_rows(queues)
+        self._turns = deque(_Turn(dispatch_scanner(config, rows)) for _ in range(_TURNS))
         self._turn = self._turns[0]
         self._ahead: _Ahead | None = None
-        self._stride = 0  # bytes of records, fewer than a scan takes; 0 where it is not known that more follow
+        self._stride = 0  # behind so many bytes the next piece is to begin; 0 where it is not known that more follow
         self._scanning = ThreadPoolExecutor(1, thread_name_prefix="reput-scan")
         self._comparing = ThreadPoolExecutor(1, thread_name_prefix="reput-confirm")
         self._is_going = True
@@ -100,8 +100,8 @@ class Confirmation:
             self._turn = ahead.turn
         else:
             columns = self._scan_two(buffer, offset, checks)
-        has_more = columns.stop is ScanStop.FULL and columns.rows > 0  # else this file need not, and holes cost time
-        self._stride = columns.consumed * self._max_rows // columns.rows * 3 // 4 if has_more else 0
+        # Three quarters of what filled a scan do not fill the next one. Behind any other stop there may be holes alone.
+        self._stride = columns.consumed * 3 // 4 if columns.stop is ScanStop.FULL else 0
         return columns
 
     def _scan_two(self, buffer: npt.NDArray[np.uint8], offset: int, checks: dict[str, bool]) -> RecordColumns:
