@@ -156,11 +156,7 @@ class Confirmation:
     def _confirm(self, piece: Piece) -> None:
         columns, is_right = piece.columns, False
         try:
-            if (
-                self._is_going
-                and self._queues.confirm(columns)
-                and (self._index is None or self._index.confirm(columns))
-            ):
+            if self._is_going and self._queues.confirm(columns) and self._has_keys(columns):
                 self.offset = columns.next_offset
                 self.records += columns.rows
                 self._on_piece(columns)
@@ -168,6 +164,9 @@ class Confirmation:
         finally:
             self._is_going = is_right
             piece.release()
+
+    def _has_keys(self, columns: RecordColumns) -> bool:
+        return self._index is None or self._index.confirm(columns)
 
 
 def _call(buffer: npt.NDArray[np.uint8], offset: int, checks: dict[str, bool]) -> tuple[object, ...]:
