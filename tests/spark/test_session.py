@@ -154,8 +154,9 @@ class TestSparkRunner:
 
             raise TwoArguments("this", "that")
 
-        with pytest.raises(ReputError, match="TwoArguments: this and that"):
+        with pytest.raises(ReputError, match="TwoArguments: this and that") as caught:
             SparkRunner(spark).run(task, [0], description="fails")
+        assert any("in task" in note for note in caught.value.__notes__)
 
     def test_a_task_that_dies_ends_the_job_with_one_line(self, spark: SparkSession) -> None:
         def task(item: int) -> int:

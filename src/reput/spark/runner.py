@@ -156,12 +156,15 @@ def _outcome(task: Callable[[Any], Any], item: Any) -> bytes:
     try:
         return _pickled(None, task(item))
     except Exception as error:
-        error.add_note(f"in a Spark task:\n{traceback.format_exc()}")
+        note = f"in a Spark task:\n{traceback.format_exc()}"
+        error.add_note(note)
         try:
             outcome = _pickled(error, None)
             pickle.loads(outcome)  # an error whose arguments are not those of its class pickles, and cannot be loaded
         except Exception:
-            return _pickled(ReputError(f"{type(error).__name__}: {error}"), None)
+            plain = ReputError(f"{type(error).__name__}: {error}")
+            plain.add_note(note)
+            return _pickled(plain, None)
         return outcome
 
 
