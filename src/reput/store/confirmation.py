@@ -95,10 +95,9 @@ class Confirmation:
     def scan(self, buffer: npt.NDArray[np.uint8], offset: int, **checks: bool) -> RecordColumns:
         """As `RecordScanner.scan`; what it gives is to be taken, and valid until it was compared."""
         ahead, self._ahead = self._ahead, None
-        columns = None if ahead is None else ahead.columns.result()
-        if ahead is not None and columns is not None and ahead.call == _call(buffer, offset, checks):
-            self._turn = ahead.turn
-        else:
+        if ahead is not None:
+            columns, self._turn = ahead.columns.result(), ahead.turn  # of use or not, it reads the caller's map
+        if ahead is None or ahead.call != _call(buffer, offset, checks):
             columns = self._scan_two(buffer, offset, checks)
         # Three quarters of what filled a scan do not fill the next one. Behind any other stop there may be holes alone.
         self._stride = columns.consumed * 3 // 4 if columns.stop is ScanStop.FULL else 0
