@@ -19,6 +19,10 @@ UNIT = struct.Struct(struct_format(FIELDS))
 UNIT_SIZE = 20
 DEFAULT_FILE_SIZE = 6_000_000
 
+#: Delayed messages wait in this topic; the TAGSCODE of their unit is the time of delivery, in milliseconds
+#: (`CommitLog.checkMessageAndReturnSize`, `TopicValidator.RMQ_SYS_SCHEDULE_TOPIC`).
+SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+
 
 class Unit(NamedTuple):
     """One message of a queue: its CommitLog offset, the size of its record in bytes, and its tags code."""

@@ -5,6 +5,8 @@ RocketMQ's LmqDispatch, MultiDispatchUtils and `ConsumeQueue.multiDispatchLmqQue
 
 from __future__ import annotations
 
+from reput.formats.consume_queue import SCHEDULE_TOPIC
+
 INNER_MULTI_DISPATCH = "INNER_MULTI_DISPATCH"
 INNER_MULTI_QUEUE_OFFSET = "INNER_MULTI_QUEUE_OFFSET"
 SEPARATOR = ","
@@ -13,14 +15,13 @@ SEPARATOR = ","
 LMQ_PREFIX = "%LMQ%"
 LMQ_QUEUE_ID = 0
 
-#: Topics that take no part: those that begin so, and this one.
+#: Topics that begin so take no part, as that of delayed messages.
 EXCLUDED_PREFIXES = ("%RETRY%", "rmq_sys_")
-EXCLUDED_TOPIC = "SCHEDULE_TOPIC_XXXX"
 
 
 def takes_part(topic: str) -> bool:
     """Whether messages of a topic may have further queues (`MixAll.topicAllowsLMQ`)."""
-    return not topic.startswith(EXCLUDED_PREFIXES) and topic != EXCLUDED_TOPIC
+    return not topic.startswith(EXCLUDED_PREFIXES) and topic != SCHEDULE_TOPIC
 
 
 def split_names(text: str) -> list[str]:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reput.files import DISK
-from reput.formats.consume_queue import UNIT_SIZE
+from reput.formats.consume_queue import SCHEDULE_TOPIC, UNIT_SIZE
 from reput.formats.consume_queue_ext import MAX_ADDRESS
 from reput.formats.multi_dispatch import takes_part
 from reput.formats.paths import offset_to_file_name, topic_folder_name
@@ -22,7 +22,7 @@ from reput.jobs.audit_ext import ExtFiles
 from reput.kernels.columns import RecordColumns
 from reput.kernels.consume_queue import UNIT_TYPE
 from reput.kernels.multi_dispatch import add_multi_dispatch_rows
-from reput.kernels.record_scan import SCHEDULE_TOPIC, read_records_at
+from reput.kernels.record_scan import read_records_at
 
 Int64s = npt.NDArray[np.int64]
 
@@ -214,7 +214,7 @@ class UnitCheck:
 
 def _hashed_tags(columns: RecordColumns) -> Int64s | None:
     """The hash of the tags in every topic; None where that is `tags_code`, as no message is delayed."""
-    delayed = [number for number, (topic, _) in enumerate(columns.queues()) if topic == SCHEDULE_TOPIC]
+    delayed = [number for number, (topic, _) in enumerate(columns.queues()) if topic == SCHEDULE_TOPIC.encode()]
     if not delayed:
         return None
     rows = np.flatnonzero(np.isin(columns["queue"], delayed))

@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from reput.formats.consume_queue import SCHEDULE_TOPIC
 from reput.formats.multi_dispatch import (
     EXCLUDED_PREFIXES,
-    EXCLUDED_TOPIC,
     INNER_MULTI_DISPATCH,
     INNER_MULTI_QUEUE_OFFSET,
     LMQ_PREFIX,
@@ -44,7 +44,7 @@ _TRANSACTION, _PREPARED, _ROLLBACK = (
     SysFlag.TRANSACTION_ROLLBACK,
 )
 _INNER_BATCH = SysFlag.INNER_BATCH
-_WORDS = (INNER_MULTI_DISPATCH, INNER_MULTI_QUEUE_OFFSET, LMQ_PREFIX, *EXCLUDED_PREFIXES, EXCLUDED_TOPIC)
+_WORDS = (INNER_MULTI_DISPATCH, INNER_MULTI_QUEUE_OFFSET, LMQ_PREFIX, *EXCLUDED_PREFIXES, SCHEDULE_TOPIC)
 _DISPATCH, _OFFSETS, _LMQ, _RETRY, _SYSTEM, _SCHEDULE = range(len(_WORDS))
 #: The words one behind the other, and where each begins: a kernel gets them by address.
 _TEXT = np.frombuffer("".join(_WORDS).encode(), np.uint8).copy()

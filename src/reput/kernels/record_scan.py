@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from reput.formats.consume_queue import SCHEDULE_TOPIC
 from reput.formats.record import (
     BLANK_SIZE,
     MAGIC_CODE,
@@ -71,9 +72,7 @@ _BAD_BODY_CRC, _BAD_PROPERTY_CRC = RecordStatus.BAD_BODY_CRC, RecordStatus.BAD_P
 _END, _STOP_BLANK, _BAD_MAGIC, _FULL = (
     int(stop) for stop in (ScanStop.END_OF_BUFFER, ScanStop.BLANK, ScanStop.BAD_MAGIC, ScanStop.FULL)
 )
-#: Delayed messages wait in this topic; their unit holds the time of delivery (`CommitLog.checkMessageAndReturnSize`).
-SCHEDULE_TOPIC = b"SCHEDULE_TOPIC_XXXX"
-_SCHEDULE_TOPIC = np.frombuffer(SCHEDULE_TOPIC, np.uint8).copy()
+_SCHEDULE_TOPIC = np.frombuffer(SCHEDULE_TOPIC.encode(), np.uint8).copy()
 #: RocketMQ's `messageDelayLevel`, in milliseconds.
 DEFAULT_DELAYS_MS = tuple(
     1000 * s for s in (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)

@@ -9,6 +9,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from reput.errors import CorruptConsumeQueueError, StoreError
+from reput.formats.consume_queue import SCHEDULE_TOPIC
 from reput.formats.metadata import ConsumerOffsets, DelayOffsets, LmqConsumerOffsets, Topics, split_topic_group
 from reput.formats.paths import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, INDEX
 from reput.log.metadata import read_metadata
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from reput.files import FileLayer
     from reput.store.parts import Parts
 
-_SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 _T = TypeVar("_T")
 
 
@@ -209,7 +209,7 @@ def _age_ms(query: QueryMessage, queue: Queue, offset: int, latest: int) -> int 
 def _schedule_offsets(path: str, parts: Parts, files: FileLayer, findings: list[str]) -> dict[int, str]:
     """`ScheduleMessageService.buildRunningStats`."""
     table = _read_or_tell(path, DelayOffsets, files, findings).offset_table
-    queues = {level: parts.queues.find(_SCHEDULE_TOPIC, level - 1) for level in sorted(table)}
+    queues = {level: parts.queues.find(SCHEDULE_TOPIC, level - 1) for level in sorted(table)}
     return {level: f"{table[level]},{queue.max_offset if queue else 0}" for level, queue in queues.items()}
 
 
