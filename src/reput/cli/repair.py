@@ -107,11 +107,8 @@ def _repair_report(store: str, result: RepairResult) -> Report:
     """The steps, what is left, and where originals are."""
     from reput.jobs.report import Report
 
-    rows = [
-        (step.action.value, step.path, step.position or None, step.lost_messages, step.lost_bytes, step.text)
-        for step in result.steps
-    ]
-    columns = ("step", "file", "position", "messages lost", "bytes lost", "what")
+    rows = [(step.action.value, step.path, step.position or None, step.lost_bytes, step.text) for step in result.steps]
+    columns = ("step", "file", "position", "bytes lost", "what")
     tables = [_table("done" if result.is_applied else "to be done", columns, rows)]
     tables.append(_table("originals", ("path",), [(path,) for path in result.kept]))
     findings = [str(finding) for finding in result.remaining[:_SHOWN_ROWS]]
@@ -125,6 +122,7 @@ def _repair_report(store: str, result: RepairResult) -> Report:
             "steps": len(result.steps),
             "findings": len(result.findings),
             "findings that no step answers": len(result.remaining),
+            "messages lost": result.lost_messages,
             "not closed": result.was_killed,
             "seconds": result.seconds,
         },

@@ -46,6 +46,7 @@ class RepairResult:
         remaining: those of them, worse than harmless, that no step answers.
         needs_salvage: whether the log is among them (`reput.jobs.salvage`).
         was_killed: whether the store is not closed: it is open now, or its writer was killed.
+        lost_messages: messages that the queues know, or knew, and nothing whole is left of; 0 where a salvage tells.
         kept: paths of originals.
         seconds: of everything.
     """
@@ -56,6 +57,7 @@ class RepairResult:
     remaining: tuple[Finding, ...]
     needs_salvage: bool
     was_killed: bool
+    lost_messages: int
     kept: tuple[str, ...]
     seconds: float
 
@@ -106,13 +108,13 @@ def repair(
     steps, kept = job.run() if apply else (job.look().steps, ())
     plan = job.plan
     return RepairResult(
-        apply, tuple(steps), job.findings, plan.remaining, plan.needs_salvage, directory.was_killed, tuple(kept),
-        time.perf_counter() - started,
+        apply, tuple(steps), job.findings, plan.remaining, plan.needs_salvage, directory.was_killed,
+        job.lost_messages, tuple(kept), time.perf_counter() - started,
     )  # fmt: skip
 
 
 class _Repair:
-    """One repair; `plan` and `findings` are those of the last look."""
+    """One repair; `plan` and `findings` are those of the last look, `lost_messages` the most that one told."""
 
     def __init__(
         self,
@@ -136,6 +138,7 @@ class _Repair:
         self._listing: StoreListing
         self.findings: tuple[Finding, ...] = ()
         self.plan = RepairPlan((), (), needs_salvage=False)
+        self.lost_messages = 0
 
     def run(self) -> tuple[list[Step], list[str]]:
         """Look and act in turns; returns what was done, and where originals are."""
@@ -181,6 +184,7 @@ class _Repair:
             rebuilding=is_unfinished(directory.path),
             index_sizes_given={"max_hash_slot_num", "max_index_num"} <= self._settings.keys(),
         )
+        self.lost_messages = max(self.lost_messages, self.plan.lost_messages)
         if any(step.action is Action.REBUILD for step in self.plan.steps):
             sizes = self._check_rebuild()
             steps = [

@@ -16,7 +16,7 @@ from reput.formats.shutdown import SHUTDOWN_FILE, decode_shutdown
 from reput.jobs.audit import AuditResult
 from reput.jobs.audit_batches import BATCH_UNIT_TYPE
 from reput.jobs.audit_end import checkpoint_findings
-from reput.jobs.audit_files import StoreListing
+from reput.jobs.audit_files import StoreListing, list_store
 from reput.jobs.audit_rest import is_used
 from reput.jobs.findings import Finding
 from reput.jobs.repair_plan import LogState, Tail, is_of_log
@@ -53,6 +53,8 @@ def look_at_log(directory: StoreDirectory, listing: StoreListing, audited: Audit
     end = min(begins, default=audited.log_end)
     tails = tuple(tail for file in listing.log_files if (tail := tail_of(file, end)) is not None) if begins else ()
     known = known_messages(listing, [(end, _END_OF_LOG)])
+    if known and directory.was_killed and has_records_from(list_store(directory), end):
+        known = 0  # the store is open: they were put after the audit had read the log
     checkpoint = tuple(checkpoint_findings(listing, audited.newest_ms)) if begins else ()
     claims_more = not directory.was_killed and (known > 0 or _claims_more(directory, end))
     return LogState(folders, tails, tuple(short), tuple(foreign), tuple(broken), known, checkpoint, claims_more)

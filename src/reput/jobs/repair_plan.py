@@ -51,7 +51,6 @@ class Step:
         codes: of the findings that it answers.
         position: cut-tail: where zeros begin; grow: the length that the file gets.
         lost_bytes: bytes that only the original beside has from then on.
-        lost_messages: messages that the queues know there, which nothing whole is left of.
     """
 
     action: Action
@@ -60,7 +59,6 @@ class Step:
     codes: tuple[str, ...] = ()
     position: int = 0
     lost_bytes: int = 0
-    lost_messages: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +69,13 @@ class RepairPlan:
         steps: in the order in which they are taken.
         remaining: findings, worse than harmless, that no step answers.
         needs_salvage: whether some of these are of the log, which stays as it is then, and so do queues and index.
+        lost_messages: messages that the queues know and nothing whole is left of; 0 where a salvage tells.
     """
 
     steps: tuple[Step, ...]
     remaining: tuple[Finding, ...]
     needs_salvage: bool
+    lost_messages: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,8 +158,7 @@ def make_plan(
     if wrong and not log.broken:
         text = f"set its times to 0: the next start reads the whole log ({wrong[0].text})"
         codes = tuple(sorted({finding.code for finding in wrong}))
-        lost = 0 if any(step.lost_messages for step in steps) else log.lost_messages
-        steps.append(Step(Action.RESET_CHECKPOINT, wrong[0].path, text, codes, lost_messages=lost))
+        steps.append(Step(Action.RESET_CHECKPOINT, wrong[0].path, text, codes))
     ahead = [finding for finding in findings if finding.code == _OFFSETS]
     if ahead and not log.broken:
         text = f"lower {len(ahead)} offsets of groups to the ends of their queues ({ahead[0].text})"
@@ -171,9 +170,7 @@ def make_plan(
     if (derived or was_cut or rebuilding or log.claims_more) and not log.broken:
         why = "as the log has it" if derived or rebuilding else "since they know more than the log has"
         text = f"build queues and index again, {why}"
-        is_told = any(step.lost_messages for step in steps)
-        lost = log.lost_messages if log.claims_more and not is_told else 0
-        steps.append(Step(Action.REBUILD, store, text, tuple(sorted(derived)), lost_messages=lost))
+        steps.append(Step(Action.REBUILD, store, text, tuple(sorted(derived))))
     answered = {code for step in steps for code in step.codes}
     remaining = tuple(
         finding
@@ -181,7 +178,7 @@ def make_plan(
         if finding.kind.finding_class is not FindingClass.HARMLESS
         and (finding in log.broken or finding.code not in answered)
     )
-    return RepairPlan(tuple(steps), remaining, bool(log.broken))
+    return RepairPlan(tuple(steps), remaining, bool(log.broken), 0 if log.broken else log.lost_messages)
 
 
 def config_steps(findings: Sequence[Finding]) -> list[Step]:
@@ -218,12 +215,10 @@ def _log_steps(findings: Sequence[Finding], log: LogState) -> list[Step]:
         return steps
     for path, size in log.short:
         steps.append(Step(Action.GROW, path, f"make it {size} bytes long again, by zeros", ("file-size",), size))
-    messages = log.lost_messages
     for tail in log.tails:
         text = f"zeros for {tail.data_bytes} bytes that no record proves, with no whole record behind"
         answers = tuple(code for code in codes if code in LOG_CODES)
-        steps.append(Step(Action.CUT_TAIL, tail.path, text, answers, tail.position, tail.data_bytes, messages))
-        messages = 0
+        steps.append(Step(Action.CUT_TAIL, tail.path, text, answers, tail.position, tail.data_bytes))
     return steps
 
 

@@ -16,7 +16,7 @@ from reput.errors import ConfigError, StoreFormatError, StoreLockedError
 from reput.files import FileLayer
 from reput.formats.checkpoint import Checkpoint, encode_checkpoint
 from reput.formats.metadata import ConsumerOffsets, TopicConfig, Topics, decode_metadata, encode_metadata
-from reput.jobs.audit import audit
+from reput.jobs.audit import AuditResult, audit
 from reput.jobs.repair import RepairResult, repair
 from reput.jobs.runner import LocalRunner
 from tests.crash.faulty_files import FaultyFiles, abandon
@@ -109,6 +109,13 @@ def last_files_zeroed(store: Path) -> None:
 def same_after_a_kill(store: Path) -> None:
     (store / "abort").touch()
     last_files_zeroed(store)
+
+
+def same_after_a_kill_of_which_nothing_else_tells(store: Path) -> None:
+    """No time of the checkpoint, and no group that has consumed them."""
+    same_after_a_kill(store)
+    (store / "checkpoint").write_bytes(encode_checkpoint(Checkpoint(0, 0, 0)))
+    (store / "config/consumerOffset.json").write_bytes(encode_metadata(ConsumerOffsets({})))
 
 
 def file_among_topics(store: Path) -> None:
@@ -258,9 +265,10 @@ def test_what_is_cut_off_is_kept_at_its_own_position_and_what_is_lost_is_told(st
     last_record_broken(store)
     file, end = last(store)
     data = file.read_bytes()
-    step = look(store).steps[0]
+    planned = look(store)
+    step = planned.steps[0]
     used = len(data.rstrip(b"\0"))
-    assert (step.position, step.lost_messages, 0 < step.lost_bytes <= used - end) == (end, 1, True)
+    assert (step.position, planned.lost_messages, 0 < step.lost_bytes <= used - end) == (end, 1, True)
     result = fix(store)
     kept = store / "commitlog.broken" / file.name
     assert str(kept) in result.kept
@@ -270,7 +278,13 @@ def test_what_is_cut_off_is_kept_at_its_own_position_and_what_is_lost_is_told(st
 
 @pytest.mark.parametrize(
     ("damage", "lost"),
-    [(last_records_zeroed, 4), (last_message_zeroed, 1), (last_files_zeroed, 98), (same_after_a_kill, 98)],
+    [
+        (last_records_zeroed, 4),
+        (last_message_zeroed, 1),
+        (last_files_zeroed, 98),
+        (same_after_a_kill, 98),
+        (same_after_a_kill_of_which_nothing_else_tells, 98),
+    ],
 )
 def test_messages_that_are_zeros_now_are_counted_by_the_queues_that_know_them(
     damage: Callable[[Path], None], lost: int, store: Path
@@ -278,7 +292,7 @@ def test_messages_that_are_zeros_now_are_counted_by_the_queues_that_know_them(
     before = len(records_of(store))
     damage(store)
     result = fix(store)
-    assert sum(step.lost_messages for step in result.steps) == before - len(records_of(store)) == lost
+    assert result.lost_messages == before - len(records_of(store)) == lost
 
 
 def test_where_no_file_tells_its_size_the_plan_says_which_it_takes_and_set_gives_another(store: Path) -> None:
@@ -465,6 +479,21 @@ def test_a_store_that_is_open_is_looked_at_and_not_mended(store: Path) -> None:
         with pytest.raises(StoreLockedError):
             fix(store)
         assert contents(store) == before
+
+
+def test_what_an_open_store_puts_behind_what_was_audited_is_not_lost(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with reput.MessageStore.open(store, files=FaultyFiles(), **SIZES) as opened:
+
+        def audit_then_put(*args: Any, **options: Any) -> AuditResult:
+            result = audit(*args, **options)
+            put(opened)  # more than the file has room for, so that new files follow
+            return result
+
+        monkeypatch.setattr("reput.jobs.repair.audit", audit_then_put)
+        planned = look(store)
+        assert (planned.was_killed, planned.lost_messages) == (True, 0)
 
 
 def test_the_store_of_a_killed_writer_stays_one_that_recovers(tmp_path: Path) -> None:
