@@ -49,7 +49,8 @@ class BatchConsumeQueue(QueueFolder):
     def load(self, starts: list[int], end_offset: int) -> None:
         """Find the written part: the units before the first that is unused, or whose record ends behind `end_offset`.
 
-        Units lie in log order, so this is a binary search.
+        Units lie in log order, so this is a binary search. A last unit that cannot follow the one in front of it is
+        torn (see `find_ends` in `reput.store.unit_search`), and the end is looked for before it.
         """
         self._starts = starts
         self._base_offsets.clear()
@@ -61,6 +62,12 @@ class BatchConsumeQueue(QueueFolder):
 
         self._next_unit = self._first_unit + len(starts) * (self.file_size // BATCH_UNIT_SIZE)
         self._next_unit = self._find_unit(is_behind)
+        while self._next_unit > self._first_unit + 1:
+            before, last = (self._unit(self._next_unit - back) for back in (2, 1))
+            if before.is_in_use and before.commit_log_offset < last.commit_log_offset:
+                break
+            self._next_unit -= 1
+            self._next_unit = self._find_unit(is_behind)
         if self._next_unit > self._first_unit:
             last = self._unit(self._next_unit - 1)
             self.max_physical_offset = last.commit_log_offset + last.size

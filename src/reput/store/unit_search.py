@@ -114,6 +114,10 @@ def find_ends(
 ) -> tuple[Offsets, Offsets]:
     """Where the written part of each queue ends: before the first unit that is unused, or whose record ends too late.
 
+    A power cut may have kept a sector and lost the one in front of it. Then the unit on the border has lost the first
+    bytes of its offset, which looks like a small one: units behind what was never written would count. So the last unit
+    must lie behind the one in front of it, else the end is looked for before it.
+
     Args:
         starts: The names of each queue's files, bytes.
         guess: A queue offset that each may end at.
@@ -124,14 +128,29 @@ def find_ends(
     """
     first = np.array([begin[0] for begin in starts], np.int64) // UNIT_SIZE
     sizes = np.array([len(begin) * queue.file_size for queue, begin in zip(queues, starts, strict=True)], np.int64)
-    ends = search_units(
-        files, queues, first, first + sizes // UNIT_SIZE, np.array(guess, np.int64), written_before(end_offset)
-    )
+    last, guesses, ends = first + sizes // UNIT_SIZE, np.array(guess, np.int64), first.copy()
+    left = np.arange(first.size)
+    while left.size:
+        some = [queues[i] for i in left.tolist()]
+        ends[left] = search_units(files, some, first[left], last[left], guesses[left], written_before(end_offset))
+        left = left[_are_torn(files, some, first[left], ends[left])]
+        last[left] = ends[left] - 1
     filled = np.flatnonzero(ends > first)
     units = read_units(files, [queues[i] for i in filled.tolist()], ends[filled] - 1)
     physical = np.full(ends.size, -1, np.int64)
     physical[filled] = np.where(are_fillers(units), -1, units["commit_log_offset"] + units["size"])
     return ends, physical
+
+
+def _are_torn(files: FileLayer, queues: Sequence[ConsumeQueue], first: Offsets, ends: Offsets) -> npt.NDArray[np.bool_]:
+    """Whether the unit before each end cannot follow the one in front of it."""
+    torn = np.zeros(ends.size, np.bool_)
+    several = np.flatnonzero(ends - first > 1)
+    some = [queues[i] for i in several.tolist()]
+    before, units = (read_units(files, some, ends[several] - back) for back in (2, 1))
+    may_follow = are_fillers(before) | are_fillers(units) | (before["commit_log_offset"] < units["commit_log_offset"])
+    torn[several] = ~((before["size"] > 0) & may_follow)
+    return torn
 
 
 def find_begins(files: FileLayer, queues: Sequence[ConsumeQueue], min_commit_log_offset: int) -> Offsets:
