@@ -15,7 +15,7 @@ from reput.files import FileLayer
 from reput.formats.index_file import HEADER_SIZE, IndexHeader, decode_header, file_size
 from reput.formats.paths import INDEX, index_file_name
 from reput.kernels.columns import RecordColumns
-from reput.kernels.index_file import IndexKeys, IndexTable, index_keys
+from reput.kernels.index_file import END_OFFSET, IndexKeys, IndexTable, index_keys
 from reput.log.directory import IndexFilePath
 from reput.log.dispatch_marks import DispatchMark, IndexMark
 from reput.log.index_geometry import build_index_again
@@ -186,7 +186,7 @@ class IndexService:
         assert self._check is not None
         kept = list(takewhile(lambda file: file.end_offset < log_end, self.index_files))
         lost = self.index_files[len(kept) :]
-        if not lost:
+        if not lost and all(int(checked.table.header[END_OFFSET]) < log_end for checked in self._check.checked):
             return True
         for file in lost:
             file.close()
