@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
+import threading
 import time
 from collections.abc import Callable
 from itertools import count
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import reput
-from reput.errors import StoreError
+from reput.errors import CorruptRecordError, StoreError
 from reput.formats.checkpoint import Checkpoint, encode_checkpoint
 from reput.log.dispatch_marks import RECOVERY_FILE
 from reput.store import recovery_mark, redispatch
@@ -63,6 +64,14 @@ def lost(*names: str) -> Deed:
 
     deed.__name__ = f"lost {' and '.join(names)}"
     return deed
+
+
+def end_lost_that_the_index_knows(path: Path) -> None:
+    """A power cut took the log's last record, and not the full index file that has its key."""
+    known_to_the_end(path)
+    last = max((path / "commitlog").iterdir())
+    content = last.read_bytes().rstrip(b"\0")
+    last.write_bytes(content[:-700].ljust(4096, b"\0"))
 
 
 def units_lost(path: Path) -> None:
@@ -259,3 +268,80 @@ def test_queues_that_a_killed_store_made_have_their_names_before_the_checkpoint_
         assert store.recovery.dispatched_from > 0
     check_store(left, OPTIONS)
     check_rebuild(left, tmp_path / "rebuilt", OPTIONS)
+
+
+def test_keys_of_new_messages_are_found_where_lost_ones_were_whenever_a_start_is_killed(tmp_path: Path) -> None:
+    base = tmp_path / "base"
+    make_store(base, with_batches=False)
+    end_lost_that_the_index_knows(base)
+    number = 0
+    while True:
+        path = tmp_path / f"killed-{number}"
+        shutil.copytree(base, path)
+        dying = FaultyFiles(crash_at(number))
+        try:
+            abandon(reput.MessageStore.open(path, files=dying, **OPTIONS), dying)
+            break
+        except Crash:
+            dying.abandon()
+        with reput.MessageStore.open(path, files=FaultyFiles(), **OPTIONS) as store:
+            for n in range(3):
+                store.put_message(reput.Message("late", b"", keys=[f"new-{n}"]))
+            store.wait_dispatched()
+        check_store(path, OPTIONS)
+        number += 1
+    assert number > 20
+
+
+def make_store_of_many_files(path: Path) -> tuple[dict[str, object], list[int]]:
+    """Killed, with a checkpoint of later times, so that all but the last log file is only compared with its one index
+    file, from the first record on. Returns its options, and where each record is.
+    """
+    options = OPTIONS | {"max_index_num": 4000}
+    files = FaultyFiles()
+    store = reput.MessageStore.open(path, files=files, **options)
+    offsets = [store.put_message(reput.Message("t", bytes(300), keys=[f"k{n}"])).commit_log_offset for n in range(30)]
+    store.wait_dispatched()
+    abandon(store, files)
+    known_to_the_end(path)
+    return options, offsets
+
+
+def flip(path: Path, offset: int) -> None:
+    """A bit at a commit log offset."""
+    file = path / f"commitlog/{offset - offset % 4096:020d}"
+    data = bytearray(file.read_bytes())
+    data[offset % 4096] ^= 1
+    file.write_bytes(data)
+
+
+def test_a_store_that_a_start_opens_is_opened_after_that_start_was_killed_too(tmp_path: Path) -> None:
+    """A wrong bit in a body that the checkpoint vouches for is left to readers, whatever a mark says."""
+    base = tmp_path / "base"
+    options, offsets = make_store_of_many_files(base)
+    flip(base, offsets[15] + 150)
+    number = 0
+    while True:
+        path = tmp_path / f"killed-{number}"
+        shutil.copytree(base, path)
+        dying = FaultyFiles(crash_at(number))
+        try:
+            abandon(reput.MessageStore.open(path, files=dying, **options), dying)
+            break
+        except Crash:
+            dying.abandon()
+        reput.MessageStore.open(path, files=FaultyFiles(), **options).close()
+        number += 1
+    assert number > 20
+
+
+def test_nothing_of_a_refused_start_goes_on(tmp_path: Path) -> None:
+    """Damage in a file before the last one is met while a second and a third thread look at others."""
+    options, offsets = make_store_of_many_files(tmp_path)
+    flip(tmp_path, offsets[15] + 4)  # its magic code
+    before = contents(tmp_path)
+    with pytest.raises(CorruptRecordError) as refusal:
+        reput.MessageStore.open(tmp_path, files=FaultyFiles(), **options)
+    assert refusal.value.__traceback__ is not None  # whose frames keep what was under way
+    assert [thread.name for thread in threading.enumerate() if thread.name.startswith("reput-")] == []
+    assert contents(tmp_path) == before

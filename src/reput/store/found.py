@@ -139,19 +139,20 @@ def find_end(
 
     `last_record` is the offset of the last record that a queue knows, -1 for none: after a clean exit of this store no
     more than that one and what has no unit (prepared and rolled back messages) is read. After a kill it is what lies
-    behind the offset in `known`, beside which stands the store timestamp before it (None: by the checkpoint), and
-    `confirmation` takes that, and what lies between its own beginning and there.
+    behind the file that the checkpoint names, or the offset in `known` if that is later, beside which stands the store
+    timestamp before it; `confirmation` takes that, and what lies between its own beginning and there.
     """
     timestamp = 0
     if found.was_killed:
-        begin, timestamp = known or (start_file(log, found.checkpoint), 0)
-        if confirmation is not None:
-            confirmation.walk(log, begin, progress)
+        # A killed start may be known to have come to a file of which the checkpoint says that nobody need look at it.
+        begin, timestamp = max(known or (0, 0), (start_file(log, found.checkpoint), 0))
     elif found.shutdown is not None and log.queue.find(last_record) is not None:
         begin = last_record
     else:
         begin = last_used_file(log)
     try:
+        if confirmation is not None:
+            confirmation.walk(log, begin, progress)
         return find_log_end(
             log, begin, known_records(found, config), config,
             was_killed=found.was_killed, progress=progress, data_end=data_end(found.log_files),
