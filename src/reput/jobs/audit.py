@@ -20,7 +20,7 @@ from reput.errors import StoreFormatError
 from reput.formats.paths import INDEX
 from reput.jobs.audit_batches import BatchQueueItem, BatchQueueRuns, find_batch_runs
 from reput.jobs.audit_crcs import crc_findings, joined
-from reput.jobs.audit_end import checkpoint_findings, damage_findings
+from reput.jobs.audit_end import checkpoint_findings, damage_findings, has_grown
 from reput.jobs.audit_files import QueueFolder, StoreListing
 from reput.jobs.audit_index import IndexFileItem, check_index_file
 from reput.jobs.audit_keys import KeyTarget
@@ -41,6 +41,7 @@ from reput.log.splits import Split
 
 SPLIT_BYTES = 64 << 20
 _QUEUES_OF_A_TASK = 64
+_BEHIND_END = ("unit-behind-end", "index-entry-behind-end")
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,7 +280,7 @@ class _Audit:
             found += checkpoint_findings(plan.listing, _newest_ms(outcomes))
         crcs, is_required = joined([outcome.crcs for outcome in outcomes]), self._config.force_verify_prop_crc
         self._findings += [*found, *crc_findings(crcs, log_files, is_required=is_required)]
-        return LogBounds(begin, end, plan.was_killed, tuple(damaged))
+        return LogBounds(begin, end, tuple(damaged))
 
     def _merge_units(
         self,
@@ -328,7 +329,10 @@ class _Audit:
         of_index = self._runner.run(
             partial(look_at_index_file, log), index, description=f"{description} of the index", progress=self._progress
         )
-        self._findings += [finding for found in (*of_queues, *of_index) for finding in found]
+        found = [finding for findings in (*of_queues, *of_index) for finding in findings]
+        if any(finding.code in _BEHIND_END for finding in found) and has_grown(self._directory, log.end):
+            found = [finding for finding in found if finding.code not in _BEHIND_END]
+        self._findings += found
 
 
 def _newest_ms(outcomes: Sequence[SplitAudit]) -> int:

@@ -8,12 +8,13 @@ import numpy as np
 
 from reput.files import DISK
 from reput.formats.record import MIN_RECORD_SIZE, STORE_TIMESTAMP, SYS_FLAG, SysFlag
-from reput.jobs.audit_files import StoreListing
+from reput.jobs.audit_files import StoreListing, list_store
 from reput.jobs.audit_scan import SplitAudit
 from reput.jobs.findings import Finding
-from reput.kernels.record_scan import read_records_at
-from reput.log.directory import LogFile
-from reput.log.splits import SplitStop
+from reput.kernels.record_scan import ScanLevel, read_records_at
+from reput.log.directory import LogFile, StoreDirectory
+from reput.log.scan import OnDamage, scan_split
+from reput.log.splits import Split, SplitStop
 
 _HEAD_BYTES = 4 << 20
 _HOST_GROWTH = 12
@@ -49,6 +50,26 @@ def checkpoint_findings(listing: StoreListing, newest_ms: int) -> Iterator[Findi
             if timestamp > newest_ms:
                 text = f"{name} is {timestamp}, {newest}"
                 yield Finding(code, listing.checkpoint_path, text, position)
+
+
+def has_grown(directory: StoreDirectory, end: int) -> bool:
+    """Whether records are where the log's end was found: the store is open, and what leads there may be right."""
+    return has_records_from(list_store(directory), end)
+
+
+def has_records_from(listing: StoreListing, offset: int) -> bool:
+    """Whether a record that proves itself, body CRC included, lies anywhere from a commit log offset on."""
+    return any(
+        has_records(file.path, file.start_offset, max(offset, file.start_offset), file.end_offset)
+        for file in listing.log_files
+        if file.end_offset > offset
+    )
+
+
+def has_records(path: str, start: int, begin: int, end: int) -> bool:
+    """Whether a file that begins at a commit log offset has a record that proves itself between two others."""
+    split = Split(LogFile(path, start, end - start), begin, end, is_record_start=False)
+    return any(columns.rows for columns in scan_split(split, level=ScanLevel.HEADER, on_damage=OnDamage.SKIP))
 
 
 def _ends(listing: StoreListing, outcomes: Sequence[SplitAudit]) -> Iterator[tuple[LogFile, int]]:

@@ -34,14 +34,10 @@ Range = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class LogBounds:
-    """The part of the log that was read: what leads to before it has expired, what leads to `damaged` is excused.
-
-    `may_grow`: what leads behind its end may be right by now.
-    """
+    """The part of the log that was read: what leads to before it has expired, what leads to `damaged` is excused."""
 
     begin: int
     end: int
-    may_grow: bool
     damaged: tuple[Range, ...]
 
     def is_damaged(self, offsets: Int64s) -> npt.NDArray[np.bool_]:
@@ -232,7 +228,7 @@ def _judged(
     behind = offsets >= log.end
     if has_confirmed:
         behind |= slots >= end
-    excused = log.is_damaged(offsets) | ((offsets >= log.end) & log.may_grow)
+    excused = log.is_damaged(offsets)
     behind &= ~excused & ~expired
     wrong = ~(expired | behind | excused)
     for code, some in (("unit-expired", expired), ("unit-behind-end", behind), ("unit-wrong", wrong)):
@@ -270,7 +266,7 @@ def look_at_index_file(log: LogBounds, rest: IndexRest) -> tuple[Finding, ...]:
                 data = file.read(entry_position(rest.slots, first), size)
                 offsets = np.frombuffer(data, ENTRY_TYPE, len(data) // ENTRY_SIZE)["offset"].astype(np.int64)
                 expired, behind = (offsets < log.begin) & (offsets >= 0), offsets >= log.end
-                excused = log.is_damaged(offsets) | (behind & log.may_grow)
+                excused = log.is_damaged(offsets)
                 wrong = np.flatnonzero(~(expired | behind | excused))
                 findings += _wrong_entries(rest, first + wrong, offsets[wrong])
                 for code, some in (("expired", expired), ("behind-end", behind & ~excused)):

@@ -107,15 +107,15 @@ KINDS: dict[str, Kind] = {
     ),
     "unit-behind-end": Kind(
         _HARMLESS,
-        "units behind the last message of their queue, which a recovery cut off",
-        "none: they are written over",
+        "units of messages that the log has no more: a recovery cut them off, or a power cut took them before a flush",
+        "none: they are written over; a replica or a backup may have the messages",
     ),
     "unit-expired": Kind(_HARMLESS, "units of records that retention has deleted", "none: they go with their file"),
     "index-entry-repeated": Kind(
         _HARMLESS, "a record was indexed twice, by a dispatch after a crash", "none: queries show it once or twice"
     ),
     "index-entry-behind-end": Kind(
-        _HARMLESS, "index entries behind the log's end, which a recovery cut off", "none: they lead nowhere"
+        _HARMLESS, "index entries of messages that the log has no more, as `unit-behind-end`", "none: they lead nowhere"
     ),
     "index-entry-expired": Kind(
         _HARMLESS, "index entries of records that retention has deleted", "none: they go with their file"

@@ -20,8 +20,10 @@ from reput.formats.index_file import entry_position, slot_position
 from reput.formats.metadata import TopicConfig
 from reput.formats.record import QUEUE_OFFSET
 from reput.jobs.audit import AuditResult, audit
-from reput.jobs.findings import KINDS, SCHEMA
+from reput.jobs.audit_offsets import offset_findings
+from reput.jobs.findings import KINDS, SCHEMA, Finding
 from reput.jobs.runner import LocalRunner, Progress
+from tests.crash.faulty_files import FaultyFiles
 from tests.crash.further_units import BOTH
 from tests.crash.retained import RoomyFiles, age
 from tests.unit.jobs.dying_runner import DyingRunner
@@ -365,7 +367,31 @@ def test_the_last_record_of_a_closed_store_is_not_taken_for_a_torn_tail(store: P
     assert codes(result) == ["record-damaged"]
     (store / "abort").write_bytes(b"")
     (store / "checkpoint").write_bytes(bytes(4096))
-    assert codes(run(store)) == ["torn-tail"]
+    assert codes(run(store)) == ["torn-tail", "unit-behind-end", "index-entry-behind-end"]
+
+
+def test_what_queues_know_behind_the_end_of_a_killed_store_is_told(store: Path) -> None:
+    for file in sorted((store / "commitlog").iterdir())[-2:]:
+        file.write_bytes(bytes(file.stat().st_size))
+    (store / "abort").write_bytes(b"")
+    (store / "checkpoint").write_bytes(bytes(4096))
+    (store / "config/reputShutdown.json").unlink()
+    result = run(store)
+    counts = {code: sum(found.count for found in result.findings if found.code == code) for code in codes(result)}
+    lost = 200 - result.messages
+    assert counts == {"unit-behind-end": lost, "index-entry-behind-end": 2 * lost}
+    assert result.is_clean
+
+
+def test_what_an_open_store_puts_behind_what_was_read_is_right(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with reput.MessageStore.open(store, files=FaultyFiles(), **SIZES) as opened:
+
+        def put_then_look(*args: Any) -> list[Finding]:
+            put(opened)
+            return list(offset_findings(*args))
+
+        monkeypatch.setattr("reput.jobs.audit.offset_findings", put_then_look)
+        assert not {"unit-behind-end", "index-entry-behind-end"} & set(codes(run(store)))
 
 
 def log_with_crcs(path: Path, switches: str = "+") -> Path:
