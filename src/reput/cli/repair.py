@@ -122,7 +122,7 @@ def _repair_report(store: str, result: RepairResult) -> Report:
             "steps": len(result.steps),
             "findings": len(result.findings),
             "findings that no step answers": len(result.remaining),
-            "messages lost": result.lost_messages,
+            "messages lost": "see --salvage" if result.needs_salvage else result.lost_messages,
             "not closed": result.was_killed,
             "seconds": result.seconds,
         },

@@ -166,7 +166,7 @@ def make_plan(
     derived = {finding.code for finding in findings if _is_derived(finding, log.folders)}
     if index_sizes_given:
         derived |= {finding.code for finding in findings if finding.code == "index-geometry"}
-    was_cut = any(step.action in (Action.GROW, Action.CUT_TAIL) for step in steps) and not was_killed
+    was_cut = any(step.action is Action.CUT_TAIL for step in steps) and not was_killed
     if (derived or was_cut or rebuilding or log.claims_more) and not log.broken:
         why = "as the log has it" if derived or rebuilding else "since they know more than the log has"
         text = f"build queues and index again, {why}"

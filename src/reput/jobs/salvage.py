@@ -53,7 +53,7 @@ class SalvageResult:
         messages: whole records, `log_bytes` of them; in `log_files` files.
         losses: what of the log is not in it, in order.
         lost_bytes: those of them that were not zero.
-        lost_messages: messages that the queues of the damaged store know there.
+        lost_messages: messages that the queues of the damaged store know there, or behind the log's last record.
         config: what became of each file below config/ that is not a plain copy.
         findings: of the new store.
         seconds: of everything.
@@ -215,6 +215,8 @@ def _result(
     started: float,
 ) -> SalvageResult:
     losses = tuple(loss for part in parts for loss in part.losses)
+    lost = [(loss.begin, loss.end) for loss in losses]
+    lost.append((max([parts[-1].end, *(loss.end for loss in losses)]), END_OF_LOG))
     return SalvageResult(
         path=path,
         is_applied=mended is not None,
@@ -223,7 +225,7 @@ def _result(
         log_files=len(parts),
         losses=losses,
         lost_bytes=sum(loss.data_bytes for loss in losses),
-        lost_messages=known_messages(listing, [(loss.begin, loss.end) for loss in losses]),
+        lost_messages=known_messages(listing, lost),
         config=config_notes(listing),
         findings=() if mended is None else mended.findings,
         seconds=time.perf_counter() - started,

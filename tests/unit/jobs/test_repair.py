@@ -101,6 +101,12 @@ def last_file_cut_and_checkpoint_ahead(store: Path) -> None:
     checkpoint_ahead(store)
 
 
+def zeros_cut_off(store: Path) -> None:
+    """Behind the log's end."""
+    file, end = last(store)
+    cut(file, end + 8)
+
+
 def last_files_zeroed(store: Path) -> None:
     for file in sorted((store / "commitlog").iterdir())[-2:]:
         file.write_bytes(bytes(file.stat().st_size))
@@ -200,6 +206,7 @@ CASES: dict[Callable[[Path], None], tuple[str, ...]] = {
     last_records_zeroed: ("cut-tail", "lower-offsets", "rebuild"),
     last_message_zeroed: ("rebuild",),
     last_file_cut: ("grow", "cut-tail", "rebuild"),
+    zeros_cut_off: ("grow",),
     last_file_cut_and_checkpoint_ahead: ("grow", "cut-tail", "reset-checkpoint", "rebuild"),
     last_files_zeroed: ("reset-checkpoint", "lower-offsets", "rebuild"),
     same_after_a_kill: ("reset-checkpoint", "lower-offsets"),
