@@ -38,7 +38,7 @@ def backup(
     taken. A target takes any number of backups of one store; each copies only what is new, and can be restored by its
     name. A backup that was killed never counts; what it has copied is not copied again.
 
-    The exit status is 1 where a JSON file of the store cannot be read.
+    The exit status is 1 where a JSON file of the store cannot be read, or its log has lost records from its end.
 
     Examples:
       reput backup /tmp/store /tmp/backups

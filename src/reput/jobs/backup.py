@@ -261,11 +261,20 @@ class _BackupJob:
             stored_sizes(self._directory),
             tuple(left_out(self._directory)),
         )
-        findings = tuple(
-            f"{self._directory.path}/config/{file}: neither it nor its backup can be read; it is copied as it is"
+        findings = [
+            f"{self._directory.path}/config/{file}: neither it nor its backup can be read; it is copied as it is: mend "
+            "the store with `reput repair`, and take another backup"
             for file in state.damaged
-        )
-        return manifest, findings
+        ]
+        losses = list(state.losses)
+        if self._before is not None and self._before.end_offset > end:
+            losses.append(f"the backup {self._before.name} has records up to {self._before.end_offset}")
+        findings += [
+            f"{self._directory.path}: the log ends at offset {end}, but {loss}: what is missing is not in this backup "
+            "either; see `reput audit`, and which earlier one to restore by `reput backups`"
+            for loss in losses
+        ]
+        return manifest, tuple(findings)
 
     def _kept_pieces(self, begin: int, end: int) -> list[LogPiece]:
         """What the newest backup has of the log as it is now."""

@@ -10,9 +10,9 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from reput.config.dispatch_rules import DispatchRules
 from reput.errors import CorruptMetadataError, StoreError, StoreFormatError
 from reput.files import FileLayer
+from reput.formats.checkpoint import decode_checkpoint
 from reput.formats.fastjson import decode_fastjson
 from reput.formats.paths import (
     ABORT,
@@ -25,9 +25,9 @@ from reput.formats.paths import (
     INDEX,
     LOCK,
 )
-from reput.formats.shutdown import SHUTDOWN_FILE
+from reput.formats.shutdown import SHUTDOWN_FILE, decode_shutdown
 from reput.formats.sink_commit import SINKS_FILE, STAGING, Sinks, encode_sinks
-from reput.jobs.geometry import find_geometry
+from reput.jobs.geometry import find_sizes
 from reput.kernels.record_scan import ScanLevel
 from reput.log.directory import StoreDirectory
 from reput.log.dispatch_marks import DISPATCH_FILE, DISPATCHER_LOCK, RECOVERY_FILE
@@ -64,11 +64,13 @@ class SourceState:
         end: Where its log ends: behind the last whole record that no start takes back.
         config: The JSON files below `config/` by name.
         damaged: The names of those that cannot be read; their bytes are taken as they are.
+        losses: What says that the log was longer, each as the end of a sentence.
     """
 
     end: LogPosition
     config: Mapping[str, bytes]
     damaged: tuple[str, ...]
+    losses: tuple[str, ...]
 
 
 def look_at_source(directory: StoreDirectory) -> SourceState:
@@ -83,21 +85,30 @@ def look_at_source(directory: StoreDirectory) -> SourceState:
     while True:
         sinks = read_sinks(files, root)
         config, damaged = _read_config_files(directory)
+        closed_end, flushed_ms = _known_end(directory)
         end = _log_end(directory, sinks)
         if read_sinks(files, root) == sinks:  # else a batch of a sink may be in the log, and not in its commits
             break
     if files.exists(os.path.join(root, CONFIG, SINKS_FILE)):
         is_cut = sinks.intent is not None and end.offset <= sinks.intent.begin_offset
         config[SINKS_FILE] = encode_sinks(replace(sinks, intent=None) if is_cut else sinks)
-    return SourceState(end, config, tuple(damaged))
+    losses = []
+    if closed_end > end.offset:
+        losses.append(f"the last clean exit left records up to {closed_end}")
+    if sinks.intent is None and (newest_ms := _newest_ms(directory, end, flushed_ms)) < flushed_ms:
+        losses.append(
+            f"the checkpoint says that records up to store time {flushed_ms} ms were on the disk, and the newest is of "
+            f"{newest_ms}"
+        )
+    return SourceState(end, config, tuple(damaged), tuple(losses))
 
 
 def stored_sizes(directory: StoreDirectory) -> dict[str, int | bool]:
     """Those of `SIZES` that the files tell: sizes of derived files, and what queues have beside units."""
     for index in (True, False):
         try:
-            config = find_geometry(directory, {}, rules=DispatchRules.V5_3_3, index=index).config
-        except (StoreFormatError, CorruptMetadataError):  # all that it looks at is derived: whoever restores may say it
+            config, _ = find_sizes(directory, {}, index=index)
+        except StoreFormatError:  # all that it looks at is derived: whoever restores may say it
             continue
         return {name: getattr(config, name) for name in SIZES if index or name not in _INDEX_SIZES}
     return {}
@@ -132,6 +143,35 @@ def _log_end(directory: StoreDirectory, sinks: Sinks) -> LogPosition:
             for columns in scan:
                 end = LogPosition(columns.next_offset, tail.last_record(file, columns))
     return end
+
+
+def _known_end(directory: StoreDirectory) -> tuple[int, int]:
+    """Where the last clean exit has left the log's end, and the store time (ms) of what was on the disk; 0 for unknown.
+
+    What cannot be read says nothing: both only spare a start some work.
+    """
+    files, root = directory.files, directory.path
+    shutdown = (
+        None if directory.was_killed else decode_shutdown(_read(os.path.join(root, CONFIG, SHUTDOWN_FILE), files))
+    )
+    flushed_ms = decode_checkpoint(_read(os.path.join(root, CHECKPOINT), files)).physic_msg_timestamp
+    return shutdown.commit_log_end if shutdown is not None else 0, flushed_ms
+
+
+def _newest_ms(directory: StoreDirectory, end: LogPosition, flushed_ms: int) -> int:
+    """The latest store time (ms) of the log's records; `flushed_ms` where one is that late, or may have been."""
+    log_files = directory.log_files()
+    if end.last is None and log_files and log_files[0].start_offset:  # retention has deleted them
+        return flushed_ms
+    if end.last is not None and end.last.store_timestamp >= flushed_ms:
+        return flushed_ms
+    newest = 0  # not the last one's: a clock may have been set back
+    for file in log_files:
+        split = Split(file, file.start_offset, min(file.end_offset, end.offset), is_record_start=True)
+        if split.begin < split.end:
+            scan = scan_split(split, level=ScanLevel.HEADER, on_damage=OnDamage.END, files=directory.files)
+            newest = max([newest, *(int(columns["store_timestamp"].max()) for columns in scan)])
+    return newest
 
 
 def _read_config_files(directory: StoreDirectory) -> tuple[dict[str, bytes], list[str]]:

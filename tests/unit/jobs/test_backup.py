@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from reput.errors import (
 )
 from reput.files import DISK, File, FileLayer
 from reput.formats.backup import Manifest
+from reput.formats.checkpoint import Checkpoint, encode_checkpoint
 from reput.formats.sink_commit import SinkIntent, Sinks, decode_sinks, encode_sinks
 from reput.jobs import backup as backup_job
 from reput.jobs.backup import Backup, backup, list_backups
@@ -544,3 +546,49 @@ def test_object_storage_without_fsspec_is_told(store: Path, monkeypatch: pytest.
 def test_a_storage_that_cannot_be_reached_is_an_error_that_names_it(store: Path) -> None:
     with pytest.raises(StoreError, match=r"nonsense://bucket: cannot list"):
         take(store, "nonsense://bucket")
+
+
+@pytest.mark.parametrize("sign", ["clean exit", "checkpoint", "backup"])
+def test_a_log_that_lost_its_end_is_backed_up_and_that_is_told(store: Path, tmp_path: Path, sign: str) -> None:
+    """Whoever knows of the end that is gone; once, for then the newest backup ends there, too."""
+    target = str(tmp_path / "target")
+    if sign == "backup":
+        whole = take(store, target)
+        assert whole.findings == ()
+    if sign != "clean exit":
+        (store / "config/reputShutdown.json").unlink()
+    if sign != "checkpoint":
+        (store / "checkpoint").write_bytes(b"")
+    last = [file for file in sorted((store / "commitlog").iterdir()) if file.read_bytes().strip(b"\0")][-1]
+    last.write_bytes(bytes(last.stat().st_size))
+    short = take(store, target)
+    known = {"clean exit": "the last clean exit left", "checkpoint": "the checkpoint says", "backup": "the backup "}
+    (finding,) = short.findings
+    assert f"the log ends at offset {short.end_offset}, but {known[sign]}" in finding
+    assert len(take(store, target).findings) == (sign != "backup")
+    if sign == "backup":
+        make(target, tmp_path / "restored", backup=whole.name)
+        assert len(log_of(tmp_path / "restored")) > short.end_offset - short.begin_offset
+
+
+def test_a_clock_that_was_set_back_is_no_lost_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1_700_000_000.0
+    monkeypatch.setattr(time, "time", lambda: now)
+    with opened(tmp_path / "store") as store:
+        put(store, 10)
+        now -= 3600
+        put(store, 1)
+    (tmp_path / "store/config/reputShutdown.json").unlink()
+    (tmp_path / "store/checkpoint").write_bytes(encode_checkpoint(Checkpoint(int(now + 3600) * 1000, 0, 0)))
+    assert take(tmp_path / "store", str(tmp_path / "target")).findings == ()
+
+
+def test_a_store_with_a_damaged_file_of_topics_is_restored_with_its_sizes(store: Path, tmp_path: Path) -> None:
+    damaged = (store / "config/topics.json").read_bytes()[:-20]
+    for name in ("topics.json", "topics.json.bak"):
+        (store / "config" / name).write_bytes(damaged)
+    taken = take(store, str(tmp_path / "target"))
+    assert len(taken.findings) == 1
+    (manifest,) = list_backups(str(tmp_path / "target"))
+    assert isinstance(manifest, Manifest)
+    assert manifest.sizes["mapped_file_size_consume_queue"] == OPTIONS["mapped_file_size_consume_queue"]
