@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from reput.cli.job_run import end_job, job_run
-from reput.cli.options import CommitLogPath, Json, Master, RunnerName, Store, choose_runner
+from reput.cli.options import CommitLogPath, Json, Master, RunnerName, Store, check_path, choose_runner
 from reput.cli.output import complain, iso_time, write_json, write_table
 from reput.errors import CorruptBackupError
 
@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from reput.jobs.backup import Backup
     from reput.jobs.report import Report
 
-Target = Annotated[str, typer.Argument(metavar="TARGET", help="A folder, or an URL of fsspec's: s3://bucket/folder.")]
+Target = Annotated[
+    str,
+    typer.Argument(metavar="TARGET", callback=check_path, help="A folder, or an URL of fsspec's: s3://bucket/folder."),
+]
 
 
 def backup(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from reput.cli.job_run import end_job, job_run
-from reput.cli.options import Json, Master, ReportFile, RunnerName, WorkDir, choose_runner, parse_list
+from reput.cli.options import Json, Master, ReportFile, RunnerName, WorkDir, check_path, choose_runner, parse_list
 
 if TYPE_CHECKING:
     from reput.jobs.diff import DiffResult
@@ -21,8 +21,8 @@ _SET_ANEW = frozenset({"store_timestamp", "store_host"})
 
 
 def diff(
-    left: Annotated[str, typer.Argument(metavar="LEFT", help="A store's directory.")],
-    right: Annotated[str, typer.Argument(metavar="RIGHT", help="The directory of the other one.")],
+    left: Annotated[str, typer.Argument(metavar="LEFT", callback=check_path, help="A store's directory.")],
+    right: Annotated[str, typer.Argument(metavar="RIGHT", callback=check_path, help="The directory of the other one.")],
     *,
     by: Annotated[
         Literal["log", "queue"],

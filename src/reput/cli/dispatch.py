@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from reput.cli.job_run import end_job, job_run
-from reput.cli.options import CommitLogPath, Json, Master, ReportFile, RunnerName, Settings, Store, parse_pairs
+from reput.cli.options import (
+    CommitLogPath,
+    Json,
+    Master,
+    ReportFile,
+    RunnerName,
+    Settings,
+    Store,
+    check_path,
+    parse_pairs,
+)
 from reput.cli.output import write_status
 
 if TYPE_CHECKING:
@@ -31,7 +41,10 @@ def dispatch(
     *,
     settings: Settings,
     output: Annotated[
-        str | None, typer.Option("--output", metavar="DIR", help="The folder to keep up to date; else the store's own.")
+        str | None,
+        typer.Option(
+            "--output", metavar="DIR", callback=check_path, help="The folder to keep up to date; else the store's own."
+        ),
     ] = None,
     once: Annotated[bool, typer.Option("--once", help="Dispatch what is there, and stop.")] = False,
     commit_log_path: CommitLogPath = None,

@@ -19,6 +19,7 @@ from reput.cli.options import (
     RunnerName,
     Store,
     Topics,
+    check_path,
     choose_runner,
     parse_list,
 )
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 def export(
     store: Store,
-    output: Annotated[str, typer.Argument(metavar="DIR", help="The folder to export to.")],
+    output: Annotated[str, typer.Argument(metavar="DIR", callback=check_path, help="The folder to export to.")],
     *,
     topics: Topics = None,
     columns: Annotated[

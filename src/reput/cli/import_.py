@@ -18,6 +18,7 @@ from reput.cli.options import (
     ReportFile,
     RunnerName,
     Settings,
+    check_path,
     parse_list,
     store_config,
 )
@@ -39,7 +40,9 @@ def import_(
     source: Annotated[
         str, typer.Argument(metavar="SOURCE", help="A Parquet file, a folder or pattern of such, or a Delta table.")
     ],
-    store: Annotated[str, typer.Argument(metavar="STORE", help="The store's directory; made where nothing is.")],
+    store: Annotated[
+        str, typer.Argument(metavar="STORE", callback=check_path, help="The store's directory; made where nothing is.")
+    ],
     *,
     topic: Annotated[
         str | None, typer.Option("--topic", help="Of all messages; else the column topic, or folders topic=... .")

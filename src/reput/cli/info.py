@@ -22,7 +22,8 @@ _SHOWN_QUEUES, _SHOWN_GROUPS = 16, 8
 def info(store: Store, *, commit_log_path: CommitLogPath = None, settings: IndexNumbers, as_json: Json = False) -> int:
     """Show state, sizes, offsets, times, queues and consumer groups of a store.
 
-    Nothing is changed. Damage that keeps a store from being opened is told, and makes the exit status 1. With --json
+    Nothing is changed. Damage of queues or index that keeps a store from being opened is told, and makes the exit
+    status 1; with log files missing, or of another length, there is nothing to show, and it is 2. With --json
     the whole snapshot, under RocketMQ's names in `runtime_info`; what only the process that writes counts is null.
 
     Examples:

@@ -19,13 +19,25 @@ if TYPE_CHECKING:
 #: Bytes that one `get` shows at the most.
 _MAX_BYTES = 256 << 20
 
-Store = Annotated[str, typer.Argument(metavar="STORE", help="The store's directory (storePathRootDir).")]
+
+def check_path(path: str | None) -> str | None:
+    """Refuse an empty path: an unset variable is not this folder."""
+    if path == "":
+        raise typer.BadParameter("an empty path; this folder is .")
+    return path
+
+
+Store = Annotated[
+    str,
+    typer.Argument(metavar="STORE", callback=check_path, help="The store's directory (storePathRootDir)."),
+]
 Json = Annotated[bool, typer.Option("--json", help="JSON instead of text; times in ms since 1970 UTC.")]
 CommitLogPath = Annotated[
     str | None,
     typer.Option(
         "--commit-log-path",
         metavar="DIR[,DIR]",
+        callback=check_path,
         help="The commit log's folder or folders, if it is not STORE/commitlog.",
     ),
 ]
@@ -80,7 +92,10 @@ ReportFile = Annotated[
 WorkDir = Annotated[
     str | None,
     typer.Option(
-        "--work-dir", metavar="DIR", help="A folder for what was done: after a kill the same command goes on there."
+        "--work-dir",
+        metavar="DIR",
+        callback=check_path,
+        help="A folder for what was done: after a kill the same command goes on there.",
     ),
 ]
 

@@ -16,6 +16,7 @@ from reput.cli.options import (
     RunnerName,
     Settings,
     Store,
+    check_path,
     choose_runner,
     job_arguments,
 )
@@ -44,7 +45,7 @@ def rebuild(
     *,
     settings: Settings,
     output: Annotated[
-        str | None, typer.Option("--output", metavar="DIR", help="The new directory to write to.")
+        str | None, typer.Option("--output", metavar="DIR", callback=check_path, help="The new directory to write to.")
     ] = None,
     in_place: Annotated[
         bool, typer.Option("--in-place", help="Exchange the store's own, instead; nobody may have it open.")

@@ -16,6 +16,7 @@ from reput.cli.options import (
     RunnerName,
     Settings,
     Store,
+    check_path,
     choose_runner,
     job_arguments,
 )
@@ -52,7 +53,12 @@ def repair(
     apply: Annotated[bool, typer.Option("--apply", help="Do it; else only say what would be done.")] = False,
     salvage: Annotated[
         str | None,
-        typer.Option("--salvage", metavar="DIR", help="Write all that is whole to a new store; STORE stays as it is."),
+        typer.Option(
+            "--salvage",
+            metavar="DIR",
+            callback=check_path,
+            help="Write all that is whole to a new store; STORE stays as it is.",
+        ),
     ] = None,
     commit_log_path: CommitLogPath = None,
     rules: Annotated[

@@ -18,6 +18,7 @@ from reput.cli.options import (
     StoredFrom,
     StoredUntil,
     Topics,
+    check_path,
     check_times,
     parse_list,
     store_config,
@@ -44,7 +45,9 @@ def _speed(text: str) -> float:
 
 def replay(
     store: Store,
-    target: Annotated[str, typer.Argument(metavar="TARGET", help="The store to write; made where nothing is.")],
+    target: Annotated[
+        str, typer.Argument(metavar="TARGET", callback=check_path, help="The store to write; made where nothing is.")
+    ],
     *,
     topics: Topics = None,
     begin: StoredFrom = None,

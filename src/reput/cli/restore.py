@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from reput.cli.backup import Target
-from reput.cli.options import Json, Master, RunnerName, Settings, job_arguments
+from reput.cli.options import Json, Master, RunnerName, Settings, check_path, job_arguments
 from reput.cli.output import progress_bar, write_json, write_report
 from reput.cli.rebuild import KEYS
 from reput.cli.start import begin_work
@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 def restore(
     target: Target,
-    store: Annotated[str, typer.Argument(metavar="STORE", help="The store's directory: a new one, or an empty one.")],
+    store: Annotated[
+        str,
+        typer.Argument(metavar="STORE", callback=check_path, help="The store's directory: a new one, or an empty one."),
+    ],
     *,
     settings: Settings,
     backup: Annotated[

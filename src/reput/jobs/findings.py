@@ -43,7 +43,9 @@ KINDS: dict[str, Kind] = {
         "look for the end of the log in a copy or on a replica",
     ),
     "config-damaged": Kind(
-        _LOST, "a JSON file below config/ cannot be read, nor its backup", "correct it, or put back a copy"
+        _LOST,
+        "a JSON file below config/ cannot be read, nor its backup",
+        "correct it, put back a copy, or see `reput repair`",
     ),
     "checkpoint-wrong": Kind(
         _HIDDEN,
@@ -51,7 +53,9 @@ KINDS: dict[str, Kind] = {
         "delete the file checkpoint of the closed store: the next start reads the whole log",
     ),
     "file-size": Kind(
-        _HIDDEN, "a file has not the size of those beside it: RocketMQ does not start", "restore it from a copy"
+        _HIDDEN,
+        "a file has not the size of those beside it: RocketMQ does not start",
+        "restore it from a copy, or see `reput repair`",
     ),
     "foreign-file": Kind(
         _HIDDEN, "a name that is none of RocketMQ's: it does not start, or passes over the file", "move it away"

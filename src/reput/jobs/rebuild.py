@@ -26,7 +26,7 @@ from reput.jobs.job_folder import JOB_FILE, STATE, JobFolder, Option
 from reput.jobs.resuming import ResumingRunner
 from reput.jobs.runner import Progress, Runner
 from reput.jobs.swap import check_folders, locked, plan_swap
-from reput.log.directory import StoreDirectory
+from reput.log.directory import StoreDirectory, check_replaceable
 from reput.log.scan import OnDamage
 
 if TYPE_CHECKING:
@@ -145,6 +145,7 @@ def _rebuild_to(
     runner: Runner,
     progress: Progress | None,
 ) -> RebuildResult:
+    check_replaceable(output)
     unfinished = output + _UNFINISHED
     is_free = not DISK.exists(output) or (DISK.is_directory(output) and not DISK.list_directory(output))
     if not is_free and not DISK.exists(unfinished):

@@ -32,7 +32,7 @@ from reput.jobs.job_folder import JobFolder
 from reput.jobs.rebuild import rebuild
 from reput.jobs.resuming import keep, load
 from reput.jobs.runner import Progress, Runner
-from reput.log.directory import check_outside
+from reput.log.directory import check_outside, check_replaceable
 
 _UNFINISHED = ".unfinished"
 _STORE, _RESULT, _PARTS = "store", "result", "parts"
@@ -113,6 +113,7 @@ def restore(
     known = {**manifest.sizes, **(sizes or {})}
     _check_sizes(place, manifest, known)
     store = os.path.abspath(store_path)
+    check_replaceable(store)
     unfinished = store + _UNFINISHED
     is_free = not files.exists(store) or (files.is_directory(store) and not files.list_directory(store))
     if not is_free and not files.exists(unfinished):

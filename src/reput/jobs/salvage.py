@@ -34,7 +34,7 @@ from reput.jobs.resuming import ResumingRunner
 from reput.jobs.runner import Progress, Runner
 from reput.jobs.salvage_config import config_notes, copy_config
 from reput.jobs.salvage_log import END_OF_LOG, FileScan, LogPart, Loss, copy_part, plan_log, scan_file
-from reput.log.directory import StoreDirectory
+from reput.log.directory import StoreDirectory, check_replaceable
 from reput.log.sink_commits import SinkWatch
 
 _UNFINISHED = ".unfinished"
@@ -111,6 +111,7 @@ def salvage(
     directory = StoreDirectory(store_path, commit_log_path=commit_log_path)
     path = os.path.abspath(target)
     unfinished = path + _UNFINISHED
+    check_replaceable(path)
     directory.check_output(path)
     _check_target(path, unfinished)
     log_end = _log_end(directory)

@@ -39,7 +39,7 @@ _FOLDERS_OF_A_STORE = (COMMIT_LOG, CONSUME_QUEUE, CONSUME_QUEUE_EXT, BATCH_CONSU
 _FILES_OF_A_STORE = (CHECKPOINT, ABORT, f"{ABORT}.tmp", LOCK)
 _ENDS_OF_CONFIG_FILES = (".json", ".bak", ".lock", ".tmp")
 _RESTORE = "restore it from a copy"
-_CLOSE_THE_GAP = "restore what is missing, or move the files before the gap away"
+_CLOSE_THE_GAP = "restore what is missing, or take what is whole by `reput repair --salvage`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +90,13 @@ def check_outside(path: str | os.PathLike[str], store: str, *log_folders: str, k
     for folder in map(os.path.realpath, (store, *log_folders)):
         if os.path.commonpath([output, folder]) == folder:
             raise ConfigError(f"{os.fspath(path)}: lies inside {kind} {store}; name a place outside of it")
+
+
+def check_replaceable(path: str) -> None:
+    """Raises StoreFormatError where a folder that is made elsewhere could not get this name: a link, a mount point."""
+    if os.path.islink(path) or os.path.ismount(path):
+        what = "a link" if os.path.islink(path) else "a mount point"
+        raise StoreFormatError(f"{path}: is {what}, which cannot be replaced; name a new folder, in it if you like")
 
 
 class StoreDirectory:

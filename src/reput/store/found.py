@@ -89,8 +89,9 @@ def look(files: FileLayer, path: str, config: MessageStoreConfig, *, writable: b
             raise StoreFormatError(str(part))
         found.has_hidden_queues = found.has_hidden_queues or part.hides_queues
     if (found.queues or found.batch_queues) and not found.log_files:
+        looked_in = ", ".join(elsewhere or directory.commit_log_folders)
         raise StoreFormatError(
-            f"{path}: consume queues, but no commit log in {', '.join(directory.commit_log_folders)}; name the "
+            f"{path}: consume queues, but no commit log in {looked_in}; name the "
             f"folder that has it (storePathCommitLog; to a command that reads: --commit-log-path), or "
             f"move {CONSUME_QUEUE} and {INDEX} away to begin anew"
         )

@@ -152,3 +152,54 @@ def test_an_index_file_and_a_queue_file_of_garbage_are_named(store: Path, run_re
     index.write_bytes(before)
     queue.write_bytes(b"\xff" * 2000)
     assert f"{queue}: damaged at offset 0: expected units of all messages" in run_reput("get", store, *GET[1:]).err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *((name, "") for name in ("info", "audit", "dump", "stats", "repair", "put", "get", "query")),
+        *(("STORE", "--commit-log-path", ""), ("backup", "STORE", ""), ("backups", ""), ("restore", "", "")),
+        *(("rebuild", "STORE", "--output", ""), ("repair", "STORE", "--salvage", ""), ("diff", "STORE", "")),
+        *(("export", "STORE", ""), ("replay", "STORE", ""), ("import", "x.parquet", ""), ("dispatch", "STORE", "")),
+    ],
+    ids=" ".join,
+)
+def test_an_empty_path_is_not_the_folder_that_one_happens_to_be_in(
+    store: Path, run_reput: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+) -> None:
+    """As an unset variable gives it."""
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    words = [str(store) if word == "STORE" else word for word in arguments]
+    if arguments[0] == "STORE":
+        words.insert(0, "info")
+    if arguments[0] == "dispatch":
+        words.insert(2, "--output")
+    answer = run_reput(*words)
+    assert (answer.status, list(here.iterdir())) == (2, [])
+    assert "an empty path" in answer.err
+
+
+@pytest.mark.parametrize(
+    "command", [("restore", "BACKUPS"), ("rebuild", "STORE", "--output"), ("repair", "STORE", "--salvage")]
+)
+def test_what_is_made_takes_the_place_of_no_link(
+    store: Path, run_reput: Run, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    """Nor of a mount point: a rename cannot, and that is found out before the work, not behind it."""
+    assert run_reput("backup", str(store), str(tmp_path / "backups")).status == 0
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "disk")
+    words = {"STORE": str(store), "BACKUPS": str(tmp_path / "backups")}
+    before = sorted(tmp_path.iterdir())
+    for target, what in ((tmp_path / "link", "a link"), (Path("/proc"), "a mount point")):
+        answer = run_reput(*(words.get(word, word) for word in command), str(target))
+        assert (answer.status, sorted(tmp_path.iterdir())) == (2, before)
+        assert f"{target}: is {what}, which cannot be replaced" in answer.err
+
+
+def test_a_commit_log_that_is_not_where_a_command_looks_for_it_is_named(store: Path, run_reput: Run) -> None:
+    answer = run_reput("get", str(store), "--topic", "orders", "--commit-log-path", str(store / "nowhere"))
+    assert answer.status == 2
+    assert f"no commit log in {store}/nowhere; name the folder" in answer.err
