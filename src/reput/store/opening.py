@@ -155,6 +155,13 @@ def _warn_of_lost_end(path: str, found: Found, plan: RecoveryPlan) -> None:
 
 def _tell_of_recovery(path: str, report: RecoveryReport) -> None:
     end = report.log_end
+    if end.cut_records:
+        logger.warning(
+            "%s was not closed: its log ends at %d, where a record is torn or damaged, and %d whole ones behind were "
+            "cut off, which may have been answered: nothing says that they were on the disk; compare it with a replica "
+            "or a backup",
+            path, end.offset, end.cut_records,
+        )  # fmt: skip
     logger.info(
         "%s was not closed: its log ends at %d%s; %d records had their units and keys, %d from offset %d on were "
         "dispatched again",

@@ -45,12 +45,14 @@ class LogEnd(NamedTuple):
         last_timestamp: Store time (ms) of the last record that was read; 0 when none was.
         has_tail: Whether bytes behind it are not zero: a torn record, or older ones.
         scanned_bytes: What was read to find out.
+        cut_records: Whole records behind it, not older than the last one, which nothing says were on the disk.
     """
 
     offset: int
     last_timestamp: int
     has_tail: bool
     scanned_bytes: int
+    cut_records: int = 0
 
 
 class RecoveryReport(NamedTuple):
@@ -146,16 +148,16 @@ def find_log_end(
             offset = file.start_offset + file.size
         elif columns.stop is not ScanStop.FULL:
             break
-    has_tail = _check_tail(log, offset, timestamp, known, was_killed=was_killed)
-    return LogEnd(offset, timestamp, has_tail, offset - begin)
+    has_tail, cut_records = _check_tail(log, offset, timestamp, known, was_killed=was_killed)
+    return LogEnd(offset, timestamp, has_tail, offset - begin, cut_records)
 
 
-def _check_tail(log: CommitLog, offset: int, timestamp: int, known: Known, *, was_killed: bool) -> bool:
-    """Whether something lies behind the end; raises CorruptRecordError where that must not be cut off.
+def _check_tail(log: CommitLog, offset: int, timestamp: int, known: Known, *, was_killed: bool) -> tuple[bool, int]:
+    """Whether something lies behind the end, and how many whole records not older than `timestamp` (ms) are in it.
 
-    That is a whole record not older than `timestamp` (ms), and `known`.
+    Raises CorruptRecordError where one of these is `known`: it must not be cut off.
     """
-    has_tail, scanner = False, RecordScanner(1, level=ScanLevel.HEADER)
+    has_tail, cut_records, scanner = False, 0, RecordScanner(1, level=ScanLevel.HEADER)
     for file in log.queue.mapped_files:
         position = max(0, offset - file.start_offset)
         if position >= file.size or not file.file.has_data_from(position):
@@ -164,10 +166,11 @@ def _check_tail(log: CommitLog, offset: int, timestamp: int, known: Known, *, wa
         # After a clean exit the queues say where the log ends; what lies behind is what an earlier recovery left.
         found = _find_whole(scanner, file, position) if was_killed else None
         while found is not None:
-            if timestamp <= int(found["store_timestamp"][0]) < known.until:
+            if timestamp <= (stored := int(found["store_timestamp"][0])) < known.until:
                 raise _damage(log, offset, found, known)
+            cut_records += stored >= timestamp
             found = _find_whole(scanner, file, found.next_offset - file.start_offset)
-    return has_tail
+    return has_tail, cut_records
 
 
 def _find_whole(scanner: RecordScanner, file: MappedFile, position: int) -> RecordColumns | None:
