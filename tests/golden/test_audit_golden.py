@@ -17,13 +17,13 @@ CASES = sorted(f"{path.parent.parent.name}/{path.parent.name}" for path in CORPO
 EXPECTED = {
     "4.9.7/killed-undispatched": {"not-dispatched": 2},
     "4.9.7/retention": {"unit-expired": 10, "index-entry-expired": 1},
-    "4.9.7/torn": {"torn-tail": 1},
+    "4.9.7/torn": {"torn-tail": 1, "unit-behind-end": 1, "index-entry-behind-end": 1},
     "5.3.3/killed-undispatched": {"not-dispatched": 2},
     "5.3.3/retention": {"unit-expired": 12, "index-entry-expired": 1},
-    "5.3.3/torn": {"torn-tail": 1},
+    "5.3.3/torn": {"torn-tail": 1, "unit-behind-end": 1, "index-entry-behind-end": 1},
     "5.5.0/killed-undispatched": {"not-dispatched": 2},
     "5.5.0/retention": {"unit-expired": 10, "index-entry-expired": 1},
-    "5.5.0/torn": {"torn-tail": 1},
+    "5.5.0/torn": {"torn-tail": 1, "unit-behind-end": 1, "index-entry-behind-end": 1},
 }
 
 
