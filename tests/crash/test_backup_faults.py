@@ -180,6 +180,8 @@ def test_a_store_that_a_process_writes_is_backed_up_with_all_that_was_acknowledg
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as writer:
         assert writer.stdout is not None
         lines: list[bytes] = []
+        while not any((path / "consumequeue").glob("*/*/*")):  # which tell a restore how large they are
+            lines.append(writer.stdout.readline())
         for _ in range(3):
             lines += [writer.stdout.readline() for _ in range(100)]
             take(path, tmp_path / "target")

@@ -258,7 +258,7 @@ class _BackupJob:
             tuple(sorted(pieces, key=lambda piece: piece.begin)),
             tuple(self._keep_config(state.config)),
             tuple(find_emptied_queues(self._directory, begin, end)),
-            stored_sizes(self._directory),
+            stored_sizes(self._directory, has_records=end > begin),
             tuple(left_out(self._directory)),
         )
         findings = [

@@ -27,7 +27,7 @@ from reput.formats.paths import (
 )
 from reput.formats.shutdown import SHUTDOWN_FILE, decode_shutdown
 from reput.formats.sink_commit import SINKS_FILE, STAGING, Sinks, encode_sinks
-from reput.jobs.geometry import find_sizes
+from reput.jobs.geometry import find_sizes, has_queue_files
 from reput.kernels.record_scan import ScanLevel
 from reput.log.directory import StoreDirectory
 from reput.log.dispatch_marks import DISPATCH_FILE, DISPATCHER_LOCK, RECOVERY_FILE
@@ -43,9 +43,10 @@ _DERIVED = {CONSUME_QUEUE, CONSUME_QUEUE_EXT, BATCH_CONSUME_QUEUE, INDEX, CHECKP
 #: Of a store's state, not of what it holds; a restored store looks for itself.
 _CONFIG_OF_STATE = {SHUTDOWN_FILE, DISPATCH_FILE, DISPATCHER_LOCK, RECOVERY_FILE, SINKS_FILE}
 _INDEX_SIZES = ("max_hash_slot_num", "max_index_num")
+_QUEUE_SIZE = "mapped_file_size_consume_queue"
 #: What a rebuild must know, beside the log.
 SIZES = (
-    "mapped_file_size_consume_queue",
+    _QUEUE_SIZE,
     "mapper_file_size_batch_consume_queue",
     *_INDEX_SIZES,
     "enable_consume_queue_ext",
@@ -103,14 +104,20 @@ def look_at_source(directory: StoreDirectory) -> SourceState:
     return SourceState(end, config, tuple(damaged), tuple(losses))
 
 
-def stored_sizes(directory: StoreDirectory) -> dict[str, int | bool]:
-    """Those of `SIZES` that the files tell: sizes of derived files, and what queues have beside units."""
+def stored_sizes(directory: StoreDirectory, *, has_records: bool) -> dict[str, int | bool]:
+    """Those of `SIZES` that the files tell: sizes of derived files, and what queues have beside units.
+
+    Where records were not dispatched yet, or queues are lost, those of queues and index are left out: a store of other
+    sizes than the broker's is of no use. Of a store without a record they are RocketMQ's defaults: nothing is built.
+    """
+    is_untold = has_records and not has_queue_files(directory)
     for index in (True, False):
         try:
             config, _ = find_sizes(directory, {}, index=index)
         except StoreFormatError:  # all that it looks at is derived: whoever restores may say it
             continue
-        return {name: getattr(config, name) for name in SIZES if index or name not in _INDEX_SIZES}
+        untold = _INDEX_SIZES if not index else (_QUEUE_SIZE, *_INDEX_SIZES) if is_untold else ()
+        return {name: getattr(config, name) for name in SIZES if name not in untold}
     return {}
 
 

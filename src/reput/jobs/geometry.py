@@ -109,6 +109,11 @@ def find_sizes(
     return config, findings
 
 
+def has_queue_files(directory: StoreDirectory) -> bool:
+    """Whether any queue file can tell a size; where none can, `find_sizes` takes RocketMQ's defaults."""
+    return any(_queue_files(directory, folder) for folder in (CONSUME_QUEUE, BATCH_CONSUME_QUEUE))
+
+
 def _written_config(directory: StoreDirectory, findings: list[str]) -> MessageStoreConfig:
     """What the store's dispatcher writes, if it has one of its own: its first files may not be there yet."""
     try:

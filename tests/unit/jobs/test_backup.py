@@ -592,3 +592,13 @@ def test_a_store_with_a_damaged_file_of_topics_is_restored_with_its_sizes(store:
     (manifest,) = list_backups(str(tmp_path / "target"))
     assert isinstance(manifest, Manifest)
     assert manifest.sizes["mapped_file_size_consume_queue"] == OPTIONS["mapped_file_size_consume_queue"]
+
+
+def test_sizes_that_no_file_tells_yet_are_asked_for(store: Path, tmp_path: Path) -> None:
+    """Of a store whose dispatch has not come to its first message, or that has lost its queues."""
+    for name in ("consumequeue", "batchconsumequeue"):
+        shutil.rmtree(store / name)
+    take(store, tmp_path / "target")
+    with pytest.raises(ConfigError, match="not tell mappedFileSizeConsumeQueue, maxHashSlotNum, maxIndexNum when"):
+        make(tmp_path / "target", tmp_path / "restored")
+    assert not (tmp_path / "restored").exists()
