@@ -107,8 +107,8 @@ class _Life:
 
     def lose_power(self) -> None:
         left = self.folder / f"left-{len(list(self.folder.iterdir()))}"
+        abandon(self.store, self.files)  # else its threads change files while these are copied
         self.files.cut_power(self.path, left, self.chance)
-        abandon(self.store, self.files)
         self.path = left
         self.open()
 
