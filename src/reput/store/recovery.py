@@ -166,7 +166,8 @@ def _check_tail(log: CommitLog, offset: int, timestamp: int, known: Known, *, wa
         # After a clean exit the queues say where the log ends; what lies behind is what an earlier recovery left.
         found = _find_whole(scanner, file, position) if was_killed else None
         while found is not None:
-            if timestamp <= (stored := int(found["store_timestamp"][0])) < known.until:
+            stored = int(found["store_timestamp"][0])
+            if timestamp <= stored < known.until:
                 raise _damage(log, offset, found, known)
             cut_records += stored >= timestamp
             found = _find_whole(scanner, file, found.next_offset - file.start_offset)
