@@ -53,8 +53,19 @@ def checkpoint_findings(listing: StoreListing, newest_ms: int) -> Iterator[Findi
 
 
 def has_grown(directory: StoreDirectory, end: int) -> bool:
-    """Whether records are where the log's end was found: the store is open, and what leads there may be right."""
-    return has_records_from(list_store(directory), end)
+    """Whether a record is where the log's end was found: the store is open, and what leads there may be right.
+
+    What lies farther behind may be as old as the last cut of the log.
+    """
+    for file in list_store(directory).log_files:
+        if file.end_offset > end:
+            split = Split(file, max(end, file.start_offset), file.end_offset, is_record_start=True)
+            scan = scan_split(split, level=ScanLevel.HEADER, on_damage=OnDamage.END)
+            if any(columns.rows for columns in scan):
+                return True
+            if scan.stop is not SplitStop.BLANK:
+                break
+    return False
 
 
 def has_records_from(listing: StoreListing, offset: int) -> bool:

@@ -20,11 +20,15 @@ from reput.formats.index_file import entry_position, slot_position
 from reput.formats.metadata import TopicConfig
 from reput.formats.record import QUEUE_OFFSET
 from reput.jobs.audit import AuditResult, audit
+from reput.jobs.audit_end import has_grown, has_records_from
+from reput.jobs.audit_files import list_store
 from reput.jobs.audit_offsets import offset_findings
 from reput.jobs.findings import KINDS, SCHEMA, Finding
 from reput.jobs.runner import LocalRunner, Progress
+from reput.log.directory import StoreDirectory
 from tests.crash.faulty_files import FaultyFiles
 from tests.crash.further_units import BOTH
+from tests.crash.invariants import log_records
 from tests.crash.retained import RoomyFiles, age
 from tests.unit.jobs.dying_runner import DyingRunner
 
@@ -381,6 +385,18 @@ def test_what_queues_know_behind_the_end_of_a_killed_store_is_told(store: Path) 
     lost = 200 - result.messages
     assert counts == {"unit-behind-end": lost, "index-entry-behind-end": 2 * lost}
     assert result.is_clean
+
+
+def test_old_records_behind_the_end_are_no_sign_of_an_open_store(store: Path) -> None:
+    """As a recovery of RocketMQ's leaves them, which cuts the log and wipes nothing out."""
+    directory = StoreDirectory(store)
+    files = [file for file in sorted((store / "commitlog").iterdir()) if file.read_bytes().strip(b"\0")]
+    begin = int(files[-2].name)
+    rolled = max(record.offset + record.size for record in log_records(store) if record.offset < begin)
+    assert [has_grown(directory, end) for end in (rolled, begin)] == [True, True]
+    files[-2].write_bytes(bytes(files[-2].stat().st_size))
+    assert [has_grown(directory, end) for end in (rolled, begin)] == [False, False]
+    assert has_records_from(list_store(directory), rolled)
 
 
 def test_what_an_open_store_puts_behind_what_was_read_is_right(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
