@@ -7,7 +7,7 @@ import random
 import shutil
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
 
@@ -147,25 +147,29 @@ def test_a_start_that_is_killed_at_any_operation_goes_on(tmp_path: Path, deed: D
         shutil.rmtree(path)
 
 
+def killed_starts(base: Path, folder: Path, options: dict[str, object]) -> Iterator[Path]:
+    """For each operation of a start a copy of the store, whose start was killed there."""
+    for number in count():
+        path = folder / f"killed-{number}"
+        shutil.copytree(base, path)
+        dying = FaultyFiles(crash_at(number))
+        try:
+            abandon(reput.MessageStore.open(path, files=dying, **options), dying)
+            return
+        except Crash:
+            dying.abandon()
+        yield path
+
+
 @pytest.mark.parametrize("deed", [nothing, lost("consumequeue")], ids=lambda deed: deed.__name__)
 def test_the_later_a_start_is_killed_the_less_is_left_to_the_next_one(tmp_path: Path, deed: Deed) -> None:
     base = tmp_path / "base"
     make_store(base, with_batches=False)
     deed(base)
     done = []
-    number = 0
-    while True:
-        path = tmp_path / f"killed-{number}"
-        shutil.copytree(base, path)
-        dying = FaultyFiles(crash_at(number))
-        try:
-            abandon(reput.MessageStore.open(path, files=dying, **OPTIONS), dying)
-            break
-        except Crash:
-            dying.abandon()
+    for path in killed_starts(base, tmp_path, OPTIONS):
         with reput.MessageStore.open(path, files=FaultyFiles(), **OPTIONS) as store:
             done.append(store.recovery.confirmed_records + store.recovery.dispatched_records)
-        number += 1
     *done, last = done  # in between the mark's end and that of the start it is a killed store like any other
     assert done == sorted(done, reverse=True)
     assert (done[0], done[-1], last > 0) == (6, 0, True)
@@ -274,23 +278,15 @@ def test_keys_of_new_messages_are_found_where_lost_ones_were_whenever_a_start_is
     base = tmp_path / "base"
     make_store(base, with_batches=False)
     end_lost_that_the_index_knows(base)
-    number = 0
-    while True:
-        path = tmp_path / f"killed-{number}"
-        shutil.copytree(base, path)
-        dying = FaultyFiles(crash_at(number))
-        try:
-            abandon(reput.MessageStore.open(path, files=dying, **OPTIONS), dying)
-            break
-        except Crash:
-            dying.abandon()
+    kills = 0
+    for path in killed_starts(base, tmp_path, OPTIONS):
+        kills += 1
         with reput.MessageStore.open(path, files=FaultyFiles(), **OPTIONS) as store:
             for n in range(3):
                 store.put_message(reput.Message("late", b"", keys=[f"new-{n}"]))
             store.wait_dispatched()
         check_store(path, OPTIONS)
-        number += 1
-    assert number > 20
+    assert kills > 20
 
 
 def make_store_of_many_files(path: Path) -> tuple[dict[str, object], list[int]]:
@@ -320,19 +316,11 @@ def test_a_store_that_a_start_opens_is_opened_after_that_start_was_killed_too(tm
     base = tmp_path / "base"
     options, offsets = make_store_of_many_files(base)
     flip(base, offsets[15] + 150)
-    number = 0
-    while True:
-        path = tmp_path / f"killed-{number}"
-        shutil.copytree(base, path)
-        dying = FaultyFiles(crash_at(number))
-        try:
-            abandon(reput.MessageStore.open(path, files=dying, **options), dying)
-            break
-        except Crash:
-            dying.abandon()
+    kills = 0
+    for path in killed_starts(base, tmp_path, options):
+        kills += 1
         reput.MessageStore.open(path, files=FaultyFiles(), **options).close()
-        number += 1
-    assert number > 20
+    assert kills > 20
 
 
 def test_nothing_of_a_refused_start_goes_on(tmp_path: Path) -> None:
