@@ -68,21 +68,6 @@ def has_grown(directory: StoreDirectory, end: int) -> bool:
     return False
 
 
-def has_records_from(listing: StoreListing, offset: int) -> bool:
-    """Whether a record that proves itself, body CRC included, lies anywhere from a commit log offset on."""
-    return any(
-        has_records(file.path, file.start_offset, max(offset, file.start_offset), file.end_offset)
-        for file in listing.log_files
-        if file.end_offset > offset
-    )
-
-
-def has_records(path: str, start: int, begin: int, end: int) -> bool:
-    """Whether a file that begins at a commit log offset has a record that proves itself between two others."""
-    split = Split(LogFile(path, start, end - start), begin, end, is_record_start=False)
-    return any(columns.rows for columns in scan_split(split, level=ScanLevel.HEADER, on_damage=OnDamage.SKIP))
-
-
 def _ends(listing: StoreListing, outcomes: Sequence[SplitAudit]) -> Iterator[tuple[LogFile, int]]:
     """Where reading ended before a file did: at the log's end, or, where files are missing, in several files."""
     for file in listing.log_files:

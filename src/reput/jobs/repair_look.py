@@ -15,13 +15,16 @@ from reput.formats.record import PHYSICAL_OFFSET
 from reput.formats.shutdown import SHUTDOWN_FILE, decode_shutdown
 from reput.jobs.audit import AuditResult
 from reput.jobs.audit_batches import BATCH_UNIT_TYPE
-from reput.jobs.audit_end import checkpoint_findings, has_grown, has_records, has_records_from
+from reput.jobs.audit_end import checkpoint_findings, has_grown
 from reput.jobs.audit_files import StoreListing
 from reput.jobs.audit_rest import is_used
 from reput.jobs.findings import Finding
 from reput.jobs.repair_plan import LogState, Tail, is_of_log
 from reput.kernels.consume_queue import UNIT_TYPE
+from reput.kernels.record_scan import ScanLevel
 from reput.log.directory import LogFile, StoreDirectory
+from reput.log.scan import OnDamage, scan_split
+from reput.log.splits import Split
 
 _END_OF_LOG = (1 << 63) - 1
 _BLOCK_BYTES = 1 << 20
@@ -57,6 +60,15 @@ def look_at_log(directory: StoreDirectory, listing: StoreListing, audited: Audit
     return LogState(folders, tails, tuple(short), tuple(foreign), tuple(broken), known, checkpoint, claims_more)
 
 
+def has_records_from(listing: StoreListing, offset: int) -> bool:
+    """Whether a record that proves itself, body CRC included, lies anywhere from a commit log offset on."""
+    return any(
+        _has_records(file.path, file.start_offset, max(offset, file.start_offset), file.end_offset)
+        for file in listing.log_files
+        if file.end_offset > offset
+    )
+
+
 def known_messages(listing: StoreListing, ranges: Sequence[tuple[int, int]]) -> int:
     """How many messages queues know in ranges of commit log offsets; light queues have them a second time."""
     total = 0
@@ -83,7 +95,7 @@ def must_stay(listing: StoreListing, path: str) -> bool:
     if not DISK.exists(path) or is_linked(listing, path):
         return True
     named = file_name_to_offset(os.path.basename(path))
-    if named is not None and _has_bytes(path) and has_records(path, named, named, named + DISK.file_size(path)):
+    if named is not None and _has_bytes(path) and _has_records(path, named, named, named + DISK.file_size(path)):
         return True
     if named in {file.start_offset for file in listing.log_files}:
         return True
@@ -109,7 +121,7 @@ def _first_offset(path: str) -> int:
         return -1
     with DISK.open(path) as file:
         start, size = int.from_bytes(file.read(PHYSICAL_OFFSET, 8), "big", signed=True), file.size
-    return start if 0 <= start < _END_OF_LOG - size and has_records(path, start, start, start + size) else -1
+    return start if 0 <= start < _END_OF_LOG - size and _has_records(path, start, start, start + size) else -1
 
 
 def _has_bytes(path: str) -> bool:
@@ -125,6 +137,11 @@ def is_linked(listing: StoreListing, path: str) -> bool:
 def _is_short_end(listing: StoreListing, file: LogFile) -> bool:
     """Whether a file of another length is only too short, and the log ends in it."""
     return DISK.file_size(file.path) < file.size and not has_records_from(listing, file.end_offset)
+
+
+def _has_records(path: str, start: int, begin: int, end: int) -> bool:
+    split = Split(LogFile(path, start, end - start), begin, end, is_record_start=False)
+    return any(columns.rows for columns in scan_split(split, level=ScanLevel.HEADER, on_damage=OnDamage.SKIP))
 
 
 def tail_of(file: LogFile, end: int) -> Tail | None:

@@ -20,10 +20,11 @@ from reput.formats.index_file import entry_position, slot_position
 from reput.formats.metadata import TopicConfig
 from reput.formats.record import QUEUE_OFFSET
 from reput.jobs.audit import AuditResult, audit
-from reput.jobs.audit_end import has_grown, has_records_from
+from reput.jobs.audit_end import has_grown
 from reput.jobs.audit_files import list_store
 from reput.jobs.audit_offsets import offset_findings
 from reput.jobs.findings import KINDS, SCHEMA, Finding
+from reput.jobs.repair_look import has_records_from
 from reput.jobs.runner import LocalRunner, Progress
 from reput.log.directory import StoreDirectory
 from tests.crash.faulty_files import FaultyFiles
