@@ -7,7 +7,7 @@ import numpy as np
 from bench import messages
 from bench.figures import Figure, Goal, seconds_of
 from bench.setting import Setting
-from reput.jobs.audit import audit
+from reput.jobs.audit.job import audit
 from reput.jobs.runner import LocalRunner
 from reput.kernels.crc32 import crc32_slices
 

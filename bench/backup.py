@@ -9,8 +9,8 @@ import time
 from bench.figures import Figure, Goal, percentile
 from bench.setting import Setting
 from reput import FlushDiskType, Message, MessageStore
-from reput.jobs.backup import Backup, backup
-from reput.jobs.restore import restore
+from reput.jobs.backup.backup_job import Backup, backup
+from reput.jobs.backup.restore_job import restore
 from reput.jobs.runner import LocalRunner
 
 #: Who only puts would leave the backup no processor.

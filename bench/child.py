@@ -54,7 +54,8 @@ def half_recovered(path: str) -> float:
     import signal
 
     import reput
-    from reput.store import recovery_mark, redispatch
+    from reput.store.dispatch import redispatch
+    from reput.store.recovery import marks as recovery_mark
 
     recovery_mark.INTERVAL_S, recovery_mark._SHARE, redispatch._MAX_ROWS = 0, 0, 4096
 
@@ -150,7 +151,7 @@ def anonymous_of_put(path: str, count: str) -> float:
 
 def resident_after_rebuild(path: str, output: str) -> float:
     """MB of memory, at its highest, of a process that has rebuilt queues and index of a store in one thread."""
-    from reput.jobs.rebuild import rebuild
+    from reput.jobs.rebuild.job import rebuild
     from reput.jobs.runner import LocalRunner
 
     rebuild(path, output, runner=LocalRunner(1))

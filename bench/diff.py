@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bench.figures import Figure, Goal
 from bench.setting import Setting
-from reput.jobs.diff import diff
+from reput.jobs.diff.job import diff
 from reput.jobs.runner import LocalRunner
 
 

@@ -12,7 +12,7 @@ from bench.figures import Figure, Goal, percentile
 from bench.processes import start_child
 from bench.setting import Setting
 from reput import Message, MessageStore
-from reput.jobs.rebuild import rebuild
+from reput.jobs.rebuild.job import rebuild
 from reput.jobs.runner import LocalRunner, Runner
 from reput.spark import session
 from reput.spark.dispatch import DispatchResult, dispatch
@@ -21,7 +21,7 @@ from reput.spark.runner import SparkRunner
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from reput.store.log_dispatch import DispatchedBatch
+    from reput.store.dispatch.log_dispatch import DispatchedBatch
 
 _RATE = 200_000
 _SECONDS, _QUICK_SECONDS = 20, 3

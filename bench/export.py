@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 from bench.apache import Broker
 from bench.figures import Figure, Goal
 from bench.setting import Setting
-from reput.jobs import export as job
 from reput.jobs.decoding import make_decoder
+from reput.jobs.lake import export_job as job
 from reput.jobs.runner import LocalRunner
 
 _JSON_ROWS = 1_000_000

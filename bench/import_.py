@@ -6,11 +6,11 @@ from bench.figures import Figure, Goal
 from bench.setting import Setting
 from reput.config.message_store import FlushDiskType, MessageStoreConfig
 from reput.files import DISK
-from reput.jobs.export import export
-from reput.jobs.import_ import import_messages
-from reput.jobs.lake_source import open_source
+from reput.jobs.lake.export_job import export
+from reput.jobs.lake.import_job import import_messages
+from reput.jobs.lake.source import open_source
 from reput.jobs.runner import LocalRunner
-from reput.store.import_sink import ImportSink
+from reput.store.sinks.import_sink import ImportSink
 
 
 def measure(setting: Setting) -> list[Figure]:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from bench import messages
 from bench.figures import Figure, seconds_of
 from bench.setting import Setting
-from reput.store.mapped_file import RESERVE_STEP
+from reput.store.log.mapped_file import RESERVE_STEP
 
 _CACHE_LINE = 64
 _CHUNK = 1 << 20

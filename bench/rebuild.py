@@ -5,7 +5,7 @@ from __future__ import annotations
 from bench.apache import Apache, forget_derived
 from bench.figures import Figure, Goal
 from bench.setting import Setting
-from reput.jobs import rebuild as job
+from reput.jobs.rebuild import job
 from reput.jobs.runner import LocalRunner
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from bench.spark_child import most_resident_mb_of_workers
 from reput.formats.index_file import DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM
-from reput.jobs.rebuild import SPLIT_BYTES, rebuild
+from reput.jobs.rebuild.job import SPLIT_BYTES, rebuild
 from reput.jobs.runner import LocalRunner, Runner
 from reput.kernels.consume_queue import group_units
 from reput.kernels.index_file import IndexKeys, IndexTable, index_keys

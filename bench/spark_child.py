@@ -7,9 +7,9 @@ import shutil
 import sys
 import time
 
-from reput.jobs.rebuild import rebuild
+from reput.jobs.rebuild.job import rebuild
 from reput.jobs.runner import LocalRunner, Runner
-from reput.jobs.statistics import statistics
+from reput.jobs.statistics.job import statistics
 
 
 def process_rates(path: str, output: str, seconds: str, begin: str) -> list[float]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from bench import messages
 from bench.figures import Figure, Goal, stopwatch
 from bench.setting import Setting
-from reput.jobs import statistics as job
+from reput.jobs.query.sql_job import Source, query_sql
 from reput.jobs.runner import LocalRunner
-from reput.jobs.sql import Source, query_sql
+from reput.jobs.statistics import job
 
 _SQL = f'select queue_id, count(*) n, sum(store_size) from "{messages.TOPIC}" group by queue_id'
 

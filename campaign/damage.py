@@ -18,7 +18,7 @@ import reput
 from campaign.cases import Part
 from reput.errors import ReputError
 from reput.formats.checkpoint import decode_checkpoint
-from reput.jobs.audit import audit
+from reput.jobs.audit.job import audit
 from reput.jobs.runner import LocalRunner
 from reput.log.directory import StoreDirectory
 from tests.crash.faulty_files import FaultyFiles, abandon

@@ -22,7 +22,7 @@ from typing import Any
 import pyarrow as pa
 
 import reput
-import reput.store.reput
+import reput.store.dispatch.reput
 from campaign.cases import Part
 from campaign.children import in_child
 from reput.errors import StoreFullError
@@ -132,7 +132,7 @@ def run(folder: Path, seed: int) -> Counter[str]:
 
 
 def _live(kind: type[_Space], folder: Path, chance: random.Random) -> Counter[str]:
-    reput.store.reput._RETRY_WAIT_S = 0.01
+    reput.store.dispatch.reput._RETRY_WAIT_S = 0.01
     try:
         space = kind(folder, chance)
     except OSError as error:

@@ -24,7 +24,7 @@ from campaign.cases import Part
 from campaign.fields import FileField, fields_of
 from campaign.samples import TOPICS, Sample, answers, log_answers, sample
 from reput.errors import ReputError
-from reput.jobs.audit import audit
+from reput.jobs.audit.job import audit
 from reput.jobs.runner import Progress
 from tests.crash.faulty_files import FaultyFiles
 

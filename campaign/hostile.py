@@ -22,10 +22,10 @@ from campaign.children import in_child
 from campaign.fields import FileField, fields_of
 from campaign.samples import KEYS, TOPICS, Sample, sample
 from reput.errors import ReputError
-from reput.jobs.audit import audit
-from reput.jobs.rebuild import rebuild
+from reput.jobs.audit.job import audit
+from reput.jobs.rebuild.job import rebuild
 from reput.jobs.runner import LocalRunner
-from reput.jobs.statistics import statistics
+from reput.jobs.statistics.job import statistics
 
 _NUMBERS = (0, 1, 2, -1, 7, 91, 4095, 4096, 4097, *(sign << bits for bits in (15, 31, 63) for sign in (1, -1)))
 #: What any of them may take; a millisecond is usual.

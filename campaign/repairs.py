@@ -17,10 +17,10 @@ from reput.formats.paths import file_name_to_offset
 from reput.formats.record import decode_record
 from reput.jobs.findings import Finding, FindingClass
 from reput.jobs.record_faults import faulty_records
-from reput.jobs.repair import RepairResult, repair
+from reput.jobs.repair.repair_job import RepairResult, repair
+from reput.jobs.repair.salvage_job import salvage
+from reput.jobs.repair.salvage_log import STAND_IN_TOPIC
 from reput.jobs.runner import LocalRunner
-from reput.jobs.salvage import salvage
-from reput.jobs.salvage_log import STAND_IN_TOPIC
 from reput.kernels.record_scan import ScanLevel
 from reput.log.directory import LogFile
 from reput.log.scan import OnDamage, scan_split

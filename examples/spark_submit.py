@@ -12,7 +12,7 @@ import sys
 
 from pyspark.sql import SparkSession
 
-from reput.jobs.rebuild import rebuild
+from reput.jobs.rebuild.job import rebuild
 from reput.spark import read_log, register
 from reput.spark.runner import SparkRunner
 

@@ -17,7 +17,8 @@ from typing import Any
 from campaign.pages import markdown_table, write_between_marks
 from campaign.soak.samples import Sample
 from examples.picture.browser import screenshot
-from reput.jobs.report import Plot, Report, Series
+from reput.jobs.report.plot import Plot, Series
+from reput.jobs.report.report import Report
 
 _DOCS = Path(__file__).parents[2] / "docs" / "design"
 _WIDTH, _HEIGHT = 1160, 2960

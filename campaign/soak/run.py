@@ -13,7 +13,7 @@ import reput
 from campaign.soak.children import Child, WriterChild
 from campaign.soak.load import STORES, body_of
 from campaign.soak.samples import Sample, children_of, disk_mb, look_at
-from reput.jobs.audit import audit
+from reput.jobs.audit.job import audit
 from reput.jobs.runner import LocalRunner
 from tests.crash.invariants import Acknowledged, check_acknowledged
 

@@ -26,13 +26,15 @@ from examples.flights.compare import compare_counts, compare_delays, compare_sta
 from examples.flights.counts import COUNT_COLUMNS, Counts, count_in_arrow, count_on_spark
 from examples.flights.events import DEPARTED, TOPICS, airline_names, read_events
 from examples.flights.plots import flight_plots
-from reput.jobs.audit import audit
-from reput.jobs.export import export
-from reput.jobs.rebuild import rebuild
-from reput.jobs.report import Plot, Report, Series, Table, format_value
+from reput.jobs.audit.job import audit
+from reput.jobs.lake.export_job import export
+from reput.jobs.query.sql_job import Source, query_sql
+from reput.jobs.rebuild.job import rebuild
+from reput.jobs.report.plot import Plot, Series
+from reput.jobs.report.report import Report
+from reput.jobs.report.table import Table, format_value
 from reput.jobs.runner import Runner
-from reput.jobs.sql import Source, query_sql
-from reput.jobs.statistics import statistics
+from reput.jobs.statistics.job import statistics
 from reput.spark.runner import SparkRunner, choose_runner
 
 DEFAULT_STORE = "build/flights/store"

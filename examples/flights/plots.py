@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 
 from examples.flights.counts import Counts
 from examples.flights.events import CANCELLED, DEPARTED, TOPICS
-from reput.jobs.report import Plot, Series
+from reput.jobs.report.plot import Plot, Series
 
 LEAST_DEPARTURES = 20
 """A mean over fewer departures is not shown."""

@@ -8,7 +8,7 @@ from examples.picture.browser import screenshot
 from examples.picture.day import write_day
 from reput.cli.stats_report import report_of
 from reput.jobs.runner import LocalRunner
-from reput.jobs.statistics import statistics
+from reput.jobs.statistics.job import statistics
 
 WIDTH, HEIGHT = 1160, 1700
 

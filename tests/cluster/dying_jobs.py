@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 import reput.spark
-from reput.jobs.rebuild import RebuildResult, rebuild
-from reput.jobs.statistics import Statistics, statistics
+from reput.jobs.rebuild.job import RebuildResult, rebuild
+from reput.jobs.statistics.job import Statistics, statistics
 from reput.spark.runner import SparkRunner
 from tests.cluster.deaths import COMMITTER, DyingRunner, dying_reader, source_with_a_dying_commit
 

@@ -12,9 +12,9 @@ import pytest
 import reput
 import reput.spark
 from reput.errors import ReputError
-from reput.jobs.rebuild import RebuildResult, rebuild
+from reput.jobs.rebuild.job import RebuildResult, rebuild
 from reput.jobs.runner import LocalRunner
-from reput.jobs.statistics import Statistics, statistics
+from reput.jobs.statistics.job import Statistics, statistics
 from reput.kernels.record_batch import SCHEMA
 from reput.spark.runner import SparkRunner
 from tests.cluster.driver import Driver, driver

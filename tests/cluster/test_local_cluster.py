@@ -11,7 +11,7 @@ import pytest
 
 import reput
 import reput.spark
-from reput.jobs.rebuild import rebuild
+from reput.jobs.rebuild.job import rebuild
 from reput.jobs.runner import LocalRunner
 from reput.kernels.record_batch import SCHEMA
 from tests.cluster.deaths import DRIVER, EXECUTOR
@@ -41,7 +41,7 @@ def test_a_read_is_whole_although_an_executor_dies(program: Driver, store: Path,
 
 def test_a_rebuild_is_exact_although_an_executor_dies(program: Driver, store: Path, tmp_path: Path) -> None:
     rebuild(store, tmp_path / "local", runner=LocalRunner(2))
-    death = SCAN, "reput.jobs.unit_writer._write_pieces", str(tmp_path / "dead"), EXECUTOR
+    death = SCAN, "reput.jobs.rebuild.unit_writer._write_pieces", str(tmp_path / "dead"), EXECUTOR
     program.run(rebuild_with_a_death, str(store), str(tmp_path / "rebuilt"), death)
     assert (tmp_path / "dead").exists()
     assert tree(tmp_path / "rebuilt") == tree(tmp_path / "local")
@@ -50,7 +50,7 @@ def test_a_rebuild_is_exact_although_an_executor_dies(program: Driver, store: Pa
 def test_a_driver_program_that_dies_leaves_nothing_that_looks_whole(
     program: Driver, store: Path, tmp_path: Path
 ) -> None:
-    death = FINISH, "reput.jobs.index_builder.encode_header", str(tmp_path / "dead"), DRIVER
+    death = FINISH, "reput.jobs.rebuild.index_builder.encode_header", str(tmp_path / "dead"), DRIVER
     with pytest.raises(BrokenProcessPool):
         program.run(rebuild_with_a_death, str(store), str(tmp_path / "rebuilt"), death)
     assert not (tmp_path / "rebuilt").exists()

@@ -15,9 +15,9 @@ import pytest
 
 import reput
 import reput.spark
-from reput.jobs.rebuild import rebuild
+from reput.jobs.rebuild.job import rebuild
 from reput.jobs.runner import LocalRunner
-from reput.jobs.statistics import statistics
+from reput.jobs.statistics.job import statistics
 from reput.kernels.record_batch import SCHEMA
 from reput.spark.runner import SparkRunner
 from tests.cluster.conftest import MESSAGES
@@ -105,8 +105,8 @@ def test_a_read_is_whole_although_a_process_dies(program: Driver, store: Path, t
 @pytest.mark.parametrize(
     ("phase", "point", "victim"),
     [
-        (SCAN, "reput.jobs.unit_writer._write_pieces", EXECUTOR),
-        (FINISH, "reput.jobs.index_builder.encode_header", WORKER),
+        (SCAN, "reput.jobs.rebuild.unit_writer._write_pieces", EXECUTOR),
+        (FINISH, "reput.jobs.rebuild.index_builder.encode_header", WORKER),
     ],
 )
 def test_a_rebuild_is_exact_although_a_process_dies(
@@ -122,7 +122,7 @@ def test_a_rebuild_is_exact_although_a_process_dies(
 
 
 def test_statistics_are_exact_although_an_executor_dies(program: Driver, store: Path, tmp_path: Path) -> None:
-    death = SCAN, "reput.jobs.statistics.count", str(tmp_path / "dead"), EXECUTOR
+    death = SCAN, "reput.jobs.statistics.job.count", str(tmp_path / "dead"), EXECUTOR
     counted = program.run(statistics_with_a_death, str(store), death)
     assert (tmp_path / "dead").exists()
     assert counted.table == statistics(store, runner=LocalRunner(2)).table
@@ -144,12 +144,17 @@ def test_a_driver_that_dies_in_a_commit_and_writes_again_has_written_once(
     when all records of a stream's second batch are on the disk, and nothing says yet that they are committed.
     """
     expected = reput.read_log(store, COPIED).read_all()
-    copy = str(store), str(tmp_path / "copy"), str(tmp_path / "dead"), "reput.store.commit_log.CommitLog.append_rows"
+    copy = (
+        str(store),
+        str(tmp_path / "copy"),
+        str(tmp_path / "dead"),
+        "reput.store.log.commit_log.CommitLog.append_rows",
+    )
     with pytest.raises(BrokenProcessPool):
         program.run(copy_with_a_dying_commit, *copy)
     assert any((tmp_path / "copy" / "commitlog" / "00000000000000000000").read_bytes()[:100])
     assert reput.read_log(tmp_path / "copy").read_all().num_rows == 0
-    stream = str(store), str(tmp_path / "stream"), str(tmp_path / "too"), "reput.store.put_staged._PutStaged._append"
+    stream = str(store), str(tmp_path / "stream"), str(tmp_path / "too"), "reput.store.sinks.commit._PutStaged._append"
     with driver_on(master, executor_python) as second:
         second.run(copy_with_a_dying_commit, *copy)
         second.run(copy_with_a_dying_commit, *copy)

@@ -15,7 +15,7 @@ from reput.errors import StoreError
 from reput.files import DISK, FileLayer
 from reput.formats.checkpoint import Checkpoint, encode_checkpoint
 from reput.formats.metadata import TopicConfig
-from reput.jobs.rebuild import rebuild
+from reput.jobs.rebuild.job import rebuild
 from reput.jobs.runner import LocalRunner
 from tests.crash import (
     passing_time,

@@ -23,14 +23,14 @@ from reput.errors import ReputError
 from reput.files import DISK, FileLayer
 from reput.files.file import File
 from reput.formats.backup import Manifest
-from reput.jobs.backup import backup, list_backups
-from reput.jobs.restore import Restored, restore
+from reput.jobs.backup.backup_job import backup, list_backups
+from reput.jobs.backup.restore_job import Restored, restore
 from reput.jobs.runner import LocalRunner
 from tests.crash.faulty_files import Crash, FaultyFiles, crash_at, fail_at
 from tests.crash.invariants import SMALL, check_acknowledged, check_store
 from tests.crash.test_kill import with_places
 from tests.crash.writer import OPTIONS, ROOT
-from tests.unit.jobs.test_rebuild_resumed import killed
+from tests.unit.jobs.rebuild.test_resumed import killed
 
 MESSAGES = 14
 #: Of an index file that is too empty to tell.

@@ -15,7 +15,7 @@ from reput.config.message_store import MessageStoreConfig
 from reput.errors import DataLossError, StoreFullError
 from reput.log.directory import StoreDirectory
 from reput.log.dispatch_marks import read_marks
-from reput.store.log_dispatch import LogDispatch
+from reput.store.dispatch.log_dispatch import LogDispatch
 from tests.crash.faulty_files import Crash, FaultyFiles, crash_at, fail_next
 from tests.crash.further_units import BOTH, bit_maps
 

@@ -16,14 +16,14 @@ import reput
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import ConfigError, StoreLockedError, StoreStateError
 from reput.files import DISK
-from reput.jobs.rebuild import rebuild
+from reput.jobs.rebuild.job import rebuild
 from reput.jobs.runner import LocalRunner
 from reput.log import StoreDirectory
 from reput.log.dispatch_marks import read_marks
 from reput.spark.dispatch import dispatch
-from reput.store.dispatch_turn import lock_dispatcher
-from reput.store.following import DispatchFollower
-from reput.store.log_dispatch import LogDispatch
+from reput.store.dispatch.follower import DispatchFollower
+from reput.store.dispatch.log_dispatch import LogDispatch
+from reput.store.dispatch.turn import lock_dispatcher
 from tests.crash.faulty_files import Crash, FaultyFiles, Operation, copy_store
 from tests.crash.further_units import BOTH
 from tests.crash.invariants import SMALL, check_store

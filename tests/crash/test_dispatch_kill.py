@@ -9,7 +9,7 @@ from pathlib import Path
 import reput
 from reput.log.directory import StoreDirectory
 from reput.spark.dispatch import dispatch
-from reput.store.log_dispatch import LogDispatch
+from reput.store.dispatch.log_dispatch import LogDispatch
 from tests.crash.invariants import SMALL
 from tests.crash.test_dispatch_faults import derived
 

@@ -20,7 +20,7 @@ from deltalake import DeltaTable
 import reput
 from reput.errors import ReputError
 from reput.files import DISK, FileLayer
-from reput.jobs.export import ExportOptions, export
+from reput.jobs.lake.export_job import ExportOptions, export
 from reput.jobs.runner import LocalRunner
 from tests.crash.faulty_files import Crash, FaultyFiles, crash_at, fail_at
 

@@ -20,7 +20,7 @@ from reput.config.message_store import MessageStoreConfig
 from reput.errors import StoreError, StorePoisonedError, StoreSyncError
 from reput.log import StoreDirectory
 from reput.log.failed_sync import FAILED_SYNC_FILE, failed_sync_path
-from reput.store.log_dispatch import LogDispatch
+from reput.store.dispatch.log_dispatch import LogDispatch
 from tests.crash import test_faults
 from tests.crash.faulty_files import FaultyFiles, Operation, abandon, fail_next
 from tests.crash.invariants import SMALL, Acknowledged, check_acknowledged, check_store, contents

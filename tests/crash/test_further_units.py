@@ -97,7 +97,7 @@ def test_a_crash_or_a_power_cut_at_any_operation_of_a_life_loses_nothing_acknowl
 def test_an_operation_that_fails_once_loses_nothing_acknowledged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("reput.store.reput._RETRY_WAIT_S", 0.01)
+    monkeypatch.setattr("reput.store.dispatch.reput._RETRY_WAIT_S", 0.01)
     files = FaultyFiles()
     live(tmp_path / "healthy", files)
     for number in range(1, len(files.operations), 5):
@@ -237,7 +237,7 @@ def test_a_store_opened_without_the_key_reads_addresses_writes_hashes_and_goes_o
 def test_a_rebuild_gives_the_same_queues_and_extensions(
     tmp_path: Path, closed: tuple[Path, list[Acknowledged]]
 ) -> None:
-    from reput.jobs.rebuild import rebuild
+    from reput.jobs.rebuild.job import rebuild
     from reput.jobs.runner import LocalRunner
 
     for split_bytes in (500, 1 << 20):

@@ -13,16 +13,16 @@ import pytest
 import reput
 from reput.errors import CorruptRecordError, StoreError
 from reput.files import DISK, Entry, File, FileLayer
-from reput.jobs.rebuild import rebuild
+from reput.jobs.rebuild.job import rebuild
 from reput.jobs.runner import LocalRunner
-from reput.jobs.statistics import statistics
+from reput.jobs.statistics.job import statistics
 from reput.log import StoreDirectory
 from reput.log.plan import PlanOptions, plan_read, read_part
 from reput.log.positions import LogPosition
 from reput.log.selection import make_selection
 from reput.log.tail import LogTail
-from reput.store.log_dispatch import LogDispatch
-from reput.store.read_only import open_for_reading
+from reput.store.dispatch.log_dispatch import LogDispatch
+from reput.store.recovery.read_only import open_for_reading
 from tests.crash.faulty_files import FaultyFiles
 from tests.crash.invariants import SMALL, log_records
 from tests.crash.test_sink_faults import CONFIG, break_off, write_some

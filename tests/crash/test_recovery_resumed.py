@@ -17,7 +17,8 @@ import reput
 from reput.errors import CorruptRecordError, StoreError
 from reput.formats.checkpoint import Checkpoint, encode_checkpoint
 from reput.log.dispatch_marks import RECOVERY_FILE
-from reput.store import recovery_mark, redispatch
+from reput.store.dispatch import redispatch
+from reput.store.recovery import marks as recovery_mark
 from tests.crash.faulty_files import Crash, FaultyFiles, Operation, abandon, crash_at, fail_next
 from tests.crash.invariants import SMALL, check_rebuild, check_store, contents
 

@@ -9,7 +9,7 @@ import pytest
 
 import reput
 from reput.errors import ReputError, StoreError
-from reput.store import recovery_mark
+from reput.store.recovery import marks as recovery_mark
 from tests.crash.refused import KINDS, OPTIONS, make_store
 from tests.trees import image
 

@@ -14,18 +14,18 @@ import pytest
 
 import reput
 from reput.errors import StoreSyncError
-from reput.jobs.audit_files import list_store
-from reput.jobs.repair import RepairResult, repair
-from reput.jobs.repair_plan import Action
-from reput.jobs.repair_steps import Seen, take_step
+from reput.jobs.audit.files import list_store
+from reput.jobs.repair.plan import Action
+from reput.jobs.repair.repair_job import RepairResult, repair
+from reput.jobs.repair.steps import Seen, take_step
 from reput.jobs.runner import LocalRunner
 from reput.log.directory import StoreDirectory
 from reput.log.failed_sync import failed_sync_path
 from tests.crash.faulty_files import Crash, FaultyFiles, crash_at, fail_next, no_objection
 from tests.crash.invariants import contents
-from tests.unit.jobs.test_audit import SIZES
-from tests.unit.jobs.test_rebuild_resumed import killed
-from tests.unit.jobs.test_repair import (
+from tests.unit.jobs.audit.test_job import SIZES
+from tests.unit.jobs.rebuild.test_resumed import killed
+from tests.unit.jobs.repair.test_repair_job import (
     checkpoint_ahead,
     last_file_cut,
     last_record_broken,
@@ -37,8 +37,7 @@ from tests.unit.jobs.test_repair import (
     topics_with_backup,
     torn_tail,
 )
-from tests.unit.jobs.test_repair import closed_store as closed_store
-from tests.unit.jobs.test_salvage import everything_of
+from tests.unit.jobs.repair.test_salvage_job import everything_of
 
 #: A kill at each n-th change of a whole repair: as fine as a test may take.
 STRIDE = 17

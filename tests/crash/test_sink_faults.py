@@ -18,22 +18,22 @@ from reput.config.message_store import FlushDiskType, MessageStoreConfig
 from reput.errors import ReputError, StoreError
 from reput.files import DISK, FileLayer
 from reput.formats.sink_commit import STAGING, SinkBatch, SinkCommit, StagedPart
-from reput.jobs.audit import audit
+from reput.jobs.audit.job import audit
+from reput.jobs.repair.salvage_job import salvage
 from reput.jobs.runner import LocalRunner
-from reput.jobs.salvage import salvage
 from reput.log import StoreDirectory
 from reput.log.plan import PlanOptions, plan_read, read_part
 from reput.log.positions import LogPosition, TailLimit
 from reput.log.selection import make_selection
 from reput.log.sink_commits import SinkWatch, read_sinks
 from reput.log.tail import LogTail
-from reput.store.import_sink import ImportSink
-from reput.store.put_staged import check_store as check_opens
-from reput.store.put_staged import put_staged
-from reput.store.staging import StagingFile
+from reput.store.sinks.commit import check_store as check_opens
+from reput.store.sinks.commit import put_staged
+from reput.store.sinks.import_sink import ImportSink
+from reput.store.sinks.staging import StagingFile
 from tests.crash.faulty_files import Crash, FaultyFiles, Judge, Operation, crash_at, fail_at, no_objection
 from tests.crash.invariants import SMALL, Record, check_rebuild, check_store, log_records
-from tests.unit.jobs.test_audit import flip
+from tests.unit.jobs.audit.test_job import flip
 
 CONFIG = MessageStoreConfig.from_mapping(SMALL, MessageStoreConfig(flush_disk_type=FlushDiskType.SYNC_FLUSH))
 #: Rows of each part of each batch: one spans files, one has no row, one is small.
@@ -43,7 +43,7 @@ BATCHES: Sequence[Sequence[int]] = ((3, 2), (40, 25, 1), (), (2,))
 @pytest.fixture(autouse=True)
 def frequent_syncs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Syncs beside the append, as a batch of gigabytes has them."""
-    monkeypatch.setattr("reput.store.put_staged._SYNC_BYTES", 4000)
+    monkeypatch.setattr("reput.store.sinks.commit._SYNC_BYTES", 4000)
 
 
 def rows_of(batch: int, part: int, rows: int) -> pa.RecordBatch:

@@ -9,7 +9,8 @@ import pytest
 
 from examples.picture import main
 from examples.picture.browser import draw, screenshot
-from reput.jobs.report import Plot, Report, Series
+from reput.jobs.report.plot import Plot, Series
+from reput.jobs.report.report import Report
 
 DOCS = Path(__file__).parents[2] / "docs" / "report.png"
 MOST_BYTES = 300_000

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reput.jobs.audit import audit
+from reput.jobs.audit.job import audit
 from reput.jobs.runner import LocalRunner
 
 CORPORA = Path(__file__).parent

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from reput.config.dispatch_rules import DispatchRules
-from reput.jobs.backup import backup
-from reput.jobs.restore import restore
+from reput.jobs.backup.backup_job import backup
+from reput.jobs.backup.restore_job import restore
 from reput.jobs.runner import LocalRunner
 from tests.golden.test_rebuild_golden import CASES, CORPORA, expected_files, origin, used_files
 

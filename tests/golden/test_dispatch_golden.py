@@ -11,7 +11,7 @@ from reput.config.message_store import MessageStoreConfig
 from reput.formats.batch_consume_queue import BATCH_UNIT_SIZE
 from reput.formats.consume_queue import UNIT_SIZE
 from reput.log.directory import StoreDirectory
-from reput.store.log_dispatch import LogDispatch
+from reput.store.dispatch.log_dispatch import LogDispatch
 from tests.golden.bit_maps import bit_maps
 from tests.golden.test_rebuild_golden import CASES, CORPORA, expected_files, origin, used_files
 

@@ -15,7 +15,7 @@ from reput.formats.consume_queue import UNIT_SIZE, decode_unit
 from reput.formats.consume_queue_ext import END_MARK
 from reput.formats.index_file import HEADER_SIZE, decode_header, entry_position
 from reput.formats.metadata import TopicConfig, Topics, encode_metadata
-from reput.jobs.rebuild import rebuild
+from reput.jobs.rebuild.job import rebuild
 from reput.jobs.runner import LocalRunner
 from tests.golden.bit_maps import bit_maps
 

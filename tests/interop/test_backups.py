@@ -6,8 +6,8 @@ from pathlib import Path
 
 import reput
 from reput.config.dispatch_rules import DispatchRules
-from reput.jobs.backup import backup
-from reput.jobs.restore import restore
+from reput.jobs.backup.backup_job import backup
+from reput.jobs.backup.restore_job import restore
 from reput.jobs.runner import LocalRunner
 from tests.crash.faulty_files import FaultyFiles
 from tests.interop import workload

@@ -11,7 +11,7 @@ import pytest
 
 import reput
 from reput.errors import StoreFormatError
-from reput.jobs.rebuild import rebuild
+from reput.jobs.rebuild.job import rebuild
 from reput.jobs.runner import LocalRunner
 from tests.crash.faulty_files import FaultyFiles
 from tests.crash.invariants import contents

@@ -25,7 +25,7 @@ from reput.formats.metadata import (
     decode_metadata,
     encode_metadata,
 )
-from reput.jobs.audit import audit
+from reput.jobs.audit.job import audit
 from reput.jobs.runner import LocalRunner
 from tests.interop.apache import SOURCES, build
 

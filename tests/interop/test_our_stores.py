@@ -14,8 +14,8 @@ from reput.config.message_store import MessageStoreConfig
 from reput.files import DISK
 from reput.formats.record import SysFlag
 from reput.formats.sink_commit import SinkBatch
-from reput.store.put_staged import check_store, put_staged
-from reput.store.staging import StagingFile
+from reput.store.sinks.commit import check_store, put_staged
+from reput.store.sinks.staging import StagingFile
 from tests.crash.faulty_files import FaultyFiles
 from tests.crash.retained import RoomyFiles, age
 from tests.crash.writer import write_and_kill

@@ -9,16 +9,16 @@ from pathlib import Path
 import reput
 from reput.config.dispatch_rules import DispatchRules
 from reput.files.layer import FileLayer
-from reput.jobs.rebuild import rebuild
+from reput.jobs.rebuild.job import rebuild
+from reput.jobs.rebuild.swap import Swap
 from reput.jobs.runner import LocalRunner
-from reput.jobs.swap import Swap
 from tests.crash.faulty_files import FaultyFiles
 from tests.interop import workload
 from tests.interop.apache import Apache
 from tests.interop.test_our_stores import SINCE_5, SMALL, Options
 from tests.interop.witness import check_agreement, open_apache, told_by_apache
-from tests.unit.jobs.test_rebuild_in_place import DERIVED, spoil
-from tests.unit.jobs.test_rebuild_resumed import killed
+from tests.unit.jobs.rebuild.test_in_place import DERIVED, spoil
+from tests.unit.jobs.rebuild.test_resumed import killed
 
 OPTIONS = SMALL | {"max_index_num": 130}
 #: One index file: those that RocketMQ begins in one millisecond overwrite one another.

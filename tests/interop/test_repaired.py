@@ -10,10 +10,10 @@ import pytest
 
 import reput
 from reput.config.dispatch_rules import DispatchRules
-from reput.jobs.repair import repair
+from reput.jobs.repair.repair_job import repair
+from reput.jobs.repair.salvage_job import salvage
+from reput.jobs.repair.salvage_log import STAND_IN_TOPIC
 from reput.jobs.runner import LocalRunner
-from reput.jobs.salvage import salvage
-from reput.jobs.salvage_log import STAND_IN_TOPIC
 from tests.crash.faulty_files import FaultyFiles
 from tests.interop import workload
 from tests.interop.apache import Apache

@@ -10,7 +10,7 @@ import reput
 from reput.files import DISK
 from reput.formats.sink_commit import SinkBatch
 from reput.log.sink_commits import read_sinks
-from reput.store.put_staged import put_staged
+from reput.store.sinks.commit import put_staged
 from tests.crash.invariants import SMALL, log_records
 from tests.crash.test_sink_faults import CONFIG, killed_in_the_middle
 from tests.interop import workload

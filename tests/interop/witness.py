@@ -16,7 +16,7 @@ from reput.formats.consume_queue import UNIT_SIZE, decode_unit
 from reput.formats.consume_queue_ext import decode_address, decode_ext_unit, is_ext_address
 from reput.formats.index_file import HEADER_SIZE, decode_entry, decode_header, entry_position
 from reput.formats.message_ext import MessageExt
-from reput.jobs.rebuild import rebuild
+from reput.jobs.rebuild.job import rebuild
 from reput.jobs.runner import LocalRunner
 from tests.compared import COMPARED
 from tests.interop.apache import Apache

@@ -12,7 +12,7 @@ import pytest
 import reput
 from reput.errors import ConfigError, CorruptRecordError, StoreLockedError
 from reput.spark.dispatch import DispatchResult, dispatch
-from reput.store.log_dispatch import DispatchedBatch
+from reput.store.dispatch.log_dispatch import DispatchedBatch
 from tests.crash.invariants import SMALL, check_store
 from tests.crash.test_dispatch_faults import bit_maps, derived, put
 

@@ -15,21 +15,21 @@ from reput.errors import CorruptRecordError, ReputError, StoreLockedError
 from reput.formats.batch_consume_queue import BATCH_UNIT_SIZE
 from reput.formats.consume_queue import UNIT_SIZE
 from reput.formats.paths import LOCK
-from reput.jobs.audit import audit
-from reput.jobs.backup import backup
-from reput.jobs.diff import diff
+from reput.jobs.audit.job import audit
+from reput.jobs.backup.backup_job import backup
+from reput.jobs.backup.restore_job import restore
+from reput.jobs.diff.job import diff
 from reput.jobs.findings import SCHEMA as SCHEMA_OF_FINDINGS
-from reput.jobs.rebuild import rebuild
-from reput.jobs.restore import restore
+from reput.jobs.rebuild.job import rebuild
 from reput.jobs.runner import LocalRunner, Progress
-from reput.jobs.statistics import statistics
+from reput.jobs.statistics.job import statistics
 from reput.spark import audit as spark_audit
 from reput.spark import diff as spark_diff
 from reput.spark.runner import SparkRunner
 from tests.golden.test_rebuild_golden import expected_files, origin, used_files
 from tests.large_store import write_large_store
 from tests.trees import tree
-from tests.unit.jobs.test_rebuild_resumed import CountingRunner
+from tests.unit.jobs.rebuild.test_resumed import CountingRunner
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,12 +13,12 @@ from deltalake import DeltaTable
 import reput
 from reput.config.message_store import FlushDiskType, MessageStoreConfig
 from reput.files import DISK
-from reput.jobs.export import ExportOptions, export
-from reput.jobs.import_ import import_messages
-from reput.jobs.lake_source import open_source
+from reput.jobs.lake.export_job import ExportOptions, export
+from reput.jobs.lake.import_job import import_messages
+from reput.jobs.lake.source import open_source
 from reput.jobs.runner import LocalRunner
 from reput.spark.runner import SparkRunner
-from reput.store.import_sink import ImportSink
+from reput.store.sinks.import_sink import ImportSink
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

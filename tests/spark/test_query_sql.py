@@ -11,7 +11,7 @@ import pytest
 import reput
 from reput.errors import ConfigError
 from reput.formats.message import Message
-from reput.jobs.sql import Source, query_sql
+from reput.jobs.query.sql_job import Source, query_sql
 from reput.spark.sql import query_sql_on_spark
 from tests.unit.cli.conftest import run_reput
 
@@ -58,5 +58,5 @@ def test_executors_read_for_a_query_with_a_work_folder(
 ) -> None:
     query = ("query", store, "--topics", "my-orders", "--json")
     expected = run_reput(*query).out
-    monkeypatch.setattr("reput.jobs.kept_reads.PART_BYTES", 4000)
+    monkeypatch.setattr("reput.jobs.query.kept_reads.PART_BYTES", 4000)
     assert run_reput(*query, "--work-dir", tmp_path / "work", "--runner", "spark").out == expected != ""

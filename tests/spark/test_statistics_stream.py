@@ -13,7 +13,7 @@ import reput
 from reput.errors import ConfigError
 from reput.formats.message import Message
 from reput.jobs.runner import LocalRunner
-from reput.jobs.statistics import Dimension, statistics
+from reput.jobs.statistics.job import Dimension, statistics
 from reput.spark import statistics_stream
 from tests.spark.hand_log import HandLog
 from tests.unit.cli.conftest import run_reput

@@ -20,8 +20,8 @@ from reput.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from reput.jobs.audit import AuditResult
-    from reput.jobs.report import Report
+    from reput.jobs.audit.job import AuditResult
+    from reput.jobs.report.report import Report
 
 #: The keys that `--set` takes here: what the files do not say.
 _KEYS = ("max_hash_slot_num", "max_index_num", "message_delay_level", "message_index_enable", "force_verify_prop_crc")
@@ -55,7 +55,7 @@ def audit(
       reput audit /tmp/store
       reput audit /tmp/store --report /tmp/audit.html --work-dir /tmp/audit
     """
-    from reput.jobs import audit as job
+    from reput.jobs.audit import job
 
     arguments = job_arguments(settings, _KEYS, "an audit")
     with job_run(store, report, commit_log_path=commit_log_path) as progress:
@@ -93,7 +93,9 @@ def _json(result: AuditResult) -> dict[str, Any]:
 def _report(store: str, result: AuditResult) -> Report:
     """What each code means and how often it is there, the worst findings, and the codes as a plot."""
     from reput.jobs.findings import KINDS, FindingClass
-    from reput.jobs.report import Plot, Report, Series, Table
+    from reput.jobs.report.plot import Plot, Series
+    from reput.jobs.report.report import Report
+    from reput.jobs.report.table import Table
 
     facts = _facts(result) | {"log bytes a second": round(result.log_bytes / result.seconds)}
     facts["result"] = "clean" if result.is_clean else "findings"

@@ -13,8 +13,8 @@ from reput.cli.output import complain, iso_time, write_json, write_table
 from reput.errors import CorruptBackupError
 
 if TYPE_CHECKING:
-    from reput.jobs.backup import Backup
-    from reput.jobs.report import Report
+    from reput.jobs.backup.backup_job import Backup
+    from reput.jobs.report.report import Report
 
 Target = Annotated[
     str,
@@ -47,7 +47,7 @@ def backup(
       reput backup /tmp/store /tmp/backups
       reput backup /tmp/store /tmp/linked --link
     """
-    from reput.jobs import backup as job
+    from reput.jobs.backup import backup_job as job
 
     with job_run(store, commit_log_path=commit_log_path) as progress:
         result = job.backup(
@@ -70,7 +70,7 @@ def backups(target: Target, *, as_json: Json = False) -> int:
     Examples:
       reput backups /tmp/backups
     """
-    from reput.jobs.backup import list_backups
+    from reput.jobs.backup.backup_job import list_backups
 
     found = list_backups(target)
     damaged = [one for one in found if isinstance(one, CorruptBackupError)]
@@ -105,7 +105,8 @@ def backups(target: Target, *, as_json: Json = False) -> int:
 
 def _report(store: str, target: str, result: Backup) -> Report:
     """What was copied, and what no backup has."""
-    from reput.jobs.report import Report, Table
+    from reput.jobs.report.report import Report
+    from reput.jobs.report.table import Table
 
     facts = asdict(result)
     for name in ("left_out", "findings"):

@@ -11,8 +11,8 @@ from reput.cli.job_run import end_job, job_run
 from reput.cli.options import Json, Master, ReportFile, RunnerName, WorkDir, check_path, choose_runner, parse_list
 
 if TYPE_CHECKING:
-    from reput.jobs.diff import DiffResult
-    from reput.jobs.report import Report
+    from reput.jobs.diff.job import DiffResult
+    from reput.jobs.report.report import Report
 
 #: Differences that the terminal and the HTML report show; JSON has those of the table.
 _SHOWN_ROWS = 40
@@ -56,7 +56,7 @@ def diff(
       cp -r /tmp/store /tmp/copy && reput diff /tmp/store /tmp/copy
       reput diff /tmp/store /tmp/copy --by queue --ignore store_timestamp,store_host --json
     """
-    from reput.jobs import diff as job
+    from reput.jobs.diff import job
     from reput.log.directory import StoreDirectory
 
     ignored = parse_list(ignore) or []
@@ -93,7 +93,9 @@ def _facts(result: DiffResult) -> dict[str, Any]:
 
 def _report(left: str, right: str, by: str, ignored: Sequence[str], result: DiffResult) -> Report:
     """Counts, the first differences, and how many of each kind a topic has as a plot."""
-    from reput.jobs.report import Plot, Report, Series, Table
+    from reput.jobs.report.plot import Plot, Series
+    from reput.jobs.report.report import Report
+    from reput.jobs.report.table import Table
 
     facts = _facts(result) | {"result": "equal" if result.is_equal else "differences"}
     del facts["damages"]

@@ -26,11 +26,11 @@ from reput.cli.output import write_status
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from reput.jobs.over_time import RateOverTime
-    from reput.jobs.report import Report
+    from reput.jobs.report.over_time import RateOverTime
+    from reput.jobs.report.report import Report
     from reput.jobs.runner import Progress
     from reput.spark.dispatch import DispatchResult
-    from reput.store.log_dispatch import DispatchedBatch
+    from reput.store.dispatch.log_dispatch import DispatchedBatch
 
 #: Between two lines of progress.
 _LINE_EVERY_S = 1.0
@@ -70,7 +70,7 @@ def dispatch(
     import threading
 
     from reput.config.properties import snake_case
-    from reput.jobs.over_time import RateOverTime
+    from reput.jobs.report.over_time import RateOverTime
     from reput.spark.dispatch import dispatch as run
 
     pairs = {snake_case(name): value for name, value in parse_pairs(settings, "--set").items()}
@@ -87,7 +87,7 @@ def dispatch(
 
 def _report(store: str, result: DispatchResult, rate: RateOverTime) -> Report:
     """What was dispatched, how fast, and how far behind the log."""
-    from reput.jobs.report import Report
+    from reput.jobs.report.report import Report
 
     facts = {name.replace("_", " "): value for name, value in asdict(result).items()}
     facts["messages a second"] = round(result.messages / result.seconds) if result.seconds else 0

@@ -26,8 +26,8 @@ from reput.cli.options import (
 from reput.cli.output import write_text
 
 if TYPE_CHECKING:
-    from reput.jobs.export import Export
-    from reput.jobs.report import Report
+    from reput.jobs.lake.export_job import Export
+    from reput.jobs.report.report import Report
 
 
 def export(
@@ -82,8 +82,8 @@ def export(
       reput export /tmp/store /tmp/lake
       reput export /tmp/store /tmp/tables --topics orders --decode utf8 --format delta
     """
-    from reput.jobs.export import ExportOptions
-    from reput.jobs.export import follow as run_export
+    from reput.jobs.lake.export_job import ExportOptions
+    from reput.jobs.lake.export_job import follow as run_export
 
     listed = parse_list(topics)
     options = ExportOptions(
@@ -122,7 +122,9 @@ def _pauses(seconds: float) -> Iterator[bool]:
 
 def _report(store: str, output: str, result: Export) -> Report:
     """Rows, bytes and files of each topic."""
-    from reput.jobs.report import Plot, Report, Series, Table
+    from reput.jobs.report.plot import Plot, Series
+    from reput.jobs.report.report import Report
+    from reput.jobs.report.table import Table
 
     rows = [(one.topic, one.messages, one.undecoded, one.files, one.bytes) for one in result.topics]
     bars = [one for one in result.topics if one.bytes]

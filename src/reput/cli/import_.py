@@ -27,10 +27,10 @@ from reput.cli.start import begin_work
 from reput.errors import ConfigError
 
 if TYPE_CHECKING:
-    from reput.jobs.import_ import Import
-    from reput.jobs.lake_source import LakeSource
-    from reput.jobs.over_time import RateOverTime
-    from reput.jobs.report import Report
+    from reput.jobs.lake.import_job import Import
+    from reput.jobs.lake.source import LakeSource
+    from reput.jobs.report.over_time import RateOverTime
+    from reput.jobs.report.report import Report
 
 #: Files that a report names.
 _SHOWN_FILES = 40
@@ -77,13 +77,13 @@ def import_(
       reput import /tmp/lake /tmp/other --report /tmp/import.html
     """
     from reput.files import DISK
-    from reput.jobs.import_ import import_messages
-    from reput.jobs.lake_source import open_source
-    from reput.jobs.over_time import RateOverTime
+    from reput.jobs.lake.import_job import import_messages
+    from reput.jobs.lake.source import open_source
+    from reput.jobs.report.over_time import RateOverTime
     from reput.log.directory import check_outside
     from reput.spark.runner import choose_runner
     from reput.spark.write_options import check_sink_id
-    from reput.store.import_sink import ImportSink
+    from reput.store.sinks.import_sink import ImportSink
 
     name = sink_id or f"import-{hashlib.blake2b(os.path.abspath(source).encode(), digest_size=6).hexdigest()}"
     try:
@@ -117,7 +117,9 @@ def import_(
 
 def _report(source: str, store: str, found: LakeSource, result: Import, rate: RateOverTime) -> Report:
     """What is in the store now, how fast it came, and the source's files: rows, bytes, and these by folder."""
-    from reput.jobs.report import Plot, Report, Series, Table
+    from reput.jobs.report.plot import Plot, Series
+    from reput.jobs.report.report import Report
+    from reput.jobs.report.table import Table
 
     rows, sizes, folders = Counter[str](), Counter[str](), Counter[str]()
     for part in (part for batch in found.batches for part in batch):

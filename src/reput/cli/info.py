@@ -118,7 +118,7 @@ def _store_facts(path: str, config: MessageStoreConfig) -> dict[str, Any]:
 
 
 def _write(answer: dict[str, Any]) -> None:
-    from reput.jobs.report import format_value
+    from reput.jobs.report.table import format_value
 
     holder, checkpoint, queues = answer["locked_by_process"], answer["checkpoint"], answer["queues"]
     runtime = answer["runtime_info"]
@@ -170,14 +170,14 @@ def _write(answer: dict[str, Any]) -> None:
 
 
 def _index_text(count: int, runtime: dict[str, Any] | None) -> str:
-    from reput.jobs.report import format_value
+    from reput.jobs.report.table import format_value
 
     files = runtime["indexFiles"] if runtime else []
     return f"{count}, with {format_value(sum(file['used'] for file in files))} entries" if files else str(count)
 
 
 def _runtime_fields(runtime: dict[str, Any]) -> dict[str, Any]:
-    from reput.jobs.report import format_value
+    from reput.jobs.report.table import format_value
 
     return {
         "disk": f"{runtime['commitLogDiskRatio']:.0%} used, {format_value(runtime['diskFreeBytes'])} bytes free",
@@ -186,7 +186,7 @@ def _runtime_fields(runtime: dict[str, Any]) -> dict[str, Any]:
 
 
 def _dispatch_text(answer: dict[str, Any]) -> str:
-    from reput.jobs.report import format_value
+    from reput.jobs.report.table import format_value
 
     process, end = answer["dispatched_by_process"], answer["dispatched_to"]
     behind = max((answer["max_commit_log_offset"] or 0) - end, 0)

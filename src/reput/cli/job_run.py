@@ -11,7 +11,7 @@ from reput.cli.output import progress_bar, write_json, write_report
 from reput.cli.start import begin_work
 
 if TYPE_CHECKING:
-    from reput.jobs.report import Report
+    from reput.jobs.report.report import Report
     from reput.jobs.runner import Progress
 
 

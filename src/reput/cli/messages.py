@@ -13,7 +13,7 @@ from reput.formats.record import SysFlag
 
 if TYPE_CHECKING:
     from reput.log.directory import QueueFiles
-    from reput.store.queue_tables import Queue
+    from reput.store.queues.tables import Queue
 
 #: Names that a line lists.
 _SHOWN_NAMES = 8

@@ -11,7 +11,7 @@ from reput.cli.output import complain, iso_time
 if TYPE_CHECKING:
     from reput.log.directory import QueueFiles, StoreDirectory
     from reput.store.message_store import MessageStore
-    from reput.store.queue_tables import Queue
+    from reput.store.queues.tables import Queue
     from reput.store.results import GetMessageStatus
 
 

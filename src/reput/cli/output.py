@@ -15,13 +15,13 @@ from datetime import UTC, datetime, timedelta
 from select import select
 from typing import TYPE_CHECKING, Any
 
-from reput.jobs.terminal_table import draw_table, printable
+from reput.jobs.report.terminal_table import draw_table, printable
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.live import Live
 
-    from reput.jobs.report import Report
+    from reput.jobs.report.report import Report
     from reput.jobs.runner import Progress
 
 _ABSENT: tuple[Any, ...] = (None, "", [], {})

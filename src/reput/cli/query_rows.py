@@ -20,9 +20,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from reput.jobs.job_folder import Option
-    from reput.jobs.kept_reads import KeptReads
-    from reput.jobs.over_time import StoredOverTime
-    from reput.jobs.report import Plot, Report
+    from reput.jobs.query.kept_reads import KeptReads
+    from reput.jobs.report.over_time import StoredOverTime
+    from reput.jobs.report.plot import Plot
+    from reput.jobs.report.report import Report
     from reput.jobs.runner import Progress
 
 #: Of a table; JSON and files have all.
@@ -78,8 +79,8 @@ class Question:
 
 def answer(asked: Question) -> int:
     """Show all rows that are asked for; the exit status, 1 where bodies could not be decoded, or damage was passed."""
-    from reput.jobs.over_time import StoredOverTime
-    from reput.jobs.row_files import file_kind, write_rows
+    from reput.jobs.query.row_files import file_kind, write_rows
+    from reput.jobs.report.over_time import StoredOverTime
 
     _check(asked)
     if asked.output is not None:
@@ -136,7 +137,7 @@ def _kept(asked: Question, progress: Progress) -> Iterator[KeptReads | None]:
     if asked.work_dir is None:
         yield None
         return
-    from reput.jobs.kept_reads import kept_reads
+    from reput.jobs.query.kept_reads import kept_reads
     from reput.spark.runner import choose_runner
 
     runner = choose_runner(asked.runner, total_bytes=0, master=asked.master)
@@ -152,14 +153,14 @@ def _rows(
         "topics": asked.topics, "begin": asked.begin, "end": asked.end, "commit_log_path": asked.commit_log_path,
     }  # fmt: skip
     if asked.sql is None:
-        from reput.jobs.query import find_messages
+        from reput.jobs.query.query_job import find_messages
 
         columns = None if asked.as_json or asked.output is not None else _SHOWN_COLUMNS
         found = find_messages(
             asked.store, columns, keys=asked.keys or None, kept=kept, progress=progress, **bounds
         )  # fmt: skip
         return found, list
-    from reput.jobs import sql as job
+    from reput.jobs.query import sql_job as job
 
     if asked.runner == "spark":
         from reput.spark import session
@@ -191,7 +192,8 @@ def _report(
     asked: Question, rows: SeenRows, stored: StoredOverTime | None, findings: Sequence[str], seconds: float
 ) -> Report:
     """What was asked, the first rows, and when messages were stored; or the numbers of a short answer as bars."""
-    from reput.jobs.report import Report, Table
+    from reput.jobs.report.report import Report
+    from reput.jobs.report.table import Table
 
     shown = rows.cells[:_REPORTED_ROWS]
     name = "rows" if len(shown) == rows.rows else f"the first {len(shown)} of {rows.rows} rows"
@@ -209,7 +211,7 @@ def _bars(rows: SeenRows, shown: Sequence[Sequence[str | int]]) -> list[Plot]:
     """A bar for each row of an answer that is whole: its first column names it, the first numbers are its length."""
     import pyarrow as pa
 
-    from reput.jobs.report import Plot, Series
+    from reput.jobs.report.plot import Plot, Series
 
     numbers = [
         place

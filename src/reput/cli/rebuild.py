@@ -24,8 +24,8 @@ from reput.config.dispatch_rules import DispatchRules
 from reput.errors import ConfigError
 
 if TYPE_CHECKING:
-    from reput.jobs.rebuild import RebuildResult
-    from reput.jobs.report import Report
+    from reput.jobs.rebuild.job import RebuildResult
+    from reput.jobs.report.report import Report
 
 #: The keys that `--set` takes here: what is written, and the sizes of the files.
 KEYS = (
@@ -86,7 +86,7 @@ def rebuild(
       reput rebuild /tmp/store --in-place
       reput rebuild /tmp/store --output /tmp/rescued --damaged skip --report /tmp/rebuild.html
     """
-    from reput.jobs import rebuild as job
+    from reput.jobs.rebuild import job
 
     if (output is None) != in_place:
         raise ConfigError("give --output with a new directory, or --in-place for a store that nobody has open")
@@ -109,7 +109,9 @@ def rebuild(
 
 def _report(store: str, result: RebuildResult) -> Report:
     """What was built, how long each phase took, and what was not as it should be."""
-    from reput.jobs.report import Plot, Report, Series, Table
+    from reput.jobs.report.plot import Plot, Series
+    from reput.jobs.report.report import Report
+    from reput.jobs.report.table import Table
 
     phases, seconds = list(result.phase_seconds), list(result.phase_seconds.values())
     facts = asdict(result)

@@ -26,9 +26,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from reput.jobs.findings import Finding
-    from reput.jobs.repair import RepairResult
-    from reput.jobs.report import Report, Table
-    from reput.jobs.salvage import SalvageResult
+    from reput.jobs.repair.repair_job import RepairResult
+    from reput.jobs.repair.salvage_job import SalvageResult
+    from reput.jobs.report.report import Report
+    from reput.jobs.report.table import Table
 
 #: The keys that `--set` takes here: what the store's files may not tell any more.
 _KEYS = (
@@ -90,8 +91,8 @@ def repair(
       reput repair /tmp/store --apply
       reput repair /tmp/store --salvage /tmp/salvaged --apply --report /tmp/salvage.html
     """
-    from reput.jobs import repair as job
-    from reput.jobs import salvage as salvage_job
+    from reput.jobs.repair import repair_job as job
+    from reput.jobs.repair import salvage_job
 
     arguments: dict[str, Any] = job_arguments(settings, _KEYS, "a repair")
     arguments |= {"apply": apply, "commit_log_path": commit_log_path, "rules": rules}
@@ -111,7 +112,7 @@ def repair(
 
 def _repair_report(store: str, result: RepairResult) -> Report:
     """The steps, what is left, and where originals are."""
-    from reput.jobs.report import Report
+    from reput.jobs.report.report import Report
 
     rows = [(step.action.value, step.path, step.position or None, step.lost_bytes, step.text) for step in result.steps]
     columns = ("step", "file", "position", "bytes lost", "what")
@@ -140,7 +141,7 @@ def _repair_report(store: str, result: RepairResult) -> Report:
 def _salvage_report(store: str, result: SalvageResult) -> Report:
     """What is in the new store, what is lost, and what an audit says of it."""
     from reput.jobs.findings import FindingClass
-    from reput.jobs.report import Report
+    from reput.jobs.report.report import Report
 
     rows = [
         (loss.path, loss.begin, loss.end, loss.data_bytes, loss.stand_in.value, loss.reason) for loss in result.losses
@@ -165,7 +166,7 @@ def _salvage_report(store: str, result: SalvageResult) -> Report:
 
 
 def _table(name: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
-    from reput.jobs.report import Table
+    from reput.jobs.report.table import Table
 
     shown = name if len(rows) <= _SHOWN_ROWS else f"{name}: the first {_SHOWN_ROWS} of {len(rows)}"
     return Table(shown, columns, rows[:_SHOWN_ROWS])

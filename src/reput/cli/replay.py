@@ -25,9 +25,9 @@ from reput.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from reput.jobs.over_time import RateOverTime, StoredOverTime
-    from reput.jobs.report import Report
-    from reput.store.replay import Replayed, ReplayedBatch
+    from reput.jobs.report.over_time import RateOverTime, StoredOverTime
+    from reput.jobs.report.report import Report
+    from reput.store.sinks.replay import Replayed, ReplayedBatch
 
 
 def _speed(text: str) -> float:
@@ -74,9 +74,9 @@ def replay(
       reput replay /tmp/store /tmp/replayed --topics orders --speed 1000x
       reput replay /tmp/store /tmp/replayed --begin 2026-01-01 --speed max --report /tmp/replay.html
     """
-    from reput.jobs.over_time import RateOverTime, StoredOverTime
+    from reput.jobs.report.over_time import RateOverTime, StoredOverTime
     from reput.log.directory import check_outside
-    from reput.store import replay as store_replay
+    from reput.store.sinks import replay as store_replay
 
     check_times(begin, end)
     if report is not None:
@@ -110,7 +110,7 @@ def replay(
 
 def _report(store: str, target: str, result: Replayed, rate: RateOverTime, stored: StoredOverTime) -> Report:
     """What came over, when it was stored in the source, and how fast it came."""
-    from reput.jobs.report import Report
+    from reput.jobs.report.report import Report
 
     facts = {name.replace("_", " "): value for name, value in asdict(result).items() if value is not None}
     facts["messages a second"] = round(result.messages / result.seconds) if result.seconds else 0

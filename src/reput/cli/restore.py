@@ -15,8 +15,8 @@ from reput.cli.start import begin_work
 from reput.config.dispatch_rules import DispatchRules
 
 if TYPE_CHECKING:
-    from reput.jobs.report import Report
-    from reput.jobs.restore import Restored
+    from reput.jobs.backup.restore_job import Restored
+    from reput.jobs.report.report import Report
 
 
 def restore(
@@ -49,7 +49,7 @@ def restore(
     Examples:
       reput restore /tmp/backups /tmp/restored
     """
-    from reput.jobs import restore as job
+    from reput.jobs.backup import restore_job as job
     from reput.jobs.findings import findings_table
     from reput.spark import runner
 
@@ -74,7 +74,8 @@ def restore(
 
 def _report(target: str, store: str, result: Restored) -> Report:
     """What is there now, and what the audit found."""
-    from reput.jobs.report import Report, Table
+    from reput.jobs.report.report import Report
+    from reput.jobs.report.table import Table
 
     facts = asdict(result)
     for name in ("findings", "kept_queues"):

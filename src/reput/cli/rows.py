@@ -15,7 +15,7 @@ from reput.cli.output import complain, iso_time, write_json, write_table
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from reput.jobs.over_time import StoredOverTime
+    from reput.jobs.report.over_time import StoredOverTime
 
 
 class SeenRows:

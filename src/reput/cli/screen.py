@@ -11,8 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from reput.cli.output import iso_time
-from reput.jobs.report import format_value
-from reput.jobs.terminal_table import printable
+from reput.jobs.report.table import format_value
+from reput.jobs.report.terminal_table import printable
 
 if TYPE_CHECKING:
     from reput.store.runtime_info import RuntimeInfo

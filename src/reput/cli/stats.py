@@ -26,7 +26,7 @@ from reput.cli.output import complain
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from reput.jobs.statistics import Statistics
+    from reput.jobs.statistics.job import Statistics
 
 
 def stats(
@@ -86,7 +86,7 @@ def stats(
       reput stats /tmp/store --by host --crc --set fileReservedTime=48
     """
     from reput.cli.stats_report import report_of
-    from reput.jobs import statistics as job
+    from reput.jobs.statistics import job
 
     config = store_config(settings, broker_conf)
     dimensions: list[Any] = [name.strip() for name in by.split(",") if name.strip()]

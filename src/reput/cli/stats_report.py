@@ -6,15 +6,17 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from reput.jobs.counting import SUMS
-from reput.jobs.latency import QUANTILES
-from reput.jobs.over_time import stacked_over_time
-from reput.jobs.report import Plot, Report, Series, Table, Value
+from reput.jobs.report.over_time import stacked_over_time
+from reput.jobs.report.plot import Plot, Series
+from reput.jobs.report.report import Report
+from reput.jobs.report.table import Table, Value
+from reput.jobs.statistics.counting import SUMS
+from reput.jobs.statistics.latency import QUANTILES
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from reput.jobs.statistics import Statistics
+    from reput.jobs.statistics.job import Statistics
 
 #: Groups that a table shows.
 _SHOWN_GROUPS = 40

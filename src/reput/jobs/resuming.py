@@ -28,7 +28,7 @@ class ResumingRunner:
     the file may be mended before the next start.
 
     Without `synced` neither is: then finished tasks count as long as the machine runs, which is for the job to see to
-    (`reput.jobs.build_plan`). An outcome costs no sync then, and one that is torn counts as none.
+    (`reput.jobs.rebuild.plan`). An outcome costs no sync then, and one that is torn counts as none.
 
     Tasks are told apart by the description and by the `repr` of their items: plans of dataclasses, texts and numbers
     that are the same at each start. Whatever else an outcome depends on belongs to the options of the folder.

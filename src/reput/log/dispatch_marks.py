@@ -21,7 +21,7 @@ from reput.formats.paths import CONFIG
 from reput.log.positions import LastRecord, LogPosition
 
 DISPATCH_FILE = "reputDispatch.json"
-#: The one mark of a start that was killed (`reput.store.recovery_mark`).
+#: The one mark of a start that was killed (`reput.store.recovery.marks`).
 RECOVERY_FILE = "reputRecovery.json"
 #: Held by the process that dispatches into a store's own folders.
 DISPATCHER_LOCK = "reputDispatcher.lock"

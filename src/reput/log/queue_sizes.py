@@ -1,7 +1,7 @@
 """The sizes of queue files: those of one kind are all of one size, RocketMQ's configuration, and hold whole units.
 
 A queue alone with one file tells no other size than its own, so a cut between two of its units shows only where the
-units end (`reput.store.missing_units`).
+units end (`reput.store.recovery.missing_units`).
 """
 
 from __future__ import annotations

@@ -24,8 +24,8 @@ from reput.jobs.job_folder import JobFolder, Option
 from reput.log.directory import StoreDirectory
 from reput.log.dispatch_marks import SETTINGS, read_config
 from reput.log.stored_geometry import stored_geometry
-from reput.store.dispatch_turn import lock_dispatcher
-from reput.store.log_dispatch import DispatchedBatch, LogDispatch
+from reput.store.dispatch.log_dispatch import DispatchedBatch, LogDispatch
+from reput.store.dispatch.turn import lock_dispatcher
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from reput.jobs import audit as audit_job
-from reput.jobs import diff as diff_job
+from reput.jobs.audit import job as audit_job
+from reput.jobs.diff import job as diff_job
 from reput.spark.runner import SparkRunner
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def audit(session: SparkSession, path: str | os.PathLike[str], **options: Any) -> DataFrame:
-    """The findings of `reput.jobs.audit.audit`, a row each (`reput.jobs.findings.SCHEMA`); none for a clean store.
+    """The findings of `reput.jobs.audit.job.audit`, a row each (`reput.jobs.findings.SCHEMA`); none for a clean store.
 
     Takes its options, and raises as it does.
     """
@@ -25,7 +25,7 @@ def audit(session: SparkSession, path: str | os.PathLike[str], **options: Any) -
 def diff(
     session: SparkSession, left: str | os.PathLike[str], right: str | os.PathLike[str], **options: Any
 ) -> DataFrame:
-    """The differences of `reput.jobs.diff.diff`, a row each (`reput.jobs.diff_match.SCHEMA`); none for equal stores.
+    """Differences of two stores, as `reput.jobs.diff.job.diff` finds them: a row each (`reput.jobs.diff.match.SCHEMA`).
 
     Takes its options, and raises as it does. Damage that was passed over is not told here: `audit` both stores for it.
     """

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from reput.errors import ConfigError
-from reput.jobs.sql import MESSAGES, Source
+from reput.jobs.query.sql_job import MESSAGES, Source
 from reput.spark.source import read_log
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def query_sql_on_spark(spark: SparkSession, source: Source, sql: str) -> DataFrame:
-    """The rows of a query of Spark SQL, over the tables of `reput.jobs.sql.query_sql`, as a DataFrame.
+    """The rows of a query of Spark SQL, over the tables of `reput.jobs.query.sql_job.query_sql`, as a DataFrame.
 
     The tables become temporary views of the session, of the same names, in backquotes where SQL asks for it
     (`` `my-topic` ``). Tasks decode bodies; a view has all columns, and Spark asks for all of them.

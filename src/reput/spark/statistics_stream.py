@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from reput.errors import ConfigError
-from reput.jobs.latency import QUANTILES
-from reput.jobs.statistics import Dimension, grouping_of
+from reput.jobs.statistics.job import Dimension, grouping_of
+from reput.jobs.statistics.latency import QUANTILES
 from reput.spark.log_stream import read_log_stream
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def statistics_stream(
     watermark: str = "10 minutes",
     **options: Any,
 ) -> DataFrame:
-    """The groups of `reput.jobs.statistics.statistics` as a streaming DataFrame, a row a group and window.
+    """The groups of `reput.jobs.statistics.job.statistics` as a streaming DataFrame, a row a group and window.
 
     In output mode `append` each window is written once, when no later message can belong to it: when a message comes
     that is later than the window's end by the watermark. In mode `update` a window is written anew in each batch that

@@ -20,8 +20,8 @@ from reput.spark.short_errors import told_shortly
 from reput.spark.stream_offset import own_offset
 from reput.spark.write_options import WriteOptions
 from reput.spark.writer import StagedRecords, clear_sink, commit, prepare, stage
-from reput.store.bad_rows import discard
-from reput.store.staging_folder import make_folder
+from reput.store.sinks.bad_rows import discard
+from reput.store.sinks.staging_folder import make_folder
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

@@ -25,10 +25,10 @@ from reput.log.sink_commits import read_sinks
 from reput.spark.daemon import freeze_worker
 from reput.spark.short_errors import told_shortly
 from reput.spark.write_options import WriteOptions
-from reput.store.bad_rows import AsideFile, BadRows, checked_tables, discard, publish
-from reput.store.put_staged import check_store, put_staged
-from reput.store.staging import StagingFile
-from reput.store.staging_folder import clear, make_folder, staged_path, sweep
+from reput.store.sinks.bad_rows import AsideFile, BadRows, checked_tables, discard, publish
+from reput.store.sinks.commit import check_store, put_staged
+from reput.store.sinks.staging import StagingFile
+from reput.store.sinks.staging_folder import clear, make_folder, staged_path, sweep
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

@@ -17,11 +17,11 @@ from reput.kernels.batch_consume_queue import select_batch_units
 from reput.kernels.consume_queue import PULL_RESULT_COUNT, PullLimits, select_run, select_units
 from reput.kernels.index_file import scratch_row
 from reput.kernels.tags import keep_matching_tags
-from reput.store.commit_log import CommitLog
-from reput.store.consume_queue import ConsumeQueue
 from reput.store.get_result import PAIR_TYPE, GetMessageResult
-from reput.store.mapped_file import MappedFile
-from reput.store.queue_tables import Queue, QueueTables
+from reput.store.log.commit_log import CommitLog
+from reput.store.log.mapped_file import MappedFile
+from reput.store.queues.consume_queue import ConsumeQueue
+from reput.store.queues.tables import Queue, QueueTables
 from reput.store.results import GetMessageStatus
 from reput.store.statistics import StoreStatsService
 

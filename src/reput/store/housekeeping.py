@@ -7,7 +7,7 @@ from time import monotonic
 
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import ReputError, StoreError, StoreFullError
-from reput.store.flush import LogSync
+from reput.store.log.flush import LogSync
 from reput.store.parts import Parts
 from reput.store.service_thread import ServiceThread
 from reput.store.statistics import StoreStatsService

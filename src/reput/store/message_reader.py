@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from reput.store.get_result import GetMessageResult
     from reput.store.parts import Parts
     from reput.store.query import QueryMessageResult
-    from reput.store.queue_tables import Queue
-    from reput.store.recovery import RecoveryReport
+    from reput.store.queues.tables import Queue
+    from reput.store.recovery_report import RecoveryReport
     from reput.store.warm_up import WarmedUp
 
 

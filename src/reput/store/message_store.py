@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from reput.formats.metadata import TopicConfig
     from reput.kernels.columns import RecordColumns
     from reput.kernels.consume_queue_ext import BitMaps
+    from reput.store.dispatch.redispatch import Progress
     from reput.store.parts import Parts
-    from reput.store.redispatch import Progress
     from reput.store.results import PutBatchResult, PutMessageResult, PutTableResult
     from reput.store.retention import RetentionReport
     from reput.store.runtime_info import RuntimeInfo
@@ -60,13 +60,13 @@ class MessageStore(MessageReader):
         retention: bool,
         by_others: bool = False,
     ) -> None:
-        from reput.store.flush import FlushPolicy, FlushRealTimeService
-        from reput.store.following import DispatchFollower
-        from reput.store.group_commit import GroupCommitService
+        from reput.store.dispatch.follower import DispatchFollower
+        from reput.store.dispatch.reput import Dispatcher, ReputMessageService
         from reput.store.housekeeping import FlushConsumeQueueService
+        from reput.store.log.flush import FlushPolicy, FlushRealTimeService
+        from reput.store.log.group_commit import GroupCommitService
         from reput.store.put import PutMessage
         from reput.store.put_batch import PutBatch
-        from reput.store.reput import Dispatcher, ReputMessageService
         from reput.store.retention import CleanService
 
         super().__init__(path, config, parts, files)
@@ -147,8 +147,8 @@ class MessageStore(MessageReader):
             StoreFullError: No space.
         """
         load_kernels()
-        from reput.store.opening import open_for_writing
-        from reput.store.read_only import open_for_reading
+        from reput.store.recovery.opening import open_for_writing
+        from reput.store.recovery.read_only import open_for_reading
 
         base = config or MessageStoreConfig(flush_disk_type=FlushDiskType.SYNC_FLUSH)
         settings = MessageStoreConfig.from_mapping(options, base)

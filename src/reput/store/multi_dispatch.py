@@ -24,8 +24,8 @@ from reput.formats.properties import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR, d
 from reput.formats.property_crc import PROPERTY_CRC_SIZE
 from reput.formats.record import SysFlag
 from reput.formats.record_layout import MAX_PROPERTIES_SIZE
-from reput.store.commit_log import CommitLog
-from reput.store.unplaced import Append, EncodedRows, Unplaced
+from reput.store.log.commit_log import CommitLog
+from reput.store.log.pending import Append, EncodedRows, Unplaced
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,13 +12,11 @@ from reput.formats.paths import CONFIG
 from reput.formats.shutdown import SHUTDOWN_FILE, Shutdown, as_json, decode_shutdown, encode_shutdown, recorded_topics
 from reput.log.failed_sync import watched
 from reput.store.checkpoint import AbortFile, StoreCheckpoint
-from reput.store.commit_log import CommitLog
 from reput.store.config_files import TopicConfigManager
-from reput.store.index_service import IndexService
-from reput.store.queue_tables import QueueTables
-from reput.store.recovery import (
-    RecoveryReport,
-)
+from reput.store.index.index_service import IndexService
+from reput.store.log.commit_log import CommitLog
+from reput.store.queues.tables import QueueTables
+from reput.store.recovery_report import RecoveryReport
 
 
 @dataclass(slots=True)

@@ -13,9 +13,9 @@ from reput.errors import MessageIllegalError
 from reput.formats.message import Message, check_topic
 from reput.formats.record import MAX_QUEUE_ID
 from reput.kernels.message_objects import MessageEncoder, encode_messages
-from reput.store.commit_log import CommitLog
-from reput.store.queue_offsets import QueueKey
-from reput.store.unplaced import EncodedRows
+from reput.store.log.commit_log import CommitLog
+from reput.store.log.pending import EncodedRows
+from reput.store.log.queue_offsets import QueueKey
 
 _BUFFER_BYTES = 1 << 20
 

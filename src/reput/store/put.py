@@ -21,13 +21,13 @@ from reput.formats.multi_dispatch import INNER_MULTI_DISPATCH
 from reput.formats.property_crc import PROPERTY_CRC_SIZE
 from reput.formats.record import HOST_V4_SIZE, MAX_QUEUE_ID, MIN_RECORD_SIZE, MagicCode
 from reput.formats.record_layout import QUEUE_OFFSET, SYS_FLAG, encode_topic
-from reput.store.commit_log import CommitLog
-from reput.store.flush import FlushPolicy
+from reput.store.log.commit_log import CommitLog
+from reput.store.log.flush import FlushPolicy
+from reput.store.log.pending import EncodedRows, Unplaced
 from reput.store.multi_dispatch import MultiDispatch
 from reput.store.plain_messages import PlainMessages
 from reput.store.results import PutMessageResult, PutMessageStatus, PutTableResult
 from reput.store.statistics import FAST_PUT_S, StoreStatsService
-from reput.store.unplaced import EncodedRows, Unplaced
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -20,11 +20,11 @@ from reput.formats.property_crc import PROPERTY_CRC_SIZE
 from reput.formats.record import MAX_PROPERTIES_SIZE, SysFlag
 from reput.formats.record_layout import pack_record
 from reput.log.queue_types import QueueTypes
-from reput.store.commit_log import CommitLog
-from reput.store.flush import FlushPolicy
+from reput.store.log.commit_log import CommitLog
+from reput.store.log.flush import FlushPolicy
+from reput.store.log.pending import EncodedRows, Unplaced
 from reput.store.put import PutMessage
 from reput.store.results import PutBatchResult, PutMessageStatus
-from reput.store.unplaced import EncodedRows, Unplaced
 
 #: Room for the INNER_BASE that the append adds: the greatest queue offset.
 _INNER_BASE_SIZE = len(encode_properties([(INNER_BASE, str((1 << 63) - 1))]))

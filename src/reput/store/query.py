@@ -24,11 +24,11 @@ from reput.kernels.index_file import (
     topic_hash,
     verify_keys,
 )
-from reput.store.commit_log import CommitLog
-from reput.store.index_file import Block
-from reput.store.index_service import IndexService
-from reput.store.mapped_file_queue import FEW_LOG_FILES, LogMaps
-from reput.store.queue_tables import Queue
+from reput.store.index.index_file import Block
+from reput.store.index.index_service import IndexService
+from reput.store.log.commit_log import CommitLog
+from reput.store.log.mapped_file_queue import FEW_LOG_FILES, LogMaps
+from reput.store.queues.tables import Queue
 
 _END_OF_TIME = (1 << 62) - 1
 _SEPARATOR = chr(KEY_SEPARATOR)

@@ -14,7 +14,7 @@ from reput.formats.metadata import ConsumerOffsets, DelayOffsets, LmqConsumerOff
 from reput.formats.paths import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, INDEX
 from reput.log.metadata import read_metadata
 from reput.store.query import QueryMessage
-from reput.store.queue_tables import Queue
+from reput.store.queues.tables import Queue
 from reput.store.runtime_info import FolderUse, GroupInfo, IndexFileInfo, Rates, RuntimeInfo, TopicInfo
 from reput.store.statistics import StoreStatsService, TopicCounts
 

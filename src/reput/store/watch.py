@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from reput.config.message_store import MessageStoreConfig
 from reput.files import DISK, FileLayer
-from reput.store.read_only import open_for_reading
+from reput.store.recovery.read_only import open_for_reading
 from reput.store.runtime_info import RuntimeInfo
 from reput.store.snapshot import take_runtime_info
 

@@ -9,8 +9,8 @@ import pytest
 import reput
 from reput.errors import CorruptRecordError
 from reput.jobs.damages import find_damages
+from reput.jobs.query.sql_job import Source, query_sql
 from reput.jobs.runner import LocalRunner
-from reput.jobs.sql import Source, query_sql
 from tests.damaged_copy import CLEAN, damaged_copy
 from tests.unit.cli.conftest import run_reput
 

@@ -22,8 +22,8 @@ from reput.formats.metadata import TopicConfig
 from reput.formats.properties import DELAY
 from reput.formats.property_crc import PROPERTY_CRC_SIZE, encode_property_crc
 from reput.formats.record import SysFlag
-from reput.store.batch_consume_queue import BatchConsumeQueue
 from reput.store.put_batch import encode_items
+from reput.store.queues.batch_consume_queue import BatchConsumeQueue
 from reput.store.statistics import TopicCounts
 from tests.crash.faulty_files import Crash, FaultyFiles, Operation, abandon, no_objection
 from tests.crash.invariants import check_store, contents

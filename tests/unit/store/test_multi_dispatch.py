@@ -13,7 +13,7 @@ from reput.config.dispatch_rules import DispatchRules
 from reput.errors import MessageIllegalError
 from reput.formats.consume_queue import Unit, encode_unit
 from reput.formats.properties import decode_properties
-from reput.jobs.rebuild import rebuild
+from reput.jobs.rebuild.job import rebuild
 from reput.jobs.runner import LocalRunner
 from reput.kernels.columns import RecordColumns
 from tests.crash.faulty_files import FaultyFiles

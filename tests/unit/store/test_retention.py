@@ -19,7 +19,7 @@ from reput.config.message_store import MessageStoreConfig
 from reput.errors import ConfigError, StoreError, StoreFullError, StoreStateError
 from reput.files.layer import Entry
 from reput.formats.message_ext import MessageExt
-from reput.store.commit_log import CommitLog
+from reput.store.log.commit_log import CommitLog
 from reput.store.retention import Candidate, DeleteReason, DiskLevel, disk_level, is_due, plan_deletion
 from tests.crash.faulty_files import FaultyFiles, fail_next, no_objection
 from tests.crash.retained import age, check_retained, files_in

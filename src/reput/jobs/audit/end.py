@@ -1,0 +1,111 @@
+"""The log's damage, its end, and what the checkpoint says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from reput.files import DISK
+from reput.formats.record import MIN_RECORD_SIZE, STORE_TIMESTAMP, SYS_FLAG, SysFlag
+from reput.jobs.audit.files import StoreListing, list_store
+from reput.jobs.audit.scan import SplitAudit
+from reput.jobs.findings import Finding
+from reput.kernels.record_scan import ScanLevel, read_records_at
+from reput.log.directory import LogFile, StoreDirectory
+from reput.log.scan import OnDamage, scan_split
+from reput.log.splits import Split, SplitStop
+
+_HEAD_BYTES = 4 << 20
+_HOST_GROWTH = 12
+
+
+def damage_findings(listing: StoreListing, may_grow: bool, outcomes: Sequence[SplitAudit]) -> Iterator[Finding]:
+    """Of damage inside the log, and of what lies behind its end."""
+    for outcome in outcomes:
+        file = outcome.read.split.file
+        for code, damages in (("record-damaged", outcome.damages), ("queue-offset-wrong", outcome.misnumbered)):
+            for damage in damages:
+                size, position = damage.end - damage.begin, damage.begin - file.start_offset
+                yield Finding(code, damage.path, damage.reason, position, damage.begin, count=size)
+    for file, end in _ends(listing, outcomes):
+        finding = _tail_finding(listing, may_grow, file, end)
+        if finding is not None:
+            yield finding
+
+
+def checkpoint_findings(listing: StoreListing, newest_ms: int) -> Iterator[Finding]:
+    """Of a checkpoint that speaks of later records than the log has: `newest_ms` is the newest one's time, 0 for none.
+
+    A log without records is fine where it begins behind offset 0: retention has deleted them.
+    """
+    checkpoint = listing.checkpoint
+    if checkpoint is not None and (newest_ms or not any(file.start_offset for file in listing.log_files[:1])):
+        newest = f"the newest record of the log was stored at {newest_ms}" if newest_ms else "the log has no record"
+        for name, position, code, timestamp in (
+            ("physicMsgTimestamp", 0, "checkpoint-ahead", checkpoint.physic_msg_timestamp),
+            ("logicsMsgTimestamp", 8, "checkpoint-wrong", checkpoint.logics_msg_timestamp),
+            ("indexMsgTimestamp", 16, "checkpoint-wrong", checkpoint.index_msg_timestamp),
+        ):
+            if timestamp > newest_ms:
+                text = f"{name} is {timestamp}, {newest}"
+                yield Finding(code, listing.checkpoint_path, text, position)
+
+
+def has_grown(directory: StoreDirectory, end: int) -> bool:
+    """Whether a record is where the log's end was found: the store is open, and what leads there may be right.
+
+    What lies farther behind may be as old as the last cut of the log.
+    """
+    for file in list_store(directory).log_files:
+        if file.end_offset > end:
+            split = Split(file, max(end, file.start_offset), file.end_offset, is_record_start=True)
+            scan = scan_split(split, level=ScanLevel.HEADER, on_damage=OnDamage.END)
+            if any(columns.rows for columns in scan):
+                return True
+            if scan.stop is not SplitStop.BLANK:
+                break
+    return False
+
+
+def _ends(listing: StoreListing, outcomes: Sequence[SplitAudit]) -> Iterator[tuple[LogFile, int]]:
+    """Where reading ended before a file did: at the log's end, or, where files are missing, in several files."""
+    for file in listing.log_files:
+        of_file = [outcome for outcome in outcomes if outcome.read.split.file == file]
+        ends = [outcome.read.end_offset for outcome in of_file if outcome.read.end_offset is not None]
+        is_blank = any(outcome.read.stop is SplitStop.BLANK for outcome in of_file)
+        if of_file and not is_blank and max(ends, default=0) < file.end_offset:
+            yield file, max(ends, default=file.start_offset)
+            if listing.log_is_whole:
+                return
+
+
+def _tail_finding(listing: StoreListing, may_grow: bool, file: LogFile, end: int) -> Finding | None:
+    """What lies from the end of the records on, if it is anything, and no record either."""
+    position = end - file.start_offset
+    with DISK.open(file.path) as opened:
+        if not opened.has_data_from(position):
+            return None
+        head = opened.read(position, _HEAD_BYTES)
+    read = read_records_at(
+        np.frombuffer(head, np.uint8), np.zeros(1, np.int64), np.array([end], np.int64), check_crc=True
+    )
+    if min(read.first_fault(), read.rows):
+        return None  # it was put since
+    checkpoint, stored_ms = listing.checkpoint, _store_timestamp(head)
+    was_flushed = checkpoint is not None and 0 < stored_ms <= checkpoint.physic_msg_timestamp
+    later = any(other.start_offset > file.start_offset for other in listing.log_files)
+    if may_grow and not was_flushed and (listing.log_is_whole or not later):
+        return Finding("torn-tail", file.path, "bytes that no record proves", position, end)
+    why = "the checkpoint says that it was on the disk" if was_flushed else "the store was closed"
+    text = f"no record here, nor behind it, where one was: {why}"
+    return Finding("record-damaged", file.path, text, position, end, count=file.end_offset - end)
+
+
+def _store_timestamp(head: bytes) -> int:
+    """The store timestamp of the record that the bytes begin with, if they do; 0 for too few."""
+    if len(head) < MIN_RECORD_SIZE + _HOST_GROWTH:
+        return 0
+    sys_flag = int.from_bytes(head[SYS_FLAG : SYS_FLAG + 4], "big")
+    begin = STORE_TIMESTAMP + (_HOST_GROWTH if sys_flag & SysFlag.BORN_HOST_V6 else 0)
+    return int.from_bytes(head[begin : begin + 8], "big", signed=True)

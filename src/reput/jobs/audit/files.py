@@ -1,0 +1,307 @@
+"""The files of a store as an audit lists them: a wrong name or size is a finding, the rest is looked into."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from reput.errors import CorruptMetadataError
+from reput.files import DISK, Entry
+from reput.formats.batch_consume_queue import BATCH_UNIT_SIZE
+from reput.formats.checkpoint import CHECKPOINT_SIZE, Checkpoint, decode_checkpoint
+from reput.formats.consume_queue import UNIT_SIZE
+from reput.formats.fastjson import decode_fastjson
+from reput.formats.metadata import FILE_NAMES, TopicConfig, Topics, decode_metadata
+from reput.formats.paths import (
+    BATCH_CONSUME_QUEUE,
+    CHECKPOINT,
+    CONFIG,
+    CONSUME_QUEUE,
+    CONSUME_QUEUE_EXT,
+    INDEX,
+    file_name_to_offset,
+    is_index_file_name,
+    offset_to_file_name,
+)
+from reput.formats.shutdown import SHUTDOWN_FILE, decode_shutdown
+from reput.formats.sink_commit import SINKS_FILE, decode_sinks
+from reput.jobs.audit.topics import topic_findings
+from reput.jobs.findings import Finding
+from reput.log.directory import LogFile, StoreDirectory
+from reput.log.metadata import BACKUP_SUFFIX, decode_file
+from reput.log.queue_types import QueueTypes, is_batch_cq
+
+
+@dataclass(frozen=True, slots=True)
+class ListedQueue:
+    """The files of one queue: `starts` are the bytes of the queue that they begin with."""
+
+    topic: str
+    queue_id: int
+    starts: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class QueueFolder:
+    """All queues of one kind: each file is `file_size` bytes long, 0 where there is none."""
+
+    path: str
+    file_size: int
+    queues: tuple[ListedQueue, ...]
+
+    def file_path(self, topic: str, queue_id: int, start: int) -> str:
+        """The file of a queue that begins with a byte of it."""
+        return os.path.join(self.path, topic, str(queue_id), offset_to_file_name(start))
+
+
+@dataclass(frozen=True, slots=True)
+class StoreListing:
+    """What is there.
+
+    Attributes:
+        log_files: each taken for as long as most are. The log is whole where none is missing, and all are right.
+        index_files: paths, oldest first, all of `index_file_size` bytes.
+        findings: of names, sizes, `config/` and the checkpoint.
+    """
+
+    log_files: tuple[LogFile, ...]
+    log_is_whole: bool
+    queues: QueueFolder
+    batch_queues: QueueFolder
+    extensions: QueueFolder
+    index_files: tuple[str, ...]
+    index_file_size: int
+    batch_topics: frozenset[str]
+    simple_topics: frozenset[str]
+    checkpoint: Checkpoint | None
+    checkpoint_path: str
+    findings: tuple[Finding, ...]
+
+
+@dataclass(slots=True)
+class _FileSet:
+    """The files of one folder, or of several that hold one log."""
+
+    found: list[LogFile] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+
+    def sizes(self) -> Counter[int]:
+        return Counter(file.size for file in self.found)
+
+    def checked(self, size: int, missing: str) -> list[LogFile]:
+        """The files that may be looked into, each taken for `size` bytes long."""
+        taken: list[LogFile] = []
+        for file in self.found:
+            if file.start_offset % size:
+                text = f"its name is no multiple of {size} bytes"
+                self.findings.append(Finding("foreign-file", file.path, text))
+            elif taken and taken[-1].start_offset == file.start_offset:
+                text = f"the same file lies in {os.path.dirname(taken[-1].path)}"
+                self.findings.append(Finding("foreign-file", file.path, text))
+            else:
+                if file.size != size:  # asked of those alone that belong here: no other one is ever lengthened
+                    text = f"{file.size} bytes, those beside it have {size}"
+                    self.findings.append(Finding("file-size", file.path, text))
+                taken.append(LogFile(file.path, file.start_offset, size, file.folders))
+        for file, following in pairwise(taken):
+            if following.start_offset != file.end_offset:
+                path = os.path.join(os.path.dirname(file.path), offset_to_file_name(file.end_offset))
+                count = (following.start_offset - file.end_offset) // size
+                text = f"{count} files are not there; the next one is {os.path.basename(following.path)}"
+                self.findings.append(Finding(missing, path, text, count=count))
+        return taken
+
+
+def list_store(directory: StoreDirectory) -> StoreListing:
+    """Look at names, sizes and the small files of a store. Raises StoreError where a folder cannot be listed."""
+    findings: list[Finding] = []
+    log = _numbered(*directory.commit_log_folders)
+    log_size = _usual_size([log], 1)
+    log_files = log.checked(log_size, "log-file-missing") if log_size else []
+    log_is_whole = not log.findings
+    findings += log.findings
+    queues = list_queues(os.path.join(directory.path, CONSUME_QUEUE), UNIT_SIZE, findings)
+    batch_queues = list_queues(os.path.join(directory.path, BATCH_CONSUME_QUEUE), BATCH_UNIT_SIZE, findings)
+    extensions = list_queues(os.path.join(directory.path, CONSUME_QUEUE_EXT), 1, findings)
+    index_files, index_file_size = _list_index(os.path.join(directory.path, INDEX), findings)
+    types = _queue_types(directory.path, queues, batch_queues, findings)
+    findings += _config_findings(os.path.join(directory.path, CONFIG))
+    findings += topic_findings(directory.path)
+    findings += [Finding("foreign-part", part.path, part.text) for part in directory.foreign_parts()]
+    checkpoint_path = os.path.join(directory.path, CHECKPOINT)
+    checkpoint = _checkpoint(checkpoint_path, bool(log_files), findings)
+    had_log = queues.queues or batch_queues.queues or (checkpoint is not None and checkpoint.physic_msg_timestamp > 0)
+    if had_log and not log.found and not _numbered(*directory.commit_log_folders).found:  # nor was one made meanwhile
+        text = (
+            "no log file is here, but queues or checkpoint are: is its disk mounted, or is the log in another folder?"
+        )
+        findings.append(Finding("log-file-missing", directory.commit_log_folders[0], text))
+    if not log_is_whole:  # who asks for a later file asks the folder, which is not in order
+        log_files = [LogFile(file.path, file.start_offset, file.size) for file in log_files]
+    return StoreListing(
+        tuple(log_files), log_is_whole, queues, batch_queues, extensions, index_files, index_file_size,
+        frozenset(types.batch), types.simple, checkpoint, checkpoint_path, tuple(findings),
+    )  # fmt: skip
+
+
+def _numbered(*folders: str) -> _FileSet:
+    """The files of folders that are named by offsets, in order; a last one of no length is left out."""
+    listed = _FileSet()
+    for folder in folders:
+        for entry in DISK.list_directory(folder) if DISK.is_directory(folder) else ():
+            path, start = os.path.join(folder, entry.name), file_name_to_offset(entry.name)
+            if start is not None and (text := _no_file(entry)):
+                listed.findings.append(Finding("foreign-file", path, text))
+            elif entry.is_directory:
+                continue
+            elif start is None:
+                listed.findings.append(Finding("foreign-file", path, "its name is no offset of 20 digits"))
+            else:
+                listed.found.append(LogFile(path, start, entry.size, folders))
+    listed.found.sort(key=lambda file: file.start_offset)
+    if listed.found and not listed.found[-1].size:
+        listed.found.pop()
+    return listed
+
+
+def _no_file(entry: Entry) -> str:
+    """What has the name of a file, and is none; nothing for a file."""
+    if entry.is_broken_link:
+        return "a symbolic link that leads nowhere"
+    if entry.is_special:
+        return "a device, pipe, socket or link to an empty file lies where a file is expected"
+    return "a folder lies where a file is expected" if entry.is_directory else ""
+
+
+def _usual_size(sets: Sequence[_FileSet], unit_size: int) -> int:
+    """The size that most files have that hold whole units; of several the largest, since files are cut more often."""
+    sizes: Counter[int] = sum((listed.sizes() for listed in sets), Counter())
+    whole = {size: count for size, count in sizes.items() if size and size % unit_size == 0} or sizes
+    return max(whole, key=lambda size: (whole[size], size), default=0)
+
+
+def list_queues(folder: str, unit_size: int, findings: list[Finding]) -> QueueFolder:
+    """The queues in a folder; what is wrong with names and sizes goes to `findings`."""
+    for entry in DISK.list_directory(folder) if DISK.is_directory(folder) else ():
+        if not entry.is_directory:
+            findings.append(Finding("foreign-file", os.path.join(folder, entry.name), "a file among folders of topics"))
+    sets = {
+        (topic, int(queue_id)): _numbered(path)
+        for topic, topic_path in _folders(folder)
+        for queue_id, path in _folders(topic_path)
+        if queue_id.isascii() and queue_id.isdigit()
+    }
+    size = _usual_size(list(sets.values()), unit_size)
+    queues = []
+    for (topic, queue_id), listed in sorted(sets.items()):
+        files = listed.checked(size, "queue-file-missing") if size else []
+        findings += listed.findings
+        if size % unit_size:
+            text = f"{size} bytes, no whole number of units of {unit_size}"
+            findings += [Finding("file-size", file.path, text) for file in files]
+        if files:
+            queues.append(ListedQueue(topic, queue_id, tuple(file.start_offset for file in files)))
+    return QueueFolder(folder, size, tuple(queues))
+
+
+def _list_index(folder: str, findings: list[Finding]) -> tuple[tuple[str, ...], int]:
+    sizes: dict[str, int] = {}
+    for entry in DISK.list_directory(folder) if DISK.is_directory(folder) else ():
+        path, is_named = os.path.join(folder, entry.name), is_index_file_name(entry.name)
+        if is_named and (text := _no_file(entry)):
+            findings.append(Finding("foreign-file", path, text))
+        elif entry.is_directory:
+            continue
+        elif not is_named:
+            findings.append(Finding("foreign-file", path, "its name is no time of 17 digits"))
+        elif entry.size:  # a kill leaves empty ones
+            sizes[path] = entry.size
+    if not sizes:
+        return (), 0
+    counted = Counter(sizes.values())
+    usual = max(counted, key=lambda size: (counted[size], size))
+    for path, size in sizes.items():
+        if size != usual:
+            findings.append(Finding("file-size", path, f"{size} bytes, those beside it have {usual}"))
+    return tuple(path for path, size in sizes.items() if size == usual), usual
+
+
+def _queue_types(root: str, queues: QueueFolder, batch_queues: QueueFolder, findings: list[Finding]) -> QueueTypes:
+    """As `find_queue_types` and `check_queue_folders`, without their errors."""
+    path = os.path.join(root, CONFIG, FILE_NAMES[Topics])
+    table: dict[str, TopicConfig] = {}
+    for candidate in (path, path + BACKUP_SUFFIX):
+        try:
+            topics = decode_file(candidate, lambda data: decode_metadata(Topics, data), DISK)
+        except CorruptMetadataError:
+            continue  # told by `_config_findings`
+        if topics is not None:
+            table = dict(topics.topic_config_table)
+            break
+    batch = {name for name, topic in table.items() if is_batch_cq(topic)}
+    types = QueueTypes(
+        batch | ({queue.topic for queue in batch_queues.queues} - table.keys()), frozenset(table.keys() - batch)
+    )
+    for folder, wrong in ((queues, types.batch), (batch_queues, types.simple)):
+        for topic in sorted({queue.topic for queue in folder.queues} & wrong):
+            text = f"queue.type in {path}, or another folder of the topic, says otherwise"
+            findings.append(Finding("queue-type", os.path.join(folder.path, topic), text, topic=topic))
+    return types
+
+
+def _config_findings(folder: str) -> Iterator[Finding]:
+    """Of each JSON file that cannot be read as what it should be."""
+    kinds = {name: kind for kind, name in FILE_NAMES.items()}
+    for entry in DISK.list_directory(folder) if DISK.is_directory(folder) else ():
+        path = os.path.join(folder, entry.name)
+        if entry.is_directory or not entry.name.endswith(".json"):
+            continue
+        if entry.name == SHUTDOWN_FILE:
+            if decode_shutdown(DISK.read_bytes(path)) is None:
+                yield Finding("config-backup", path, "garbled; the next start does without it, and reads more")
+            continue
+        decode: Callable[[bytes], object] = decode_fastjson
+        if entry.name in kinds:
+            decode = _decoder(kinds[entry.name])
+        elif entry.name == SINKS_FILE:
+            decode = _decode_sinks
+        try:
+            decode_file(path, decode, DISK)
+        except CorruptMetadataError as error:
+            yield Finding(_damage_code(path + BACKUP_SUFFIX, decode), path, error.reason, position=error.offset)
+
+
+def _decoder(kind: type) -> Callable[[bytes], object]:
+    return lambda data: decode_metadata(kind, data)
+
+
+def _decode_sinks(data: bytes) -> object:
+    return decode_sinks(data, "")
+
+
+def _damage_code(backup: str, decode: Callable[[bytes], object]) -> str:
+    try:
+        return "config-damaged" if decode_file(backup, decode, DISK) is None else "config-backup"
+    except CorruptMetadataError:
+        return "config-damaged"
+
+
+def _checkpoint(path: str, is_used: bool, findings: list[Finding]) -> Checkpoint | None:
+    if not DISK.exists(path):
+        if is_used:
+            findings.append(Finding("checkpoint-short", path, "there is no checkpoint"))
+        return None
+    data = DISK.read_bytes(path)
+    if len(data) != CHECKPOINT_SIZE:
+        findings.append(Finding("checkpoint-short", path, f"{len(data)} bytes instead of {CHECKPOINT_SIZE}"))
+    return decode_checkpoint(data)
+
+
+def _folders(path: str) -> Iterator[tuple[str, str]]:
+    """(name, path) of each folder in a folder, which may be missing."""
+    for entry in DISK.list_directory(path) if DISK.is_directory(path) else ():
+        if entry.is_directory:
+            yield entry.name, os.path.join(path, entry.name)

@@ -1,0 +1,129 @@
+"""One index file by itself: header, slots and chains must be what putting its own entries makes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from reput.files import DISK, File
+from reput.formats.index_file import ENTRY_SIZE, HEADER_SIZE, IndexHeader, decode_header, entry_position, slot_position
+from reput.jobs.audit.runs import MAX_RUNS, AscendingRun, RunFinder
+from reput.jobs.findings import Finding
+from reput.kernels.index_file import SLOT_COUNT, IndexKeys, IndexTable
+
+ENTRY_TYPE = np.dtype([("key_hash", ">i4"), ("offset", ">i8"), ("seconds", ">i4"), ("previous", ">i4")])
+OFFSET_FIELD = 4
+_PIECE_ENTRIES = 256 << 10
+#: Of each kind, a file names so many places; the text says how many there are.
+_SHOWN_PLACES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class IndexFileItem:
+    """One index file; one that `may_grow` has a writer now, or had when it was killed."""
+
+    number: int
+    path: str
+    slots: int
+    max_entries: int
+    may_grow: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedIndexFile:
+    """What a file says of itself: its header, the runs of its entries, and findings."""
+
+    path: str
+    may_grow: bool
+    header: IndexHeader
+    runs: tuple[AscendingRun, ...]
+    findings: tuple[Finding, ...]
+
+
+def check_index_file(item: IndexFileItem) -> CheckedIndexFile:
+    """The task for one index file."""
+    with DISK.open(item.path) as file:
+        return _Check(item, file).run()
+
+
+class _Check:
+    def __init__(self, item: IndexFileItem, file: File) -> None:
+        self._item = item
+        self._file = file
+        self._findings: list[Finding] = []
+        self._broken: list[tuple[int, int, int]] = []
+        self._broken_count = 0
+
+    def run(self) -> CheckedIndexFile:
+        item = self._item
+        header = decode_header(self._file.read(0, HEADER_SIZE))
+        count = min(max(header.index_count, 1), item.max_entries)
+        if header.index_count > item.max_entries or header.index_count < 0:
+            self._wrong_header("INDEXCOUNT", 36, header.index_count, f"at most {item.max_entries}")
+        table, finder = IndexTable(item.slots, count), RunFinder(item.number)
+        while table.count < count:
+            first = table.count
+            size = min(count - first, _PIECE_ENTRIES) * ENTRY_SIZE
+            data = self._file.read(entry_position(item.slots, first), size)
+            entries = np.frombuffer(data, ENTRY_TYPE, len(data) // ENTRY_SIZE)
+            if not entries.size:
+                break
+            offsets = entries["offset"].astype(np.int64)
+            finder.add(offsets)
+            keys = IndexKeys(entries["key_hash"].astype(np.int32), offsets, np.zeros(offsets.size, np.int64))
+            made = table.put(keys, 0)[1].view(ENTRY_TYPE)
+            self._compare_chains(first, entries, made)
+        self._compare_slots(table)
+        if count > 1 and not item.may_grow:
+            self._compare_header(header, table)
+        self._tell_chains()
+        runs = [replace(run, first=run.first + 1) for run in finder.runs]
+        if len(runs) > MAX_RUNS:
+            text = f"the places of its {count - 1} entries fall back more than {MAX_RUNS} times"
+            self._findings.append(Finding("index-entry-wrong", item.path, text, count=count - 1))
+            runs = []
+        return CheckedIndexFile(item.path, item.may_grow, header, tuple(runs), tuple(self._findings))
+
+    def _compare_chains(self, first: int, entries: npt.NDArray[np.void], made: npt.NDArray[np.void]) -> None:
+        wrong = np.flatnonzero(entries["previous"] != made["previous"])
+        self._broken_count += wrong.size
+        for i in wrong[:_SHOWN_PLACES].tolist():
+            position = entry_position(self._item.slots, first + i) + 16
+            self._broken.append((position, int(made["previous"][i]), int(entries["previous"][i])))
+
+    def _compare_slots(self, table: IndexTable) -> None:
+        found = np.empty(table.slot_table.size, np.uint8)
+        self._file.read_into(HEADER_SIZE, found.data)
+        if np.array_equal(found, table.slot_table):
+            return
+        slots, made = found.view(">i4").astype(np.int64), table.slot_table.view(">i4").astype(np.int64)
+        wrong = slots != made
+        if self._item.may_grow:  # entries that were put since
+            wrong &= slots < table.count
+        self._broken_count += int(np.count_nonzero(wrong))
+        for slot in np.flatnonzero(wrong)[:_SHOWN_PLACES].tolist():
+            self._broken.append((slot_position(slot), int(made[slot]), int(slots[slot])))
+
+    def _tell_chains(self) -> None:
+        for position, expected, found in self._broken[:_SHOWN_PLACES]:
+            text = f"leads to entry {found}, expected {expected}"
+            if self._broken_count > _SHOWN_PLACES:
+                text += f"; one of {self._broken_count} in this file"
+            self._findings.append(Finding("index-chain-broken", self._item.path, text, position=position))
+
+    def _compare_header(self, header: IndexHeader, table: IndexTable) -> None:
+        made = IndexHeader(*table.header.tolist())
+        for name, position, found, expected in (
+            ("BEGINPHYOFFSET", 16, header.begin_phy_offset, made.begin_phy_offset),
+            ("ENDPHYOFFSET", 24, header.end_phy_offset, made.end_phy_offset),
+            ("HASHSLOTCOUNT", 32, header.hash_slot_count, int(table.header[SLOT_COUNT])),
+            ("INDEXCOUNT", 36, header.index_count, made.index_count),
+        ):
+            if found != expected:
+                self._wrong_header(name, position, found, str(expected))
+
+    def _wrong_header(self, name: str, position: int, found: int, expected: str) -> None:
+        text = f"{name} is {found}, expected {expected}"
+        self._findings.append(Finding("index-header-wrong", self._item.path, text, position=position))

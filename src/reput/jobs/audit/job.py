@@ -1,0 +1,339 @@
+"""`audit`: the log against queues, extensions and index, file against file, and every finding named.
+
+Exact in both directions: each record has its unit and each key its entry, each unit and entry has its record. Tasks
+know nothing of each other: a task for each index file and batch queue, one for each split of the log, whose results are
+ranges of places, then tasks for the places that no record has. What RocketMQ leaves legally is harmless, or nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import pyarrow as pa
+
+from reput.config.message_store import MessageStoreConfig
+from reput.errors import StoreFormatError
+from reput.formats.paths import INDEX
+from reput.jobs.audit.batches import BatchQueueItem, BatchQueueRuns, find_batch_runs
+from reput.jobs.audit.crcs import crc_findings, joined
+from reput.jobs.audit.end import checkpoint_findings, damage_findings, has_grown
+from reput.jobs.audit.files import QueueFolder, StoreListing
+from reput.jobs.audit.index import IndexFileItem, check_index_file
+from reput.jobs.audit.keys import KeyTarget
+from reput.jobs.audit.merge import MergedUnits, merge_keys, merge_units
+from reput.jobs.audit.offsets import offset_findings
+from reput.jobs.audit.plan import AuditPlan, list_extensions, make_plan
+from reput.jobs.audit.rest import IndexRest, LogBounds, QueueRest, look_at_index_file, look_at_queues
+from reput.jobs.audit.scan import AuditTarget, SplitAudit, audit_split, dispatched_end, is_behind
+from reput.jobs.findings import Finding, FindingClass, findings_table, sorted_findings
+from reput.jobs.job_folder import JobFolder, Option
+from reput.jobs.log_bounds import proven_split
+from reput.jobs.resuming import ResumingRunner
+from reput.jobs.runner import Progress, Runner
+from reput.jobs.split_tasks import run_over_splits
+from reput.log.directory import IndexFilePath, StoreDirectory
+from reput.log.index_geometry import index_geometry
+from reput.log.splits import Split
+
+SPLIT_BYTES = 64 << 20
+_QUEUES_OF_A_TASK = 64
+_BEHIND_END = ("unit-behind-end", "index-entry-behind-end")
+
+
+@dataclass(frozen=True, slots=True)
+class AuditResult:
+    """What an audit read and found.
+
+    Attributes:
+        findings: the worst first; `table` has the same by `reput.jobs.findings.SCHEMA`.
+        messages: records read; `log_bytes` in them; up to commit log offset `log_end`. The newest one's store time is
+            `newest_ms`, 0 for none.
+        units: of consume queues and batch consume queues that are right, in `queues` queues.
+        index_entries: in `index_files` files.
+        seconds: of the whole job, and of each phase.
+    """
+
+    findings: tuple[Finding, ...]
+    messages: int
+    log_bytes: int
+    log_end: int
+    newest_ms: int
+    units: int
+    queues: int
+    index_entries: int
+    index_files: int
+    seconds: float
+    phase_seconds: dict[str, float]
+
+    @property
+    def table(self) -> pa.Table:
+        """One row a finding."""
+        return findings_table(self.findings)
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether no finding is worse than harmless."""
+        return all(finding.kind.finding_class is FindingClass.HARMLESS for finding in self.findings)
+
+
+def audit(
+    store_path: str | os.PathLike[str],
+    *,
+    runner: Runner,
+    commit_log_path: str | os.PathLike[str] | None = None,
+    message_index_enable: bool = True,
+    message_delay_level: str | None = None,
+    max_hash_slot_num: int | None = None,
+    max_index_num: int | None = None,
+    force_verify_prop_crc: bool = False,
+    split_bytes: int = SPLIT_BYTES,
+    work_dir: str | os.PathLike[str] | None = None,
+    progress: Progress | None = None,
+) -> AuditResult:
+    """Compare everything that is derived from a log with it. The store itself is not changed, and may be open.
+
+    Args:
+        message_index_enable: whether the broker had an index; False: it is not looked at.
+        message_delay_level: the broker's delay levels, where it had levels of its own.
+        max_hash_slot_num, max_index_num: of index files that do not tell.
+        force_verify_prop_crc: whether each record must carry a CRC of itself; False: only those between such records.
+        work_dir: a folder for what the tasks found: an audit that was killed goes on there.
+
+    Raises:
+        StoreFormatError: no store; or `work_dir` is not empty and no audit's.
+        ConfigError: `work_dir` belongs to an audit with other options; delay levels that RocketMQ does not allow.
+        StoreError: a file cannot be read, or retention has deleted it meanwhile.
+    """
+    given = {"message_delay_level": message_delay_level, "max_hash_slot_num": max_hash_slot_num}
+    given |= {"max_index_num": max_index_num}
+    config = MessageStoreConfig.from_mapping({name: value for name, value in given.items() if value is not None})
+    config = replace(config, message_index_enable=message_index_enable, force_verify_prop_crc=force_verify_prop_crc)
+    directory = StoreDirectory(store_path, commit_log_path=commit_log_path)
+    if work_dir is None:
+        return _Audit(directory, config, runner, split_bytes, progress).run()
+    directory.check_output(work_dir)
+    options: dict[str, Option] = {
+        "store": directory.path, "commitLogPath": list(directory.commit_log_folders), "split_bytes": split_bytes,
+        "messageIndexEnable": message_index_enable, "messageDelayLevel": config.message_delay_level,
+        "maxHashSlotNum": config.max_hash_slot_num, "maxIndexNum": config.max_index_num,
+        "forceVerifyPropCRC": force_verify_prop_crc,
+    }  # fmt: skip
+    with JobFolder(work_dir, "audit", options) as folder:
+        result = _Audit(directory, config, ResumingRunner(runner, folder), split_bytes, progress).run()
+        folder.finish()
+    return result
+
+
+class _Audit:
+    """One audit: the phases, and what they share."""
+
+    def __init__(
+        self,
+        directory: StoreDirectory,
+        config: MessageStoreConfig,
+        runner: Runner,
+        split_bytes: int,
+        progress: Progress | None,
+    ) -> None:
+        self._directory = directory
+        self._config = config
+        self._runner = runner
+        self._split_bytes = split_bytes
+        self._progress = progress
+        self._findings: list[Finding] = []
+
+    def run(self) -> AuditResult:
+        """All phases."""
+        started = time.perf_counter()
+        task = partial(make_plan, self._directory)
+        (plan,) = self._runner.run(task, [self._directory.path], description="list the store", progress=self._progress)
+        listing = plan.listing
+        self._findings += listing.findings
+        keys = self._check_index(plan)
+        index = () if keys is None else keys.files
+        batches = self._find_batch_runs(listing)
+        checked = time.perf_counter()
+        plan, outcomes = self._scan(plan, keys, batches)
+        scanned = time.perf_counter()
+        log = self._bounds(plan, outcomes)
+        merged = self._merge_units(plan, log, batches, outcomes)
+        index_rests = self._merge_keys(plan, keys, outcomes)
+        rests = [rest for part in merged for rest in part.rests]
+        self._findings += offset_findings(self._directory.path, plan.consumer_offsets, rests)
+        self._look_at_rest(log, plan.listing.extensions, rests, index_rests)
+        finished = time.perf_counter()
+        return AuditResult(
+            findings=tuple(sorted_findings(self._findings)),
+            messages=sum(outcome.messages for outcome in outcomes),
+            log_bytes=sum(outcome.log_bytes for outcome in outcomes),
+            log_end=log.end,
+            newest_ms=_newest_ms(outcomes),
+            units=sum(part.units for part in merged),
+            queues=len(rests),
+            index_entries=sum(file.header.entry_count for file in index),
+            index_files=len(index),
+            seconds=finished - started,
+            phase_seconds={
+                "index and batch queues": checked - started, "log": scanned - checked, "rest": finished - scanned,
+            },
+        )  # fmt: skip
+
+    def _check_index(self, plan: AuditPlan) -> KeyTarget | None:
+        """Each index file by itself; None where keys cannot be looked for, or shall not."""
+        config, listing = self._config, plan.listing
+        if not config.message_index_enable:
+            return None
+        if not listing.index_files:
+            return KeyTarget((), config.max_hash_slot_num, may_follow=False)
+        found = [IndexFilePath(path, listing.index_file_size) for path in listing.index_files]
+        try:
+            slots, entries = index_geometry(found, config.max_hash_slot_num, config.max_index_num)
+        except StoreFormatError as error:
+            self._findings.append(Finding("index-geometry", listing.index_files[0], str(error)))
+            return None
+        last = len(found) - 1
+        items = [
+            IndexFileItem(number, file.path, slots, entries, plan.was_killed and number == last)
+            for number, file in enumerate(found)
+        ]
+        checked = self._runner.run(check_index_file, items, description="check the index", progress=self._progress)
+        self._findings += [finding for file in checked for finding in file.findings]
+        starts = [file.start_offset for file in listing.log_files[:1]]
+        return KeyTarget(tuple(checked), slots, may_follow=starts != [0])
+
+    def _find_batch_runs(self, listing: StoreListing) -> tuple[BatchQueueRuns, ...]:
+        folder = listing.batch_queues
+        items = [BatchQueueItem(folder.path, folder.file_size, queue) for queue in folder.queues]
+        if not items:
+            return ()
+        description = "check the batch consume queues"
+        return tuple(self._runner.run(find_batch_runs, items, description=description, progress=self._progress))
+
+    def _scan(
+        self, plan: AuditPlan, keys: KeyTarget | None, batches: tuple[BatchQueueRuns, ...]
+    ) -> tuple[AuditPlan, list[SplitAudit]]:
+        target, groups = plan.target(keys, batches, self._config.delay_levels_ms), plan.groups(self._split_bytes)
+        outcomes = self._run(target, groups)
+        undeclared = frozenset[str]().union(*(outcome.undeclared for outcome in outcomes))
+        if undeclared and target.units is not None:  # such topics have batch queues
+            topics = target.batch_topics | undeclared
+            target = replace(target, batch_topics=topics, units=replace(target.units, batch_topics=topics))
+            outcomes = self._run(target, groups, "read the log once more")
+        if plan.was_killed:
+            if plan.may_get_extensions and (later := self._list_extensions(plan)) is not plan:
+                plan, target = later, later.with_extensions(target)
+                outcomes = self._run(target, groups, "read the log once more")
+            self._look_again(target, outcomes)
+        return plan, outcomes
+
+    def _list_extensions(self, plan: AuditPlan) -> AuditPlan:
+        """The plan with the extensions of a store that may be open: its first units make them."""
+        description = "list the extensions"
+        (found,) = self._runner.run(
+            list_extensions, [self._directory.path], description=description, progress=self._progress
+        )
+        return replace(plan, listing=replace(plan.listing, extensions=found)) if found.file_size else plan
+
+    def _look_again(self, target: AuditTarget, outcomes: list[SplitAudit]) -> None:
+        """Read those splits again, of a store that may be open, where units are missing although later ones are there.
+
+        Its dispatch writes the units of many records queue by queue: what was missing may be there by now.
+        """
+        last = dispatched_end(outcomes)
+        again = [
+            number
+            for number, outcome in enumerate(outcomes)
+            if any(is_behind(part, last) for part in (outcome.units, outcome.batches) if part is not None)
+        ]
+        splits = [proven_split(outcomes[number].read) for number in again]
+        redone = self._runner.run(
+            partial(audit_split, target), splits, description="look at the latest units again", progress=self._progress
+        )
+        for number, outcome in zip(again, redone, strict=True):
+            outcomes[number] = replace(outcome, read=outcomes[number].read)
+
+    def _run(
+        self, target: AuditTarget, groups: list[list[Split]], description: str = "read the log"
+    ) -> list[SplitAudit]:
+        task = partial(audit_split, target)
+        outcomes: list[SplitAudit] = []
+        for splits in groups:
+            outcomes += run_over_splits(self._runner, task, splits, description=description, progress=self._progress)[0]
+        return outcomes
+
+    def _bounds(self, plan: AuditPlan, outcomes: Sequence[SplitAudit]) -> LogBounds:
+        log_files = plan.listing.log_files
+        begin = log_files[0].start_offset if log_files else 0
+        ends = [outcome.read.end_offset for outcome in outcomes if outcome.read.begin_offset != outcome.read.end_offset]
+        end = max((end for end in ends if end is not None), default=begin)  # files behind it may be all zeros
+        found = list(damage_findings(plan.listing, plan.was_killed, outcomes))
+        damaged = [
+            (finding.commit_log_offset, finding.commit_log_offset + finding.count)
+            for finding in found
+            if finding.code == "record-damaged" and finding.commit_log_offset is not None
+        ]
+        if not any(behind > end for _, behind in damaged):  # or the newest records are not known
+            found += checkpoint_findings(plan.listing, _newest_ms(outcomes))
+        crcs, is_required = joined([outcome.crcs for outcome in outcomes]), self._config.force_verify_prop_crc
+        self._findings += [*found, *crc_findings(crcs, log_files, is_required=is_required)]
+        return LogBounds(begin, end, tuple(damaged))
+
+    def _merge_units(
+        self,
+        plan: AuditPlan,
+        log: LogBounds,
+        batches: Sequence[BatchQueueRuns],
+        outcomes: Sequence[SplitAudit],
+    ) -> list[MergedUnits]:
+        listing = plan.listing
+        of_units = [outcome.units for outcome in outcomes if outcome.units is not None]
+        of_batches = [outcome.batches for outcome in outcomes]
+        undispatched = None
+        if plan.was_killed:
+            last = dispatched_end(outcomes)
+            # Files are made before their first units are written.
+            has_units = any(outcome.found_units for outcome in outcomes) or any(queue.runs for queue in batches)
+            if last >= 0 or not has_units:
+                undispatched = max(last, log.begin)
+        merged = []
+        for folder, is_batch, parts in ((listing.queues, False, of_units), (listing.batch_queues, True, of_batches)):
+            merged.append(merge_units(folder, is_batch, parts, undispatched))
+            self._findings += merged[-1].findings
+        return merged
+
+    def _merge_keys(self, plan: AuditPlan, keys: KeyTarget | None, outcomes: Sequence[SplitAudit]) -> list[IndexRest]:
+        if keys is None:
+            return []
+        parts = [outcome.keys for outcome in outcomes if outcome.keys is not None]
+        may_wait = plan.was_killed and (not keys.files or any(part.last >= 0 for part in parts))
+        folder = os.path.join(self._directory.path, INDEX)
+        findings, rests = merge_keys(keys.files, keys.slots, folder, parts, plan.listing.log_files, may_wait=may_wait)
+        self._findings += findings
+        return rests
+
+    def _look_at_rest(
+        self, log: LogBounds, extensions: QueueFolder, queues: list[QueueRest], index: list[IndexRest]
+    ) -> None:
+        description = "look at the rest"
+        groups = [tuple(queues[i : i + _QUEUES_OF_A_TASK]) for i in range(0, len(queues), _QUEUES_OF_A_TASK)]
+        of_queues = self._runner.run(
+            partial(look_at_queues, log, extensions),
+            groups,
+            description=f"{description} of the queues",
+            progress=self._progress,
+        )
+        of_index = self._runner.run(
+            partial(look_at_index_file, log), index, description=f"{description} of the index", progress=self._progress
+        )
+        found = [finding for findings in (*of_queues, *of_index) for finding in findings]
+        if any(finding.code in _BEHIND_END for finding in found) and has_grown(self._directory, log.end):
+            found = [finding for finding in found if finding.code not in _BEHIND_END]
+        self._findings += found
+
+
+def _newest_ms(outcomes: Sequence[SplitAudit]) -> int:
+    return max((outcome.newest_ms for outcome in outcomes), default=0)

@@ -1,0 +1,266 @@
+"""Index files against the log: each key of a stretch of records has its entry, with its time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from reput.formats.index_file import entry_position
+from reput.jobs.audit.index import ENTRY_TYPE, OFFSET_FIELD, CheckedIndexFile
+from reput.jobs.audit.runs import AscendingRun, EntryFiles, Int64s, Slice
+from reput.kernels.columns import RecordColumns
+from reput.kernels.index_file import IndexKeys, index_keys
+from reput.kernels.record_scan import RecordScanner, ScanLevel
+from reput.log.scan import MAX_ROWS
+
+_MAX_INT32 = 0x7FFFFFFF
+
+#: What an entry is: its record's; its record's once more; its record's, but for the time. Any other leads nowhere.
+CONFIRMED, REPEATED, WRONG_TIME = range(3)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyTarget:
+    """The index files of a store, checked by themselves, oldest first; `slots` of each.
+
+    `may_follow`: whether there may have been an older one, which retention has deleted.
+    """
+
+    files: tuple[CheckedIndexFile, ...]
+    slots: int
+    may_follow: bool
+
+    @property
+    def runs(self) -> list[AscendingRun]:
+        """Of all files."""
+        return [run for file in self.files for run in file.runs]
+
+
+class EntryRanges(NamedTuple):
+    """Ranges of consecutive entries of one file, int64[n] each; `files` numbers those of a `KeyTarget`."""
+
+    files: Int64s
+    firsts: Int64s
+    counts: Int64s
+    states: Int64s
+
+
+@dataclass(frozen=True, slots=True)
+class MissingKeys:
+    """`count` keys one behind the other that have no entries, of records from commit log offset `first` to `last`."""
+
+    first: int
+    last: int
+    count: int
+
+    def joined(self, following: MissingKeys) -> MissingKeys:
+        """With those that follow, where no key with an entry stands between."""
+        return MissingKeys(self.first, following.last, self.count + following.count)
+
+
+class WrongTime(NamedTuple):
+    """The time at a position of a file's header is not that of its first or last record."""
+
+    file: int
+    position: int
+    expected: int
+
+
+class KeyAudit(NamedTuple):
+    """What a task found of the index.
+
+    Attributes:
+        last: offset of the last record that has an entry, -1 for none.
+        begins_missing, ends_missing: whether no key with an entry stands before the first or behind the last one
+            without.
+    """
+
+    entries: EntryRanges
+    missing: tuple[MissingKeys, ...]
+    wrong_times: tuple[WrongTime, ...]
+    last: int
+    begins_missing: bool
+    ends_missing: bool
+
+
+class KeyCheck:
+    """Compares the entries of one task's records; the results after `close`.
+
+    RocketMQ 5.5.0 indexes tags, too: where entries are not those of keys alone, they may be those.
+    """
+
+    def __init__(self, target: KeyTarget) -> None:
+        files = target.files
+        paths = [file.path for file in files]
+        self._may_follow = target.may_follow
+        self._files = EntryFiles(paths, entry_position(target.slots, 0), ENTRY_TYPE, OFFSET_FIELD, target.runs)
+        self._begins = np.array([file.header.begin_timestamp for file in files], np.int64)
+        self._former_ends = np.array([0, *(file.header.end_timestamp for file in files)][: len(files)], np.int64)
+        self._with_tags: RecordScanner | None = None
+        self._prefers_tags = False
+        self._ends = np.array(
+            [(0, 0) if file.may_grow else (file.header.index_count - 1, file.header.end_timestamp) for file in files],
+            np.int64,
+        ).reshape(-1, 2)
+        self._wrong_times: list[WrongTime] = []
+        self._last = -1
+        self._begins_missing = self._ends_missing = False
+        self._entries: list[tuple[Int64s, ...]] = []
+        self._missing: list[MissingKeys] = []
+
+    def put(self, columns: RecordColumns) -> None:
+        """Take scanned records (`ScanLevel.KEYS`, without tags)."""
+        if not columns.rows:
+            return
+        slices = list(self._files.between(int(columns["commit_log_offset"][0]), columns.next_offset))
+        entries = np.concatenate([np.empty(0, ENTRY_TYPE), *(part.entries for part in slices)])
+        hashes, offsets = entries["key_hash"].astype(np.int32), entries["offset"].astype(np.int64)
+        keys = self._tag_keys(columns) if self._prefers_tags else index_keys(columns)
+        if not _are_equal(keys, hashes, offsets):
+            with_tags = self._tag_keys(columns)
+            self._prefers_tags = _are_equal(with_tags, hashes, offsets)
+            if not self._prefers_tags:
+                self._take_some(columns, with_tags, slices, hashes, offsets, entries)
+                return
+            keys = with_tags
+        if hashes.size:
+            self._last = int(offsets[-1])
+            self._ends_missing = False
+            self._tell_entries(slices, np.zeros(hashes.size, np.int64), keys.timestamps, entries)
+
+    def close(self) -> KeyAudit:
+        """What was found."""
+        self._files.close()
+        none = np.empty(0, np.int64)
+        return KeyAudit(
+            EntryRanges(*(np.concatenate(column) for column in zip((none,) * 4, *self._entries, strict=True))),
+            tuple(self._missing),
+            tuple(self._wrong_times),
+            self._last,
+            self._begins_missing,
+            self._ends_missing,
+        )
+
+    def _tag_keys(self, columns: RecordColumns) -> IndexKeys:
+        if self._with_tags is None:
+            self._with_tags = RecordScanner(MAX_ROWS, level=ScanLevel.KEYS, index_tags=True)
+        return index_keys(self._with_tags.scan(columns.buffer[: columns.consumed], columns.base_offset))
+
+    def _take_some(
+        self,
+        columns: RecordColumns,
+        keys: IndexKeys,
+        slices: list[Slice],
+        hashes: npt.NDArray[np.int32],
+        offsets: Int64s,
+        entries: npt.NDArray[np.void],
+    ) -> None:
+        """Tell which keys, tags among them, and entries belong together, where they are not one behind the other."""
+        base = int(columns["commit_log_offset"][0])
+        wanted, found = _joined(keys.hashes, keys.offsets, base), _joined(hashes, offsets, base)
+        is_there, _ = _ranked(wanted, found)
+        is_wanted, is_known = _ranked(found, wanted)
+        states = np.where(is_wanted, CONFIRMED, np.where(is_known, REPEATED, -1))
+        rows = np.searchsorted(columns["commit_log_offset"], offsets, "right") - 1
+        timestamps = columns["store_timestamp"][rows]
+        self._tell_entries(slices, states, timestamps, entries)
+        last = int(keys.offsets[is_there].max(initial=-1))
+        missing = np.flatnonzero(~is_there & ~_tag_rows(columns, keys))
+        before = np.cumsum(is_there, dtype=np.int64)[missing]
+        self._add_missing(keys.offsets[missing], before, int(np.count_nonzero(is_there)))
+        self._last = max(self._last, last)
+
+    def _add_missing(self, offsets: Int64s, before: Int64s, entries: int) -> None:
+        """Ranges of the keys of a piece without entry; `before` each are so many of the piece's keys with `entries`."""
+        if not offsets.size:
+            self._ends_missing &= not entries
+            return
+        starts = np.flatnonzero(np.append(True, np.diff(before) != 0))
+        counts = np.diff(np.append(starts, offsets.size))
+        firsts, lasts = offsets[starts], offsets[starts + counts - 1]
+        found = [MissingKeys(*row) for row in np.stack((firsts, lasts, counts), axis=1).tolist()]
+        if not self._missing:
+            self._begins_missing = self._last < 0 and before[0] == 0
+        elif self._ends_missing and before[0] == 0:
+            found[0] = self._missing.pop().joined(found[0])
+        self._missing += found
+        self._ends_missing = bool(before[-1] == entries)
+
+    def _tell_entries(
+        self, slices: list[Slice], states: Int64s, timestamps: Int64s, entries: npt.NDArray[np.void]
+    ) -> None:
+        files = np.concatenate([np.full(part.entries.size, part.file, np.int64) for part in slices] or [states])
+        numbers = np.concatenate(
+            [np.arange(part.first, part.first + part.entries.size, dtype=np.int64) for part in slices] or [states]
+        )
+        self._check_headers(slices, states, timestamps)
+        seconds = _seconds(timestamps, self._begins[files])
+        wrong = (seconds != entries["seconds"]) & (states == CONFIRMED)
+        # A file's first entry counts from the end of the file before; what was before the first file, nobody knows.
+        firsts = np.flatnonzero(wrong & (numbers == 1))
+        former = self._former_ends[files[firsts]]
+        stored = entries["seconds"][firsts]
+        follows = (files[firsts] == 0) & (stored >= 0) & self._may_follow
+        right = follows | (stored == _seconds(timestamps[firsts], former)) | (stored == 0)
+        wrong[firsts[right]] = False
+        states = np.where(wrong, WRONG_TIME, states)
+        goes_on = (np.diff(files) == 0) & (np.diff(numbers) == 1) & (np.diff(states) == 0)
+        starts = np.flatnonzero(np.append(True, ~goes_on)[: states.size])
+        counts = np.diff(np.append(starts, states.size))
+        told = states[starts] >= 0
+        self._entries.append(tuple(column[told] for column in (files[starts], numbers[starts], counts, states[starts])))
+
+    def _check_headers(self, slices: list[Slice], states: Int64s, timestamps: Int64s) -> None:
+        """The times of a file's first and last entry are those of its header."""
+        begin = 0
+        for part in slices:
+            last, end_time = self._ends[part.file].tolist()
+            for number, position, time in ((1, 0, int(self._begins[part.file])), (last, 8, end_time)):
+                row = begin + number - part.first
+                if begin <= row < begin + part.entries.size and states[row] == CONFIRMED and timestamps[row] != time:
+                    self._wrong_times.append(WrongTime(part.file, position, int(timestamps[row])))
+            begin += part.entries.size
+
+
+def _are_equal(keys: IndexKeys, hashes: npt.NDArray[np.int32], offsets: Int64s) -> bool:
+    return np.array_equal(keys.hashes, hashes) and np.array_equal(keys.offsets, offsets)
+
+
+def _tag_rows(columns: RecordColumns, with_tags: IndexKeys) -> npt.NDArray[np.bool_]:
+    """bool[keys], the keys that are tags: the last one of each record that has one more than without."""
+    plain = index_keys(columns)
+    last = np.append(with_tags.offsets[1:] != with_tags.offsets[:-1], True)[: with_tags.offsets.size]
+    counts = np.searchsorted(with_tags.offsets, with_tags.offsets, "right") - np.searchsorted(
+        with_tags.offsets, with_tags.offsets
+    )
+    plain_counts = np.searchsorted(plain.offsets, with_tags.offsets, "right") - np.searchsorted(
+        plain.offsets, with_tags.offsets
+    )
+    tag_rows: npt.NDArray[np.bool_] = last & (counts > plain_counts)
+    return tag_rows
+
+
+def _joined(hashes: npt.NDArray[np.int32], offsets: Int64s, base: int) -> Int64s:
+    """Offset and hash as one number: offsets of a piece lie less than 2 GiB apart."""
+    joined: Int64s = (offsets - base) << 32 | (hashes.astype(np.int64) & 0xFFFFFFFF)
+    return joined
+
+
+def _ranked(values: Int64s, others: Int64s) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+    """bool[n] twice: whether a value has a partner of its own among the others, and whether any is equal."""
+    order, others = np.argsort(values, kind="stable"), np.sort(others)
+    ascending = values[order]
+    ranks = np.arange(values.size) - np.searchsorted(ascending, ascending)
+    counts = np.searchsorted(others, ascending, "right") - np.searchsorted(others, ascending)
+    has_partner, has_equal = np.empty(values.size, np.bool_), np.empty(values.size, np.bool_)
+    has_partner[order], has_equal[order] = ranks < counts, counts > 0
+    return has_partner, has_equal
+
+
+def _seconds(timestamps: Int64s, begins: Int64s) -> Int64s:
+    """TIMEDIFF of entries (`IndexFile.putKey`)."""
+    seconds: Int64s = np.where(begins > 0, np.clip((timestamps - begins) // 1000, 0, _MAX_INT32), 0)
+    return seconds

@@ -1,0 +1,36 @@
+"""Consumer groups that stand behind the end of their queue: what a power cut or damage took they have consumed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from reput.errors import CorruptMetadataError
+from reput.files import DISK
+from reput.formats.metadata import ConsumerOffsets, split_topic_group
+from reput.jobs.audit.rest import QueueRest
+from reput.jobs.findings import Finding
+from reput.log.metadata import metadata_path, read_metadata
+
+
+def read_offsets(root: str) -> ConsumerOffsets:
+    """Those of a store, to be read before its log: what a group has had is in the log then."""
+    try:
+        return read_metadata(root, ConsumerOffsets, DISK) or ConsumerOffsets()
+    except CorruptMetadataError:  # a finding of its own
+        return ConsumerOffsets()
+
+
+def offset_findings(root: str, offsets: ConsumerOffsets, queues: Sequence[QueueRest]) -> Iterator[Finding]:
+    """Of each group and queue; queues without a record do not say where they end, and batch queues count otherwise."""
+    ends = {(queue.topic, queue.queue_id): queue.known[-1][1] for queue in queues if queue.known and not queue.is_batch}
+    path = metadata_path(root, ConsumerOffsets)
+    for key, of_group in offsets.offset_table.items():
+        topic, group = split_topic_group(key)
+        for queue_id, offset in of_group.items():
+            end = ends.get((topic, queue_id), offset)
+            if offset > end:
+                text = f"group {group} stands at {offset}, and the next message of the queue gets {end}"
+                yield Finding(
+                    "consumer-offset-ahead", path, text, topic=topic, queue_id=queue_id, queue_offset=end,
+                    count=offset - end,
+                )  # fmt: skip

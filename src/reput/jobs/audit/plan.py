@@ -1,0 +1,86 @@
+"""What an audit looks at, fixed at its beginning, and what its main tasks compare the records with."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+
+from reput.formats.metadata import ConsumerOffsets
+from reput.formats.multi_dispatch import LMQ_PREFIX
+from reput.formats.paths import CONSUME_QUEUE_EXT
+from reput.jobs.audit.batches import BatchQueueRuns
+from reput.jobs.audit.files import QueueFolder, StoreListing, list_queues, list_store
+from reput.jobs.audit.keys import KeyTarget
+from reput.jobs.audit.offsets import read_offsets
+from reput.jobs.audit.scan import AuditTarget
+from reput.jobs.audit.units import UnitTarget
+from reput.jobs.log_bounds import bounded_splits, fixed_log_end
+from reput.log.directory import StoreDirectory
+from reput.log.splits import Split
+
+#: More splits would make more results than the merge should hold.
+_MOST_SPLITS = 2048
+
+
+@dataclass(frozen=True, slots=True)
+class AuditPlan:
+    """The files of a store, and the end of its log where that may grow (`fixed_log_end`).
+
+    Attributes:
+        was_killed: its writer has it open, or was killed.
+        has_queues: whether its consume queues are files.
+        consumer_offsets: of groups, as they were before the end of the log.
+    """
+
+    listing: StoreListing
+    consumer_offsets: ConsumerOffsets
+    was_killed: bool
+    has_queues: bool
+    log_end: int | None
+
+    def target(
+        self, keys: KeyTarget | None, batches: tuple[BatchQueueRuns, ...], delays_ms: tuple[int, ...]
+    ) -> AuditTarget:
+        """What records are compared with."""
+        listing = self.listing
+        queues, extensions = listing.queues, listing.extensions
+        has_light_queues = any(queue.topic.startswith(LMQ_PREFIX) for queue in queues.queues)
+        units = UnitTarget(
+            queues.path, queues.file_size, listing.batch_topics, has_light_queues, extensions.path, extensions.file_size
+        )
+        return AuditTarget(
+            units if self.has_queues else None, batches, listing.batch_topics, listing.simple_topics, keys, delays_ms
+        )
+
+    @property
+    def may_get_extensions(self) -> bool:
+        """Whether the store had none."""
+        return self.has_queues and not self.listing.extensions.file_size
+
+    def with_extensions(self, target: AuditTarget) -> AuditTarget:
+        """A target of this plan, made before it had extensions."""
+        assert target.units is not None
+        return replace(target, units=replace(target.units, ext_file_size=self.listing.extensions.file_size))
+
+    def groups(self, split_bytes: int) -> list[list[Split]]:
+        """The splits of the log, those that must join together: where the log has gaps, those of each file."""
+        log_files = self.listing.log_files
+        size = max(split_bytes, -(-sum(file.size for file in log_files) // _MOST_SPLITS))
+        splits = bounded_splits(log_files, size, self.log_end)
+        if self.listing.log_is_whole:
+            return [splits]
+        return [[split for split in splits if split.file == file] for file in log_files]
+
+
+def list_extensions(path: str) -> QueueFolder:
+    """The task that lists extensions."""
+    return list_queues(os.path.join(path, CONSUME_QUEUE_EXT), 1, [])
+
+
+def make_plan(directory: StoreDirectory, _: str) -> AuditPlan:
+    """The task that lists a store."""
+    consumer_offsets = read_offsets(directory.path)
+    listing = list_store(directory)
+    log_end = fixed_log_end(directory, listing.log_files) if listing.log_is_whole else None
+    has_queues = not any(part.hides_queues for part in directory.foreign_parts())
+    return AuditPlan(listing, consumer_offsets, directory.was_killed, has_queues, log_end)

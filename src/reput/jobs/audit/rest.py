@@ -1,0 +1,290 @@
+"""What stands in the derived files where no record has its place, and where one has found something else."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from reput.files import DISK, File
+from reput.formats.batch_consume_queue import BATCH_UNIT_SIZE
+from reput.formats.consume_queue import FILLER, UNIT_SIZE, decode_unit
+from reput.formats.consume_queue_ext import decode_address
+from reput.formats.index_file import ENTRY_SIZE, entry_position
+from reput.formats.paths import offset_to_file_name
+from reput.jobs.audit.batches import BATCH_UNIT_TYPE
+from reput.jobs.audit.files import QueueFolder
+from reput.jobs.audit.index import ENTRY_TYPE
+from reput.jobs.audit.runs import Int64s
+from reput.jobs.findings import Finding
+from reput.kernels.consume_queue import UNIT_TYPE
+
+_PIECE_BYTES = 1 << 20
+_FIRST_BYTES = 4096
+
+#: Numbers [begin, end) of units or entries.
+Range = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class LogBounds:
+    """The part of the log that was read: what leads to before it has expired, what leads to `damaged` is excused."""
+
+    begin: int
+    end: int
+    damaged: tuple[Range, ...]
+
+    def is_damaged(self, offsets: Int64s) -> npt.NDArray[np.bool_]:
+        """bool[n], offsets in damage."""
+        inside = np.zeros(offsets.size, np.bool_)
+        for begin, end in self.damaged:
+            inside |= (offsets >= begin) & (offsets < end)
+        return inside
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRest:
+    """One queue, after all records were compared.
+
+    Attributes:
+        known: slots of records; `confirmed` from the first to the last whose unit is right, empty for none.
+        different: (first slot, count, commit log offset of the first record, of the end of the last) of records whose
+            unit is not right.
+        ext_different: (first slot, count) of units that are right, but for their ext units.
+    """
+
+    folder: str
+    topic: str
+    queue_id: int
+    is_batch: bool
+    file_size: int
+    starts: tuple[int, ...]
+    known: tuple[Range, ...]
+    confirmed: Range
+    different: tuple[tuple[int, int, int, int], ...]
+    ext_different: tuple[tuple[int, int], ...]
+
+    def path(self, slot: int) -> str:
+        """The file with a slot."""
+        start = slot * self.unit_size
+        name = offset_to_file_name(start - start % self.file_size if self.file_size else 0)
+        return os.path.join(self.folder, self.topic, str(self.queue_id), name)
+
+    def position(self, slot: int) -> int:
+        """Of a slot in its file."""
+        return slot * self.unit_size % self.file_size if self.file_size else 0
+
+    @property
+    def unit_size(self) -> int:
+        """Bytes of a unit."""
+        return BATCH_UNIT_SIZE if self.is_batch else UNIT_SIZE
+
+    def finding(self, code: str, slot: int, count: int, text: str, offset: int | None = None) -> Finding:
+        """Of `count` units from a slot on."""
+        return Finding(
+            code, self.path(slot), text, self.position(slot), offset, self.topic, self.queue_id,
+            None if self.is_batch else slot, count,
+        )  # fmt: skip
+
+
+def look_at_queues(log: LogBounds, extensions: QueueFolder, queues: Sequence[QueueRest]) -> tuple[Finding, ...]:
+    """The task for some queues."""
+    return tuple(finding for queue in queues for finding in _look_at_queue(log, extensions, queue))
+
+
+def _look_at_queue(log: LogBounds, extensions: QueueFolder, queue: QueueRest) -> Iterator[Finding]:
+    for first, count in queue.ext_different:
+        yield _wrong_ext_unit(queue, extensions, first, count)
+    for first, count, offset, end in queue.different:
+        yield from _different_units(queue, first, count, offset, end)
+    units_of_a_file = queue.file_size // queue.unit_size
+    totals: dict[str, tuple[int, int]] = {}
+    for start in queue.starts:
+        begin = start // queue.unit_size
+        with DISK.open(queue.path(begin)) as file:
+            for first, end in _gaps(queue.known, begin, begin + units_of_a_file):
+                for slots, units in _used_units(queue, file, first, end):
+                    for code, some in _judged(log, queue, slots, units):
+                        if code == "unit-wrong":
+                            yield from _wrong_units(queue, slots[some], units[some])
+                        else:
+                            slot, total = totals.get(code, (int(slots[some][0]), 0))
+                            totals[code] = slot, total + int(np.count_nonzero(some))
+    for code, (slot, total) in totals.items():
+        yield queue.finding(code, slot, total, f"{total} units")
+
+
+def _wrong_ext_unit(queue: QueueRest, extensions: QueueFolder, slot: int, count: int) -> Finding:
+    """At the place that a unit leads to."""
+    with DISK.open(queue.path(slot)) as file:
+        unit = file.read(queue.position(slot), UNIT_SIZE).ljust(UNIT_SIZE, b"\0")  # of a file that was cut
+    offset = decode_address(decode_unit(unit).tags_code)
+    position = offset % extensions.file_size
+    path = extensions.file_path(queue.topic, queue.queue_id, offset - position)
+    text = f"the unit in {queue.path(slot)} at {queue.position(slot)} leads here, where no ext unit of its record is"
+    if count > 1:
+        text += f", nor is it for the {count - 1} units behind it"
+    return Finding("ext-unit-wrong", path, text, position, None, queue.topic, queue.queue_id, slot, count)
+
+
+def _different_units(queue: QueueRest, first: int, count: int, offset: int, end: int) -> Iterator[Finding]:
+    """What stands at the slots of records that found something else there."""
+    if queue.is_batch:
+        text = f"no units for {count} messages of the queue, commit log offsets {offset} to {end}"
+        yield Finding("unit-missing", queue.path(0), text, None, offset, queue.topic, queue.queue_id, first, count)
+        return
+    if not queue.file_size:
+        text = f"the queue has no file: no units for {count} messages, commit log offsets {offset} to {end}"
+        yield queue.finding("unit-missing", first, count, text, offset)
+        return
+    slot = first
+    while slot < first + count:
+        size = min(
+            first + count - slot,
+            _PIECE_BYTES // UNIT_SIZE,
+            max(1, (queue.file_size - queue.position(slot)) // UNIT_SIZE),
+        )
+        path = queue.path(slot)
+        units = np.zeros(size, UNIT_TYPE)
+        if DISK.exists(path):
+            with DISK.open(path) as file:
+                file.read_into(queue.position(slot), units.view(np.uint8).data)
+        for is_there, group in groupby(enumerate(is_used(units).tolist()), itemgetter(1)):
+            some = [row for row, _ in group]
+            begin = slot + some[0]
+            record = offset if begin == first else None
+            where = f"the record at commit log offset {offset}" if begin == first else f"a record before {end}"
+            if is_there:
+                unit = units[some[0]]
+                text = (
+                    f"expected the unit of {where}, found commit log offset {unit['commit_log_offset']}, size "
+                    f"{unit['size']}, tags code {unit['tags_code']}"
+                )
+                yield queue.finding("unit-wrong", begin, len(some), text, record)
+            else:
+                yield queue.finding(
+                    "unit-missing", begin, len(some), f"expected the unit of {where}, found none", record
+                )
+        slot += size
+
+
+def _gaps(known: Sequence[Range], begin: int, end: int) -> Iterator[Range]:
+    """What of [begin, end) is in none of the ranges, which ascend."""
+    for first, behind in known:
+        if behind <= begin:
+            continue
+        if first >= end:
+            break
+        if first > begin:
+            yield begin, first
+        begin = behind
+    if begin < end:
+        yield begin, end
+
+
+def _used_units(queue: QueueRest, file: File, first: int, end: int) -> Iterator[tuple[Int64s, npt.NDArray[Any]]]:
+    """Slots and units in use of a stretch of one file, piece by piece; a tail without any data is not read."""
+    kind = BATCH_UNIT_TYPE if queue.is_batch else UNIT_TYPE
+    begin, size = first, _FIRST_BYTES
+    while begin < end:
+        position = queue.position(begin)
+        if begin > first and not file.has_data_from(position):
+            return
+        wanted = min(end - begin, max(size // kind.itemsize, 1))
+        data = file.read(position, wanted * kind.itemsize)
+        units = np.frombuffer(data, kind, len(data) // kind.itemsize)
+        used = np.flatnonzero(is_used(units))
+        if used.size:
+            yield begin + used, units[used]
+        begin, size = begin + wanted, _PIECE_BYTES
+
+
+def is_used(units: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """bool[n], units of messages of a queue or a batch queue, fillers not among them."""
+    used: npt.NDArray[np.bool_] = units["size"] > 0
+    if units.dtype == BATCH_UNIT_TYPE:
+        used &= units["message_count"] > 0
+        return used
+    filler = np.ones(units.size, np.bool_)
+    for name, value in FILLER._asdict().items():
+        filler &= units[name] == value
+    return used & ~filler
+
+
+def _judged(
+    log: LogBounds, queue: QueueRest, slots: Int64s, units: npt.NDArray[Any]
+) -> Iterator[tuple[str, npt.NDArray[np.bool_]]]:
+    """The code of units at slots that no record has, and which of them have it."""
+    offsets = units["commit_log_offset"].astype(np.int64)
+    first, end = queue.confirmed
+    has_confirmed = first < end
+    expired = (offsets < log.begin) & (offsets >= 0) & ((slots < first) | (not has_confirmed))
+    behind = offsets >= log.end
+    if has_confirmed:
+        behind |= slots >= end
+    excused = log.is_damaged(offsets)
+    behind &= ~excused & ~expired
+    wrong = ~(expired | behind | excused)
+    for code, some in (("unit-expired", expired), ("unit-behind-end", behind), ("unit-wrong", wrong)):
+        if some.any():
+            yield code, some
+
+
+def _wrong_units(queue: QueueRest, slots: Int64s, units: npt.NDArray[Any]) -> Iterator[Finding]:
+    starts = np.flatnonzero(np.append(True, np.diff(slots) != 1))
+    counts = np.diff(np.append(starts, slots.size))
+    for start, count in zip(starts.tolist(), counts.tolist(), strict=True):
+        offset = int(units["commit_log_offset"][start])
+        text = f"leads to commit log offset {offset}, where no record of this queue offset is"
+        yield queue.finding("unit-wrong", int(slots[start]), count, text, offset)
+
+
+@dataclass(frozen=True, slots=True)
+class IndexRest:
+    """One index file, after all keys were compared: `known` entries belong to keys; `end` is behind the last entry."""
+
+    path: str
+    slots: int
+    end: int
+    known: tuple[Range, ...]
+
+
+def look_at_index_file(log: LogBounds, rest: IndexRest) -> tuple[Finding, ...]:
+    """The task for one index file."""
+    findings: list[Finding] = []
+    totals: dict[str, tuple[int, int]] = {}
+    with DISK.open(rest.path) as file:
+        for begin, end in _gaps(rest.known, 1, rest.end):
+            for first in range(begin, end, _PIECE_BYTES // ENTRY_SIZE):
+                size = min(end - first, _PIECE_BYTES // ENTRY_SIZE) * ENTRY_SIZE
+                data = file.read(entry_position(rest.slots, first), size)
+                offsets = np.frombuffer(data, ENTRY_TYPE, len(data) // ENTRY_SIZE)["offset"].astype(np.int64)
+                expired, behind = (offsets < log.begin) & (offsets >= 0), offsets >= log.end
+                excused = log.is_damaged(offsets)
+                wrong = np.flatnonzero(~(expired | behind | excused))
+                findings += _wrong_entries(rest, first + wrong, offsets[wrong])
+                for code, some in (("expired", expired), ("behind-end", behind & ~excused)):
+                    if some.any():
+                        number, total = totals.get(code, (first + int(some.argmax()), 0))
+                        totals[code] = number, total + int(np.count_nonzero(some))
+    for code, (number, total) in totals.items():
+        position = entry_position(rest.slots, number)
+        findings.append(Finding(f"index-entry-{code}", rest.path, f"{total} entries", position, count=total))
+    return tuple(findings)
+
+
+def _wrong_entries(rest: IndexRest, numbers: Int64s, offsets: Int64s) -> Iterator[Finding]:
+    starts = np.flatnonzero(np.append(True, np.diff(numbers) != 1)[: numbers.size])
+    counts = np.diff(np.append(starts, numbers.size))
+    for start, count in zip(starts.tolist(), counts.tolist(), strict=True):
+        number, offset = int(numbers[start]), int(offsets[start])
+        text = f"entry {number} leads to commit log offset {offset}, where no record has its key"
+        yield Finding(
+            "index-entry-wrong", rest.path, text, entry_position(rest.slots, number), offset, count=int(count)
+        )

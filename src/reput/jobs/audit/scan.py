@@ -1,0 +1,115 @@
+"""The main task of an audit: the records of one split of the log, and what the derived files have of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from reput.errors import CorruptRecordError
+from reput.jobs.audit.batches import BatchCheck, BatchQueueRuns
+from reput.jobs.audit.crcs import PropertyCrcs, find_property_crcs, joined
+from reput.jobs.audit.keys import KeyAudit, KeyCheck, KeyTarget
+from reput.jobs.audit.units import CONFIRMED, SlotRanges, UnitCheck, UnitTarget
+from reput.jobs.record_faults import faulty_records, has_units, record_damage
+from reput.kernels.columns import RecordColumns
+from reput.kernels.record_scan import ScanLevel
+from reput.log.queue_types import QueueTypes
+from reput.log.scan import Damage, OnDamage, scan_split
+from reput.log.splits import Split, SplitResult
+
+
+@dataclass(frozen=True, slots=True)
+class AuditTarget:
+    """What the records are compared with; `units` or `keys` is None where that part is left out."""
+
+    units: UnitTarget | None
+    batches: tuple[BatchQueueRuns, ...]
+    batch_topics: frozenset[str]
+    simple_topics: frozenset[str]
+    keys: KeyTarget | None
+    delays_ms: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SplitAudit:
+    """What one task tells the merge.
+
+    Attributes:
+        read, fault: as in `SplitOutcome`; damage is passed over and told in `damages`, so there is no fault.
+        newest_ms: the greatest store timestamp.
+        misnumbered: inner batches with two queue offsets.
+        found_units: whether there is a unit at the slot of any record, right or wrong.
+        undeclared: topics of inner batches that nothing says have batch queues.
+    """
+
+    read: SplitResult
+    messages: int
+    log_bytes: int
+    newest_ms: int
+    damages: tuple[Damage, ...]
+    misnumbered: tuple[Damage, ...]
+    crcs: PropertyCrcs
+    found_units: bool
+    undeclared: frozenset[str]
+    units: SlotRanges | None
+    batches: SlotRanges
+    keys: KeyAudit | None
+    fault: CorruptRecordError | None = None
+
+
+def audit_split(target: AuditTarget, split: Split) -> SplitAudit:
+    """Scan a split, every CRC checked, and compare queues and index with its records."""
+    units = None if target.units is None else UnitCheck(target.units)
+    batches = BatchCheck(target.batches, target.batch_topics)
+    keys = None if target.keys is None else KeyCheck(target.keys)
+    types = QueueTypes(set(target.batch_topics), target.simple_topics)
+    undeclared: set[str] = set()
+    damages: list[Damage] = []
+    misnumbered: list[Damage] = []
+    crcs: list[PropertyCrcs] = []
+    messages = log_bytes = newest_ms = 0
+    level = ScanLevel.KEYS if keys else ScanLevel.PROPERTIES
+    scan = scan_split(split, level=level, delays_ms=target.delays_ms, on_damage=OnDamage.SKIP)
+    for columns in scan:
+        messages += columns.rows
+        log_bytes += columns.consumed
+        newest_ms = max(newest_ms, int(columns["store_timestamp"].max()))
+        undeclared |= types.undeclared(columns)
+        damages += [*faulty_records(split.file.path, columns), *_misplaced(split.file.path, columns)]
+        crcs.append(find_property_crcs(columns))
+        if units is not None:
+            units.put(columns)
+            misnumbered += [_misnumbered(split.file.path, columns, row) for row in batches.put(columns)]
+        if keys is not None:
+            keys.put(columns)
+    ranges = None if units is None else units.close()
+    found_units = units is not None and units.found_any
+    return SplitAudit(
+        scan.result, messages, log_bytes, newest_ms, (*scan.damages, *damages), tuple(misnumbered), joined(crcs),
+        found_units, frozenset(undeclared), ranges, batches.close(), None if keys is None else keys.close(),
+    )  # fmt: skip
+
+
+def _misplaced(path: str, columns: RecordColumns) -> list[Damage]:
+    """Records that no queue has and that have a place in one all the same (`CommitLog`: prepared and rolled back)."""
+    rows = np.flatnonzero(~has_units(columns) & (columns["queue_offset"] != 0)).tolist()
+    reason = "a prepared or rolled back message is in no queue, and its queue offset is not 0"
+    return [record_damage(path, columns, row, reason) for row in rows]
+
+
+def _misnumbered(path: str, columns: RecordColumns, row: int) -> Damage:
+    """An inner batch that says two queue offsets."""
+    return record_damage(path, columns, row, f"the record says {columns['queue_offset'][row]}, and its INNER_BASE not")
+
+
+def dispatched_end(outcomes: Sequence[SplitAudit]) -> int:
+    """Where the last record ends whose unit is right; -1 without any."""
+    parts = [part for outcome in outcomes for part in (outcome.units, outcome.batches) if part is not None]
+    return max((int(part.ends[part.states == CONFIRMED].max(initial=-1)) for part in parts), default=-1)
+
+
+def is_behind(part: SlotRanges, dispatched: int) -> bool:
+    """Whether a record before that end has no right unit."""
+    return bool(((part.states != CONFIRMED) & (part.offsets < dispatched)).any())

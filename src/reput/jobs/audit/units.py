@@ -1,0 +1,258 @@
+"""Consume queues against the log: each record of a stretch has its unit at the slot of its queue offset.
+
+What a task finds is ranges of slots. The merge knows the slots of all tasks, and so, what stands in the rest.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from reput.files import DISK
+from reput.formats.consume_queue import SCHEDULE_TOPIC, UNIT_SIZE
+from reput.formats.consume_queue_ext import MAX_ADDRESS
+from reput.formats.multi_dispatch import takes_part
+from reput.formats.paths import offset_to_file_name, topic_folder_name
+from reput.formats.record import SysFlag
+from reput.jobs.audit.ext import ExtFiles
+from reput.kernels.columns import RecordColumns
+from reput.kernels.consume_queue import UNIT_TYPE
+from reput.kernels.multi_dispatch import add_multi_dispatch_rows
+from reput.kernels.record_scan import read_records_at
+
+Int64s = npt.NDArray[np.int64]
+
+#: Rows that are compared at once: with many queues, so many of each that opening its file pays.
+_ROWS = 128 << 10
+
+#: What a range of slots is: the unit is the record's; it is not; it is, but for its ext unit.
+CONFIRMED, DIFFERENT, EXT_DIFFERENT = range(3)
+
+
+class SlotRanges(NamedTuple):
+    """Ranges of consecutive queue offsets, int64[n] each.
+
+    Attributes:
+        names: topic and queue id of each queue.
+        queues: numbers into `names`.
+        firsts, counts: the queue offsets.
+        offsets, ends: where in the log the first record begins and the last one ends.
+        states: CONFIRMED, DIFFERENT or EXT_DIFFERENT.
+    """
+
+    names: tuple[tuple[str, int], ...]
+    queues: Int64s
+    firsts: Int64s
+    counts: Int64s
+    offsets: Int64s
+    ends: Int64s
+    states: Int64s
+
+
+@dataclass(frozen=True, slots=True)
+class UnitTarget:
+    """Where the units of records are to be found.
+
+    Attributes:
+        folder: of consume queues, each file `file_size` bytes.
+        batch_topics: have none here.
+        multi_dispatch: whether records have units in the queues that they name.
+        ext_folder, ext_file_size: of extensions; 0 where there are none.
+    """
+
+    folder: str
+    file_size: int
+    batch_topics: frozenset[str]
+    multi_dispatch: bool
+    ext_folder: str
+    ext_file_size: int
+
+
+@dataclass(slots=True)
+class _Rows:
+    """Records with a unit, in log order: arrays of one scan each."""
+
+    queues: list[npt.NDArray[np.int32]] = field(default_factory=list)
+    queue_offsets: list[Int64s] = field(default_factory=list)
+    offsets: list[Int64s] = field(default_factory=list)
+    sizes: list[npt.NDArray[np.int32]] = field(default_factory=list)
+    tags_codes: list[Int64s] = field(default_factory=list)
+    #: What is right, too: 4.9.7's units of delayed messages that were dispatched again.
+    other_tags_codes: list[Int64s] = field(default_factory=list)
+    timestamps: list[Int64s] = field(default_factory=list)
+    #: Units that only some versions make.
+    optional: list[npt.NDArray[np.bool_]] = field(default_factory=list)
+    count: int = 0
+
+
+class UnitCheck:
+    """Compares the units of one task's records.
+
+    Attributes:
+        found_any: whether there was a unit at any of their slots.
+    """
+
+    def __init__(self, target: UnitTarget) -> None:
+        self._target = target
+        self._numbers: dict[tuple[bytes, int], int] = {}
+        self._names: list[tuple[str, int]] = []
+        self._rows = _Rows()
+        self._parts: list[tuple[Int64s, ...]] = []
+        self._exists: dict[str, bool] = {}
+        self.found_any = False
+        self._ext = ExtFiles(target.ext_folder, target.ext_file_size) if target.ext_file_size else None
+
+    def put(self, columns: RecordColumns) -> None:
+        """Take scanned records (`ScanLevel.PROPERTIES` or above)."""
+        record_columns, sources = columns, None
+        if self._target.multi_dispatch:
+            columns, sources = add_multi_dispatch_rows(columns, enable_lmq=True, any_topic=True)
+        numbers = np.array([self._number(topic, queue_id) for topic, queue_id in columns.queues()], np.int32)
+        queues = numbers[columns["queue"]]
+        kind = columns["sys_flag"] & SysFlag.TRANSACTION_MASK
+        kept = (queues >= 0) & (columns["queue_offset"] >= 0)
+        kept &= (kind != SysFlag.TRANSACTION_PREPARED) & (kind != SysFlag.TRANSACTION_ROLLBACK)
+        taken = slice(None) if kept.all() else kept
+        rows = self._rows
+        rows.queues.append(queues[taken])
+        rows.queue_offsets.append(columns["queue_offset"][taken].copy())  # of the scanner's memory
+        rows.offsets.append(columns["commit_log_offset"][taken].copy())
+        rows.sizes.append(columns["store_size"][taken].copy())
+        rows.tags_codes.append(columns["tags_code"][taken].copy())
+        hashed = _hashed_tags(columns)
+        rows.other_tags_codes.append(rows.tags_codes[-1] if hashed is None else hashed[taken])
+        rows.timestamps.append(columns["store_timestamp"][taken].copy())
+        rows.optional.append(_optional_rows(record_columns, columns, sources)[taken])
+        rows.count += rows.queues[-1].size
+        if rows.count >= _ROWS:
+            self._compare()
+
+    def close(self) -> SlotRanges:
+        """Compare what is left; the ranges of all."""
+        if self._rows.count:
+            self._compare()
+        none = (np.empty(0, np.int64),) * 6
+        return SlotRanges(
+            tuple(self._names), *(np.concatenate(column) for column in zip(none, *self._parts, strict=True))
+        )
+
+    def _number(self, topic: bytes, queue_id: int) -> int:
+        """The queue's number; -1 where its records have no units."""
+        number = self._numbers.get((topic, queue_id))
+        if number is None:
+            name = topic_folder_name(topic)
+            number = -1 if name is None or name in self._target.batch_topics else len(self._names)
+            if number >= 0:
+                assert name is not None
+                self._names.append((name, queue_id))
+            self._numbers[topic, queue_id] = number
+        return number
+
+    def _compare(self) -> None:
+        rows, self._rows = self._rows, _Rows()
+        unsorted = np.concatenate(rows.queues)
+        # Sixteen bits are sorted by counting, in a fifth of the time.
+        order = np.argsort(unsorted.astype(np.uint16) if len(self._names) < 1 << 16 else unsorted, kind="stable")
+        queues, slots = unsorted[order].astype(np.int64), np.concatenate(rows.queue_offsets)[order]
+        expected = np.empty(order.size, UNIT_TYPE)
+        offsets, sizes = np.concatenate(rows.offsets)[order], np.concatenate(rows.sizes)[order].astype(np.int64)
+        expected["commit_log_offset"], expected["size"] = offsets, sizes
+        expected["tags_code"] = np.concatenate(rows.tags_codes)[order]
+        found = self._read(queues, slots)
+        self.found_any = self.found_any or bool((found["size"] != 0).any())
+        states = np.full(order.size, CONFIRMED, np.int64)
+        if not np.array_equal(found.view(np.uint8), expected.view(np.uint8)):
+            tags_codes, others = found["tags_code"].astype(np.int64), np.concatenate(rows.other_tags_codes)[order]
+            right = (found["commit_log_offset"] == expected["commit_log_offset"]) & (found["size"] == expected["size"])
+            if self._ext is not None:
+                leads = right & (tags_codes <= MAX_ADDRESS)
+                resolved, timestamps = tags_codes[leads], np.concatenate(rows.timestamps)[order][leads]
+                unresolved = self._ext.resolve(self._names, queues[leads], resolved, timestamps)
+                unresolved |= (resolved != expected["tags_code"][leads]) & (resolved != others[leads])
+                states[np.flatnonzero(leads)[unresolved]] = EXT_DIFFERENT
+                tags_codes[leads] = others[leads]
+            right &= (tags_codes == expected["tags_code"]) | (tags_codes == others)
+            states[~right] = DIFFERENT
+            taken = ~((states == DIFFERENT) & np.concatenate(rows.optional)[order])
+            if not taken.all():
+                queues, slots, offsets, sizes, states = (
+                    column[taken] for column in (queues, slots, offsets, sizes, states)
+                )
+        self._parts.append(_ranges(queues, slots, offsets, sizes, states))
+
+    def _read(self, queues: Int64s, slots: Int64s) -> npt.NDArray[np.void]:
+        """The units at the slots; zeros where there is no file."""
+        units_of_a_file = max(self._target.file_size // UNIT_SIZE, 1)
+        goes_on = (queues[1:] == queues[:-1]) & (slots[1:] == slots[:-1] + 1) & (slots[1:] % units_of_a_file != 0)
+        starts = np.flatnonzero(np.append(True, ~goes_on))
+        counts = np.diff(np.append(starts, queues.size))
+        paths = [
+            self._path(queue, slot - slot % units_of_a_file)
+            for queue, slot in zip(queues[starts].tolist(), slots[starts].tolist(), strict=True)
+        ]
+        exists = np.array([path is not None for path in paths])
+        positions = (slots[starts] % units_of_a_file) * UNIT_SIZE
+        data = DISK.read_runs([path for path in paths if path], positions[exists], counts[exists] * UNIT_SIZE)
+        if exists.all():
+            return data.view(UNIT_TYPE)
+        found = np.zeros(queues.size, UNIT_TYPE)
+        found[np.repeat(exists, counts)] = data.view(UNIT_TYPE)
+        return found
+
+    def _path(self, queue: int, first_slot: int) -> str | None:
+        topic, queue_id = self._names[queue]
+        name = offset_to_file_name(first_slot * UNIT_SIZE)
+        path = os.path.join(self._target.folder, topic, str(queue_id), name)
+        if path not in self._exists:
+            self._exists[path] = self._target.file_size > 0 and DISK.exists(path)
+        return path if self._exists[path] else None
+
+
+def _hashed_tags(columns: RecordColumns) -> Int64s | None:
+    """The hash of the tags in every topic; None where that is `tags_code`, as no message is delayed."""
+    delayed = [number for number, (topic, _) in enumerate(columns.queues()) if topic == SCHEDULE_TOPIC.encode()]
+    if not delayed:
+        return None
+    rows = np.flatnonzero(np.isin(columns["queue"], delayed))
+    hashed = columns["tags_code"].copy()
+    positions = columns["position"][rows].astype(np.int64)
+    read = read_records_at(columns.buffer, positions, np.ascontiguousarray(columns["commit_log_offset"][rows]))
+    hashed[rows[: read.rows]] = read["tags_code"]
+    return np.asarray(hashed)
+
+
+def _optional_rows(
+    records: RecordColumns, columns: RecordColumns, sources: npt.NDArray[np.int32] | None
+) -> npt.NDArray[np.bool_]:
+    """bool[rows], further rows of topics that take no part in RocketMQ 5."""
+    optional = np.zeros(columns.rows, np.bool_)
+    if sources is not None:
+        further = np.flatnonzero(sources < 0)
+        own = np.searchsorted(records["commit_log_offset"], columns["commit_log_offset"][further])
+        excluded = np.array([not takes_part(topic.decode("utf-8", "replace")) for topic, _ in records.queues()])
+        optional[further] = excluded[records["queue"][own]]
+    return optional
+
+
+def _ranges(queues: Int64s, slots: Int64s, offsets: Int64s, sizes: Int64s, states: Int64s) -> tuple[Int64s, ...]:
+    """The columns of `SlotRanges` for rows sorted by queue.
+
+    A range does not go on across the end of the last confirmed record: behind it may be what was not dispatched yet.
+    """
+    confirmed = states == CONFIRMED
+    last = int((offsets + sizes)[confirmed].max()) if confirmed.any() else -1
+    behind = offsets >= last
+    goes_on = (
+        (queues[1:] == queues[:-1])
+        & (slots[1:] == slots[:-1] + 1)
+        & (states[1:] == states[:-1])
+        & (behind[1:] == behind[:-1])
+    )
+    starts = np.flatnonzero(np.append(True, ~goes_on)[: queues.size])
+    counts = np.diff(np.append(starts, queues.size))
+    lasts = starts + counts - 1
+    return queues[starts], slots[starts], counts, offsets[starts], (offsets + sizes)[lasts], states[starts]

@@ -1,0 +1,6 @@
+"""`reput backup` and `reput restore`."""
+
+from reput.jobs.backup.backup_job import Backup, backup, list_backups
+from reput.jobs.backup.restore_job import Restored, restore
+
+__all__ = ["Backup", "Restored", "backup", "list_backups", "restore"]

@@ -1,0 +1,5 @@
+"""`reput diff`: two stores, message by message."""
+
+from reput.jobs.diff.job import DiffResult, diff
+
+__all__ = ["DiffResult", "diff"]

@@ -1,0 +1,272 @@
+"""`diff`: two stores message by message, by their place in the log or in their queues: missing, extra, different.
+
+Each task sums up hashes of its split by blocks of messages. Only where the sums of the two stores differ are the
+messages looked at one by one, and only those that differ are read again, to say in which fields.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+
+from reput.errors import ConfigError
+from reput.jobs.diff.fields import DifferingFields
+from reput.jobs.diff.match import DIFFERENT, EXTRA, MISSING, SCHEMA, Match, match_rows
+from reput.jobs.diff.rows import (
+    Blocks,
+    BlockSet,
+    By,
+    QueueOutcome,
+    RowOutcome,
+    RowTarget,
+    WantedBlocks,
+    add_up,
+    read_queue_rows,
+    read_split_rows,
+)
+from reput.jobs.job_folder import JobFolder, Option
+from reput.jobs.log_bounds import bounded_splits, fixed_log_end, proven_split
+from reput.jobs.resuming import ResumingRunner
+from reput.jobs.runner import Progress, Runner
+from reput.jobs.split_tasks import run_over_splits
+from reput.kernels.content_hash import IGNORABLE, ignored_mask
+from reput.log.directory import LogFile, QueueFiles, StoreDirectory
+from reput.log.scan import Damage
+
+SPLIT_BYTES = 64 << 20
+#: More splits would make more results than the merge should hold.
+_MOST_SPLITS = 2048
+#: Messages of both stores that are looked at one by one at once.
+_ROUND_ROWS = 2_000_000
+MAX_ROWS = 10_000
+#: What depends on the place in the log, which may differ where messages are compared by queues.
+PLACE_FIELDS = ("commit_log_offset", "prepared_transaction_offset", "property_crc")
+
+
+@dataclass(frozen=True, slots=True)
+class DiffResult:
+    """What a comparison found.
+
+    Attributes:
+        table: the first differences, in the order of the log, or by topic, queue id and queue offset: kind (`missing`:
+            in the left store only, `extra`: in the right one only, `different`), topic, queue id, queue offset, commit
+            log offset and size on both sides, and for different ones the fields that differ.
+        left_messages, right_messages: of both stores; `of_queues`: units of consume queues, as one has no log.
+        missing, extra, different: how many messages; all of them, also those beyond the table.
+        left_damages, right_damages: parts of the logs that no record proves; they were passed over.
+        seconds: of the job.
+    """
+
+    table: pa.Table
+    left_messages: int
+    right_messages: int
+    of_queues: bool
+    missing: int
+    extra: int
+    different: int
+    left_damages: tuple[Damage, ...]
+    right_damages: tuple[Damage, ...]
+    seconds: float
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether nothing differs, and nothing was passed over."""
+        return not (self.missing or self.extra or self.different or self.left_damages or self.right_damages)
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """One store: its log up to a fixed end, or its queues."""
+
+    path: str
+    log_files: tuple[LogFile, ...]
+    log_end: int | None
+    queues: tuple[QueueFiles, ...] = ()
+
+
+def diff(
+    left_path: str | os.PathLike[str],
+    right_path: str | os.PathLike[str],
+    *,
+    runner: Runner,
+    by: By = "log",
+    ignore: Sequence[str] = (),
+    max_rows: int = MAX_ROWS,
+    split_bytes: int = SPLIT_BYTES,
+    work_dir: str | os.PathLike[str] | None = None,
+    progress: Progress | None = None,
+) -> DiffResult:
+    """Compare two stores. Neither is changed, and both may be open: then their logs count up to where they end now.
+
+    By `log`, messages at the same commit log offset are compared, all bytes of them. By `queue` those of the same
+    topic, queue id and queue offset, but for the fields that depend on the place in the log (`PLACE_FIELDS`). Messages
+    without a place in a queue (prepared, rolled back) are compared as they follow each other there. Where one of the
+    two has no log, as what `rebuild` made, the units of the consume queues are compared.
+
+    Args:
+        ignore: further fields that may differ, of `reput.kernels.content_hash.IGNORABLE`.
+        max_rows: rows of the table.
+        work_dir: a folder for what the tasks found: a comparison that was killed goes on there.
+
+    Raises:
+        ConfigError: an unknown field; `work_dir` belongs to a comparison with other options.
+        StoreFormatError: no store, a foreign file; or `work_dir` is not empty and no comparison's.
+        StoreError: a file cannot be read, or retention has deleted it meanwhile.
+    """
+    unknown = [name for name in ignore if name not in IGNORABLE]
+    if unknown:
+        raise ConfigError(f"ignore: {unknown[0]!r} cannot be left out; what can: {', '.join(IGNORABLE)}")
+    if by not in ("log", "queue"):
+        raise ConfigError(f'by: {by!r} is neither "log" nor "queue"')
+    ignored = tuple(sorted({*ignore, *(PLACE_FIELDS if by == "queue" else ())}))
+    directories = [StoreDirectory(path) for path in (left_path, right_path)]
+    if work_dir is None:
+        return _Diff(directories, runner, by, ignored, max_rows, split_bytes, progress).run()
+    for directory in directories:
+        directory.check_output(work_dir)
+    options: dict[str, Option] = {
+        "left": directories[0].path, "right": directories[1].path, "by": by, "ignore": list(ignored),
+        "split_bytes": split_bytes, "max_rows": max_rows,
+    }  # fmt: skip
+    with JobFolder(work_dir, "diff", options) as folder:
+        resuming = ResumingRunner(runner, folder)
+        result = _Diff(directories, resuming, by, ignored, max_rows, split_bytes, progress).run()
+        folder.finish()
+    return result
+
+
+def _list_side(path: str) -> _Side:
+    """The task that looks what there is to be compared."""
+    directory = StoreDirectory(path)
+    log_files = tuple(directory.log_files())
+    return _Side(path, log_files, fixed_log_end(directory, log_files))
+
+
+class _Diff:
+    """One comparison."""
+
+    def __init__(
+        self,
+        directories: Sequence[StoreDirectory],
+        runner: Runner,
+        by: By,
+        ignored: tuple[str, ...],
+        max_rows: int,
+        split_bytes: int,
+        progress: Progress | None,
+    ) -> None:
+        self._directories = directories
+        self._runner = runner
+        self._by = by
+        self._ignored = ignored
+        self._max_rows = max_rows
+        self._split_bytes = split_bytes
+        self._progress = progress
+        self._of_queues = False
+
+    def run(self) -> DiffResult:
+        started = time.perf_counter()
+        paths = [directory.path for directory in self._directories]
+        sides = self._runner.run(_list_side, paths, description="list the stores", progress=self._progress)
+        if not all(side.log_files for side in sides):
+            sides = [replace(side, queues=tuple(StoreDirectory(side.path).queues())) for side in sides]
+        self._of_queues = any(side.queues for side in sides)
+        if self._of_queues:
+            self._by = "queue"
+        target = RowTarget(self._by, ignored_mask(self._ignored))
+        outcomes = [self._sum_up(target, side, name) for side, name in zip(sides, ("left", "right"), strict=True)]
+        sums = [add_up([part.blocks for part in parts if part.blocks is not None]) for parts in outcomes]
+        counts = dict.fromkeys((MISSING, EXTRA, DIFFERENT), 0)
+        tables: list[pa.Table] = []
+        fields = DifferingFields([side.log_files for side in sides], self._ignored)
+        left = self._max_rows
+        for number, wanted in enumerate(_rounds(*sums), start=1):
+            match = self._look_at(number, replace(target, wanted=wanted), sides, outcomes)
+            for kind in counts:
+                counts[kind] += match.count(kind)
+            if left:
+                tables.append(fields.table(match.first(left)) if not self._of_queues else match.first(left).table())
+                left -= len(tables[-1])
+        damages = [
+            tuple(damage for outcome in parts if isinstance(outcome, RowOutcome) for damage in outcome.damages)
+            for parts in outcomes
+        ]
+        return DiffResult(
+            table=pa.concat_tables(tables) if tables else SCHEMA.empty_table(),
+            left_messages=int(sums[0].counts.sum()),
+            right_messages=int(sums[1].counts.sum()),
+            of_queues=self._of_queues,
+            missing=counts[MISSING],
+            extra=counts[EXTRA],
+            different=counts[DIFFERENT],
+            left_damages=damages[0],
+            right_damages=damages[1],
+            seconds=time.perf_counter() - started,
+        )
+
+    def _sum_up(self, target: RowTarget, side: _Side, name: str) -> Sequence[RowOutcome | QueueOutcome]:
+        description = f"read the {name} store"
+        if self._of_queues:
+            task = partial(read_queue_rows, target)
+            return self._runner.run(task, side.queues, description=description, progress=self._progress)
+        size = max(self._split_bytes, -(-sum(file.size for file in side.log_files) // _MOST_SPLITS))
+        splits = bounded_splits(side.log_files, size, side.log_end)
+        outcomes, _ = run_over_splits(
+            self._runner, partial(read_split_rows, target), splits, description=description, progress=self._progress
+        )
+        return outcomes
+
+    def _look_at(
+        self,
+        number: int,
+        target: RowTarget,
+        sides: Sequence[_Side],
+        outcomes: Sequence[Sequence[RowOutcome | QueueOutcome]],
+    ) -> Match:
+        """Compare the messages of the blocks of a round one by one."""
+        assert target.wanted is not None
+        wanted = BlockSet(target.wanted)
+        found = []
+        for side, parts, name in zip(sides, outcomes, ("left", "right"), strict=True):
+            concerned = [i for i, part in enumerate(parts) if _has_any(part.blocks, wanted)]
+            # By the text and its item a task is known again, so the text must tell rounds apart.
+            description = f"look at differences of the {name} store, {number}"
+            if self._of_queues:
+                queues = [side.queues[i] for i in concerned]
+                of_queues = self._runner.run(
+                    partial(read_queue_rows, target), queues, description=description, progress=self._progress
+                )
+                found.append([rows for part in of_queues for rows in part.rows])
+                continue
+            splits = [proven_split(part.read) for part in (parts[i] for i in concerned) if isinstance(part, RowOutcome)]
+            of_splits = self._runner.run(
+                partial(read_split_rows, target), splits, description=description, progress=self._progress
+            )
+            found.append([rows for part in of_splits for rows in part.rows])
+        return match_rows(self._by, *found)
+
+
+def _has_any(blocks: Blocks | None, wanted: BlockSet) -> bool:
+    assert blocks is not None
+    return bool(wanted.has(blocks.names, blocks.queues, blocks.blocks).any())
+
+
+def _rounds(left: Blocks, right: Blocks) -> Iterator[WantedBlocks]:
+    """The blocks that differ, by topic, queue id and block, as many at once as a round can hold."""
+    negative = Blocks(right.names, right.queues, right.blocks, -right.counts, np.uint64(0) - right.sums)
+    totals, differences = add_up([left, right]), add_up([left, negative])
+    differs = (differences.counts != 0) | (differences.sums != 0)
+    ranks = np.argsort(sorted(range(len(totals.names)), key=lambda number: totals.names[number]))
+    rows = np.flatnonzero(differs)
+    rows = rows[np.lexsort((totals.blocks[rows], ranks[totals.queues[rows]]))] if rows.size else rows
+    numbers = np.cumsum(totals.counts[rows]) // _ROUND_ROWS
+    for number in np.unique(numbers).tolist():
+        some = rows[numbers == number]
+        queues, places = np.unique(totals.queues[some], return_inverse=True)
+        yield WantedBlocks(tuple(totals.names[queue] for queue in queues.tolist()), places, totals.blocks[some])

@@ -1,0 +1,88 @@
+"""`find_messages`: the messages with some keys, of some topics, of a stretch of time; exact, and without a limit.
+
+What the log's files, queues and index prove to hold no wanted message is not read (`reput.log.pruning`); what they do
+not prove is read, so that nothing is missing that `read_log` finds.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import pyarrow as pa
+
+from reput.files import DISK, FileLayer
+from reput.jobs.query.kept_reads import READING, KeptReads
+from reput.jobs.runner import Progress
+from reput.log.directory import StoreDirectory
+from reput.log.plan import Part, PlanOptions, part_bytes, plan_read, read_part
+from reput.log.selection import Selection, make_selection
+
+
+@dataclass(frozen=True, slots=True)
+class LogRows:
+    """The wanted rows of one store, not read yet; picklable."""
+
+    directory: StoreDirectory
+    selection: Selection
+    clock_margin_ms: int | None = None
+
+    def plan(self, split_bytes: int | None = None) -> Sequence[Part]:
+        """The parts to read as the log is now, in its order; each stretch of about so many bytes."""
+        options = PlanOptions(processors=1, split_bytes=split_bytes, clock_margin_ms=self.clock_margin_ms)
+        return plan_read(self.directory, self.selection, options).parts
+
+    def read(self, part: Part) -> Iterator[pa.RecordBatch]:
+        """The rows of a part."""
+        return read_part(part, self.selection, self.directory.files)
+
+    def batches(self, progress: Progress | None = None) -> Iterator[pa.RecordBatch]:
+        """All rows of the log as it is now, read as they are asked for; progress in log bytes."""
+        return self._batches(self.plan(), progress)
+
+    def _batches(self, parts: Sequence[Part], progress: Progress | None) -> Iterator[pa.RecordBatch]:
+        done, total = 0, sum(map(part_bytes, parts))
+        for part in parts:
+            if progress is not None:
+                progress(done, total, READING)
+            yield from self.read(part)
+            done += part_bytes(part)
+        if progress is not None:
+            progress(total, total, READING)
+
+
+def find_messages(
+    path: str | os.PathLike[str],
+    columns: Iterable[str] | None = None,
+    topics: Iterable[str] | None = None,
+    keys: Iterable[str] | None = None,
+    begin: datetime | int | None = None,
+    end: datetime | int | None = None,
+    *,
+    commit_log_path: str | os.PathLike[str] | None = None,
+    clock_margin_ms: int | None = None,
+    kept: KeptReads | None = None,
+    progress: Progress | None = None,
+    files: FileLayer = DISK,
+) -> pa.RecordBatchReader:
+    """The wanted messages in log order, read as they are asked for: the rows of `reput.read_log`, and its errors.
+
+    Args:
+        path: the store directory.
+        columns, topics, keys, begin, end: as of `read_log`. A message has a key if it is among its keys, or its unique
+            key; with many topics and keys a message is wanted if it has one of each.
+        commit_log_path: as of `read_log`.
+        clock_margin_ms: your word that no store timestamp lies further behind one before it; then files before and
+            behind the wanted time are not read.
+        kept: reads by tasks instead, whose rows it keeps: what a killed query has read is not read again.
+        progress: told how far it is, unless `kept` tells its own.
+    """
+    directory = StoreDirectory(path, commit_log_path=commit_log_path, files=files)
+    selection = make_selection(columns=columns, topics=topics, keys=keys, begin=begin, end=end, store=directory.name)
+    rows, schema = LogRows(directory, selection, clock_margin_ms), selection.schema
+    if kept is None:
+        return pa.RecordBatchReader.from_batches(schema, rows.batches(progress))
+    name = f"messages: {', '.join(schema.names)}"
+    return pa.RecordBatchReader.from_batches(schema, kept.read(name, rows.plan, rows.read, schema))

@@ -1,0 +1,260 @@
+"""`query_sql`: SQL over the messages of a store, by DuckDB in this process (the extra `sql`).
+
+Each topic is a table, `messages` is the table of all. DuckDB tells which columns it needs, so only these are read, of
+topics that are named alone, a batch after the other. DuckDB keeps what joins, groups and orders need.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from reput.errors import ConfigError, CorruptRecordError, ReputError
+from reput.jobs.damages import find_damages
+from reput.jobs.query.kept_reads import KeptReads
+from reput.jobs.query.query_job import LogRows
+from reput.jobs.query.topic_table import BODY_ERROR, SAMPLE_ROWS, TopicColumns, topic_columns
+from reput.jobs.runner import LocalRunner, Progress
+from reput.log.directory import StoreDirectory
+from reput.log.plan import Part
+from reput.log.selection import make_selection
+
+#: The table of all topics.
+MESSAGES = "messages"
+_BATCH_ROWS = 32_768
+#: Of a store's topics, where a statement names none of them.
+_SHOWN_TOPICS = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """What of a store a query reads.
+
+    Attributes:
+        path, commit_log_path, begin, end: as of `find_messages`.
+        topics: the only ones that are tables; None: all that have a queue.
+        schemas: of JSON bodies, by topic (`reput.jobs.body_schema`); inferred for a topic that is not there.
+        kept: reads and decodes by tasks, whose rows it keeps (as of `find_messages`).
+        progress: as of `find_messages`.
+        damaged: what becomes of damage in the log: "refuse" is an error, "skip" reads what is whole before and behind.
+    """
+
+    path: str | os.PathLike[str]
+    topics: Sequence[str] | None = None
+    begin: datetime | int | None = None
+    end: datetime | int | None = None
+    schemas: Mapping[str, str] | None = None
+    commit_log_path: str | os.PathLike[str] | None = None
+    kept: KeptReads | None = None
+    progress: Progress | None = None
+    damaged: Literal["refuse", "skip"] = "refuse"
+
+    @property
+    def mode(self) -> str:
+        """The same in the words of Spark's readers."""
+        return "DROPMALFORMED" if self.damaged == "skip" else "FAILFAST"
+
+    def damages(self) -> list[str]:
+        """What readers of the log pass over: messages may be missing there. Reads the whole log once more."""
+        if self.damaged == "refuse":
+            return []
+        found = find_damages(self.path, runner=LocalRunner(), commit_log_path=self.commit_log_path)
+        return [f"{damage.error()}; passed over {damage.end - damage.begin} bytes" for damage in found]
+
+    def topics_of_store(self) -> set[str]:
+        """All that have a queue."""
+        directory = StoreDirectory(self.path, commit_log_path=self.commit_log_path)
+        return {queue.topic for queue in (*directory.queues(), *directory.batch_queues())}
+
+    def tables(self, sql: str) -> list[str]:
+        """The topics that a text may mean; raises ConfigError for two that SQL takes for the same."""
+        known = self.topics_of_store()
+        if unknown := set(self.schemas or ()) - known - set(self.topics or ()):
+            raise ConfigError(f"schema: there is no topic {min(unknown)!r} in {os.fspath(self.path)}")
+        named: dict[str, str] = {}
+        for topic in sorted(known if self.topics is None else self.topics):
+            if re.search(rf"(?<!\w){re.escape(topic)}(?!\w)", sql, re.IGNORECASE):
+                other = named.setdefault(topic.lower(), topic)
+                if other != topic:
+                    raise ConfigError(f"topics {other!r} and {topic!r} are one name to SQL; choose one by topics")
+        return list(named.values())
+
+    def read(self, topic: str | None, columns: Sequence[str]) -> LogRows:
+        """Columns of the log, of one topic or of all that are wanted."""
+        topics = self.topics if topic is None else [topic]
+        directory = StoreDirectory(self.path, commit_log_path=self.commit_log_path)
+        wanted = make_selection(
+            columns=columns, topics=topics, begin=self.begin, end=self.end, store=directory.name, mode=self.mode
+        )
+        return LogRows(directory, wanted)
+
+    def rows(self, topic: str | None, columns: TopicColumns, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Columns of a topic's table, or of the table of all."""
+        found = self.read(topic, columns.log_columns(names))
+        if self.kept is None:
+            return (columns.rows(batch, names) for batch in found.batches(self.progress))
+        read = f"read {MESSAGES if topic is None else f'topic {topic}'}: {', '.join(names)}"
+        return self.kept.read(read, found.plan, partial(_decoded, found, columns, names), columns.schema_of(names))
+
+    def columns(self, topic: str) -> TopicColumns:
+        """The columns of a topic's table."""
+        return topic_columns((self.schemas or {}).get(topic), lambda: self._sample(topic))
+
+    def _sample(self, topic: str) -> Iterable[pa.Array]:
+        rows = 0
+        for batch in self.read(topic, ["body"]).batches():
+            yield batch["body"].slice(0, SAMPLE_ROWS - rows)
+            rows += batch.num_rows
+            if rows >= SAMPLE_ROWS:
+                break
+
+
+def _decoded(found: LogRows, columns: TopicColumns, names: Sequence[str], part: Part) -> Iterator[pa.RecordBatch]:
+    """The task: the rows of one part of the log as columns of a table."""
+    return (columns.rows(batch, names) for batch in found.read(part))
+
+
+class TopicTable(ds.Dataset):  # type: ignore[misc]
+    """A table as DuckDB scans it, as often as a query asks, and with the columns that it asks for.
+
+    Attributes:
+        undecoded: bodies of the last scan that could not be decoded.
+        failure: what ended a scan early; DuckDB passes on no more than its text.
+    """
+
+    def __init__(self, source: Source, topic: str | None) -> None:
+        self._source = source
+        self.topic = topic
+        self.columns = TopicColumns() if topic is None else source.columns(topic)
+        self.undecoded = 0
+        self.failure: ReputError | None = None
+
+    @property
+    def schema(self) -> pa.Schema:
+        """All columns."""
+        return self.columns.schema
+
+    def scanner(self, columns: Sequence[str] | None = None, filter: Any = None, **_: Any) -> ds.Scanner:
+        """A scan with some columns, of the rows that pass a filter."""
+        names = self.schema.names if columns is None else list(columns)
+        if filter is not None:  # an expression shows its fields only as text
+            text = str(filter)
+            names += [name for name in self.schema.names if name not in names and name in text]
+        schema = pa.schema([self.schema.field(name) for name in names])
+        rows = pa.RecordBatchReader.from_batches(schema, self._rows(names))
+        return ds.Scanner.from_batches(rows, columns=columns, filter=filter)
+
+    def _rows(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        self.undecoded = 0
+        needed = list(names)
+        if BODY_ERROR not in needed and not set(self.columns.names).isdisjoint(needed):
+            needed.append(BODY_ERROR)
+        try:
+            for rows in self._source.rows(self.topic, self.columns, needed):
+                if BODY_ERROR in needed:
+                    self.undecoded += rows.num_rows - rows[BODY_ERROR].null_count
+                yield rows.select(list(names))
+        except ReputError as error:
+            self.failure = error
+            raise
+
+
+class SqlRows:
+    """The rows of a query, to be read once.
+
+    Attributes:
+        reader: the rows, made as they are asked for; raises as `find_messages`.
+        tables: what the query reads.
+    """
+
+    def __init__(self, reader: pa.RecordBatchReader, tables: Sequence[TopicTable], source: Source) -> None:
+        self.reader = pa.RecordBatchReader.from_batches(reader.schema, _batches(reader, tables))
+        self.tables = tables
+        self._source = source
+
+    @property
+    def findings(self) -> list[str]:
+        """Bodies that could not be decoded, and what was passed over; complete when all rows are read."""
+        undecoded = [
+            f"topic {table.topic}: {table.undecoded} bodies do not fit the schema, so their fields are null; "
+            f"{BODY_ERROR} says why"
+            for table in self.tables
+            if table.undecoded
+        ]
+        return undecoded + self._source.damages()
+
+
+def _batches(reader: pa.RecordBatchReader, tables: Sequence[TopicTable]) -> Iterator[pa.RecordBatch]:
+    """Rows with our own errors. No method: Arrow's reader would hold its owner, a circle that nobody frees."""
+    try:
+        yield from reader
+    except Exception:
+        _raise_failure(tables)
+        raise
+
+
+def query_sql(source: Source, sql: str) -> SqlRows:
+    """Run one statement of DuckDB's dialect that only reads.
+
+    Tables are the topics, quoted where a name has other characters than letters, digits and _ ("my-topic"), and
+    `messages`, all topics without the fields of bodies. A table has the columns of `read_log`, the fields of JSON
+    bodies (see `TopicColumns`), and `body_error`.
+
+    Raises:
+        ConfigError: the text is no single statement that reads, or DuckDB refuses it; or as `Source`.
+        ReputError: DuckDB is not installed.
+        StoreFormatError, CorruptRecordError, StoreError: as `find_messages`.
+    """
+    try:
+        import duckdb
+    except ImportError as error:
+        raise ReputError("SQL needs DuckDB: pip install 'reput[sql]'") from error
+    connection = duckdb.connect(":memory:", config={"enable_external_access": "false"})
+    connection.execute("SET TimeZone = 'UTC'")
+    try:
+        statements = connection.extract_statements(sql)
+    except duckdb.Error as error:
+        raise ConfigError(f"sql: {error}") from None
+    if len(statements) != 1 or statements[0].type not in (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN):
+        raise ConfigError("sql: expected one statement that reads: select ... from topic")
+    tables = {topic: TopicTable(source, topic) for topic in source.tables(sql)}
+    if MESSAGES not in map(str.lower, tables):
+        tables[MESSAGES] = TopicTable(source, None)
+    for name, table in tables.items():
+        connection.register(name, table)
+    try:
+        return SqlRows(connection.sql(sql).to_arrow_reader(_BATCH_ROWS), list(tables.values()), source)
+    except duckdb.Error as error:
+        _raise_failure(tables.values())
+        reasons = [table.columns.reason for table in tables.values()]
+        hints = [f"; {table.topic}: {reason}" for table, reason in zip(tables.values(), reasons, strict=True) if reason]
+        raise ConfigError(f"sql: {_reason(str(error), source)}{''.join(hints)}") from None
+
+
+def _reason(text: str, source: Source) -> str:
+    """DuckDB's words; what it proposes in place of an unknown table are tables of its own, so the topics instead."""
+    unknown, has_proposal, _ = text.partition("does not exist!\nDid you mean")
+    if not (has_proposal and "Table with name" in unknown):
+        return text
+    topics = sorted(source.topics_of_store() if source.topics is None else source.topics)
+    more = f" and {len(topics) - _SHOWN_TOPICS} more" if len(topics) > _SHOWN_TOPICS else ""
+    return f"{unknown}does not exist; there are {', '.join([MESSAGES, *topics[:_SHOWN_TOPICS]])}{more}"
+
+
+def _raise_failure(tables: Iterable[TopicTable]) -> None:
+    """Raise what went wrong below DuckDB, if that is it."""
+    for table in tables:
+        failure, table.failure = table.failure, None  # its traceback leads back here: a circle that DuckDB cannot free
+        if isinstance(failure, CorruptRecordError):
+            advice = "or ask all that is whole, and be told what is not, by --damaged skip (damaged='skip')"
+            raise CorruptRecordError(failure.path, failure.offset, f"{failure.reason}; {advice}") from None
+        if failure is not None:
+            raise failure from None

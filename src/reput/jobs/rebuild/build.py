@@ -1,0 +1,235 @@
+"""The phases of a rebuild, in a folder that nobody else knows yet, by a runner that may know finished tasks."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import NamedTuple
+
+from reput.files import DISK
+from reput.formats.batch_consume_queue import BATCH_UNIT_SIZE
+from reput.formats.index_file import HEADER_SIZE, decode_header
+from reput.formats.paths import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX
+from reput.jobs.log_bounds import bounded_splits
+from reput.jobs.rebuild.batch_builder import BatchQueueFinish, QueueKey, UnitChunk
+from reput.jobs.rebuild.ext_builder import ExtChunk
+from reput.jobs.rebuild.index_builder import IndexFilePlan, KeyChunk, plan_index_files
+from reput.jobs.rebuild.plan import BuildPlan
+from reput.jobs.rebuild.scan_task import (
+    BATCH_UNITS,
+    EXT,
+    KEYS,
+    ScanOutcome,
+    ScanTarget,
+    merge_chunks,
+    merge_queues,
+    queues_join,
+    scan_one,
+    scan_splits,
+)
+from reput.jobs.rebuild.unit_writer import QueueFinish, QueueRange
+from reput.jobs.runner import Progress, Runner
+from reput.jobs.split_tasks import run_over_splits
+from reput.log.queue_types import QueueTypes
+from reput.log.scan import Damage
+
+_QUEUES_OF_A_FINISH = 64
+
+
+@dataclass(frozen=True, slots=True)
+class RebuildResult:
+    """What a rebuild read and wrote.
+
+    Attributes:
+        messages: records read; `log_bytes` in them.
+        units: units written, fillers not counted; in `queues` queues.
+        keys: keys in `index_files` index files.
+        written_bytes: the parts of the files that are in use.
+        in_order: whether the log had to be read a second time in one go, because queue offsets repeat or leave gaps.
+        damages: what of the log was passed over, in its order.
+        findings: the same in words, and what of the store's derived files cannot be right.
+        seconds: of the whole job, and of each phase.
+        kept_queues: rebuilt in place: those ("topic/queue id") without a message, which stay as they are.
+        last_timestamp: store time (ms) of the log's last message; 0 without any.
+        index_timestamp: end time (ms) of the last index file that is full; 0 without any.
+        resumed: whether it went on with what a killed rebuild had done; the seconds are those of the last start.
+        kept_folders: rebuilt in place with `keep_old`: where the old ones are.
+    """
+
+    messages: int
+    log_bytes: int
+    units: int
+    queues: int
+    keys: int
+    index_files: int
+    written_bytes: int
+    in_order: bool
+    damages: tuple[Damage, ...]
+    findings: tuple[str, ...]
+    seconds: float
+    phase_seconds: dict[str, float]
+    last_timestamp: int
+    index_timestamp: int
+    kept_queues: tuple[str, ...] = ()
+    resumed: bool = False
+    kept_folders: tuple[str, ...] = ()
+
+
+class Built(NamedTuple):
+    """What is to be kept of a build: its result, and the path of what was built."""
+
+    result: RebuildResult
+    path: str
+
+
+class Build:
+    """One rebuild: the phases, and what they share.
+
+    Where the log turns out to be another than was thought, all is built in a further folder: what finished tasks have
+    written, and what they have returned, stays true for a start that comes after a kill.
+
+    Attributes:
+        folder: What is built, once `run` has returned.
+    """
+
+    def __init__(self, path: str, plan: BuildPlan, runner: Runner, progress: Progress | None) -> None:
+        self._path = path
+        self._plan = plan
+        self._sizes = plan.geometry.config
+        self._further = plan.geometry.further
+        self._runner = runner
+        self._progress = progress
+        self.folder = self._scratch = ""
+
+    def run(self) -> RebuildResult:
+        """All phases."""
+        started = time.perf_counter()
+        outcomes, in_order = self._scan()
+        scanned = time.perf_counter()
+        queues = merge_queues(outcomes)
+        batch_chunks = merge_chunks(outcome.batch_chunks for outcome in outcomes)
+        batch_units = sum(chunk.size for chunks in batch_chunks.values() for chunk in chunks) // BATCH_UNIT_SIZE
+        index_plans = self._plan_index([chunk for outcome in outcomes for chunk in outcome.chunks])
+        damages = tuple(damage for outcome in outcomes for damage in outcome.damages)
+        ext_chunks = merge_chunks(outcome.ext_chunks for outcome in outcomes)
+        written = self._finish(index_plans, queues, ext_chunks, batch_chunks)
+        finished = time.perf_counter()
+        return RebuildResult(
+            messages=sum(outcome.messages for outcome in outcomes),
+            log_bytes=sum(outcome.log_bytes for outcome in outcomes),
+            units=sum(queue.units for queue in queues) + batch_units,
+            queues=len(queues) + len(batch_chunks),
+            keys=sum(plan.key_count for plan in index_plans),
+            index_files=len(index_plans),
+            written_bytes=written,
+            in_order=in_order,
+            damages=damages,
+            findings=(*map(_finding, damages), *self._plan.geometry.findings),
+            seconds=finished - started,
+            phase_seconds={"scan": scanned - started, "build and sync": finished - scanned},
+            last_timestamp=next((outcome.last_timestamp for outcome in reversed(outcomes) if outcome.messages), 0),
+            index_timestamp=_end_of_last_full(index_plans),
+        )
+
+    def _scan(self) -> tuple[list[ScanOutcome], bool]:
+        """Write the units and spill the keys; all at once, or else in the order of the log, which is the truth."""
+        plan, types, description = self._plan, self._plan.geometry.types, "read the log"
+        splits = bounded_splits(plan.log_files, plan.split_bytes, plan.log_end)
+        target = self._begin("at-once", types)
+        outcomes, misled = run_over_splits(
+            self._runner, partial(scan_one, target), splits, description=description, progress=self._progress
+        )
+        undeclared = frozenset[str]().union(*(outcome.undeclared for outcome in outcomes))
+        if undeclared:  # their units lie in consume queues
+            types = replace(types, batch=types.batch | undeclared)
+            target = self._begin("with-batch-queues", types)
+            outcomes, misled = run_over_splits(
+                self._runner, partial(scan_one, target), splits,
+                description=f"{description} with batch consume queues", progress=self._progress,
+            )  # fmt: skip
+        in_order = any(outcome.messages for outcome in misled) or not queues_join(outcomes)
+        if in_order:
+            target = self._begin("in-order", types)
+            whole = tuple(bounded_splits(plan.log_files, max(file.size for file in plan.log_files), plan.log_end))
+            outcomes = self._runner.run(
+                partial(scan_splits, target), [whole], description=f"{description} in order", progress=self._progress
+            )
+            for outcome in outcomes:
+                if outcome.fault:
+                    raise outcome.fault
+        return outcomes, in_order
+
+    def _begin(self, name: str, types: QueueTypes) -> ScanTarget:
+        """Make the folders of a pass over the log; those of the one before it are of no use any more."""
+        if self.folder:
+            DISK.remove_tree(os.path.dirname(self.folder))
+        self.folder = os.path.join(self._path, name, "built")
+        self._scratch = os.path.join(self._path, name, "scratch")
+        has_ext = self._further.ext_file_size is not None
+        for folder in (
+            CONSUME_QUEUE,
+            *((CONSUME_QUEUE_EXT,) if has_ext else ()),
+            *((INDEX,) if self._plan.index else ()),
+        ):
+            DISK.make_directories(os.path.join(self.folder, folder))
+        for folder in (KEYS, BATCH_UNITS, EXT):
+            DISK.add_directories(os.path.join(self._scratch, folder))
+        rules, size = self._plan.rules, self._sizes.mapped_file_size_consume_queue
+        delays_ms = self._sizes.delay_levels_ms if rules.redispatches_deliver_time else ()
+        return ScanTarget(
+            self.folder, self._scratch, size, self._plan.index, rules, delays_ms, self._further, types,
+            self._plan.on_damage,
+        )  # fmt: skip
+
+    def _plan_index(self, chunks: Sequence[KeyChunk]) -> list[IndexFilePlan]:
+        folder = os.path.join(self.folder, INDEX)
+        return plan_index_files(folder, chunks, self._sizes.max_hash_slot_num, self._sizes.max_index_num)
+
+    def _finish(
+        self,
+        index_plans: list[IndexFilePlan],
+        queues: list[QueueRange],
+        ext_chunks: dict[tuple[str, int], list[ExtChunk]],
+        batch_chunks: dict[QueueKey, list[UnitChunk]],
+    ) -> int:
+        """Build the index files, finish the queues, sync all; returns the bytes in use."""
+        folder = os.path.join(self.folder, CONSUME_QUEUE)
+        size = self._sizes.mapped_file_size_consume_queue
+        ext_folder, ext_file_size = os.path.join(self.folder, CONSUME_QUEUE_EXT), self._further.ext_file_size
+        steps: list[IndexFilePlan | QueueFinish | BatchQueueFinish] = [*index_plans]  # first, since they take longest
+        for (topic, queue_id), chunks in batch_chunks.items():
+            batch_folder = os.path.join(self.folder, BATCH_CONSUME_QUEUE, topic, str(queue_id))
+            steps.append(
+                BatchQueueFinish(batch_folder, self._sizes.mapper_file_size_batch_consume_queue, tuple(chunks))
+            )
+        for i in range(0, len(queues), _QUEUES_OF_A_FINISH):
+            some = tuple(queues[i : i + _QUEUES_OF_A_FINISH])
+            of_some = tuple(tuple(ext_chunks.get((queue.topic, queue.queue_id), ())) for queue in some)
+            steps.append(QueueFinish(folder, size, some, ext_folder, ext_file_size, of_some))
+        description = "build the index, sync" if self._plan.index else "sync"
+        written = sum(self._runner.run(_finish, steps, description=description, progress=self._progress))
+        if self._plan.index:
+            DISK.sync_directory(os.path.join(self.folder, INDEX))
+        return written
+
+
+def _end_of_last_full(plans: Sequence[IndexFilePlan]) -> int:
+    full = [plan.path for plan in plans if plan.key_count == plan.max_index_num - 1]
+    if not full:
+        return 0
+    with DISK.open(full[-1]) as file:
+        return decode_header(file.read(0, HEADER_SIZE)).end_timestamp
+
+
+def _finding(damage: Damage) -> str:
+    return (
+        f"{damage.path}: passed over {damage.end - damage.begin} bytes from offset {damage.begin} on: {damage.reason}"
+    )
+
+
+def _finish(step: IndexFilePlan | QueueFinish | BatchQueueFinish) -> int:
+    """The task of the second phase."""
+    return step.run()

@@ -1,0 +1,252 @@
+"""`rebuild`: consume queues and index files from the commit log alone, byte for byte what live dispatch writes.
+
+A plan of splits, a task for each that writes units straight to their slots and spills its keys, a merge that proves
+that the splits and each queue's slots join, then a task for each index file and for groups of queues to be synced.
+
+The units of batch consume queues have no slots: they are spilled, and written by a task for each queue.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Literal
+
+from reput.config.dispatch_rules import DispatchRules
+from reput.errors import ConfigError, CorruptRecordError, StoreError, StoreFormatError, StoreSyncError
+from reput.files import DISK
+from reput.jobs.job_folder import JOB_FILE, STATE, JobFolder, Option
+from reput.jobs.rebuild.build import Build, Built, RebuildResult
+from reput.jobs.rebuild.emptied_queues import keep_emptied_queues
+from reput.jobs.rebuild.geometry import find_geometry
+from reput.jobs.rebuild.plan import BuildFolder, BuildPlan, plan_build
+from reput.jobs.rebuild.swap import check_folders, locked, plan_swap
+from reput.jobs.resuming import ResumingRunner
+from reput.jobs.runner import Progress, Runner
+from reput.log.directory import StoreDirectory, check_replaceable
+from reput.log.scan import OnDamage
+
+if TYPE_CHECKING:
+    from reput.kernels.consume_queue_ext import BitMaps
+
+__all__ = ["RebuildResult", "rebuild"]
+
+SPLIT_BYTES = 64 << 20
+_UNFINISHED = ".unfinished"
+#: Where a store is rebuilt in place; the folder is gone when that is done.
+_IN_PLACE = "rebuild" + _UNFINISHED
+
+
+def rebuild(
+    store_path: str | os.PathLike[str],
+    output: str | os.PathLike[str] | None,
+    *,
+    runner: Runner,
+    commit_log_path: str | os.PathLike[str] | None = None,
+    mapped_file_size_consume_queue: int | None = None,
+    mapper_file_size_batch_consume_queue: int | None = None,
+    max_hash_slot_num: int | None = None,
+    max_index_num: int | None = None,
+    enable_consume_queue_ext: bool | None = None,
+    mapped_file_size_consume_queue_ext: int | None = None,
+    bit_maps: BitMaps | None = None,
+    enable_lmq: bool | None = None,
+    message_delay_level: str | None = None,
+    split_bytes: int = SPLIT_BYTES,
+    index: bool = True,
+    rules: DispatchRules = DispatchRules.V5_3_3,
+    damaged: Literal["refuse", "skip"] = "refuse",
+    keep_old: bool = False,
+    progress: Progress | None = None,
+) -> RebuildResult:
+    """Build `consumequeue/` and `index/` in the new directory `output`, synced. The store itself is not changed.
+
+    With `output` None they take the place of the store's own, which nobody may have open: built beside, in
+    `rebuild.unfinished/` of the store, then swapped (`reput.jobs.rebuild.swap`), and the old ones removed, or with
+    `keep_old` left beside as `consumequeue.broken` and so on. Queues that have no message in the log any more stay as
+    they are, since they know the offset of their next one.
+
+    Topics with batch consume queues get theirs in `batchconsumequeue/`: those that `config/topics.json` or a folder
+    of the store names, and those with inner batches that neither knows.
+
+    File sizes that are not given are those that most of the store's own files have, else RocketMQ's defaults; a
+    file that has another one, as it was cut, is a finding. Consume queue extensions
+    (`consumequeue_ext/`, with what `bit_maps` gives for the columns of each scan) and light message queues are built
+    where they are asked for, or, if nothing is said (None), where the store has them. Everything is built in
+    `<output>.unfinished` and renamed at the end: a rebuild that was killed leaves no `output`, and the same call goes
+    on where it was, unless the log was written to or the machine started again; then it begins anew.
+
+    Where queue offsets repeat, as after a crash, the first message wins, as in `ConsumeQueue.putMessagePositionInfo`; a
+    gap is filled with filler units, so that each unit stands at its own queue offset (RocketMQ logs an error and puts
+    it into the gap). The units of delayed messages hold the time of delivery, by `message_delay_level` where the broker
+    had levels of its own. `rules` name the RocketMQ version whose files these are to be. The tasks need a file system
+    that all share.
+
+    Damage in the log is refused, or with `damaged="skip"` passed over: then all whole records before and behind it are
+    there, fillers stand for the units that are lost, and each range of the log that was passed over is in the result.
+    Behind damage the log goes on at the first record that proves itself together with the two that follow it.
+
+    Raises:
+        StoreFormatError: no store, a foreign file in the log, or files of two sizes, as many of each, so that theirs
+            must be given; also where `output` exists and is not an empty folder, or `<output>.unfinished` is no
+            rebuild's.
+        CorruptRecordError: damage in the log, a queue offset beyond what the log can hold, a topic that cannot
+            name a folder; not with `damaged="skip"`.
+        ConfigError: file sizes or delay levels that RocketMQ does not allow; an `output` inside the store; other
+            options than the killed rebuild had that is to be gone on with; damage to be skipped in place.
+        StoreLockedError: another process builds this output, or has the store open that is to be rebuilt in place, or
+            dispatches its log.
+        StoreFullError: no space.
+    """
+    started = time.perf_counter()
+    directory = StoreDirectory(store_path, commit_log_path=commit_log_path)
+    given = {
+        "mapped_file_size_consume_queue": mapped_file_size_consume_queue,
+        "mapper_file_size_batch_consume_queue": mapper_file_size_batch_consume_queue,
+        "max_hash_slot_num": max_hash_slot_num,
+        "max_index_num": max_index_num,
+        "enable_consume_queue_ext": enable_consume_queue_ext,
+        "mapped_file_size_consume_queue_ext": mapped_file_size_consume_queue_ext,
+        "enable_lmq": enable_lmq,
+        "message_delay_level": message_delay_level,
+    }
+    given = {name: value for name, value in given.items() if value is not None}
+    options = given | {
+        "store": directory.path, "commit_log_path": ",".join(directory.commit_log_folders), "index": index,
+        "rules": rules.value, "damaged": damaged, "bit_maps": _name_of(bit_maps), "keep_old": keep_old,
+    }  # fmt: skip
+
+    def plan() -> BuildPlan:
+        geometry = find_geometry(directory, given, rules=rules, index=index, bit_maps=bit_maps)
+        return plan_build(
+            directory, geometry, split_bytes=split_bytes, index=index, rules=rules,
+            on_damage=OnDamage.SKIP if damaged == "skip" else OnDamage.RAISE,
+        )  # fmt: skip
+
+    if output is None:
+        if damaged == "skip":
+            raise ConfigError(
+                "a store whose log is damaged is not rebuilt in place, as it could not be opened: give an output"
+            )
+        result = _rebuild_in_place(directory, options, plan, runner, progress, keep_old=keep_old)
+    else:
+        result = _rebuild_to(os.path.abspath(output), directory, options, plan, runner, progress)
+    return replace(result, seconds=time.perf_counter() - started)
+
+
+def _rebuild_to(
+    output: str,
+    directory: StoreDirectory,
+    options: Mapping[str, Option],
+    make_plan: Callable[[], BuildPlan],
+    runner: Runner,
+    progress: Progress | None,
+) -> RebuildResult:
+    check_replaceable(output)
+    unfinished = output + _UNFINISHED
+    is_free = not DISK.exists(output) or (DISK.is_directory(output) and not DISK.list_directory(output))
+    if not is_free and not DISK.exists(unfinished):
+        raise StoreFormatError(f"{output}: exists already and is not an empty folder; give the name of a new one")
+    directory.check_output(output)
+    plan = make_plan()
+    with _job_folder(unfinished, options) as folder:
+        build_folder = BuildFolder(folder)
+        if build_folder.has_been_named and is_free:  # and was taken away
+            build_folder.forget()
+        plan = build_folder.settle(plan)
+        if not is_free and not build_folder.has_been_named:
+            raise StoreFormatError(f"{output}: exists already and is not an empty folder; move it away to go on")
+        built = build_folder.result or _build(folder, build_folder, plan, runner, progress)
+        if is_free:
+            DISK.rename(built.path, output)
+        _remove(folder)
+    return replace(built.result, resumed=build_folder.resumed)
+
+
+def _rebuild_in_place(
+    directory: StoreDirectory,
+    options: Mapping[str, Option],
+    make_plan: Callable[[], BuildPlan],
+    runner: Runner,
+    progress: Progress | None,
+    *,
+    keep_old: bool,
+) -> RebuildResult:
+    check_folders(directory)
+    unfinished = os.path.join(directory.path, _IN_PLACE)
+    with locked(directory.path), _job_folder(unfinished, options) as folder:
+        build_folder = BuildFolder(folder)
+        plan = build_folder.settle(make_plan())
+        built = build_folder.result or _build(folder, build_folder, plan, runner, progress, directory)
+        swap = build_folder.swap
+        if swap is None:
+            swap = plan_swap(directory, built.path, folder.state_folder("old"), built.result, keep_old=keep_old)
+            build_folder.keep_swap(swap)
+        swap.run()
+        _remove(folder)
+    return replace(built.result, resumed=build_folder.resumed, kept_folders=tuple(sorted(swap.kept.values())))
+
+
+def is_unfinished(store: str) -> bool:
+    """Whether a rebuild in place of this store was begun, and is to be gone on with."""
+    return DISK.exists(os.path.join(store, _IN_PLACE, STATE, JOB_FILE))
+
+
+def remove_rest(store: str) -> None:
+    """Of a store that is `locked`: remove what is left of a rebuild in place that was killed when all was done."""
+    folder = os.path.join(store, _IN_PLACE)
+    if not DISK.is_directory(folder) or is_unfinished(store):
+        return
+    if {entry.name for entry in DISK.list_directory(folder)} <= {STATE}:
+        with suppress(StoreError):
+            DISK.remove_tree(folder)
+
+
+@contextmanager
+def _job_folder(path: str, options: Mapping[str, Option]) -> Iterator[JobFolder]:
+    """The folder of the job; one whose log is damaged does not go on, and leaves nothing."""
+    with JobFolder(path, "rebuild", options) as folder:
+        try:
+            yield folder
+        except CorruptRecordError as error:
+            _remove(folder)
+            advice = "or build from all that is whole, and be told what is not, by --damaged skip (damaged='skip')"
+            raise CorruptRecordError(error.path, error.offset, f"{error.reason}; {advice}") from None
+
+
+def _remove(folder: JobFolder) -> None:
+    """Remove the folder of the job, as far as no task of a driver that was killed still writes there."""
+    with suppress(StoreError):
+        folder.finish()
+        DISK.remove_tree(folder.path)
+
+
+def _build(
+    folder: JobFolder,
+    build_folder: BuildFolder,
+    plan: BuildPlan,
+    runner: Runner,
+    progress: Progress | None,
+    in_place_of: StoreDirectory | None = None,
+) -> Built:
+    """Everything, in the folder of the job; what a killed start has done is not done again."""
+    build = Build(build_folder.path, plan, ResumingRunner(runner, folder, synced=False), progress)
+    try:
+        result = build.run()
+    except StoreSyncError:
+        build_folder.forget()  # what is read there the disk need not have, and the next sync of it would succeed
+        raise
+    if in_place_of is not None and plan.log_files:
+        kept = keep_emptied_queues(in_place_of, build.folder, plan.log_files[0].start_offset)
+        result = replace(result, kept_queues=tuple(kept))
+    built = Built(result, build.folder)
+    build_folder.keep_result(built)
+    return built
+
+
+def _name_of(function: object) -> str | None:
+    """Of a function that an option names; None for None."""
+    return None if function is None else str(getattr(function, "__qualname__", type(function).__qualname__))

@@ -1,0 +1,149 @@
+"""The first phase of a rebuild: a task that writes the units of its splits and spills its keys, and the merge of all.
+
+The merge proves that each queue's slots join, and puts together what each queue and each index file is made of.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from reput.config.dispatch_rules import DispatchRules
+from reput.errors import CorruptRecordError
+from reput.formats.paths import CONSUME_QUEUE
+from reput.jobs.rebuild.batch_builder import BatchUnitSpill, QueueKey, UnitChunk
+from reput.jobs.rebuild.ext_builder import ExtChunk
+from reput.jobs.rebuild.index_builder import KeyChunk, KeySpill
+from reput.jobs.rebuild.unit_writer import FurtherUnits, QueueRange, UnitWriter
+from reput.kernels.record_scan import ScanLevel
+from reput.log.queue_types import QueueTypes
+from reput.log.scan import Damage, OnDamage, scan_split
+from reput.log.splits import Split, SplitResult, SplitStop
+
+T = TypeVar("T")
+
+#: Folders for what lives no longer than the rebuild.
+KEYS = "keys"
+EXT = "ext"
+BATCH_UNITS = "batch-units"
+
+
+@dataclass(frozen=True, slots=True)
+class ScanTarget:
+    """Where the tasks of the first phase write, and what; `scratch` is for what is gone when the job is done."""
+
+    folder: str
+    scratch: str
+    queue_file_size: int
+    index: bool
+    rules: DispatchRules
+    delays_ms: tuple[int, ...]
+    further: FurtherUnits
+    types: QueueTypes
+    on_damage: OnDamage
+
+
+@dataclass(frozen=True, slots=True)
+class ScanOutcome:
+    """What one task tells the merge; `read` and `fault` as in `SplitOutcome`, of the last split that it read.
+
+    `last_timestamp` is the store time (ms) of its last message, 0 without any. `damages` are what it passed over, whole
+    records that cannot have a unit included.
+    """
+
+    read: SplitResult
+    messages: int
+    log_bytes: int
+    last_timestamp: int
+    queues: tuple[QueueRange, ...]
+    batch_chunks: dict[QueueKey, list[UnitChunk]]
+    undeclared: frozenset[str]
+    chunks: tuple[KeyChunk, ...]
+    ext_chunks: dict[tuple[str, int], list[ExtChunk]]
+    damages: tuple[Damage, ...]
+    fault: CorruptRecordError | None
+
+
+def scan_one(target: ScanTarget, split: Split) -> ScanOutcome:
+    """The task of the first phase."""
+    return scan_splits(target, (split,))
+
+
+def scan_splits(target: ScanTarget, splits: Sequence[Split]) -> ScanOutcome:
+    """Read splits up to the log's end, write their units, and spill their keys."""
+    spill_name = f"{splits[0].begin}-{uuid.uuid4().hex}"  # an attempt of this task that counts as lost may live on
+    ext_path = os.path.join(target.scratch, EXT, spill_name)
+    units = UnitWriter(
+        os.path.join(target.folder, CONSUME_QUEUE), target.queue_file_size, target.types.batch, target.further,
+        ext_path, on_damage=target.on_damage,
+    )  # fmt: skip
+    batch_units = BatchUnitSpill(os.path.join(target.scratch, BATCH_UNITS, spill_name), target.types)
+    spill = KeySpill(os.path.join(target.scratch, KEYS, spill_name))
+    level = ScanLevel.KEYS if target.index else ScanLevel.PROPERTIES
+    messages = log_bytes = last_timestamp = 0
+    damages: list[Damage] = []
+    fault: CorruptRecordError | None = None
+    try:
+        for split in splits:
+            scan = scan_split(
+                split, level=level, delays_ms=target.delays_ms, index_tags=target.rules.indexes_tags,
+                on_damage=target.on_damage,
+            )  # fmt: skip
+            for columns in scan:
+                messages += columns.rows
+                log_bytes += columns.consumed
+                last_timestamp = int(columns["store_timestamp"][-1])
+                batch_units.put(columns)
+                units.put(columns, split.file.path)
+                if target.index:
+                    spill.put(columns)
+            damages += scan.damages
+            if scan.stop is SplitStop.LOG_END:
+                break
+    except CorruptRecordError as error:
+        fault = error
+    finally:
+        units.close()
+        batch_units.close()
+        spill.close()
+    ranges, chunks = tuple(units.ranges.values()), tuple(spill.chunks)
+    return ScanOutcome(
+        scan.result, messages, log_bytes, last_timestamp, ranges, batch_units.chunks,
+        frozenset(batch_units.undeclared), chunks, units.ext.chunks,
+        tuple(sorted([*damages, *units.damages], key=lambda damage: damage.begin)), fault,
+    )  # fmt: skip
+
+
+def queues_join(outcomes: Sequence[ScanOutcome]) -> bool:
+    """Whether each queue's slots, from task to task in log order, neither repeat nor leave a gap."""
+    next_offsets: dict[tuple[str, int], int] = {}
+    for outcome in outcomes:
+        for queue in outcome.queues:
+            key = queue.topic, queue.queue_id
+            if next_offsets.get(key, queue.first_offset) != queue.first_offset:
+                return False
+            next_offsets[key] = queue.next_offset
+    return True
+
+
+def merge_queues(outcomes: Iterable[ScanOutcome]) -> list[QueueRange]:
+    """Each queue's slots over all tasks, in the order of first sight."""
+    merged: dict[tuple[str, int], QueueRange] = {}
+    for outcome in outcomes:
+        for queue in outcome.queues:
+            before = merged.setdefault((queue.topic, queue.queue_id), replace(queue, units=0))
+            before.next_offset = queue.next_offset
+            before.units += queue.units
+    return list(merged.values())
+
+
+def merge_chunks(outcomes: Iterable[Mapping[QueueKey, list[T]]]) -> dict[QueueKey, list[T]]:
+    """What the tasks have spilled of each queue, in log order, as they are given."""
+    merged: dict[QueueKey, list[T]] = {}
+    for chunks in outcomes:
+        for key, of_queue in chunks.items():
+            merged.setdefault(key, []).extend(of_queue)
+    return merged

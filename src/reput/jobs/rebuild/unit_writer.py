@@ -1,0 +1,277 @@
+"""Consume queue units of scanned records -> the files of a rebuild, by tasks that know nothing of each other.
+
+The slot of a unit is its queue offset, so tasks share the files without a lock: each writes its own slots. Whether the
+slots of all tasks join without a gap or an overlap is for the merge to find out, from the `QueueRange`s.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Set
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from reput.files import DISK
+from reput.formats.consume_queue import FILLER, UNIT_SIZE, encode_unit
+from reput.formats.paths import offset_to_file_name, topic_folder_name
+from reput.jobs.rebuild.ext_builder import ExtChunk, ExtLayout, ExtSpill
+from reput.jobs.record_faults import has_units, queue_fault, record_damage, wrong_queue_offsets
+from reput.kernels.columns import RecordColumns
+from reput.kernels.consume_queue import UnitRuns, group_units
+from reput.kernels.consume_queue_ext import bit_maps_of, encode_ext_units
+from reput.kernels.multi_dispatch import add_multi_dispatch_rows
+from reput.log.scan import Damage, OnDamage
+
+if TYPE_CHECKING:
+    from reput.kernels.consume_queue_ext import BitMaps
+
+_FILLER = encode_unit(*FILLER)
+#: A next queue offset that makes every row a repeat: `group_units` takes none of the queue.
+_NO_QUEUE = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class FurtherUnits:
+    """What the tasks write beside a unit for each message.
+
+    Attributes:
+        ext_file_size: Size in bytes of the files of consume queue extensions; None where there are none.
+        bit_maps: Bit maps of ext units, as for `MessageStore.open`; picklable where a task runs elsewhere.
+        multi_dispatch: Whether the queues that INNER_MULTI_DISPATCH names get units.
+        enable_lmq: Whether light message queues have queue id 0.
+        any_topic: Whether messages of retry and system topics have units in these queues, too.
+    """
+
+    ext_file_size: int | None = None
+    bit_maps: BitMaps | None = None
+    multi_dispatch: bool = False
+    enable_lmq: bool = False
+    any_topic: bool = False
+
+
+_NOTHING_FURTHER = FurtherUnits()
+
+
+@dataclass(slots=True)
+class QueueRange:
+    """The slots [first_offset, next_offset) of one queue that a task has written; `units` of them are no fillers."""
+
+    topic: str
+    queue_id: int
+    first_offset: int
+    next_offset: int
+    units: int = 0
+
+
+class UnitWriter:
+    """Writes units into queue files below a folder, each file `file_size` bytes long and sparse.
+
+    Within its records it follows `ConsumeQueue.putMessagePositionInfo`: a unit before its queue's next offset is a
+    repeat and is dropped, and a gap is filled with filler units, so that each unit stands at its own queue offset.
+
+    The topics in `batch_topics` are left out: they have batch consume queues, see `BatchUnitSpill`.
+
+    Attributes:
+        ranges: what was written, by (topic, queue id).
+        ext: the ext units of what was written, where `further` asks for them; they go to a file `ext_path`.
+        damages: whole records that cannot have a unit, with `OnDamage.SKIP`; they are left out.
+    """
+
+    def __init__(
+        self,
+        folder: str,
+        file_size: int,
+        batch_topics: Set[str] = frozenset(),
+        further: FurtherUnits = _NOTHING_FURTHER,
+        ext_path: str = "",
+        *,
+        on_damage: OnDamage = OnDamage.RAISE,
+    ) -> None:
+        self.damages: list[Damage] = []
+        self._on_damage = on_damage
+        self.ranges: dict[tuple[str, int], QueueRange] = {}
+        self._batch_topics = batch_topics
+        self._folder = folder
+        self._file_size = file_size
+        self._made: set[str] = set()
+        self._further = further
+        self.ext = ExtSpill(ext_path)
+
+    def put(self, columns: RecordColumns, log_path: str) -> None:
+        """Write the units of scanned records (`ScanLevel.PROPERTIES` or above) of the log file `log_path`.
+
+        Raises:
+            CorruptRecordError: a queue offset that a log of this size cannot hold, or a topic that is no name of a
+                folder, unless damage is skipped. The log before that record may have been written, nothing of these
+                records is.
+        """
+        if not columns.rows:
+            return
+        further, sources = self._further, None
+        ext_file_size = further.ext_file_size
+        bit_maps = bit_maps_of(further.bit_maps, columns) if ext_file_size is not None else None
+        if further.multi_dispatch:
+            columns, sources = add_multi_dispatch_rows(
+                columns, enable_lmq=further.enable_lmq, any_topic=further.any_topic
+            )
+        names = [topic_folder_name(topic) for topic, _ in columns.queues()]
+        has_unit = self._without_damage(columns, names, _rows_with_unit(columns, names, self._batch_topics), log_path)
+        queues = self._queues_of(columns, names, has_unit)
+        next_offsets = np.array([queue.next_offset if queue else _NO_QUEUE for queue in queues], np.int64)
+        row = 0
+        while row < columns.rows:
+            runs = group_units(columns, next_offsets, row, with_rows=ext_file_size is not None)
+            self._write(runs, queues, next_offsets)
+            if ext_file_size is not None:
+                ext = encode_ext_units(runs, columns, sources, bit_maps, ext_file_size)
+                for k in np.flatnonzero(runs.counts).tolist():
+                    written = queues[k]
+                    assert written is not None
+                    self.ext.put((written.topic, written.queue_id), int(next_offsets[k]), runs, ext, k)
+            next_offsets += runs.counts
+            row = runs.stop_row
+            if row < columns.rows:
+                k = int(columns["queue"][row])
+                following = int(columns["queue_offset"][row])
+                self._fill(queues[k], int(next_offsets[k]), following)
+                next_offsets[k] = following
+        for queue, following in zip(queues, next_offsets.tolist(), strict=True):
+            if queue:
+                queue.next_offset = following
+
+    def close(self) -> None:
+        """Close what was spilled; nothing is synced."""
+        self.ext.close()
+
+    def _without_damage(
+        self, columns: RecordColumns, names: list[str | None], has_unit: npt.NDArray[np.bool_] | None, log_path: str
+    ) -> npt.NDArray[np.bool_] | None:
+        """`has_unit` less the rows that cannot have one, which are told."""
+        wrong = wrong_queue_offsets(columns)
+        if None in names:  # hostile bytes must not lead out of the rebuild's folder
+            wrong |= np.isin(columns["queue"], [k for k, name in enumerate(names) if name is None])
+        if has_unit is not None:
+            wrong &= has_unit
+        if not wrong.any():
+            return has_unit
+        for row in np.flatnonzero(wrong).tolist():
+            damage = record_damage(log_path, columns, row, queue_fault(columns, row))
+            if self._on_damage is not OnDamage.SKIP:
+                raise damage.error()
+            self.damages.append(damage)
+        columns["queue_offset"][wrong] = -1  # a repeat, whatever comes next
+        return ~wrong if has_unit is None else has_unit & ~wrong
+
+    def _queues_of(
+        self, columns: RecordColumns, names: list[str | None], has_unit: npt.NDArray[np.bool_] | None
+    ) -> list[QueueRange | None]:
+        """The range of each queue of the scan, begun where it is new; None where it has no unit."""
+        first_rows = columns.queue_rows
+        if has_unit is not None:
+            first_rows = np.full(first_rows.size, -1, np.int32)
+            rows = np.flatnonzero(has_unit)[::-1]
+            first_rows[columns["queue"][rows]] = rows  # of equal indexes the last one stays: the queue's first row
+        found: list[QueueRange | None] = []
+        for k, ((_, queue_id), name) in enumerate(zip(columns.queues(), names, strict=True)):
+            row = int(first_rows[k])
+            if row < 0 or name is None:
+                found.append(None)
+                continue
+            queue = self.ranges.get((name, queue_id))
+            if queue is None:
+                offset = int(columns["queue_offset"][row])
+                queue = self.ranges[name, queue_id] = QueueRange(name, queue_id, offset, offset)
+                DISK.make_directories(queue_folder(self._folder, queue))
+            found.append(queue)
+        return found
+
+    def _write(self, runs: UnitRuns, queues: list[QueueRange | None], next_offsets: npt.NDArray[np.int64]) -> None:
+        base = runs.units.ctypes.data
+        pieces: list[tuple[str, int, int, int]] = []
+        for k in np.flatnonzero(runs.counts).tolist():
+            queue = queues[k]
+            assert queue is not None
+            queue.units += int(runs.counts[k])
+            address, position = base + int(runs.starts[k]), int(next_offsets[k]) * UNIT_SIZE
+            left = int(runs.counts[k]) * UNIT_SIZE
+            while left:
+                inside = position % self._file_size
+                size = min(left, self._file_size - inside)
+                pieces.append((self._file(queue, position - inside), address, size, inside))
+                address, position, left = address + size, position + size, left - size
+        _write_pieces(pieces)
+
+    def _fill(self, queue: QueueRange | None, offset: int, end: int) -> None:
+        assert queue is not None
+        while offset < end:
+            inside = offset * UNIT_SIZE % self._file_size
+            count = min(end - offset, (self._file_size - inside) // UNIT_SIZE)
+            with DISK.open(self._file(queue, offset * UNIT_SIZE - inside), writable=True) as file:
+                file.write(inside, _FILLER * count)
+            offset += count
+
+    def _file(self, queue: QueueRange, start: int) -> str:
+        """The queue file that begins at a byte of the queue, made by whichever task needs it first."""
+        path = os.path.join(queue_folder(self._folder, queue), offset_to_file_name(start))
+        if path not in self._made:
+            DISK.open(path, writable=True, create=True, size=self._file_size).close()
+            self._made.add(path)
+        return path
+
+
+@dataclass(frozen=True, slots=True)
+class QueueFinish:
+    """The last step for some queues, once all units are there: extensions, the head of the first file, and sync."""
+
+    folder: str
+    file_size: int
+    queues: tuple[QueueRange, ...]
+    ext_folder: str = ""
+    ext_file_size: int | None = None
+    ext_chunks: tuple[tuple[ExtChunk, ...], ...] = ()
+
+    def run(self) -> int:
+        """Returns the bytes of the files in use."""
+        used = 0
+        if self.ext_file_size is not None:
+            for queue, chunks in zip(self.queues, self.ext_chunks, strict=True):
+                folders = queue_folder(self.folder, queue), queue_folder(self.ext_folder, queue)
+                used += ExtLayout(folders[0], self.file_size, folders[1], self.ext_file_size).run(chunks)
+        for queue in self.queues:
+            folder = queue_folder(self.folder, queue)
+            begin = queue.first_offset * UNIT_SIZE
+            head = begin - begin % self.file_size
+            end = queue.next_offset * UNIT_SIZE
+            for start in range(head, end, self.file_size):
+                with DISK.open(os.path.join(folder, offset_to_file_name(start)), writable=True) as file:
+                    if start < begin:
+                        file.write(0, _FILLER * ((begin - start) // UNIT_SIZE))
+                    file.sync()
+            DISK.sync_directory(folder)
+            used += end - head
+        return used
+
+
+def queue_folder(folder: str, queue: QueueRange) -> str:
+    """Where the files of a queue are."""
+    return os.path.join(folder, queue.topic, str(queue.queue_id))
+
+
+def _rows_with_unit(
+    columns: RecordColumns, names: list[str | None], batch_topics: Set[str]
+) -> npt.NDArray[np.bool_] | None:
+    """bool[rows], False for prepared and rolled back messages and those of batch topics; None where all have a unit."""
+    with_unit = has_units(columns)
+    if batch_topics:
+        with_unit &= ~np.isin(columns["queue"], [k for k, name in enumerate(names) if name in batch_topics])
+    return None if with_unit.all() else with_unit
+
+
+def _write_pieces(pieces: list[tuple[str, int, int, int]]) -> None:
+    """Write (path, address, size, position) of each piece in one call."""
+    if pieces:
+        paths, addresses, sizes, positions = zip(*pieces, strict=True)
+        DISK.write_runs(paths, np.array(addresses, np.int64), np.array(sizes, np.int64), np.array(positions, np.int64))

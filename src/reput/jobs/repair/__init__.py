@@ -1,0 +1,6 @@
+"""`reput repair`: a store that does not start, mended or salvaged."""
+
+from reput.jobs.repair.repair_job import RepairResult, repair
+from reput.jobs.repair.salvage_job import SalvageResult, salvage
+
+__all__ = ["RepairResult", "SalvageResult", "repair", "salvage"]

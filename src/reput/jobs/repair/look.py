@@ -1,0 +1,163 @@
+"""What a repair looks at beside an audit: whether anything whole lies behind damage, and what the queues know there."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from reput.files import DISK
+from reput.formats.multi_dispatch import LMQ_PREFIX
+from reput.formats.paths import CONFIG, file_name_to_offset, offset_to_file_name
+from reput.formats.record import PHYSICAL_OFFSET
+from reput.formats.shutdown import SHUTDOWN_FILE, decode_shutdown
+from reput.jobs.audit.batches import BATCH_UNIT_TYPE
+from reput.jobs.audit.end import checkpoint_findings, has_grown
+from reput.jobs.audit.files import StoreListing
+from reput.jobs.audit.job import AuditResult
+from reput.jobs.audit.rest import is_used
+from reput.jobs.findings import Finding
+from reput.jobs.repair.plan import LogState, Tail, is_of_log
+from reput.kernels.consume_queue import UNIT_TYPE
+from reput.kernels.record_scan import ScanLevel
+from reput.log.directory import LogFile, StoreDirectory
+from reput.log.scan import OnDamage, scan_split
+from reput.log.splits import Split
+
+_END_OF_LOG = (1 << 63) - 1
+_BLOCK_BYTES = 1 << 20
+
+
+def look_at_log(directory: StoreDirectory, listing: StoreListing, audited: AuditResult) -> LogState:
+    """What of the findings of an audit is of the log, and can be mended there; nothing is changed."""
+    files = {file.path: file for file in listing.log_files}
+    folders = directory.commit_log_folders
+    short: list[tuple[str, int]] = []
+    foreign: list[str] = []
+    broken: list[Finding] = []
+    begins: list[int] = []
+    for finding in audited.findings:
+        file, begin = files.get(finding.path), finding.commit_log_offset
+        if not is_of_log(finding, folders):
+            continue
+        if finding.code == "foreign-file" and not must_stay(listing, finding.path):
+            foreign.append(finding.path)
+        elif finding.code == "file-size" and file is not None and _is_short_end(listing, file):
+            short.append((file.path, file.size))
+        elif file is not None and begin is not None and not has_records_from(listing, begin):
+            begins.append(begin)
+        else:
+            broken.append(finding)
+    end = min(begins, default=audited.log_end)
+    tails = tuple(tail for file in listing.log_files if (tail := tail_of(file, end)) is not None) if begins else ()
+    known = known_messages(listing, [(end, _END_OF_LOG)])
+    if known and has_grown(directory, end):
+        known = 0
+    checkpoint = tuple(checkpoint_findings(listing, audited.newest_ms)) if begins else ()
+    claims_more = not directory.was_killed and (known > 0 or _claims_more(directory, end))
+    return LogState(folders, tails, tuple(short), tuple(foreign), tuple(broken), known, checkpoint, claims_more)
+
+
+def has_records_from(listing: StoreListing, offset: int) -> bool:
+    """Whether a record that proves itself, body CRC included, lies anywhere from a commit log offset on."""
+    return any(
+        _has_records(file.path, file.start_offset, max(offset, file.start_offset), file.end_offset)
+        for file in listing.log_files
+        if file.end_offset > offset
+    )
+
+
+def known_messages(listing: StoreListing, ranges: Sequence[tuple[int, int]]) -> int:
+    """How many messages queues know in ranges of commit log offsets; light queues have them a second time."""
+    total = 0
+    for folder, kind in ((listing.queues, UNIT_TYPE), (listing.batch_queues, BATCH_UNIT_TYPE)):
+        for queue in folder.queues:
+            for start in () if queue.topic.startswith(LMQ_PREFIX) else queue.starts:
+                data = DISK.read_bytes(folder.file_path(queue.topic, queue.queue_id, start))
+                units = np.frombuffer(data, kind, len(data) // kind.itemsize)
+                units = units[is_used(units)]
+                for begin, end in ranges:
+                    inside = units[(units["commit_log_offset"] >= begin) & (units["commit_log_offset"] < end)]
+                    total += inside.size if kind == UNIT_TYPE else int(inside["message_count"].sum())
+    return total
+
+
+def must_stay(listing: StoreListing, path: str) -> bool:
+    """Whether a file that has no place in the log, by its name, may be one of it all the same.
+
+    It has records of the place that its name says, or of one that no other file has; or a file of the log is a link to
+    it; or it is a link itself, to a disk that is not there; or another folder of the log has a file of this name.
+    """
+    if DISK.is_directory(path):
+        return False
+    if not DISK.exists(path) or is_linked(listing, path):
+        return True
+    named = file_name_to_offset(os.path.basename(path))
+    if named is not None and _has_bytes(path) and _has_records(path, named, named, named + DISK.file_size(path)):
+        return True
+    if named in {file.start_offset for file in listing.log_files}:
+        return True
+    start = _first_offset(path)
+    return start >= 0 and not any(other.start_offset <= start < other.end_offset for other in listing.log_files)
+
+
+def with_own_name(finding: Finding) -> Finding:
+    """The same finding; of a file that has the records of another name its text says which."""
+    may_be = finding.code == "foreign-file" or (finding.code == "record-damaged" and not finding.position)
+    if not may_be or DISK.is_directory(finding.path) or not DISK.exists(finding.path):
+        return finding
+    start = _first_offset(finding.path)
+    if start < 0 or start == file_name_to_offset(os.path.basename(finding.path)):
+        return finding
+    text = f"it has the records of {offset_to_file_name(start)}: give it that name back, unless it is a copy"
+    return replace(finding, text=f"{finding.text}; {text}")
+
+
+def _first_offset(path: str) -> int:
+    """The commit log offset of the record that a file begins with, if whole records are there; else -1."""
+    if not _has_bytes(path):
+        return -1
+    with DISK.open(path) as file:
+        start, size = int.from_bytes(file.read(PHYSICAL_OFFSET, 8), "big", signed=True), file.size
+    return start if 0 <= start < _END_OF_LOG - size and _has_records(path, start, start, start + size) else -1
+
+
+def _has_bytes(path: str) -> bool:
+    """Whether this is a file with something in it: no device, pipe or socket, and none of /proc."""
+    return os.path.isfile(path) and DISK.file_size(path) > 0
+
+
+def is_linked(listing: StoreListing, path: str) -> bool:
+    """Whether a file of the log is a link to this one."""
+    return DISK.identity(path) in {DISK.identity(file.path) for file in listing.log_files}
+
+
+def _is_short_end(listing: StoreListing, file: LogFile) -> bool:
+    """Whether a file of another length is only too short, and the log ends in it."""
+    return DISK.file_size(file.path) < file.size and not has_records_from(listing, file.end_offset)
+
+
+def _has_records(path: str, start: int, begin: int, end: int) -> bool:
+    split = Split(LogFile(path, start, end - start), begin, end, is_record_start=False)
+    return any(columns.rows for columns in scan_split(split, level=ScanLevel.HEADER, on_damage=OnDamage.SKIP))
+
+
+def tail_of(file: LogFile, end: int) -> Tail | None:
+    """What a file has behind the log's end; None for nothing."""
+    position, count = max(end - file.start_offset, 0), 0
+    with DISK.open(file.path) as opened:
+        if position >= file.size or not opened.has_data_from(position):
+            return None
+        for begin in range(position, file.size, _BLOCK_BYTES):
+            block = opened.read(begin, _BLOCK_BYTES)
+            count += len(block) - block.count(0)
+    return Tail(file.path, position, count)
+
+
+def _claims_more(directory: StoreDirectory, end: int) -> bool:
+    """Whether a clean exit has left records behind the log's end, so that a start refuses."""
+    path = os.path.join(directory.path, CONFIG, SHUTDOWN_FILE)
+    shutdown = decode_shutdown(DISK.read_bytes(path)) if DISK.exists(path) else None
+    return shutdown is not None and shutdown.commit_log_end > end

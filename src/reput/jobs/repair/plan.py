@@ -1,0 +1,228 @@
+"""What a repair would do about the findings of an audit: a list of steps, made without changing anything.
+
+A log is mended in place only where nothing whole lies behind what is wrong with it: then its tail is cut, and queues
+and index follow. Whole records behind damage are never cut off; of these speaks `reput.jobs.repair.salvage_job`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from reput.formats.paths import CONFIG
+from reput.formats.shutdown import SHUTDOWN_FILE
+from reput.jobs.findings import Finding, FindingClass
+
+
+class Action(StrEnum):
+    """What a step does."""
+
+    #: Put the backup of a file below config/ in its place.
+    RESTORE_BACKUP = "restore-backup"
+    #: Give topics the settings in topics.json that reput has recorded.
+    RESTORE_TOPICS = "restore-topics"
+    #: Move a file below config/ aside, whose backup is of no use either.
+    SET_ASIDE = "set-aside"
+    #: Make topics.json anew from what reput has recorded, and the queues that are there.
+    MAKE_TOPICS = "make-topics"
+    #: Move a file of a strange name out of the log's folder.
+    MOVE_AWAY = "move-away"
+    #: Give the log's last file its length back, by zeros.
+    GROW = "grow"
+    #: Turn what lies behind the log's last whole record into zeros.
+    CUT_TAIL = "cut-tail"
+    #: Set the times of the checkpoint to 0: the next start trusts nothing, and reads the whole log.
+    RESET_CHECKPOINT = "reset-checkpoint"
+    #: Let consumer groups stand at the end of their queue that stood behind it.
+    LOWER_OFFSETS = "lower-offsets"
+    #: Build queues and index again, and exchange them.
+    REBUILD = "rebuild"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step.
+
+    Attributes:
+        path: the file or folder that changes.
+        text: what is done, and why.
+        codes: of the findings that it answers.
+        position: cut-tail: where zeros begin; grow: the length that the file gets.
+        lost_bytes: bytes that only the original beside has from then on.
+    """
+
+    action: Action
+    path: str
+    text: str
+    codes: tuple[str, ...] = ()
+    position: int = 0
+    lost_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RepairPlan:
+    """What there is to do in place.
+
+    Attributes:
+        steps: in the order in which they are taken.
+        remaining: findings, worse than harmless, that no step answers.
+        needs_salvage: whether some of these are of the log, which stays as it is then, and so do queues and index.
+        lost_messages: messages that the queues know and nothing whole is left of; 0 where a salvage tells.
+    """
+
+    steps: tuple[Step, ...]
+    remaining: tuple[Finding, ...]
+    needs_salvage: bool
+    lost_messages: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """What a log file has behind the log's last whole record: from a position on, so many bytes that are not zero."""
+
+    path: str
+    position: int
+    data_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogState:
+    """What of the log's findings can be mended in place.
+
+    Attributes:
+        folders: of the log.
+        tails: of the files that have any data behind the log's end.
+        short: (path, length that it must have) of files that are too short, with nothing whole behind.
+        foreign: files that hold nothing whole, and have no business there.
+        broken: findings that cannot be mended in place.
+        lost_messages: messages behind the end that queues know.
+        checkpoint: findings of a checkpoint that speaks of what is cut.
+        claims_more: whether a clean exit left records behind the end, as it says itself, or queues do: a start refuses.
+    """
+
+    folders: tuple[str, ...]
+    tails: tuple[Tail, ...] = ()
+    short: tuple[tuple[str, int], ...] = ()
+    foreign: tuple[str, ...] = ()
+    broken: tuple[Finding, ...] = ()
+    lost_messages: int = 0
+    checkpoint: tuple[Finding, ...] = ()
+    claims_more: bool = False
+
+
+#: What a rebuild of queues and index answers.
+_DERIVED = frozenset(
+    {
+        "queue-file-missing", "queue-type", "unit-missing", "unit-wrong", "ext-unit-wrong", "index-entry-missing",
+        "index-entry-wrong", "index-chain-broken", "index-header-wrong",
+    }
+)  # fmt: skip
+_CHECKPOINT = frozenset({"checkpoint-ahead", "checkpoint-wrong", "checkpoint-short"})
+_OFFSETS = "consumer-offset-ahead"
+_CHANGED = "config-changed"
+#: Findings of names and sizes, which are of the log or of what derives from it.
+_FILES = frozenset({"file-size", "foreign-file"})
+#: Findings of the log itself.
+LOG_CODES = frozenset({"record-damaged", "torn-tail", "log-file-missing"})
+
+
+def is_of_log(finding: Finding, folders: Sequence[str]) -> bool:
+    """Whether it is the log that is not as it should be, and not what derives from it."""
+    in_log = os.path.dirname(finding.path) in folders
+    return finding.code in LOG_CODES or (finding.code in _FILES and in_log)
+
+
+def make_plan(
+    store: str,
+    findings: Sequence[Finding],
+    log: LogState,
+    *,
+    was_killed: bool,
+    rebuilding: bool,
+    index_sizes_given: bool,
+) -> RepairPlan:
+    """The steps for what an audit found.
+
+    Args:
+        store: its path.
+        findings: of the audit.
+        log: see there.
+        was_killed: whether a start will look for the log's end anyway.
+        rebuilding: whether a rebuild in place was killed, and is to be gone on with.
+        index_sizes_given: whether an index can be built although its files do not tell their slots.
+    """
+    steps = [*config_steps(findings), *_log_steps(findings, log)]
+    wrong = [finding for finding in findings if finding.code in _CHECKPOINT] or log.checkpoint
+    if wrong and not log.broken:
+        text = f"set its times to 0: the next start reads the whole log ({wrong[0].text})"
+        codes = tuple(sorted({finding.code for finding in wrong}))
+        steps.append(Step(Action.RESET_CHECKPOINT, wrong[0].path, text, codes))
+    ahead = [finding for finding in findings if finding.code == _OFFSETS]
+    if ahead and not log.broken:
+        text = f"lower {len(ahead)} offsets of groups to the ends of their queues ({ahead[0].text})"
+        steps.append(Step(Action.LOWER_OFFSETS, ahead[0].path, text, (_OFFSETS,)))
+    derived = {finding.code for finding in findings if _is_derived(finding, log.folders)}
+    if index_sizes_given:
+        derived |= {finding.code for finding in findings if finding.code == "index-geometry"}
+    was_cut = any(step.action is Action.CUT_TAIL for step in steps) and not was_killed
+    if (derived or was_cut or rebuilding or log.claims_more) and not log.broken:
+        why = "as the log has it" if derived or rebuilding else "since they know more than the log has"
+        text = f"build queues and index again, {why}"
+        steps.append(Step(Action.REBUILD, store, text, tuple(sorted(derived))))
+    answered = {code for step in steps for code in step.codes}
+    remaining = tuple(
+        finding
+        for finding in findings
+        if finding.kind.finding_class is not FindingClass.HARMLESS
+        and (finding in log.broken or finding.code not in answered)
+    )
+    return RepairPlan(tuple(steps), remaining, bool(log.broken), 0 if log.broken else log.lost_messages)
+
+
+def config_steps(findings: Sequence[Finding]) -> list[Step]:
+    """The steps for files below config/, which need no look at the log."""
+    steps = []
+    for finding in findings:
+        name = os.path.basename(finding.path)
+        if name == SHUTDOWN_FILE:
+            text = "move it aside: it only spares the next start some work"
+            steps.append(Step(Action.SET_ASIDE, finding.path, text, (finding.code,)))
+        elif finding.code == "config-backup":
+            text = f"put {name}.bak in its place: {finding.text}"
+            steps.append(Step(Action.RESTORE_BACKUP, finding.path, text, (finding.code,)))
+        elif finding.code == "config-damaged" and name == "topics.json":
+            text = f"make it anew from what reput recorded, and from the queues that are there: {finding.text}"
+            steps.append(Step(Action.MAKE_TOPICS, finding.path, text, (finding.code,)))
+        elif finding.code == "config-damaged":
+            text = f"move it aside, and its backup; what it said is lost, and RocketMQ begins without: {finding.text}"
+            steps.append(Step(Action.SET_ASIDE, finding.path, text, (finding.code,)))
+    changed = [finding for finding in findings if finding.code == _CHANGED]
+    if changed:
+        text = f"put back {len(changed)} topics as reput recorded them ({changed[0].text})"
+        steps.append(Step(Action.RESTORE_TOPICS, changed[0].path, text, (_CHANGED,)))
+    return steps
+
+
+def _log_steps(findings: Sequence[Finding], log: LogState) -> list[Step]:
+    codes = tuple(sorted({finding.code for finding in findings if is_of_log(finding, log.folders)}))
+    steps = [
+        Step(Action.MOVE_AWAY, path, "move it out of the log's folder: RocketMQ does not start", ("foreign-file",))
+        for path in log.foreign
+    ]
+    if log.broken:
+        return steps
+    for path, size in log.short:
+        steps.append(Step(Action.GROW, path, f"make it {size} bytes long again, by zeros", ("file-size",), size))
+    for tail in log.tails:
+        text = f"zeros for {tail.data_bytes} bytes that no record proves, with no whole record behind"
+        answers = tuple(code for code in codes if code in LOG_CODES)
+        steps.append(Step(Action.CUT_TAIL, tail.path, text, answers, tail.position, tail.data_bytes))
+    return steps
+
+
+def _is_derived(finding: Finding, folders: Sequence[str]) -> bool:
+    if finding.code in _FILES:
+        return not is_of_log(finding, folders) and os.path.basename(os.path.dirname(finding.path)) != CONFIG
+    return finding.code in _DERIVED

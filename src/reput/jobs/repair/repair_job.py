@@ -1,0 +1,211 @@
+"""`repair`: a store mended in place from the findings of an audit; every original stays beside it.
+
+A look (an audit, and what lies behind damage) gives a plan; the plan's steps are taken under the store's lock; then it
+looks again, until there is nothing to do any more. So nothing is remembered from one start to the next, a kill at any
+moment leaves a store that the next look understands, and the last look is the proof.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from reput.config.dispatch_rules import DispatchRules
+from reput.errors import CorruptMetadataError
+from reput.files import DISK, FileLayer
+from reput.jobs.audit.files import StoreListing, list_store
+from reput.jobs.audit.job import audit
+from reput.jobs.findings import Finding, FindingClass
+from reput.jobs.rebuild.geometry import find_geometry, find_sizes
+from reput.jobs.rebuild.job import is_unfinished, rebuild, remove_rest
+from reput.jobs.rebuild.swap import check_folders, locked
+from reput.jobs.repair.look import look_at_log, with_own_name
+from reput.jobs.repair.plan import Action, RepairPlan, Step, config_steps, make_plan
+from reput.jobs.repair.steps import Seen, take_step
+from reput.jobs.runner import Progress, Runner
+from reput.log.directory import StoreDirectory
+from reput.log.failed_sync import watched
+
+#: A step may bring to light what it hid, and so on; what is wrong still after so many looks stays so.
+_MOST_LOOKS = 5
+#: Of the settings of a rebuild those that an audit takes.
+OF_AUDIT = ("max_hash_slot_num", "max_index_num", "message_delay_level")
+
+
+@dataclass(frozen=True, slots=True)
+class RepairResult:
+    """What a repair would do, or has done.
+
+    Attributes:
+        is_applied: whether the steps were taken.
+        steps: in order.
+        findings: of the last look, the worst first: what is wrong, or still is.
+        remaining: those of them, worse than harmless, that no step answers.
+        needs_salvage: whether the log is among them (`reput.jobs.repair.salvage_job`).
+        was_killed: whether the store is not closed: it is open now, or its writer was killed.
+        lost_messages: messages that the queues know, or knew, and nothing whole is left of; 0 where a salvage tells.
+        kept: paths of originals.
+        seconds: of everything.
+    """
+
+    is_applied: bool
+    steps: tuple[Step, ...]
+    findings: tuple[Finding, ...]
+    remaining: tuple[Finding, ...]
+    needs_salvage: bool
+    was_killed: bool
+    lost_messages: int
+    kept: tuple[str, ...]
+    seconds: float
+
+    @property
+    def is_fine(self) -> bool:
+        """Whether nothing is to be done any more, and nothing is wrong that is worse than harmless."""
+        if self.steps and not self.is_applied:
+            return False
+        return all(finding.kind.finding_class is FindingClass.HARMLESS for finding in self.findings)
+
+
+def repair(
+    store_path: str | os.PathLike[str],
+    *,
+    apply: bool = False,
+    runner: Runner,
+    commit_log_path: str | os.PathLike[str] | None = None,
+    message_index_enable: bool = True,
+    rules: DispatchRules = DispatchRules.V5_3_3,
+    progress: Progress | None = None,
+    files: FileLayer = DISK,
+    **settings: Any,
+) -> RepairResult:
+    """Say what is to be done about the findings of an audit, and with `apply` do it.
+
+    Without `apply` nothing is changed, and the store may be open. With it the store's lock is taken; what a step
+    changes or takes away is kept beside first, as `NAME.broken`, durably. Killed at any point and called again it ends
+    the same.
+
+    In place are mended: torn tails, and damage with nothing whole behind; the last log file's length; names that are
+    not the log's; files below `config/`; the checkpoint; and queues and index, by a rebuild. A log with damage in
+    front of whole records, or with a file missing, stays as it is, and so do queues and index.
+
+    Args:
+        message_index_enable: whether the broker had an index; False: it is not looked at, nor built.
+        rules: the RocketMQ version whose queues and index these are to be (`rebuild`).
+        settings: file sizes and delay levels as `rebuild` takes them, where the store's files do not tell.
+
+    Raises:
+        StoreFormatError: no store, or one whose queues cannot be exchanged, or whose files do not tell their sizes.
+        StoreLockedError: `apply`, and somebody has the store open.
+        ConfigError: settings that RocketMQ does not allow; a rebuild was killed that had others.
+        StoreFullError: no space. Other errors as `audit` and `rebuild`.
+    """
+    started = time.perf_counter()
+    directory = StoreDirectory(store_path, commit_log_path=commit_log_path)
+    job = _Repair(directory, commit_log_path, runner, message_index_enable, rules, progress, files, settings)
+    steps, kept = job.run() if apply else (job.look().steps, ())
+    plan = job.plan
+    return RepairResult(
+        apply, tuple(steps), job.findings, plan.remaining, plan.needs_salvage, directory.was_killed,
+        job.lost_messages, tuple(kept), time.perf_counter() - started,
+    )  # fmt: skip
+
+
+class _Repair:
+    """One repair; `plan` and `findings` are those of the last look, `lost_messages` the most that one told."""
+
+    def __init__(
+        self,
+        directory: StoreDirectory,
+        commit_log_path: str | os.PathLike[str] | None,
+        runner: Runner,
+        index: bool,
+        rules: DispatchRules,
+        progress: Progress | None,
+        files: FileLayer,
+        settings: Mapping[str, Any],
+    ) -> None:
+        self._directory = directory
+        self._runner = runner
+        self._index = index
+        self._rules = rules
+        self._progress = progress
+        self._files = files
+        self._settings = settings
+        self._log_path = commit_log_path
+        self._listing: StoreListing
+        self.findings: tuple[Finding, ...] = ()
+        self.plan = RepairPlan((), (), needs_salvage=False)
+        self.lost_messages = 0
+
+    def run(self) -> tuple[list[Step], list[str]]:
+        """Look and act in turns; returns what was done, and where originals are."""
+        done: list[Step] = []
+        kept: dict[str, None] = {}
+        for _ in range(_MOST_LOOKS):
+            with locked(self._directory.path), watched(self._directory.path, self._files):
+                remove_rest(self._directory.path)
+                steps = self.look().steps
+                for step in steps:
+                    if step.action is not Action.REBUILD:
+                        kept |= dict.fromkeys(take_step(self._files, step, Seen(self._listing, self.findings)))
+            if not steps or all(step in done for step in steps):
+                break
+            if any(step.action is Action.REBUILD for step in steps):
+                kept |= dict.fromkeys(self._rebuild())
+            done += [step for step in steps if step not in done]
+        else:
+            self.look()
+        return done, list(kept)
+
+    def look(self) -> RepairPlan:
+        """Audit, and plan; nothing is changed."""
+        directory = self._directory
+        self._listing = list_store(directory)
+        given = {name: self._settings[name] for name in OF_AUDIT if name in self._settings}
+        try:
+            audited = audit(
+                directory.path, runner=self._runner, commit_log_path=self._log_path, progress=self._progress,
+                message_index_enable=self._index, **given,
+            )  # fmt: skip
+        except CorruptMetadataError:  # the rest shows when this is mended
+            self.findings = self._listing.findings
+            self.plan = RepairPlan(tuple(config_steps(self.findings)), (), needs_salvage=False)
+            return self.plan
+        audited = replace(audited, findings=tuple(with_own_name(finding) for finding in audited.findings))
+        self.findings = audited.findings
+        self.plan = make_plan(
+            directory.path,
+            audited.findings,
+            look_at_log(directory, self._listing, audited),
+            was_killed=directory.was_killed,
+            rebuilding=is_unfinished(directory.path),
+            index_sizes_given={"max_hash_slot_num", "max_index_num"} <= self._settings.keys(),
+        )
+        self.lost_messages = max(self.lost_messages, self.plan.lost_messages)
+        if any(step.action is Action.REBUILD for step in self.plan.steps):
+            sizes = self._check_rebuild()
+            steps = [
+                replace(step, text=f"{step.text}, {sizes}") if step.action is Action.REBUILD else step
+                for step in self.plan.steps
+            ]
+            self.plan = replace(self.plan, steps=tuple(steps))
+        return self.plan
+
+    def _check_rebuild(self) -> str:
+        """The sizes of what is built; raises where a rebuild would refuse, before anything changes."""
+        check_folders(self._directory)
+        config, _ = find_sizes(self._directory, self._settings, index=self._index)
+        index = f" and index files of {config.max_hash_slot_num} slots and {config.max_index_num} entries"
+        if not any(step.action in (Action.MAKE_TOPICS, Action.SET_ASIDE) for step in self.plan.steps):
+            find_geometry(self._directory, self._settings, rules=self._rules, index=self._index)
+        return f"in queue files of {config.mapped_file_size_consume_queue} bytes{index if self._index else ''}"
+
+    def _rebuild(self) -> list[str]:
+        result = rebuild(
+            self._directory.path, None, runner=self._runner, commit_log_path=self._log_path, index=self._index,
+            rules=self._rules, keep_old=True, progress=self._progress, **self._settings,
+        )  # fmt: skip
+        return list(result.kept_folders)

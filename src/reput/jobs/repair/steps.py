@@ -1,0 +1,152 @@
+"""The steps of a repair that it takes itself: the original is kept, durably, and only then anything changes.
+
+Each step can be taken again after a kill at any point of it, and ends the same.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple
+
+from reput.files import FileLayer
+from reput.formats.checkpoint import Checkpoint, encode_checkpoint
+from reput.formats.metadata import (
+    ConsumerOffsets,
+    TopicConfig,
+    Topics,
+    decode_metadata,
+    encode_metadata,
+    split_topic_group,
+)
+from reput.formats.multi_dispatch import LMQ_PREFIX
+from reput.jobs.audit.files import StoreListing
+from reput.jobs.audit.topics import with_recorded_topics
+from reput.jobs.findings import Finding
+from reput.jobs.rebuild.originals import free_name, keep_copy, keep_tail, move_aside
+from reput.jobs.repair.plan import Action, Step
+from reput.log.metadata import BACKUP_SUFFIX, decode_file, read_metadata
+from reput.log.queue_types import BATCH_CQ, QUEUE_TYPE
+
+_READ_AND_WRITE = 6
+
+
+class Seen(NamedTuple):
+    """What a look has found."""
+
+    listing: StoreListing
+    findings: tuple[Finding, ...]
+
+
+def take_step(files: FileLayer, step: Step, seen: Seen) -> list[str]:
+    """Take one step of a store that nobody else has open; returns where originals are."""
+    return _TAKEN[step.action](files, step, seen)
+
+
+def _restore_backup(files: FileLayer, step: Step, _: Seen) -> list[str]:
+    kept = keep_copy(files, step.path)
+    files.write_atomically(step.path, files.read_bytes(step.path + BACKUP_SUFFIX))
+    return [kept]
+
+
+def _set_aside(files: FileLayer, step: Step, _: Seen) -> list[str]:
+    kept = []
+    for path in (step.path + BACKUP_SUFFIX, step.path):  # the one that the finding is about last
+        if files.exists(path):
+            kept.append(free_name(files, path))
+            files.rename(path, kept[-1])
+    return kept
+
+
+def _make_topics(files: FileLayer, step: Step, seen: Seen) -> list[str]:
+    kept, backup = [], step.path + BACKUP_SUFFIX
+    if files.exists(backup):
+        kept.append(free_name(files, backup))
+        files.rename(backup, kept[-1])
+    kept.append(keep_copy(files, step.path))
+    topics = with_recorded_topics(_root(step), topics_of(seen.listing))
+    files.write_atomically(step.path, encode_metadata(topics))
+    return kept
+
+
+def _restore_topics(files: FileLayer, step: Step, _: Seen) -> list[str]:
+    kept = [keep_copy(files, step.path)] if files.exists(step.path) else []
+    topics = decode_file(step.path, lambda data: decode_metadata(Topics, data), files)
+    restored = with_recorded_topics(_root(step), topics or Topics())
+    files.write_atomically(step.path, encode_metadata(restored))
+    return kept
+
+
+def _root(step: Step) -> str:
+    """The store of a step that changes a file below config/."""
+    return os.path.dirname(os.path.dirname(step.path))
+
+
+def topics_of(listing: StoreListing) -> Topics:
+    """As many queues of each topic as there are, to be read and written."""
+    table: dict[str, TopicConfig] = {}
+    for folder, attributes in ((listing.queues, {}), (listing.batch_queues, {QUEUE_TYPE: BATCH_CQ})):
+        for queue in folder.queues:
+            if not queue.topic.startswith(LMQ_PREFIX):
+                count = max(queue.queue_id + 1, table[queue.topic].read_queue_nums if queue.topic in table else 0)
+                table[queue.topic] = TopicConfig(
+                    queue.topic, count, count, _READ_AND_WRITE, attributes=dict[str, str](attributes)
+                )
+    return Topics(table)
+
+
+def _move_away(files: FileLayer, step: Step, _: Seen) -> list[str]:
+    return [move_aside(files, step.path)]
+
+
+def _grow(files: FileLayer, step: Step, _: Seen) -> list[str]:
+    with files.open(step.path, writable=True, size=step.position) as file:
+        file.sync()
+    return []
+
+
+def _cut_tail(files: FileLayer, step: Step, _: Seen) -> list[str]:
+    kept = keep_tail(files, step.path, step.position)
+    with files.open(step.path, writable=True) as file:
+        file.zero_from(step.position)
+        file.sync()
+    return [kept]
+
+
+def _reset_checkpoint(files: FileLayer, step: Step, _: Seen) -> list[str]:
+    kept = [keep_copy(files, step.path)] if files.exists(step.path) else []
+    files.write_atomically(step.path, encode_checkpoint(Checkpoint(0, 0, 0)))
+    return kept
+
+
+def _lower_offsets(files: FileLayer, step: Step, seen: Seen) -> list[str]:
+    offsets = read_metadata(_root(step), ConsumerOffsets, files) or ConsumerOffsets()
+    kept = [keep_copy(files, step.path)] if files.exists(step.path) else []
+    ends = {
+        (found.topic, found.queue_id): found.queue_offset
+        for found in seen.findings
+        if found.code == "consumer-offset-ahead" and found.queue_offset is not None
+    }
+    table = {
+        key: {
+            queue_id: min(offset, ends.get((split_topic_group(key)[0], queue_id), offset))
+            for queue_id, offset in of_group.items()
+        }
+        for key, of_group in offsets.offset_table.items()
+    }
+    files.write_atomically(step.path, encode_metadata(replace(offsets, offset_table=table)))
+    return kept
+
+
+_TAKEN: dict[Action, Callable[[FileLayer, Step, Seen], list[str]]] = {
+    Action.RESTORE_BACKUP: _restore_backup,
+    Action.SET_ASIDE: _set_aside,
+    Action.MAKE_TOPICS: _make_topics,
+    Action.RESTORE_TOPICS: _restore_topics,
+    Action.LOWER_OFFSETS: _lower_offsets,
+    Action.MOVE_AWAY: _move_away,
+    Action.GROW: _grow,
+    Action.CUT_TAIL: _cut_tail,
+    Action.RESET_CHECKPOINT: _reset_checkpoint,
+}

@@ -1,0 +1,69 @@
+"""`Report`: what every job returns. It prints itself, becomes one JSON object, or one HTML file with plots.
+
+A report is data only: facts, tables, plots and findings, made of texts, numbers and None. The HTML file carries its
+script and style within, so that it opens anywhere, without a network. Drawing needs plotly (the extra `report`),
+printing needs rich; both are imported when they are used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from reput.files import DISK
+from reput.jobs.report.page import page
+from reput.jobs.report.plot import Plot
+from reput.jobs.report.table import Table, Value, format_value, numeric_columns
+from reput.jobs.report.terminal_table import draw_table, printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+@dataclass(slots=True)
+class Report:
+    """The result of a job. `findings` are sentences that name what is wrong and where; without any the job is fine."""
+
+    title: str
+    facts: Mapping[str, Value] = field(default_factory=dict)
+    tables: Sequence[Table] = ()
+    plots: Sequence[Plot] = ()
+    findings: Sequence[str] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as dict, list, str, int, float, bool and None: what `json.dumps` takes."""
+        return asdict(self)
+
+    def print(self, console: Console | None = None) -> None:
+        """Print facts, tables and findings on the terminal (plots are for the HTML file)."""
+        from rich.console import Console
+        from rich.table import Table as Grid
+        from rich.text import Text
+
+        console = console or Console()
+        console.print(Text(printable(self.title), style="bold"))
+        facts = Grid.grid(padding=(0, 2))
+        facts.add_column()
+        facts.add_column(overflow="fold")
+        for name, value in self.facts.items():
+            facts.add_row(Text(name, style="dim"), Text(printable(format_value(value))))
+        console.print(facts)
+        for table in self.tables:
+            cells = [[printable(format_value(value)) for value in row] for row in table.rows]
+            console.print(Text(f"\n{table.name}", style="italic"))
+            headings = [name.replace("_", " ") for name in table.columns]  # which wrap
+            console.print(draw_table(headings, cells, numeric_columns(table), (), console.width))
+        for finding in self.findings:
+            console.print(Text.assemble(("finding  ", "bold red"), printable(finding)), soft_wrap=True)
+
+    def to_html(self) -> str:
+        """The whole report as one HTML page that needs nothing else.
+
+        Raises ReputError when there are plots and plotly is not installed.
+        """
+        return page(self.title, self.facts, self.findings, self.plots, self.tables)
+
+    def write_html(self, path: str) -> None:
+        """Write `to_html()` to `path` in one step: the file is the old or the new one, never a part."""
+        DISK.write_atomically(path, self.to_html().encode())

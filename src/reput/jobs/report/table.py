@@ -1,0 +1,51 @@
+"""Tables of a report, and how their values are shown to people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from reput.jobs.report.terminal_table import BETWEEN_DIGITS
+
+Value = str | int | float | bool | None
+"""What a fact, a cell or a point may be. Times are ISO 8601 texts: a plot places them on a time axis."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A named table; each row has one value for each column.
+
+    Raises ValueError for a row of another length.
+    """
+
+    name: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Value]]
+
+    def __post_init__(self) -> None:
+        for number, row in enumerate(self.rows):
+            if len(row) != len(self.columns):
+                raise ValueError(
+                    f"table {self.name!r}: row {number} has {len(row)} values for {len(self.columns)} columns"
+                )
+
+
+def format_value(value: Value) -> str:
+    """A value for people: 1 027 730, 3.14, 0.00123; yes and no; nothing for None."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}".replace(",", BETWEEN_DIGITS)
+    if isinstance(value, float):
+        return format_value(round(value)) if abs(value) >= 1000 else f"{value:.3g}"
+    return value
+
+
+def numeric_columns(table: Table) -> list[bool]:
+    """Whether a column holds numbers (and None) only: such columns are set flush right."""
+    return [
+        all(value is None or type(value) in (int, float) for value in (row[index] for row in table.rows))
+        for index in range(len(table.columns))
+    ]

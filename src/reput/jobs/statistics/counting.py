@@ -1,0 +1,209 @@
+"""Counting the rows of a scan by groups: each dimension becomes numbers, and the numbers of a row one number.
+
+A dimension that is a header column costs a few nanoseconds a message; texts become numbers by Arrow's dictionaries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from reput.jobs.statistics.latency import latency_codes
+from reput.kernels.columns import RecordColumns
+from reput.kernels.record_batch import record_batch
+from reput.kernels.record_scan import ScanLevel
+
+#: What is summed up for each group.
+SUMS = ("messages", "bytes", "body_bytes")
+#: The column of a latency's number; see `reput.jobs.statistics.latency`.
+LATENCY = "latency"
+
+TYPES: dict[str, pa.DataType] = {
+    "topic": pa.string(),
+    "queue_id": pa.int32(),
+    "tags": pa.string(),
+    "key": pa.string(),
+    "born_host": pa.string(),
+    "store_timestamp": pa.timestamp("us", "UTC"),
+    "born_timestamp": pa.timestamp("us", "UTC"),
+    LATENCY: pa.int64(),
+}
+_TEXTS = frozenset({"tags", "key"})
+#: Milliseconds of 0001-01-01 and of 10000-01-01: what Arrow's readers can show.
+_FIRST_MS, _END_MS = -62_135_596_800_000, 253_402_300_800_000
+#: Up to so many numbers are counted in a table, more are sorted.
+_TABLE = 1 << 17
+_LARGEST = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class Grouping:
+    """What makes a group.
+
+    Attributes:
+        columns: some of topic, queue_id, tags, key and born_host.
+        time_column: store_timestamp or born_timestamp.
+        bucket_ms: width of a time bucket; 0: no time.
+        latency: whether the numbers of latencies are kept, too.
+    """
+
+    columns: tuple[str, ...]
+    time_column: str = "store_timestamp"
+    bucket_ms: int = 0
+    latency: bool = False
+
+    @property
+    def names(self) -> list[str]:
+        """The columns of a group."""
+        return [*self.columns, *([self.time_column] if self.bucket_ms else [])]
+
+    @property
+    def fine_names(self) -> list[str]:
+        """The columns of what is counted: those of a group, and the latency where it is wanted."""
+        return [*self.names, *([LATENCY] if self.latency else [])]
+
+    @property
+    def level(self) -> ScanLevel:
+        """How much a scan must extract."""
+        return ScanLevel.QUEUES if _TEXTS.isdisjoint(self.columns) else ScanLevel.PROPERTIES
+
+    @property
+    def counts_twice(self) -> bool:
+        """Whether a message is in several groups: one with several keys is counted for each."""
+        return "key" in self.columns
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Of `count`."""
+        return pa.schema([(name, TYPES[name]) for name in self.fine_names] + [(name, pa.int64()) for name in SUMS])
+
+
+class _Dimension(NamedTuple):
+    """The number of each row, from 0 on, and what the numbers stand for: columns of as many values."""
+
+    numbers: npt.NDArray[Any]
+    values: dict[str, pa.Array]
+    size: int
+
+
+def count(columns: RecordColumns, grouping: Grouping) -> pa.Table:
+    """The rows of one scan by groups: `grouping.schema`, a row a group, in no order that means anything."""
+    dimensions = []
+    if not {"topic", "queue_id"}.isdisjoint(grouping.columns):
+        dimensions.append(_queues(columns))
+    if "tags" in grouping.columns:
+        dimensions.append(_texts("tags", record_batch(columns, ["tags"]).column(0)))
+    if "born_host" in grouping.columns:
+        dimensions.append(_hosts(columns))
+    if grouping.bucket_ms:
+        dimensions.append(_buckets(columns[grouping.time_column], grouping))
+    if grouping.latency:
+        codes = latency_codes(columns["born_timestamp"], columns["store_timestamp"])
+        dimensions.append(_integers(LATENCY, codes, pa.int64()))
+    sizes = columns["store_size"], columns["body_size"]
+    if "key" in grouping.columns:
+        rows, keys = _keys(columns)
+        sizes = sizes[0][rows], sizes[1][rows]
+        dimensions = [one._replace(numbers=one.numbers[rows]) for one in dimensions]
+        dimensions.append(_texts("key", keys))
+    return _counted(dimensions, grouping, sizes)
+
+
+def add_up(tables: Sequence[pa.Table], names: Sequence[str]) -> pa.Table:
+    """One row for each group of all tables, which are one at least: the columns `names`, and `SUMS`."""
+    rows = pa.concat_tables(tables).select([*names, *SUMS])
+    if not rows.num_rows:
+        return rows  # grouped by nothing, no rows would make one
+    grouped = rows.group_by(names, use_threads=False).aggregate([(name, "sum") for name in SUMS])
+    return grouped.select([*names, *(f"{name}_sum" for name in SUMS)]).rename_columns([*names, *SUMS])
+
+
+def _counted(dimensions: Sequence[_Dimension], grouping: Grouping, sizes: Sequence[npt.NDArray[np.int32]]) -> pa.Table:
+    rows = sizes[0].size
+    groups, total = np.zeros(rows, np.int64), 1
+    for one in dimensions:
+        if total * one.size > _LARGEST:
+            groups, total = _ranks(groups)
+        groups = groups * one.size + one.numbers
+        total *= one.size
+    if total > _TABLE:
+        groups, total = _ranks(groups)
+    messages = np.bincount(groups, minlength=total)
+    # float64 holds these sums exactly: a scan has less than 2^53 bytes.
+    sums = [np.bincount(groups, weights=size, minlength=total).astype(np.int64) for size in sizes]
+    row_of = np.empty(total, np.int64)
+    row_of[groups] = np.arange(rows)  # any row of a group will do
+    present = np.flatnonzero(messages)
+    named: dict[str, pa.Array] = {}
+    for one in dimensions:
+        taken = pa.array(one.numbers[row_of[present]])
+        named |= {name: values.take(taken) for name, values in one.values.items()}
+    arrays = [named[name] for name in grouping.fine_names] + [pa.array(array[present]) for array in (messages, *sums)]
+    return pa.Table.from_arrays(arrays, schema=grouping.schema)
+
+
+def _ranks(groups: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], int]:
+    """Numbers that may be large as numbers from 0 on without gaps; and how many."""
+    found, ranks = np.unique(groups, return_inverse=True)
+    return ranks, found.size
+
+
+def _queues(columns: RecordColumns) -> _Dimension:
+    queues = columns.queues()
+    topics = pa.array([topic.decode("utf-8", "replace") for topic, _ in queues], pa.string())
+    queue_ids = pa.array([queue_id for _, queue_id in queues], pa.int32())
+    return _Dimension(columns["queue"], {"topic": topics, "queue_id": queue_ids}, len(queues))
+
+
+def _texts(name: str, texts: pa.Array) -> _Dimension:
+    coded = texts.dictionary_encode(null_encoding="encode")
+    return _Dimension(np.asarray(coded.indices), {name: coded.dictionary}, len(coded.dictionary))
+
+
+def _hosts(columns: RecordColumns) -> _Dimension:
+    """Without the port, which a producer has another one of with each connection."""
+    hosts = _texts("born_host", record_batch(columns, ["born_host"]).column(0))
+    addresses = [text.rpartition(":")[0] for text in hosts.values["born_host"].to_pylist()]
+    return hosts._replace(values={"born_host": pa.array(addresses, pa.string())})
+
+
+def _keys(columns: RecordColumns) -> tuple[npt.NDArray[np.int64], pa.Array]:
+    """A row for each key of each message, once even where the message names it twice; one without keys has null."""
+    keys = record_batch(columns, ["keys"]).column(0)
+    rows, texts = pc.list_parent_indices(keys), keys.flatten()
+    if len(texts) > columns.rows or pc.max(pc.list_value_length(keys)).as_py() > 1:
+        pairs = pa.table({"row": rows, "key": texts}).group_by(["row", "key"], use_threads=False).aggregate([])
+        rows, texts = pairs["row"].combine_chunks(), pairs["key"].combine_chunks()
+    without = np.flatnonzero(np.diff(np.asarray(keys.offsets)) == 0)
+    if not without.size:
+        return np.asarray(rows, np.int64), texts
+    texts = pa.concat_arrays([texts, pa.nulls(without.size, pa.string())])
+    return np.concatenate([np.asarray(rows, np.int64), without]), texts
+
+
+def _buckets(times: npt.NDArray[np.int64], grouping: Grouping) -> _Dimension:
+    """The start of each row's bucket; null for one outside the years 1 to 9999."""
+    numbers = int(times.min()) // grouping.bucket_ms, int(times.max()) // grouping.bucket_ms
+    if numbers[0] == numbers[1]:  # mostly: a division of each takes as long as all the rest
+        found = _Dimension(np.zeros(times.size, np.int64), {"bucket": pa.array(numbers[:1], pa.int64())}, 1)
+    else:
+        found = _integers("bucket", times // grouping.bucket_ms, pa.int64())
+    starts = np.asarray(found.values["bucket"]) * grouping.bucket_ms
+    outside = (starts < _FIRST_MS) | (starts >= _END_MS)
+    starts = pa.array(np.where(outside, 0, starts) * 1000, mask=outside).view(TYPES[grouping.time_column])
+    return found._replace(values={grouping.time_column: starts})
+
+
+def _integers(name: str, values: npt.NDArray[np.int64], kind: pa.DataType) -> _Dimension:
+    """Numbers by their distance from the least one, or where they lie far apart by their rank."""
+    low, high = int(values.min()), int(values.max())
+    if high - low < 4096:
+        return _Dimension(values - low, {name: pa.array(np.arange(low, high + 1), kind)}, high - low + 1)
+    ranked, ranks = np.unique(values, return_inverse=True)
+    return _Dimension(ranks, {name: pa.array(ranked, kind)}, ranked.size)

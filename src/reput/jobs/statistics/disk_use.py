@@ -1,0 +1,111 @@
+"""Who uses the disk, and when retention will delete it.
+
+RocketMQ deletes whole log files, oldest first: one that was last written to `fileReservedTime` hours ago has expired,
+the first that has not keeps all behind it, and the last file always stays (`CleanCommitLogService`,
+docs/design/retention.md). It looks in the hours of `deleteWhen`, by the local clock; a full disk makes it go sooner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, tzinfo
+
+import pyarrow as pa
+
+from reput.config.message_store import MessageStoreConfig
+from reput.errors import StoreError
+from reput.files import DISK, FileLayer
+from reput.jobs.statistics.counting import SUMS, add_up
+from reput.log.directory import LogFile
+
+_HOUR = timedelta(hours=1)
+_TIME = pa.timestamp("us", "UTC")
+_TIMES = ("modified", "expires", "deleted")
+
+
+@dataclass(frozen=True, slots=True)
+class DiskUse:
+    """What the log's files hold, by topic.
+
+    Attributes:
+        files: a row a file, oldest first: start_offset, path, size (bytes on the disk), and as timestamp[us, UTC]
+            modified, expires (fileReservedTime later, and no sooner than the file before it), deleted (when retention
+            will delete it; null for the last file, which stays).
+        topics: a row a topic, the largest first: topic, messages, bytes (of records), body_bytes, files (that have some
+            of it), share (of all records, 0 to 1), first_deleted and last_deleted (when retention takes the first and
+            the last file that has some of it; null where that is the last file of the log).
+        parts: a row a file and topic: start_offset (of the file), topic, messages, bytes, body_bytes.
+    """
+
+    files: pa.Table
+    topics: pa.Table
+    parts: pa.Table
+
+
+def disk_use(
+    log_files: Sequence[LogFile],
+    parts: pa.Table,
+    config: MessageStoreConfig,
+    *,
+    zone: tzinfo | None = None,
+    files: FileLayer = DISK,
+) -> DiskUse:
+    """Put together what the tasks counted by file and topic, and what the rules of retention say about the files.
+
+    Args:
+        log_files: all, oldest first. One that retention has deleted meanwhile is left out.
+        parts: as `DiskUse.parts`.
+        config: `fileReservedTime` and `deleteWhen`.
+        zone: of the broker's clock; None: of this machine's.
+    """
+    rows = []
+    expires = datetime.min.replace(tzinfo=UTC)
+    for file in log_files:
+        try:
+            modified_ms = files.modified_ms(file.path)
+        except StoreError:
+            continue
+        modified = datetime.fromtimestamp(modified_ms / 1000, UTC)
+        # A file waits for the ones before it.
+        expires = max(expires, modified + config.file_reserved_time * _HOUR)
+        deleted = None if file is log_files[-1] else _next_run(expires, config.delete_hours, zone)
+        rows.append((file.start_offset, file.path, file.size, modified, expires, deleted))
+    columns = list(zip(*rows, strict=True)) or [()] * 6
+    numbers = [("start_offset", pa.int64()), ("path", pa.string()), ("size", pa.int64())]
+    schema = pa.schema([*numbers, *((name, _TIME) for name in _TIMES)])
+    table = pa.table([pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema)
+    parts = add_up([parts], ["start_offset", "topic"])
+    parts = parts.sort_by([("start_offset", "ascending"), ("topic", "ascending")])
+    return DiskUse(table, _by_topic(table, parts), parts)
+
+
+def _next_run(moment: datetime, hours: frozenset[int], zone: tzinfo | None) -> datetime:
+    """The first moment from one on that lies in one of the hours of a local day."""
+    local = moment.astimezone(zone)
+    while local.hour not in hours:
+        local = (local.replace(minute=0, second=0, microsecond=0).astimezone(UTC) + _HOUR).astimezone(zone)
+    return local.astimezone(UTC)
+
+
+def _by_topic(files: pa.Table, parts: pa.Table) -> pa.Table:
+    deleted = dict(zip(files["start_offset"].to_pylist(), files["deleted"].to_pylist(), strict=True))
+    grouped = parts.group_by("topic", use_threads=False).aggregate(
+        [*((name, "sum") for name in SUMS), *(("start_offset", name) for name in ("count", "min", "max"))]
+    )
+    grouped = grouped.sort_by([("bytes_sum", "descending"), ("topic", "ascending")])
+    total = max(sum(grouped["bytes_sum"].to_pylist()), 1)
+    first, last = (
+        pa.array([deleted.get(offset) for offset in grouped[f"start_offset_{name}"].to_pylist()], _TIME)
+        for name in ("min", "max")
+    )
+    return pa.table(
+        {
+            "topic": grouped["topic"],
+            **{name: grouped[f"{name}_sum"] for name in SUMS},
+            "files": grouped["start_offset_count"],
+            "share": pa.array([size / total for size in grouped["bytes_sum"].to_pylist()], pa.float64()),
+            "first_deleted": first,
+            "last_deleted": last,
+        }
+    )

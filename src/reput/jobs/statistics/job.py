@@ -1,0 +1,268 @@
+"""`statistics`: how many messages and bytes a log holds, by topic, queue, tag, key, producer and time; and the rest
+that one reading of the headers tells: latencies, the largest bodies, who uses the disk, and damage.
+
+Each task reduces its split to small tables; the merge adds them up, so neither the runner nor the splits change the
+result. Headers and properties are read, no body is looked at unless CRCs are to be checked. What counts is the stored
+record: an inner batch is one message, and a compressed body counts as stored.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from reput.config.message_store import MessageStoreConfig
+from reput.errors import ConfigError, CorruptRecordError
+from reput.jobs.job_folder import JobFolder, Option
+from reput.jobs.log_bounds import bounded_splits, fixed_log_end
+from reput.jobs.resuming import ResumingRunner
+from reput.jobs.runner import Progress, Runner
+from reput.jobs.split_tasks import run_over_splits
+from reput.jobs.statistics.counting import LATENCY, SUMS, Grouping, add_up, count
+from reput.jobs.statistics.disk_use import DiskUse, disk_use
+from reput.jobs.statistics.latency import quantiles
+from reput.kernels.columns import RecordColumns
+from reput.kernels.record_batch import SCHEMA, record_batch
+from reput.log.directory import LogFile, StoreDirectory
+from reput.log.scan import Damage, OnDamage, scan_split, with_rows
+from reput.log.splits import Split, SplitResult
+
+Dimension = Literal["topic", "queue", "tag", "key", "host"]
+
+SPLIT_BYTES = 64 << 20
+_COLUMN_OF = {"topic": "topic", "queue": "queue_id", "tag": "tags", "key": "key", "host": "born_host"}
+_BUCKET = re.compile(r"([1-9][0-9]{0,5})([smhd])")
+_UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_LARGEST_COLUMNS = ("topic", "queue_id", "queue_offset", "commit_log_offset", "store_timestamp")
+_LARGEST_SCHEMA = pa.schema([("body_bytes", pa.int64()), *(SCHEMA.field(name) for name in _LARGEST_COLUMNS)])
+_BY_TOPIC = Grouping(("topic",))
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """What `statistics` found.
+
+    Attributes:
+        table: a row a group: the columns of `by` in their order (topic string, queue_id int32, tags string, key string,
+            born_host string, the address without the port; null for messages without), `store_timestamp` or
+            `born_timestamp` (timestamp[us, UTC], the bucket's start, null for one outside the years 1 to 9999), then
+            messages, bytes (whole records) and body_bytes, int64, and with `latency` the columns of
+            `reput.jobs.statistics.latency.QUANTILES`. Sorted by the group's columns, null last. A message with
+            several keys is counted for each of them.
+        largest: the largest bodies as stored, largest first, of equal ones the older: body_bytes, topic, queue_id,
+            queue_offset, commit_log_offset, store_timestamp.
+        disk: who uses the disk, and until when.
+        damages: what of the log proves no record, and is counted nowhere.
+        messages: of the whole log.
+        log_bytes: of all their records.
+        seconds: of the job.
+    """
+
+    table: pa.Table
+    largest: pa.Table
+    disk: DiskUse
+    damages: tuple[Damage, ...]
+    messages: int
+    log_bytes: int
+    seconds: float
+
+    @property
+    def findings(self) -> list[str]:
+        """A sentence for each damage."""
+        return [f"{damage.error()}; passed over {damage.end - damage.begin} bytes" for damage in self.damages]
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """What one task tells the merge; `read` as in `SplitOutcome`. Damage is passed over, so there is no fault."""
+
+    read: SplitResult
+    table: pa.Table
+    by_topic: pa.Table
+    largest: pa.Table
+    damages: tuple[Damage, ...]
+    fault: CorruptRecordError | None = None
+
+
+def statistics(
+    store_path: str | os.PathLike[str],
+    *,
+    runner: Runner,
+    by: Sequence[Dimension] = ("topic", "queue", "tag"),
+    bucket: str | None = "1h",
+    time_of: Literal["store", "born"] = "store",
+    latency: bool = False,
+    largest: int = 10,
+    check_crc: bool = False,
+    config: MessageStoreConfig | None = None,
+    commit_log_path: str | os.PathLike[str] | None = None,
+    split_bytes: int = SPLIT_BYTES,
+    work_dir: str | os.PathLike[str] | None = None,
+    progress: Progress | None = None,
+) -> Statistics:
+    """Count the messages of a log by some of topic, queue, tag, key and producer host, and by time.
+
+    A store that is open counts up to where its log ends when the job begins, whatever the number.
+
+    A task keeps its groups in memory, the merge all of them: about 100 bytes each, so 10 million different keys take a
+    gigabyte in this process.
+
+    Args:
+        by: what makes a group, beside the time.
+        bucket: width of a time bucket: a number and s, m, h or d (`15m`), aligned to 1970 UTC; None for no time.
+        time_of: whether the bucket is that of the store timestamp or of the born timestamp.
+        latency: also the quantiles of each group's times from birth to store.
+        largest: how many of the largest bodies.
+        check_crc: a record whose body does not agree with its CRC is damage; else a record proves itself by its size,
+            its magic code, its own offset and its inner lengths, and its body is not read.
+        config: `fileReservedTime` and `deleteWhen`, for when retention deletes; None: RocketMQ's defaults.
+        work_dir: a folder for what the tasks found: a job that was killed goes on there.
+
+    Raises:
+        ConfigError: an unknown name in `by` or `time_of`, or a `bucket` that is no width; or `work_dir` belongs to a
+            job with other options.
+        StoreFormatError: no store, or a foreign file in its log; or `work_dir` is not empty and no such job's.
+    """
+    started = time.perf_counter()
+    grouping = grouping_of(by, bucket, time_of, latency=latency)
+    if largest < 0:
+        raise ConfigError(f"largest={largest}: expected 0 or more")
+    directory = StoreDirectory(store_path, commit_log_path=commit_log_path)
+    job = partial(
+        _count, directory, partial(_reduce, grouping, largest, check_crc), grouping, largest,
+        config or MessageStoreConfig(), split_bytes, progress,
+    )  # fmt: skip
+    if work_dir is None:
+        found = job(runner)
+    else:
+        directory.check_output(work_dir)
+        options: dict[str, Option] = {
+            "store": directory.path, "by": list(by), "bucket": bucket, "time_of": time_of, "latency": latency,
+            "largest": largest, "check_crc": check_crc, "split_bytes": split_bytes,
+            "commitLogPath": list(directory.commit_log_folders),
+        }  # fmt: skip
+        with JobFolder(work_dir, "stats", options) as folder:
+            found = job(ResumingRunner(runner, folder))
+            folder.finish()
+    return replace(found, seconds=time.perf_counter() - started)
+
+
+def _list_log(directory: StoreDirectory, _: str) -> tuple[list[LogFile], int | None]:
+    """The task that looks what there is to be counted: the log's files, and where it ends now if it may grow."""
+    log_files = directory.log_files()
+    return log_files, fixed_log_end(directory, log_files)
+
+
+def _count(
+    directory: StoreDirectory,
+    task: Callable[[Split], _Outcome],
+    grouping: Grouping,
+    largest: int,
+    config: MessageStoreConfig,
+    split_bytes: int,
+    progress: Progress | None,
+    runner: Runner,
+) -> Statistics:
+    """All phases."""
+    listing = partial(_list_log, directory)
+    ((log_files, log_end),) = runner.run(listing, [directory.path], description="list the store", progress=progress)
+    splits = bounded_splits(log_files, split_bytes, log_end)
+    outcomes, _ = run_over_splits(runner, task, splits, description="read the log", progress=progress)
+    disk = disk_use(log_files, _parts(outcomes, log_files), config)
+    messages, log_bytes = (sum(disk.topics[name].to_pylist()) for name in ("messages", "bytes"))
+    return Statistics(
+        table=_table([outcome.table for outcome in outcomes], grouping),
+        largest=_largest([outcome.largest for outcome in outcomes], largest),
+        disk=disk,
+        damages=tuple(damage for outcome in outcomes for damage in outcome.damages),
+        messages=messages,
+        log_bytes=log_bytes,
+        seconds=0.0,
+    )
+
+
+def grouping_of(by: Sequence[str], bucket: str | None, time_of: str, *, latency: bool = False) -> Grouping:
+    """The grouping that a user's words mean; raises ConfigError for other words."""
+    unknown = [name for name in by if name not in _COLUMN_OF]
+    if unknown or len(set(by)) != len(by):
+        raise ConfigError(f"by={','.join(by)}: expected each of topic, queue, tag, key and host at most once")
+    if time_of not in ("store", "born"):
+        raise ConfigError(f"time_of={time_of}: expected store or born")
+    match = _BUCKET.fullmatch(bucket) if bucket is not None else None
+    if bucket is not None and match is None:
+        raise ConfigError(f"bucket={bucket}: expected a number and s, m, h or d: 15m, 1h, 1d")
+    bucket_ms = int(match[1]) * _UNIT_MS[match[2]] if match else 0
+    return Grouping(tuple(_COLUMN_OF[name] for name in by), f"{time_of}_timestamp", bucket_ms, latency)
+
+
+def _reduce(grouping: Grouping, largest: int, check_crc: bool, split: Split) -> _Outcome:
+    """The task: one split -> a table with a row a group, one with a row a topic, and its largest bodies."""
+    scan = scan_split(split, level=grouping.level, check_crc=check_crc, on_damage=OnDamage.SKIP)
+    tables, by_topic = [], []
+    found, floor = _LARGEST_SCHEMA.empty_table(), -1 if largest else np.iinfo(np.int32).max
+    derived = "topic" in grouping.columns and not grouping.counts_twice
+    for columns in scan:
+        tables.append(count(columns, grouping))
+        if not derived:
+            by_topic.append(count(columns, _BY_TOPIC))
+        if columns["body_size"].max() > floor:  # of equal ones the older, which is there already
+            found = _largest([found, _large(columns, largest, floor)], largest)
+            floor = found["body_bytes"][-1].as_py() if found.num_rows == largest else -1
+    table = add_up([grouping.schema.empty_table(), *tables], grouping.fine_names)
+    topics = add_up(
+        [_BY_TOPIC.schema.empty_table(), *([table.select(["topic", *SUMS])] if derived else by_topic)], ["topic"]
+    )
+    return _Outcome(scan.result, table, topics, found, tuple(scan.damages))
+
+
+def _large(columns: RecordColumns, count: int, floor: int) -> pa.Table:
+    """The rows of a scan that have the largest bodies of those above `floor`."""
+    rows = np.flatnonzero(columns["body_size"] > floor)
+    rows = rows[np.argsort(-columns["body_size"][rows], kind="stable")[:count]]
+    chosen = with_rows(columns, columns.wide[:, rows], columns.narrow[:, rows])
+    batch = record_batch(chosen, _LARGEST_COLUMNS)
+    body_bytes = pa.array(chosen["body_size"].astype(np.int64))
+    return pa.Table.from_arrays([body_bytes, *batch.columns], schema=_LARGEST_SCHEMA)
+
+
+def _largest(tables: Sequence[pa.Table], count: int) -> pa.Table:
+    order = [("body_bytes", "descending"), ("commit_log_offset", "ascending")]
+    return pa.concat_tables([_LARGEST_SCHEMA.empty_table(), *tables]).sort_by(order).slice(0, count).combine_chunks()
+
+
+def _parts(outcomes: Sequence[_Outcome], log_files: Sequence[LogFile]) -> pa.Table:
+    """Messages and bytes by file and topic."""
+    fields = [("start_offset", pa.int64()), ("topic", pa.string()), *((name, pa.int64()) for name in SUMS)]
+    tables = [pa.schema(fields).empty_table()]
+    for outcome in outcomes:
+        offsets = pa.repeat(outcome.read.split.file.start_offset, outcome.by_topic.num_rows)
+        tables.append(outcome.by_topic.add_column(0, "start_offset", offsets))
+    return pa.concat_tables(tables)
+
+
+def _table(tables: Sequence[pa.Table], grouping: Grouping) -> pa.Table:
+    """All groups in their order; latencies as quantiles."""
+    fine = add_up([grouping.schema.empty_table(), *tables], grouping.fine_names)
+    if grouping.fine_names:
+        fine = fine.sort_by([(name, "ascending") for name in grouping.fine_names])
+    if not grouping.latency:
+        return fine
+    fine = fine.append_column("all", pa.repeat(0, fine.num_rows))  # a group where nothing else makes one
+    names = [*grouping.names, "all"]
+    sums = [(name, "sum") for name in SUMS]
+    grouped = fine.group_by(names, use_threads=False).aggregate([*sums, (LATENCY, "list"), ("messages", "list")])
+    grouped = grouped.combine_chunks()
+    found = quantiles(
+        *(pc.cast(grouped[f"{name}_list"].combine_chunks(), pa.list_(pa.int64())) for name in (LATENCY, "messages"))
+    )
+    columns = {name: grouped[name] for name in grouping.names} | {name: grouped[f"{name}_sum"] for name in SUMS}
+    return pa.table(columns | found)

@@ -1,0 +1,1 @@
+"""From records of the log to queues and index."""

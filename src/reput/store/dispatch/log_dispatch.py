@@ -1,0 +1,339 @@
+"""Dispatch by another process than the one that writes the log: it follows the files, and commits batch by batch.
+
+What is written is what `ReputMessageService` writes, by the same tables. What differs is the other writer: the log is
+read as a reader does, and may be found cut. So each batch ends with a mark that says how far everything derived is, and
+which record was the last (`reput.log.dispatch_marks`). Whatever ends this process, the next one takes queues and index
+back to a mark and goes on from there: each record counts once.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from reput.config.message_store import MessageStoreConfig
+from reput.errors import CorruptRecordError, DataLossError
+from reput.files import DISK, FileLayer
+from reput.formats.metadata import Topics
+from reput.formats.paths import CONSUME_QUEUE
+from reput.kernels.columns import RecordColumns
+from reput.kernels.record_scan import ScanLevel
+from reput.log.directory import LogFile, StoreDirectory
+from reput.log.dispatch_marks import DispatchMark, marks_path, read_marks, with_mark, write_marks
+from reput.log.failed_sync import watched
+from reput.log.metadata import metadata_path
+from reput.log.positions import LogPosition
+from reput.log.queue_types import find_queue_types
+from reput.log.scan import MAX_ROWS, WINDOW_BYTES, OnDamage, first_rows, scan_split
+from reput.log.sink_commits import SinkWatch
+from reput.log.splits import Split, SplitStop
+from reput.log.tail import LogTail, is_whole
+from reput.store.dispatch.prefetch import one_ahead
+from reput.store.dispatch.turn import check_dispatched_by_others, turn
+from reput.store.index.index_service import IndexService
+from reput.store.index.restore import restore_index
+from reput.store.queues.tables import QueueTables
+
+if TYPE_CHECKING:
+    from reput.kernels.consume_queue_ext import BitMaps
+
+#: Log bytes of a batch, at the most. Each ends with syncs, and what a kill interrupts is done again.
+BATCH_BYTES = 1 << 30
+#: Each piece opens each of its queues: with many of them, larger pieces.
+_MANY_QUEUES = 1_000
+_MAX_ROWS_OF_MANY, _WINDOW_OF_MANY = 131_072, 64 << 20
+_NO_END = (1 << 63) - 1
+
+logger = logging.getLogger("reput.dispatch")
+
+
+@dataclass(frozen=True, slots=True)
+class DispatchedBatch:
+    """What one batch dispatched, and how far that is.
+
+    Attributes:
+        messages: records, `log_bytes` in them.
+        end_offset: commit log offset of the first record that is not dispatched.
+        last_store_timestamp: of the last record, ms since 1970.
+        lag_ms: how long ago the first record was stored when the batch was on the disk.
+        seconds: reading, writing and syncing.
+    """
+
+    messages: int
+    log_bytes: int
+    end_offset: int
+    last_store_timestamp: int
+    lag_ms: int
+    seconds: float
+
+
+class LogDispatch:
+    """Keeps queues, extensions and index below `path` in step with a log; one process at a time, see the callers' lock.
+
+    Args:
+        log: The store whose log is read.
+        path: Where the queues go: a folder of their own, or the store's own directory.
+        config: File sizes, and what is written beside units.
+        in_store: Whether `path` is the store's own directory: then its writer deletes what retention lets go, and may
+            be opened anew, so that each batch needs its turn (`reput.store.dispatch.turn`).
+        files: The file layer.
+        bit_maps: As for `MessageStore.open`.
+
+    Attributes:
+        position: Where the next batch begins.
+
+    Raises:
+        DataLossError: The log is not the one that was dispatched, nor has a part of it in common.
+        StoreFormatError: The files there are of other sizes.
+    """
+
+    def __init__(
+        self,
+        log: StoreDirectory,
+        path: str,
+        config: MessageStoreConfig,
+        *,
+        in_store: bool = False,
+        files: FileLayer = DISK,
+        bit_maps: BitMaps | None = None,
+    ) -> None:
+        self._log = log
+        self._tail = LogTail(log)
+        self._path = path
+        self._config = config
+        self._in_store = in_store
+        self._files = files
+        self._bit_maps = bit_maps
+        self._min_offset = -1
+        self._judged_offset = -1
+        self._topics_identity: tuple[object, ...] = ()
+        self._queues: QueueTables | None = None
+        self._index: IndexService | None = None
+        self._marks: list[DispatchMark] = []
+        with self._turn():
+            self._recover()
+
+    @property
+    def position(self) -> LogPosition:
+        """Where the next batch begins."""
+        return self._marks[0].position
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """The time in which queues and index may be written."""
+        if not self._in_store:
+            yield
+            return
+        with turn(self._path, self._files), watched(self._path, self._files):
+            check_dispatched_by_others(self._path, self._files)
+            yield
+
+    def _recover(self) -> None:
+        """Take queues and index back to the newest mark whose record the log still has."""
+        marks = read_marks(self._path, self._files) or [DispatchMark(self._tail.earliest())]
+        lost: DataLossError | None = None
+        for number, mark in enumerate(marks):
+            try:
+                self._tail.check(mark.position)
+            except DataLossError as error:
+                lost = lost or error
+                continue
+            if lost is not None:
+                logger.warning("%s. Dispatched again from offset %d", lost, mark.position.offset)
+                self._write(marks[number:])  # before anything is cut: what lies behind the newest mark is nothing
+            self._marks = marks[number:]
+            self._load(mark)
+            return
+        raise DataLossError(
+            f"{lost}. Of what {marks_path(self._path)} says was dispatched the log has no part: give another output, "
+            "or remove the queues, the index and that file to dispatch the log as it is"
+        )
+
+    def _load(self, mark: DispatchMark) -> None:
+        self._let_go()
+        config, offset = self._config, mark.position.offset
+        self._topics_identity = ()
+        self._files.make_directories(os.path.join(self._path, CONSUME_QUEUE))
+        here = StoreDirectory(self._path, files=self._files)
+        queues = QueueTables(
+            self._files, self._path, config.mapped_file_size_consume_queue,
+            config.mapper_file_size_batch_consume_queue, config, writable=True,
+            types=find_queue_types(here), bit_maps=self._bit_maps,
+        )  # fmt: skip
+        found, batch_found = here.queues(), here.batch_queues()
+        queues.check(found, batch_found)
+        index = None
+        if config.message_index_enable:
+            slots, capacity = config.max_hash_slot_num, config.max_index_num
+            index = IndexService(self._files, self._path, slots, capacity, writable=True)
+            restore_index(self._files, self._path, mark.index, slots, capacity)
+            index.check(here.index_files())
+            index.load(here.index_files(), safe_timestamp=None)
+        queues.load(found, batch_found, offset)
+        queues.cut()
+        queues.recover_extensions()
+        self._queues, self._index = queues, index
+
+    def run_once(self, max_bytes: int = BATCH_BYTES) -> DispatchedBatch | None:
+        """Dispatch and commit one batch; None where nothing is new.
+
+        Raises:
+            CorruptRecordError: Damage in the log.
+            DataLossError: As the constructor; a log that was only cut at its end is no error.
+            StoreFullError: No space. The same call may succeed later.
+        """
+        started = time.perf_counter()
+        offset = self.position.offset
+        if not self._has_changed() and offset == self._judged_offset and not self._tail.is_written(offset):
+            return None
+        with self._turn():
+            return self._run_once(max_bytes, started)
+
+    def _has_changed(self) -> bool:
+        """Whether the log, or the queues of a store that was opened anew, are not those of the last batch."""
+        try:
+            self._tail.check(self.position)
+        except DataLossError:
+            return True
+        return self._in_store and read_marks(self._path, self._files)[:1] != self._marks[:1]
+
+    def _run_once(self, max_bytes: int, started: float) -> DispatchedBatch | None:
+        if self._has_changed():
+            self._recover()
+        begin = self.position
+        if begin.last is None:
+            max_bytes = 1  # so that there is a mark near the log's beginning, which tells it from any other
+        rows = first_timestamp = 0
+        end = begin
+        # The log's end is judged once: zeros end most logs, and to look for a record behind them takes time.
+        for on_damage in (OnDamage.END, OnDamage.RAISE) if begin.offset != self._judged_offset else (OnDamage.END,):
+            for file, columns in self._pieces(begin.offset, max_bytes, on_damage):
+                self._dispatch(columns, file)
+                first_timestamp = first_timestamp or int(columns["store_timestamp"][0])
+                rows += columns.rows
+                end = LogPosition(columns.next_offset, self._tail.last_record(file, columns))
+            if end is not begin:
+                break
+        else:
+            self._judged_offset = begin.offset
+            return None
+        assert end.last is not None
+        self._commit(end)
+        return DispatchedBatch(
+            rows, end.offset - begin.offset, end.offset, end.last.store_timestamp,
+            int(time.time() * 1000) - first_timestamp, time.perf_counter() - started,
+        )  # fmt: skip
+
+    def _pieces(self, begin: int, max_bytes: int, on_damage: OnDamage) -> Iterator[tuple[LogFile, RecordColumns]]:
+        """The records from an offset on that prove themselves, up to the log's end or behind so many bytes."""
+        queues = self._queues
+        assert queues is not None
+        many = len(queues.simple.queues()) >= _MANY_QUEUES
+        watch = SinkWatch(self._log.files, self._log.path)
+        limit = _NO_END if watch.begin_offset is None else watch.begin_offset
+        for file in self._log.log_files():
+            low = max(begin, file.start_offset)
+            if file.end_offset <= begin:
+                continue
+            if low >= limit:
+                return
+            if on_damage is OnDamage.END and not self._tail.is_written(low):
+                return
+            scan = scan_split(
+                Split(file, low, min(file.end_offset, limit), is_record_start=True),
+                level=ScanLevel.KEYS if self._config.message_index_enable else ScanLevel.PROPERTIES,
+                delays_ms=self._config.delay_levels_ms,
+                index_tags=self._config.dispatch_rules.indexes_tags,
+                on_damage=on_damage,
+                look_ahead=True,
+                max_rows=_MAX_ROWS_OF_MANY if many else MAX_ROWS,
+                window_bytes=_WINDOW_OF_MANY if many else WINDOW_BYTES,
+                files=self._log.files,
+            )
+            for columns in one_ahead(iter(scan)):
+                committed = watch.committed(columns.next_offset)
+                if committed is None:  # a batch came and went: what was read may be gone, the next run looks again
+                    return
+                rows = int(np.searchsorted(columns["commit_log_offset"], committed))
+                is_cut = rows < columns.rows
+                if rows == columns.rows and not is_whole(columns):
+                    rows, is_cut = rows - 1, True
+                if rows:
+                    yield file, first_rows(columns, rows)
+                if is_cut or columns.next_offset >= begin + max_bytes:
+                    return
+            if scan.stop is not SplitStop.BLANK:
+                return
+
+    def _dispatch(self, columns: RecordColumns, file: LogFile) -> None:
+        queues = self._queues
+        assert queues is not None
+        self._learn_types()
+        undeclared = queues.types.undeclared(columns)
+        if undeclared:
+            raise CorruptRecordError(
+                file.path, columns.base_offset, f"a batch of messages in one record, and nothing says that the topic "
+                f"{min(undeclared)!r} has batch consume queues; declare it (queue.type=BatchCQ) in "
+                f"{metadata_path(self._log.path, Topics)} of the store, then begin anew",
+            )  # fmt: skip
+        queues.dispatch(columns)
+        if self._index is not None:
+            self._index.dispatch(columns)
+
+    def _learn_types(self) -> None:
+        """Take over which topics have batch consume queues, if the store's `topics.json` is another than before."""
+        assert self._queues is not None
+        path = metadata_path(self._log.path, Topics)
+        is_there = self._log.files.exists(path)
+        files = self._log.files
+        identity = (files.identity(path), files.modified_ms(path)) if is_there else (None,)
+        if identity != self._topics_identity:
+            types = find_queue_types(self._log)
+            self._queues.types.batch |= types.batch
+            self._queues.types.simple |= types.simple
+            self._topics_identity = identity
+
+    def _commit(self, end: LogPosition) -> None:
+        """Sync what was dispatched, and say so."""
+        queues = self._queues
+        assert queues is not None
+        if self._index is not None:
+            self._index.flush()
+        queues.flush()
+        index_mark = self._index.mark if self._index is not None else None
+        self._write(with_mark(DispatchMark(end, index_mark), self._marks))
+        if not self._in_store:
+            self._delete_expired(queues)
+
+    def _write(self, marks: list[DispatchMark]) -> None:
+        if self._in_store:
+            check_dispatched_by_others(self._path, self._files)
+        write_marks(self._path, marks, self._config, self._files)
+        self._marks = marks
+
+    def _delete_expired(self, queues: QueueTables) -> None:
+        """Files of messages that the log no longer has go, as in the store."""
+        min_offset = self._tail.earliest().offset
+        if min_offset > self._min_offset:
+            queues.delete_expired(min_offset, lambda: None)
+            if self._index is not None:
+                self._index.delete_expired(min_offset)
+            self._min_offset = min_offset
+
+    def close(self) -> None:
+        """Close all files. What is not committed counts for nothing."""
+        self._let_go()
+
+    def _let_go(self) -> None:
+        if self._queues is not None:
+            self._queues.close()
+        if self._index is not None:
+            self._index.close()
+        self._queues = self._index = None

@@ -1,0 +1,109 @@
+"""Dispatch of records again, whose units and index entries a killed store lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from reput.config.message_store import MessageStoreConfig
+from reput.errors import CorruptRecordError
+from reput.files import Mapping
+from reput.kernels.columns import RecordColumns, ScanStop
+from reput.kernels.record_scan import RecordScanner
+from reput.store.index.index_service import IndexService
+from reput.store.log.commit_log import CommitLog
+from reput.store.queues.tables import QueueTables
+
+_MAX_ROWS = 65_536
+#: Each piece opens each of its queues once: with many of them, larger pieces.
+_MANY_QUEUES = 1_000
+_MAX_ROWS_OF_MANY = 131_072
+
+#: Called now and then: (what is being done, bytes done, bytes in all).
+Progress = Callable[[str, int, int], None]
+
+
+class Scanner(Protocol):
+    """What scans as a `RecordScanner` does."""
+
+    def scan(self, buffer: npt.NDArray[np.uint8], base_offset: int, /) -> RecordColumns:
+        """The records from the buffer's start on."""
+
+
+def max_rows(queues: QueueTables) -> int:
+    """Records of a piece, at the most."""
+    return _MAX_ROWS if len(queues.queues()) < _MANY_QUEUES else _MAX_ROWS_OF_MANY
+
+
+def dispatch_scanner(config: MessageStoreConfig, rows: int) -> RecordScanner:
+    """What gives the columns that dispatch takes, so many rows a piece."""
+    rules = config.dispatch_rules
+    delays_ms = config.delay_levels_ms if rules.redispatches_deliver_time else ()
+    return RecordScanner(rows, delays_ms=delays_ms, index_tags=rules.indexes_tags)
+
+
+class Piece(NamedTuple):
+    """Scanned records, and where in their file they lie."""
+
+    columns: RecordColumns
+    mapping: Mapping
+    position: int
+
+    def release(self) -> None:
+        """A start over gigabytes keeps little of them in its memory."""
+        self.mapping.release(self.position, self.position + self.columns.consumed)
+
+
+def walk(log: CommitLog, scanner: Callable[[], Scanner | None], begin: int, end: int) -> Iterator[Piece]:
+    """The records that start in [begin, end), piece by piece, as long as there is a scanner for the next one.
+
+    Raises:
+        CorruptRecordError: Where one should start lies none.
+    """
+    offset = begin
+    while offset < end and (file := log.queue.find(offset)) is not None and (using := scanner()) is not None:
+        position, limit = offset - file.start_offset, min(file.size, end - file.start_offset)
+        columns = using.scan(np.frombuffer(file.view[position:limit], np.uint8), offset)
+        yield Piece(columns, file.mapping, position)
+        if columns.stop is ScanStop.BLANK:
+            offset = file.start_offset + file.size
+        elif columns.rows:
+            offset = columns.next_offset
+        else:
+            raise CorruptRecordError(
+                file.path,
+                offset,
+                f"expected a record, found {columns.stop.name}. This is damage, and queues and index lack what lies "
+                "behind it: copy the store, see what `reput repair` can save, or restore the file from a replica or a "
+                "backup; `read_log` in mode PERMISSIVE and a read-only store can be read meanwhile",
+            )
+
+
+def redispatch(
+    log: CommitLog,
+    queues: QueueTables,
+    index: IndexService | None,
+    config: MessageStoreConfig,
+    begin: int,
+    progress: Progress,
+    on_piece: Callable[[RecordColumns], None],
+) -> int:
+    """Dispatch again all records from an offset on, at which one starts; returns how many that were.
+
+    `on_piece` is called with each piece that was.
+    """
+    scanner = dispatch_scanner(config, max_rows(queues))
+    end, records = log.max_offset, 0
+    for piece in walk(log, lambda: scanner, begin, end):
+        columns = piece.columns
+        progress("bringing queues and index in step", columns.base_offset - begin, end - begin)
+        queues.dispatch(columns)
+        if index is not None:
+            index.dispatch(columns)
+        records += columns.rows
+        on_piece(columns)
+        piece.release()
+    return records

@@ -1,0 +1,1 @@
+"""Index files of an open store."""

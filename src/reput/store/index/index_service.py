@@ -1,0 +1,370 @@
+"""The index files in their order: rolls them, feeds them, and finds records by key in them."""
+
+from __future__ import annotations
+
+import os
+import time
+from itertools import takewhile
+from threading import Lock
+
+import numpy as np
+import numpy.typing as npt
+
+from reput.errors import CorruptIndexFileError, StoreError, StoreFormatError
+from reput.files import FileLayer
+from reput.formats.index_file import HEADER_SIZE, IndexHeader, decode_header, file_size
+from reput.formats.paths import INDEX, index_file_name
+from reput.kernels.columns import RecordColumns
+from reput.kernels.index_file import END_OFFSET, IndexKeys, IndexTable, index_keys
+from reput.log.directory import IndexFilePath
+from reput.log.dispatch_marks import DispatchMark, IndexMark
+from reput.log.index_geometry import build_index_again
+from reput.store.index.check import CheckedIndexFile, IndexCheck
+from reput.store.index.index_file import IndexFile
+from reput.store.index.restore import slots_of
+
+
+class IndexService:
+    """RocketMQ's `IndexService`.
+
+    Attributes:
+        flushed_timestamp: End time (ms) of the last full file that is on the disk: what the checkpoint may say.
+    """
+
+    def __init__(self, files: FileLayer, path: str, slots: int, capacity: int, *, writable: bool) -> None:
+        self._files = files
+        self._path = f"{path}/{INDEX}"
+        self._slots = slots
+        self._capacity = capacity
+        self._writable = writable
+        self._file_size = file_size(slots, capacity)
+        self._unsynced: list[IndexFile] = []
+        # Between `load` and `settle`: files that a kill left, which may not be right, and those with nothing in them.
+        self._was_killed = False
+        self._unsafe: list[str] = []
+        self._useless: list[str] = []
+        self._check: IndexCheck | None = None
+        # Keys of records up to here are in: the last record with entries, and how many of its keys.
+        self._last_offset = -1
+        self._last_keys = 0
+        self._changing = Lock()
+        self._flush_lock = Lock()
+        #: Replaced by a new list, never changed: readers take it without a lock.
+        self.index_files: list[IndexFile] = []
+        self.flushed_timestamp = 0
+
+    def check(self, found: list[IndexFilePath]) -> None:
+        """Look at the files of a directory without changing anything.
+
+        Raises:
+            StoreFormatError: A file of another size than slots and entries ask for. An empty one is what a kill leaves.
+            CorruptIndexFileError: A header that says more entries than fit.
+        """
+        for entry in found:
+            if entry.size not in (0, self._file_size):
+                raise StoreFormatError(
+                    f"{entry.path}: {entry.size} bytes, but {self._slots} hash slots and {self._capacity} entries "
+                    f"(maxHashSlotNum, maxIndexNum) make {self._file_size}; give the numbers that it was written "
+                    f"with; or, if the file was cut: {build_index_again(entry.path)}"
+                )
+            if entry.size:
+                with self._files.open(entry.path) as file:
+                    count = decode_header(file.read(0, HEADER_SIZE)).index_count
+                if count > self._capacity:
+                    raise CorruptIndexFileError(
+                        entry.path,
+                        0,
+                        f"the header says that entry {count} comes next, and {self._capacity} is the last; "
+                        f"{build_index_again(entry.path)}",
+                    )
+
+    def load(self, found: list[IndexFilePath], *, safe_timestamp: int | None, mark: DispatchMark | None = None) -> None:
+        """Take over the files of a directory; nothing changes.
+
+        Args:
+            found: The files, oldest first.
+            safe_timestamp: After a crash the checkpoint's indexMsgTimestamp: files that end later or are not full count
+                only as far as `confirm` finds their entries. So do all but the first that end at that very millisecond:
+                files are synced in their order, and one is enough for the checkpoint to say so. None after a clean
+                stop, and for reading.
+            mark: What a start that was interrupted has compared and synced; then this counts, and no timestamp.
+
+        Raises:
+            StoreError, CorruptIndexFileError: The files are not what the mark says.
+        """
+        begun = mark.index if mark is not None else None
+        self._forget()
+        self._was_killed = safe_timestamp is not None
+        is_safe = True
+        for entry in found:
+            if entry.size == 0:  # killed while it was made
+                self._useless.append(entry.path)
+                continue
+            file = IndexFile(
+                self._files, entry.path, self._slots, self._capacity, writable=self._writable, create=False
+            )
+            if mark is not None:
+                is_safe = begun is not None and file.name < begun.name
+            elif safe_timestamp is not None:
+                is_safe = is_safe and file.is_full and file.end_timestamp <= safe_timestamp
+            if is_safe:
+                self.index_files.append(file)
+                is_safe = safe_timestamp is None or file.end_timestamp < safe_timestamp
+            elif begun is not None and file.name == begun.name:
+                file.header = np.array(begun.header, np.int64)
+                self.index_files.append(file)
+            else:
+                file.close()
+                self._unsafe.append(entry.path)
+        self._find_last()
+        last = self.index_files[-1] if self.index_files else None
+        previous = (last.end_timestamp, last.end_offset) if last is not None else (0, 0)
+        checked = self._go_on_in(begun) if begun is not None else None
+        self._check = IndexCheck(self._files, self._unsafe, self._slots, self._capacity, *previous, checked)
+
+    def _go_on_in(self, mark: IndexMark) -> CheckedIndexFile:
+        """The last file that counts, whose entries are right up to a mark: what follows is to be compared."""
+        if not self.index_files or self.index_files[-1].name != mark.name:
+            raise StoreError(f"{self._path}/{mark.name}: the index was compared up to there, and there is no such file")
+        table = IndexTable(self._slots, self._capacity)
+        table.slot_table = slots_of(self._files, os.path.dirname(self._path), mark, self._slots, self._capacity)
+        table.header = np.array(mark.header, np.int64)
+        file = self.index_files.pop()
+        file.close()
+        self._unsafe.insert(0, file.path)
+        return CheckedIndexFile(self._files, file.path, table)
+
+    @property
+    def mark(self) -> IndexMark | None:
+        """The file that takes the next key, as of now; None where no key was put, or confirmed, yet."""
+        last: CheckedIndexFile | IndexFile | None = self._check.last if self._check is not None else None
+        if last is None:
+            last = self.index_files[-1] if self.index_files else None
+        if last is None:
+            return None
+        header = last.table.header if isinstance(last, CheckedIndexFile) else last.header
+        return IndexMark(os.path.basename(last.path), IndexHeader(*header.tolist()))
+
+    def _forget(self) -> None:
+        for file in self.index_files:
+            file.close()
+        self.index_files, self._useless, self._unsafe = [], [], []
+
+    def _find_last(self) -> None:
+        """Look up in the files what was indexed last."""
+        self.flushed_timestamp = max((file.end_timestamp for file in self.index_files if file.is_full), default=0)
+        self._last_offset, self._last_keys = -1, 0
+        if self.index_files and self.index_files[-1].count > 1:
+            self._last_offset = self.index_files[-1].end_offset
+            for file in reversed(self.index_files):
+                keys = file.trailing_keys(self._last_offset)
+                self._last_keys += keys
+                if keys < file.count - 1:
+                    break
+        elif len(self.index_files) > 1:
+            self._last_offset = self.index_files[-1].end_offset
+            self._last_keys = self.index_files[-2].trailing_keys(self._last_offset)
+
+    def confirm(self, columns: RecordColumns) -> bool:
+        """Whether the keys of scanned records are in the files that a kill left; `dispatch` leaves them out then."""
+        keys = self._missing(index_keys(columns))
+        taken = self._check.confirm(keys) if self._check is not None else 0
+        self._remember(keys, 0, taken)
+        return taken == keys.hashes.size
+
+    def judge(self, log_end: int) -> bool:
+        """Whether what `load` and `confirm` trust of the files can be kept; what cannot does not count any more.
+
+        Nothing is changed on the disk: `settle` does that.
+
+        Args:
+            log_end: Commit log offset behind the last record. A file that knows later records, which the log has lost
+                in a crash, is to be removed: it would keep the new ones at their offsets out.
+        """
+        if not self._was_killed:
+            return True
+        assert self._check is not None
+        kept = list(takewhile(lambda file: file.end_offset < log_end, self.index_files))
+        lost = self.index_files[len(kept) :]
+        if not lost and all(int(checked.table.header[END_OFFSET]) < log_end for checked in self._check.checked):
+            return True
+        for file in lost:
+            file.close()
+        self._unsafe += [file.path for file in lost]
+        self.index_files = kept
+        self._check.close()  # nothing behind them counts
+        self._check = IndexCheck(self._files, [], self._slots, self._capacity)
+        self._find_last()
+        return False
+
+    def write_again(self) -> None:
+        """Write again and sync what is read of the files that `load` does not trust; see `File.write_again`."""
+        for path in self._unsafe:
+            with self._files.open(path, writable=True) as file:
+                file.write_again()
+
+    def settle(self) -> None:
+        """Keep what counts of the files, repaired, and remove the rest."""
+        check, self._check = self._check, None
+        assert check is not None
+        check.close()
+        useless = [*self._useless, *self._unsafe]
+        for checked in check.checked:
+            if checked.table.count > 1:
+                checked.repair()
+                useless.remove(checked.path)
+                file = IndexFile(self._files, checked.path, self._slots, self._capacity, writable=True, create=False)
+                self.index_files.append(file)
+                if file.is_full:
+                    self._unsynced.append(file)
+        for path in sorted(useless):
+            self._files.unlink(path)
+
+    @property
+    def restart_offset(self) -> int:
+        """Commit log offset of the first record whose keys may be missing; -1 when nothing is indexed."""
+        return self._last_offset
+
+    def follow(self, last_name: str) -> None:
+        """See the files and entries that another process has made, up to the file of a name.
+
+        A later one may be removed again, and have its keys in another file.
+        """
+        last = self.index_files[-1:]
+        entries = self._files.list_directory(self._path) if self._files.is_directory(self._path) else []
+        paths = [f"{self._path}/{entry.name}" for entry in entries if entry.name <= last_name]
+        added = [
+            IndexFile(self._files, path, self._slots, self._capacity, writable=False, create=False)
+            for path in paths
+            if not last or path > last[0].path
+        ]
+        for file in (*last, *added):
+            file.follow()
+        with self._changing:
+            self.index_files = [*self.index_files, *added]
+        full = [file.end_timestamp for file in (*last, *added) if file.is_full]
+        self.flushed_timestamp = max([self.flushed_timestamp, *full])
+
+    def dispatch(self, columns: RecordColumns) -> None:
+        """Put the keys of scanned records; those that are in already are dropped, so dispatching again does no harm.
+
+        Raises:
+            StoreFullError: No space. The same call may succeed later.
+        """
+        keys = self._missing(index_keys(columns))
+        taken = 0
+        while taken < keys.hashes.size:
+            file = self._last_file()
+            begin = taken
+            taken = file.put(keys, taken)
+            self._remember(keys, begin, taken)
+
+    def _missing(self, keys: IndexKeys) -> IndexKeys:
+        if not keys.offsets.size or keys.offsets[0] > self._last_offset:
+            return keys
+        first = int(np.searchsorted(keys.offsets, self._last_offset, side="left"))
+        same = int(np.searchsorted(keys.offsets, self._last_offset, side="right")) - first
+        begin = first + min(same, self._last_keys)
+        return IndexKeys(keys.hashes[begin:], keys.offsets[begin:], keys.timestamps[begin:])
+
+    def _remember(self, keys: IndexKeys, begin: int, end: int) -> None:
+        if end > begin:
+            last = int(keys.offsets[end - 1])
+            same = end - max(begin, int(np.searchsorted(keys.offsets, last, side="left")))
+            self._last_keys = same + (self._last_keys if last == self._last_offset else 0)
+            self._last_offset = last
+
+    def _last_file(self) -> IndexFile:
+        """The file that takes the next key; made when there is none, or the last one is full."""
+        if self.index_files and not self.index_files[-1].is_full:
+            return self.index_files[-1]
+        previous = self.index_files[-1] if self.index_files else None
+        self._files.make_directories(self._path)
+        file = IndexFile(self._files, self._new_path(), self._slots, self._capacity, writable=True, create=True)
+        if previous is not None:
+            file.continue_from(previous)
+            self._unsynced.append(previous)
+        with self._changing:
+            self.index_files = [*self.index_files, file]
+        return file
+
+    def _new_path(self) -> str:
+        """A name by the time of creation, as RocketMQ's, and behind the last one's even if the clock jumps back."""
+        now = int(time.time() * 1000)
+        last = self.index_files[-1].path.rpartition("/")[2] if self.index_files else ""
+        name = index_file_name(now, time.localtime(now / 1000).tm_gmtoff)
+        return f"{self._path}/{name if name > last else f'{int(last) + 1:017d}'}"
+
+    def find(
+        self, hashes: npt.NDArray[np.int32], max_count: int, begin: int, end: int
+    ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+        """Candidates for many keys over all files, at most `max_count` each, newest first for each key.
+
+        Equal hashes of other keys are among them (`IndexService.queryOffset`).
+
+        Returns:
+            (key numbers int32[n], commit log offsets int64[n])
+        """
+        wanted = np.full(hashes.size, max_count, np.int32)
+        parts = []
+        for file in reversed(self.index_files):
+            if file.count > 1 and file.header[0] <= end and file.end_timestamp >= begin:
+                parts.append(file.find(hashes, wanted, begin, end))
+            if file.header[0] < begin or not wanted.any():
+                break
+        if len(parts) == 1:
+            return parts[0]
+        if not parts:
+            return np.empty(0, np.int32), np.empty(0, np.int64)
+        return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
+
+    def delete_expired(self, min_commit_log_offset: int) -> dict[str, int]:
+        """Delete the files whose records the log no longer has, oldest first (`IndexService.deleteExpiredFile`).
+
+        Never the last one, nor one that waits for its sync. Queries that have found a file go on in it.
+
+        Returns:
+            Path and size of each deleted file.
+        """
+        self.flush_full_files()
+        deleted = {}
+        while len(files := self.index_files) > 1:
+            first = files[0]
+            if first.end_offset >= min_commit_log_offset or first in self._unsynced:
+                break
+            try:
+                self._files.unlink(first.path)
+            finally:
+                if not self._files.exists(first.path):
+                    with self._changing:
+                        self.index_files = self.index_files[1:]
+                    first.close()
+            deleted[first.path] = self._file_size
+        return deleted
+
+    def flush_full_files(self) -> None:
+        """Sync the files that became full; `flushed_timestamp` moves."""
+        with self._flush_lock:
+            while self._unsynced:
+                file = self._unsynced[0]
+                file.flush()
+                self.flushed_timestamp = max(self.flushed_timestamp, file.end_timestamp)
+                self._unsynced.pop(0)
+
+    def flush(self) -> None:
+        """Sync everything, the file that is being built too; before `settle`, what was confirmed."""
+        if self._check is not None:
+            self._check.sync()
+        self.flush_full_files()
+        if self.index_files and self._writable:
+            last = self.index_files[-1]
+            last.flush()
+            if last.is_full:
+                self.flushed_timestamp = max(self.flushed_timestamp, last.end_timestamp)
+
+    def close(self) -> None:
+        """Close all files."""
+        if self._check is not None:
+            self._check.close()
+        for file in self.index_files:
+            file.close()

@@ -1,0 +1,1 @@
+"""The commit log of an open store: files, appends, syncs."""

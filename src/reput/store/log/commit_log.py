@@ -1,0 +1,404 @@
+"""The log of all messages: gives each its place and its time, and knows what of it may be read.
+
+Everything that decides an order happens under one lock, for a few microseconds: queue offset, store timestamp, log
+offset, bytes. Encoding a table, waiting for the disk and building queues and index happen outside.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence, Set
+
+import numpy as np
+import numpy.typing as npt
+
+from reput.errors import MessageIllegalError, StoreSyncError
+from reput.files import FileLayer, Mapping
+from reput.formats.message import Message
+from reput.formats.property_crc import PROPERTY_CRC_SIZE, encode_property_crc, pack_record_with_crc
+from reput.formats.record import BLANK_SIZE, PHYSICAL_OFFSET, SysFlag, encode_blank
+from reput.formats.record_layout import pack_record
+from reput.kernels.message_objects import encode_message
+from reput.kernels.record_encode import patch
+from reput.log.directory import LogFile
+from reput.store.log.append_gate import AppendGate
+from reput.store.log.mapped_file import RESERVE_STEP, MappedFile
+from reput.store.log.mapped_file_queue import MappedFileQueue
+from reput.store.log.pending import Append, EncodedRows, Unplaced, pack_inner_batch
+from reput.store.log.queue_offsets import QueueKey, QueueOffsets
+
+_PREPARED, _ROLLBACK = SysFlag.TRANSACTION_PREPARED, SysFlag.TRANSACTION_ROLLBACK
+_TRANSACTION = SysFlag.TRANSACTION_MASK
+
+
+class CommitLog(AppendGate):
+    """RocketMQ's `CommitLog`: append, roll, read.
+
+    Attributes:
+        queue_offsets: The counter table, in memory; recovery fills it from the queues.
+        confirm_offset: Nothing behind it is dispatched or served: the end of the log, or of what is flushed
+            (SYNC_FLUSH).
+
+    With `property_crc` the last 20 bytes of each record's properties are reserved, and take its CRC.
+    """
+
+    def __init__(
+        self,
+        files: FileLayer,
+        folders: Sequence[str],
+        file_size: int,
+        *,
+        writable: bool = True,
+        serve_flushed_only: bool = False,
+        warm_sync_bytes: int | None = None,
+        busy_timeout_ms: int = 1000,
+        read_ahead: bool = True,
+        property_crc: bool = False,
+    ) -> None:
+        super().__init__(folders[0] if folders else "", busy_timeout_ms)
+        self.queue = MappedFileQueue(
+            files, folders, file_size, writable=writable, warm_sync_bytes=warm_sync_bytes, read_ahead=read_ahead
+        )
+        self.queue_offsets = QueueOffsets()
+        self.flushed_offset = 0
+        self.last_store_timestamp = 0
+        self._serve_flushed_only = serve_flushed_only
+        self._property_crc = property_crc
+        self._pack_record: Callable[..., bytes] = pack_record_with_crc if property_crc else pack_record
+        self._last: MappedFile | None = None
+        #: Of the last file, once a put needs its address.
+        self._last_map: Mapping | None = None
+
+    def load(self, found: list[LogFile]) -> None:
+        """Take over existing files; where their written part ends is for recovery to say, with `start_at`."""
+        self.queue.load(found)
+
+    def start_at(self, offset: int) -> None:
+        """Go on appending at an offset: all before it is written and on the disk."""
+        files = self.queue.mapped_files
+        if files:
+            last = files[-1]
+            last.wrote_position = last.flushed_position = offset - last.start_offset
+            last.reserved_position = last.wrote_position
+            self._go_on_in(last)
+        self.flushed_offset = offset
+
+    @property
+    def min_offset(self) -> int:
+        """The log's first offset."""
+        return self.queue.min_offset
+
+    @property
+    def max_offset(self) -> int:
+        """Behind the last record that was appended."""
+        return self.queue.max_offset
+
+    @property
+    def confirm_offset(self) -> int:
+        """Behind the last record that may be dispatched and served (`CommitLog.getConfirmOffset`)."""
+        if self._serve_flushed_only:
+            return self.flushed_offset
+        files = self.queue.mapped_files
+        return files[-1].start_offset + files[-1].wrote_position if files else 0
+
+    def _room(self, size: int) -> MappedFile:
+        """The last file, with room for a record of `size` bytes and a blank behind it; rolls where needed.
+
+        Raises:
+            StoreFullError: No space for the next file, or for these bytes; nothing has changed.
+        """
+        files = self.queue.mapped_files
+        if not files:
+            self.queue.append_file(self._next_file())
+            files = self.queue.mapped_files
+        file = files[-1]
+        if file is not self._last:  # the first one, or a KeyboardInterrupt came between the next two lines below
+            self._go_on_in(file)
+        position = file.wrote_position
+        if position + size + BLANK_SIZE > file.size:
+            following = self._next_file()
+            left = file.size - position
+            if left:  # at least BLANK_SIZE: every append leaves as much
+                file.reserve(position + BLANK_SIZE)
+                file.view[position : position + BLANK_SIZE] = encode_blank(left)
+            file.wrote_position = file.size
+            self.queue.append_file(following)
+            self._go_on_in(following)
+            file, position = following, 0
+        if position + size + BLANK_SIZE > file.reserved_position:
+            file.reserve(position + size + BLANK_SIZE)
+        return file
+
+    def _next_file(self) -> MappedFile:
+        try:
+            return self.queue.next_file()
+        except StoreSyncError as error:
+            self.failure = error
+            raise
+
+    def _go_on_in(self, file: MappedFile) -> None:
+        self._last, self._last_map = file, None
+
+    def check_size(self, size: int) -> None:
+        """Refuse a record that no file can hold, before anything is written."""
+        if size > self.max_record_size:
+            raise MessageIllegalError(
+                f"the record takes {size} bytes; a commit log file of {self.queue.file_size} bytes "
+                f"(mappedFileSizeCommitLog) holds records up to {self.max_record_size}"
+            )
+
+    def append(self, record: Unplaced, clock_s: float | None = None) -> Append:
+        """Append one record.
+
+        Args:
+            record: All of it but its place.
+            clock_s: `time.time()`, where the caller has looked already: each look costs 50 ns.
+
+        Raises:
+            MessageIllegalError: No file can hold the record.
+            StoreBusyError: The disk does not keep up; nothing has changed.
+            StoreFullError: No space; nothing has changed.
+            StorePoisonedError: A sync failed before.
+        """
+        (
+            key, magic_code, body_crc, flag, sys_flag, born_timestamp, born_host, store_host,
+            reconsume_times, prepared_transaction_offset, body, topic, properties,
+        ) = record  # fmt: skip
+        self._wait()
+        with self._lock:
+            if self._refusal is not None:
+                raise self._refusal.with_traceback(None)  # one object for many puts: traces would pile up in it
+            file = self._last or self._room(0)
+            now = int((time.time() if clock_s is None else clock_s) * 1000)
+            if now < self.last_store_timestamp:
+                # Neither who waited for the lock nor a clock that jumps back disturbs searches by time.
+                now = self.last_store_timestamp
+            kind = sys_flag & _TRANSACTION
+            takes_offset = kind != _PREPARED and kind != _ROLLBACK
+            queue_offset = 0
+            if takes_offset:
+                offsets = self.queue_offsets
+                try:
+                    number = offsets.numbers[key]
+                except KeyError:
+                    number = offsets.number(key)
+                queue_offset = offsets.values[number]
+            while True:
+                position = file.wrote_position
+                offset = file.start_offset + position
+                data = self._pack_record(
+                    magic_code, body_crc, key[1], flag, queue_offset, offset, sys_flag,
+                    now if born_timestamp is None else born_timestamp, born_host, now, store_host,
+                    reconsume_times, prepared_transaction_offset, body, topic, properties,
+                )  # fmt: skip
+                end = position + len(data)
+                if end + BLANK_SIZE <= file.reserved_position:
+                    break
+                self.check_size(len(data))
+                file = self._room(len(data))
+            file.view[position:end] = data
+            file.wrote_position = end
+            if takes_offset:
+                offsets.values[number] = queue_offset + 1
+            self.last_store_timestamp = now
+            return Append(offset, file.start_offset + end, queue_offset, now)
+
+    def append_plain(
+        self, message: Message, queue_id: int, number: int, encoder: int, clock_s: float
+    ) -> tuple[int, int, int, int] | None:
+        """`append` of a message that nobody has checked or encoded yet, if it is plain (`kernels.message_objects`).
+
+        Args:
+            message: The message.
+            queue_id: Its queue.
+            number: That of the topic and the queue in `queue_offsets`.
+            encoder: `MessageEncoder.block`.
+            clock_s: `time.time()`.
+
+        Returns:
+            The values of `Append`; None: it is not plain, or the last file has no room for it, and nothing has changed.
+
+        Raises:
+            StoreBusyError, StorePoisonedError: As `append`.
+        """
+        if self._lock.locked():
+            self._wait()
+        with self._lock:
+            if self._refusal is not None:
+                raise self._refusal.with_traceback(None)  # one object for many puts: traces would pile up in it
+            file, mapping = self._last, self._last_map
+            if file is None:
+                return None
+            if mapping is None:
+                mapping = self._last_map = file.mapping
+            now = int(clock_s * 1000)
+            if now < self.last_store_timestamp:
+                now = self.last_store_timestamp
+            position = file.wrote_position
+            offset = file.start_offset + position
+            queue_offset = self.queue_offsets.values[number]
+            size = encode_message(
+                encoder, id(message), mapping.address + position, file.reserved_position - position - BLANK_SIZE,
+                queue_id, queue_offset, offset, now,
+            )  # fmt: skip
+            if size <= 0:
+                return None
+            file.wrote_position = position + size
+            self.queue_offsets.values[number] = queue_offset + 1
+            self.last_store_timestamp = now
+            return offset, offset + size, queue_offset, now
+
+    def number_queues(self, keys: list[QueueKey]) -> npt.NDArray[np.int32]:
+        """int32[len(keys)], the queues' numbers for `EncodedRows`; new queues get one."""
+        self._wait()
+        with self._lock:
+            return self.queue_offsets.numbers_of(keys)
+
+    def append_rows(self, rows: EncodedRows, store_timestamp: int = 0) -> Append:
+        """Append encoded rows, each as a put of its own, over as many files as it takes.
+
+        Args:
+            rows: The records.
+            store_timestamp: Their store time (ms), not before the last record's; 0 for now.
+
+        Returns:
+            The first row's offset, the end of the last, and the store timestamp of the first.
+
+        Raises:
+            StoreFullError: No space. The rows before are stored, whole; none of the others is.
+        """
+        self._wait()
+        with self._lock:
+            if self._refusal is not None:
+                raise self._refusal.with_traceback(None)  # one object for many puts: traces would pile up in it
+            count = rows.positions.size - 1
+            first = last = -1
+            now = store_timestamp or max(int(time.time() * 1000), self.last_store_timestamp)
+            row = 0
+            while row < count:
+                row, begin, last = self._append_some(rows, row, now)
+                first = begin if first < 0 else first
+            return Append(first, last, 0, now)
+
+    def append_batch(self, key: QueueKey, rows: EncodedRows) -> Append:
+        """Append encoded rows to one queue as one: in one file, one behind the other, or not at all.
+
+        `rows.queues` does not count.
+
+        Raises:
+            MessageIllegalError: No file can hold them.
+            StoreFullError: No space; nothing has changed.
+            StorePoisonedError: A sync failed before.
+        """
+        size = int(rows.positions[-1] - rows.positions[0])
+        self.check_size(size)
+        self._wait()
+        with self._lock:
+            if self._refusal is not None:
+                raise self._refusal.with_traceback(None)  # one object for many puts: traces would pile up in it
+            number = self.queue_offsets.number(key)
+            first = self.queue_offsets.values[number]
+            placed = rows._replace(queues=np.full(rows.positions.size - 1, number, np.int32))
+            now = max(int(time.time() * 1000), self.last_store_timestamp)
+            self._room(size)
+            _, begin, end = self._append_some(placed, 0, now)
+            return Append(begin, end, first, now)
+
+    def append_inner_batch(self, record: Unplaced, message_count: int, batch_topics: Set[str]) -> Append:
+        """Append a record that holds several messages: INNER_BASE is added to its properties, and the counter moves on.
+
+        As `BatchConsumeQueue.assignQueueOffset`. The properties leave room for it and for a CRC, and have no room for a
+        CRC at their end yet. Errors as of `append`; MessageIllegalError where the topic is not of `batch_topics`, which
+        does not change during an append.
+        """
+        key = record[0]
+        self._wait()
+        with self._lock:
+            if self._refusal is not None:
+                raise self._refusal.with_traceback(None)  # one object for many puts: traces would pile up in it
+            if key[0] not in batch_topics:
+                raise MessageIllegalError(f"topic {key[0]!r} has no batch consume queues any more; put the batch again")
+            reserved = PROPERTY_CRC_SIZE if self._property_crc else 0
+            now = max(int(time.time() * 1000), self.last_store_timestamp)
+            queue_offset = self.queue_offsets.get(key, 0)
+            data = pack_inner_batch(record, queue_offset, now, reserved)
+            self.check_size(len(data))
+            file = self._room(len(data))
+            position = file.wrote_position
+            offset, end = file.start_offset + position, position + len(data)
+            data[PHYSICAL_OFFSET : PHYSICAL_OFFSET + 8] = offset.to_bytes(8, "big")
+            if reserved:
+                data[-reserved:] = encode_property_crc(data[:-reserved])
+            file.view[position:end] = data
+            file.wrote_position = end
+            self.queue_offsets[key] = queue_offset + message_count
+            self.last_store_timestamp = now
+            return Append(offset, file.start_offset + end, queue_offset, now)
+
+    def _append_some(self, rows: EncodedRows, row: int, now: int) -> tuple[int, int, int]:
+        """Append as many rows as the last file takes; returns the next row, and where they begin and end."""
+        positions = rows.positions
+        file = self._room(int(positions[row + 1] - positions[row]))
+        room = file.size - file.wrote_position - BLANK_SIZE
+        limit = min(int(positions[row]) + room, int(positions[-1]))  # their sum can be more than an int32 holds
+        end = int(np.searchsorted(positions, np.int32(limit), side="right")) - 1
+        position, offset = file.wrote_position, file.start_offset + file.wrote_position
+        queues, next_offsets = rows.queues[row:end], self.queue_offsets.array
+        before = next_offsets[queues]
+        try:
+            patch(
+                rows.data.ctypes.data, end - row, positions[row : end + 1], queues, next_offsets, offset, now,
+                self._property_crc,
+            )  # fmt: skip
+            data = rows.data[positions[row] : positions[end]]
+            file.write(position, data.data)
+        except BaseException:
+            next_offsets[queues] = before
+            raise
+        file.wrote_position = position + data.size
+        self.last_store_timestamp = now
+        return end, offset, offset + data.size
+
+    @property
+    def max_record_size(self) -> int:
+        """The largest record that a file holds, in bytes."""
+        return self.queue.file_size - BLANK_SIZE
+
+    def make_ready(self) -> None:
+        """Make the next file, and reserve disk space, before a put needs them; called by a thread that may wait.
+
+        Raises:
+            StoreFullError: No space; puts go on as long as there is room.
+            StoreSyncError: A sync failed; nothing is appended any more.
+        """
+        file = self._last
+        if file is None:
+            return
+        with self._lock:
+            if file is self._last:
+                if file.reserved_position - file.wrote_position < RESERVE_STEP // 2:
+                    file.reserve(min(file.size, file.wrote_position + RESERVE_STEP))
+                if file.size - file.wrote_position < file.size // 4:
+                    self._next_file()
+
+    def view(self, offset: int, size: int) -> memoryview | None:
+        """The bytes of a record, as they lie; None outside what may be read."""
+        file = self.queue.find(offset)
+        if file is None or size <= 0 or offset < file.start_offset or offset + size > self.confirm_offset:
+            return None
+        position = offset - file.start_offset
+        return file.view[position : position + size] if position + size <= file.size else None
+
+    def window(self, offset: int, max_size: int) -> npt.NDArray[np.uint8]:
+        """uint8, what may be read from an offset to the end of its file, at most `max_size` bytes."""
+        file = self.queue.find(offset)
+        if file is None:
+            return np.empty(0, np.uint8)
+        position = offset - file.start_offset
+        end = min(file.size, self.confirm_offset - file.start_offset, position + max_size)
+        return np.frombuffer(file.view[position : max(end, position)], np.uint8)
+
+    def close(self) -> None:
+        """Close the files."""
+        self._last_map = None
+        self.queue.close()

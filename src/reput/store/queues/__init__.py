@@ -1,0 +1,1 @@
+"""Consume queues and batch consume queues of an open store."""

@@ -1,0 +1,207 @@
+"""One batch consume queue: the 46-byte units of one topic and queue id, one unit a record of one or more messages.
+
+Units stand one behind the other, so the place of a unit says nothing of its queue offset: a reader searches. Files are
+opened for each write and read, since few topics have such queues.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from reput.files import FileLayer, Mapping
+from reput.formats.batch_consume_queue import BASE_OFFSET, BATCH_UNIT_SIZE, BatchUnit, decode_batch_unit
+from reput.formats.consume_queue import Unit
+from reput.kernels.batch_consume_queue import find_batch_unit
+from reput.store.queues.folder import QueueFolder
+from reput.store.statistics import TopicCounts
+
+_PAGE_SIZE = 4096
+
+
+class BatchConsumeQueue(QueueFolder):
+    """RocketMQ's `BatchConsumeQueue`. Offsets count messages; positions are bytes in one file.
+
+    Units are numbered by their place: the one at byte 46 n of the queue is unit n.
+    """
+
+    __slots__ = ("_base_offsets", "_next_unit", "_synced_unit")
+
+    def __init__(
+        self, files: FileLayer, path: str, topic: str, queue_id: int, file_size: int, counts: TopicCounts
+    ) -> None:
+        super().__init__(files, path, topic, queue_id, file_size, counts)
+        #: First queue offset of each file that was looked at, by its first byte.
+        self._base_offsets: dict[int, int] = {}
+        self._next_unit = 0
+        self._synced_unit = 0
+
+    @property
+    def end_position(self) -> int:
+        """Byte of the queue behind the last unit."""
+        return self._next_unit * BATCH_UNIT_SIZE
+
+    @property
+    def _first_unit(self) -> int:
+        return self._starts[0] // BATCH_UNIT_SIZE if self._starts else 0
+
+    # -- loading
+
+    def load(self, starts: list[int], end_offset: int) -> None:
+        """Find the written part: the units before the first that is unused, or whose record ends behind `end_offset`.
+
+        Units lie in log order, so this is a binary search. A last unit that cannot follow the one in front of it is
+        torn (see `find_ends` in `reput.store.queues.unit_search`), and the end is looked for before it.
+        """
+        self._starts = starts
+        self._base_offsets.clear()
+        self.max_offset = self.min_offset = 0
+        self.max_physical_offset = -1
+
+        def is_behind(unit: BatchUnit) -> bool:
+            return not unit.is_in_use or unit.commit_log_offset + unit.size > end_offset
+
+        self._next_unit = self._first_unit + len(starts) * (self.file_size // BATCH_UNIT_SIZE)
+        self._next_unit = self._find_unit(is_behind)
+        while self._next_unit > self._first_unit + 1:
+            before, last = (self._unit(self._next_unit - back) for back in (2, 1))
+            if before.is_in_use and before.commit_log_offset < last.commit_log_offset:
+                break
+            self._next_unit -= 1
+            self._next_unit = self._find_unit(is_behind)
+        if self._next_unit > self._first_unit:
+            last = self._unit(self._next_unit - 1)
+            self.max_physical_offset = last.commit_log_offset + last.size
+            self.min_offset, self.max_offset = self._unit(self._first_unit).base_offset, last.next_offset
+        self._synced_unit = self._next_unit
+
+    def _unit(self, number: int) -> BatchUnit:
+        """A unit by a system call: a start looks at a few of each queue, and maps none."""
+        position = number * BATCH_UNIT_SIZE
+        inside = position % self.file_size
+        with self._files.open(self.file_path(position - inside)) as file:
+            return decode_batch_unit(file.read(inside, BATCH_UNIT_SIZE))
+
+    def _find_unit(self, is_behind: Callable[[BatchUnit], bool]) -> int:
+        """The number of the first unit of which something holds that holds of all behind it too."""
+        first, last = self._first_unit, self._next_unit
+        while first < last:
+            middle = (first + last) // 2
+            if is_behind(self._unit(middle)):
+                last = middle
+            else:
+                first = middle + 1
+        return first
+
+    def raise_min_offset(self, min_commit_log_offset: int) -> None:
+        """Move `min_offset` to the first unit whose record the log still has (`BatchConsumeQueue.correctMinOffset`)."""
+        if self._first_unit < self._next_unit:
+            number = self._find_unit(lambda unit: unit.commit_log_offset >= min_commit_log_offset)
+            self.min_offset = self._unit(number).base_offset if number < self._next_unit else self.max_offset
+
+    def cut(self) -> None:
+        """Wipe out what lies behind the last unit, so that a later start does not take it for units."""
+        self._wipe_from(self.end_position, [start for start in self._starts if start >= self.end_position])
+
+    # -- writing
+
+    def append(self, units: memoryview) -> None:
+        """Write units behind the last one, and count them; files are made as needed.
+
+        Raises:
+            StoreFullError: No space; none of them counts, and the same call may succeed later.
+        """
+        position, left, written = self.end_position, units, []
+        while left:
+            start = position - position % self.file_size
+            part = left[: start + self.file_size - position]
+            if start not in self._starts:
+                self._files.make_directories(self.path)
+                self._make_file(start)
+            with self._files.open(self.file_path(start), writable=True) as file:
+                file.write(position - start, part)
+            written.append(start)
+            position, left = position + len(part), left[len(part) :]
+        last = decode_batch_unit(units, len(units) - BATCH_UNIT_SIZE)
+        if self.max_physical_offset < 0:
+            self.min_offset = decode_batch_unit(units).base_offset
+        self._next_unit += len(units) // BATCH_UNIT_SIZE
+        self.max_physical_offset = last.commit_log_offset + last.size
+        self.max_offset = last.next_offset  # last: a reader who sees it finds the unit
+        self.dirty.update(written)
+
+    def flush(self, least_pages: int = 0) -> None:
+        """Sync the files with unsynced units, and the folder, where at least so many pages of 4096 bytes are new."""
+        end, dirty = self._next_unit, sorted(self.dirty)
+        if not dirty or (end - self._synced_unit) * BATCH_UNIT_SIZE // _PAGE_SIZE < least_pages:
+            return
+        self.dirty.difference_update(dirty)
+        try:
+            for start in dirty:
+                with self._files.open(self.file_path(start), writable=True) as file:
+                    file.sync()
+            self._files.sync_directory(self.path)
+        except BaseException:
+            self.dirty.update(dirty)
+            raise
+        self._synced_unit = end
+
+    def delete_expired(self, min_commit_log_offset: int) -> list[str]:
+        """Delete the files of which the log has no record any more, oldest first, but never the last file.
+
+        Called while no `flush` runs. Returns the paths of the deleted files.
+        """
+        deleted = []
+        while len(self._starts) > 1:
+            start = self._starts[0]
+            if self._unit((start + self.file_size) // BATCH_UNIT_SIZE - 1).commit_log_offset >= min_commit_log_offset:
+                break
+            deleted.append(self._delete_first())
+        return deleted
+
+    # -- reading
+
+    def units_from(self, offset: int) -> tuple[int, int, Mapping] | None:
+        """Address of the unit with a queue offset, how many there are from it to its file's end, and what keeps them.
+
+        The unit may begin before the offset. None where there is no such unit.
+        """
+        if offset >= self.max_offset:
+            return None
+        end, starts = self.end_position, [start for start in list(self._starts) if start < self.end_position]
+        first, last = 1, len(starts)  # the last file whose first message is not behind the offset, else the first
+        while first < last:
+            middle = (first + last) // 2
+            base = self._base_offset(starts[middle])
+            if base is None:
+                return None
+            if base <= offset:
+                first = middle + 1
+            else:
+                last = middle
+        mapping = self._mapping(starts[first - 1]) if starts else None
+        if mapping is None:
+            return None
+        count = min(end - starts[first - 1], self.file_size) // BATCH_UNIT_SIZE
+        number = find_batch_unit(mapping.address, count, offset)
+        return mapping.address + number * BATCH_UNIT_SIZE, count - number, mapping
+
+    def _base_offset(self, start: int) -> int | None:
+        """First queue offset of the file that begins at a byte of the queue; None where it is gone."""
+        base = self._base_offsets.get(start)
+        if base is None:
+            mapping = self._mapping(start)
+            if mapping is None:
+                return None
+            base = self._base_offsets[start] = int.from_bytes(mapping.view[BASE_OFFSET : BASE_OFFSET + 8], "big")
+        return base
+
+    def _mapping(self, start: int) -> Mapping | None:
+        return self._mappings.get(start) or self._map(start)
+
+    def unit(self, offset: int) -> Unit | None:
+        """What a consume queue's unit would say of the record that has a queue offset; None where there is none."""
+        found = self.units_from(offset)
+        if found is None:
+            return None
+        address, _, mapping = found
+        return Unit._make(decode_batch_unit(mapping.view, address - mapping.address)[:3])

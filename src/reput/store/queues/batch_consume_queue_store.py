@@ -1,0 +1,169 @@
+"""The table of the batch consume queues, and the dispatcher that feeds them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Set
+from threading import Lock
+from typing import NamedTuple
+
+import numpy as np
+
+from reput.files import FileLayer
+from reput.formats.batch_consume_queue import BATCH_UNIT_SIZE, decode_batch_unit
+from reput.formats.paths import BATCH_CONSUME_QUEUE, topic_folder_name
+from reput.kernels.batch_consume_queue import NO_BATCH_QUEUE, group_batch_units
+from reput.kernels.columns import RecordColumns
+from reput.log.directory import QueueFiles, numbered_files
+from reput.log.queue_sizes import BATCH, check_file_sizes
+from reput.store.queues.batch_consume_queue import BatchConsumeQueue
+from reput.store.statistics import TopicCounts
+
+
+class BatchEnd(NamedTuple):
+    """Where a queue ends: behind its last record in the log, and behind its last message in the queue."""
+
+    physical_offset: int
+    queue_offset: int
+
+
+class BatchConsumeQueueStore:
+    """The queues of the topics in `batch_topics`, as `ConsumeQueueStore` keeps those of all others.
+
+    Args:
+        files: The file layer.
+        path: The store's directory.
+        file_size: Bytes of a queue file.
+        batch_topics: Topics with batch consume queues; it may grow.
+        counts: What happened to each topic since the store was opened.
+    """
+
+    def __init__(
+        self, files: FileLayer, path: str, file_size: int, batch_topics: Set[str], counts: dict[str, TopicCounts]
+    ) -> None:
+        self._files = files
+        self._root = path
+        self.path = f"{path}/{BATCH_CONSUME_QUEUE}"
+        self.file_size = file_size
+        self._batch_topics = batch_topics
+        self._counts = counts
+        self._table: dict[tuple[str, int], BatchConsumeQueue] = {}
+        self._flush_lock = Lock()
+
+    def check(self, found: list[QueueFiles]) -> None:
+        """Look at the files of a directory without changing anything.
+
+        Raises:
+            StoreFormatError: Files of another size than the configured one, or of several sizes.
+        """
+        check_file_sizes(found, BATCH, self._root, self.file_size)
+
+    def load(self, found: list[QueueFiles], end_offset: int) -> None:
+        """Take over the queues of a directory, up to the units of records that end at or before `end_offset`."""
+        for queue_files in found:
+            starts = [int(path.rpartition("/")[2]) for path in queue_files.paths]
+            self._make(queue_files.topic, queue_files.queue_id).load(starts, end_offset)
+
+    def follow(self, keys: Iterable[tuple[str, int]], end_offset: int) -> None:
+        """Look at some queues anew, to which another process may have written."""
+        for topic, queue_id in keys:
+            starts = [file.start_offset for file in numbered_files(self._files, f"{self.path}/{topic}/{queue_id}")]
+            if starts:
+                self._make(topic, queue_id).load(starts, end_offset)
+
+    def remove(self, topic: str) -> None:
+        """Forget a topic's queues and remove their files."""
+        for key in [key for key in self._table if key[0] == topic]:
+            self._table.pop(key).drop_mappings()
+        folder = f"{self.path}/{topic}"
+        if self._files.exists(folder):
+            self._files.remove_tree(folder)
+
+    def find(self, topic: str, queue_id: int) -> BatchConsumeQueue | None:
+        """The queue, or None where no message was ever dispatched to it."""
+        return self._table.get((topic, queue_id))
+
+    def queues(self) -> list[BatchConsumeQueue]:
+        """All queues, in no special order."""
+        return list(self._table.values())
+
+    def _make(self, topic: str, queue_id: int) -> BatchConsumeQueue:
+        path = f"{self.path}/{topic}/{queue_id}"
+        counts = self._counts.setdefault(topic, TopicCounts())
+        queue = BatchConsumeQueue(self._files, path, topic, queue_id, self.file_size, counts)
+        self._table[topic, queue_id] = queue
+        return queue
+
+    def dispatch(self, columns: RecordColumns) -> None:
+        """Append the units of scanned records; repeats are dropped, so dispatching again does no harm.
+
+        A gap behind a queue's last message is left as it is.
+
+        Args:
+            columns: Scanned at `ScanLevel.PROPERTIES` or above.
+
+        Raises:
+            StoreFullError: No space. Nothing counts as dispatched; the same call may succeed later.
+        """
+        if not columns.rows or not self._batch_topics:
+            return
+        queues = [None if key is None else self._table.get(key) or self._make(*key) for key in self._keys_of(columns)]
+        if any(queues):
+            ends = [queue.max_physical_offset - 1 if queue else NO_BATCH_QUEUE for queue in queues]
+            runs = group_batch_units(columns, np.array(ends, np.int64))
+            view = runs.units.data
+            for k in np.flatnonzero(runs.counts).tolist():
+                queue, begin = queues[k], int(runs.starts[k])
+                assert queue is not None
+                queue.append(view[begin : begin + int(runs.counts[k]) * BATCH_UNIT_SIZE])
+
+    def _keys_of(self, columns: RecordColumns) -> list[tuple[str, int] | None]:
+        """(topic, queue id) of the queues of a scan, by number; None for those of other topics."""
+        names = [(topic_folder_name(topic), queue_id) for topic, queue_id in columns.queues()]
+        return [
+            (topic, queue_id) if topic is not None and topic in self._batch_topics else None
+            for topic, queue_id in names
+        ]
+
+    def rehearse(self, columns: RecordColumns, ends: dict[tuple[str, int], BatchEnd]) -> bool:
+        """As `ConsumeQueueStore.rehearse`."""
+        keys = self._keys_of(columns)
+        if not any(keys):
+            return True
+        for key in keys:
+            if key is not None and key not in ends:
+                queue = self._table.get(key)
+                ends[key] = BatchEnd(queue.max_physical_offset, queue.max_offset) if queue else BatchEnd(-1, 0)
+        physical = [NO_BATCH_QUEUE if key is None else ends[key].physical_offset - 1 for key in keys]
+        runs = group_batch_units(columns, np.array(physical, np.int64))
+        has_gap = False
+        for k in np.flatnonzero(runs.counts).tolist():
+            key, begin = keys[k], int(runs.starts[k])
+            assert key is not None
+            first = decode_batch_unit(runs.units.data, begin)
+            last = decode_batch_unit(runs.units.data, begin + (int(runs.counts[k]) - 1) * BATCH_UNIT_SIZE)
+            has_gap |= first.base_offset > ends[key].queue_offset  # within a scan nothing is left out
+            ends[key] = BatchEnd(last.commit_log_offset + last.size, last.next_offset)
+        return not has_gap
+
+    def flush(self, least_pages: int = 0) -> None:
+        """Sync the queues with at least so many unsynced pages."""
+        with self._flush_lock:
+            for queue in self.queues():
+                queue.flush(least_pages)
+
+    def delete_expired(self, min_commit_log_offset: int, pause: Callable[[], object]) -> dict[str, int]:
+        """Delete the files whose messages the log no longer has, as `ConsumeQueueStore.delete_expired`."""
+        deleted: dict[str, int] = {}
+        for queue in self.queues():
+            queue.raise_min_offset(min_commit_log_offset)
+            with self._flush_lock:
+                paths = queue.delete_expired(min_commit_log_offset)
+            if paths:
+                deleted |= dict.fromkeys(paths, self.file_size)
+                pause()
+        return deleted
+
+    def close(self) -> None:
+        """Let go of all maps; no file is open."""
+        for queue in self.queues():
+            queue.drop_mappings()

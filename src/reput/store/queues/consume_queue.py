@@ -1,0 +1,195 @@
+"""One consume queue: the 20-byte units of one topic and queue id, in files that are named by their first byte.
+
+Units are written by system calls, since the files stay sparse: a full disk is an error. They are read through maps.
+What is done for many queues in one call (find the written part, write, sync) is `ConsumeQueueStore`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from reput.files import FileLayer, Mapping
+from reput.formats.consume_queue import FILLER, UNIT, UNIT_SIZE, Unit, encode_unit
+from reput.kernels.consume_queue_ext import last_ext_address
+from reput.store.queues.folder import QueueFolder
+from reput.store.statistics import TopicCounts
+
+if TYPE_CHECKING:
+    from reput.formats.consume_queue_ext import ExtUnit
+    from reput.store.queues.consume_queue_ext import ConsumeQueueExt
+
+_PAGE_SIZE = 4096
+
+
+class ConsumeQueue(QueueFolder):
+    """RocketMQ's `ConsumeQueue`. Offsets count messages; positions are bytes in one file.
+
+    Args:
+        on_new_name: Called with each folder that has a new name in it, which is not synced yet.
+        on_map: Called after a file was mapped.
+
+    Attributes:
+        synced_offset: What `max_offset` was when the last sync began.
+        ext: The ext units that its units point to; None where there are none.
+    """
+
+    __slots__ = ("_on_map", "_on_new_name", "_writing_path", "_writing_start", "ext", "synced_offset")
+
+    def __init__(
+        self,
+        files: FileLayer,
+        path: str,
+        topic: str,
+        queue_id: int,
+        file_size: int,
+        *,
+        on_new_name: Callable[[str], None],
+        on_map: Callable[[], None],
+        counts: TopicCounts,
+    ) -> None:
+        super().__init__(files, path, topic, queue_id, file_size, counts)
+        self._on_new_name = on_new_name
+        self._on_map = on_map
+        self._writing_start = -1
+        self._writing_path = ""
+        self.synced_offset = 0
+        self.ext: ConsumeQueueExt | None = None
+
+    # -- loading
+
+    def start_with(self, starts: list[int], max_offset: int, max_physical_offset: int) -> None:
+        """Take over existing files, and what was found out about them."""
+        self._starts = starts
+        self.max_offset = self.synced_offset = max_offset
+        self.max_physical_offset = max_physical_offset
+        self.min_offset = min(starts[0] // UNIT_SIZE, max_offset)
+
+    def cut(self) -> None:
+        """Wipe out what lies behind the last unit, so that a later start does not take it for units.
+
+        The file that takes the next unit stays: making ten thousand files right after their removal takes seconds.
+        """
+        self._wipe_from(self.end_position, [start for start in self._starts if start > self.end_position])
+
+    def write_again(self) -> None:
+        """See `QueueFolder.write_again`; all of the extension, which does not say how far it was synced."""
+        if self.ext is not None:
+            self.ext.write_again()
+        super().write_again()
+
+    # -- writing
+
+    def path_to_write(self, start: int) -> str:
+        """The path of the file that begins at a byte of the queue; the file is made where it is missing."""
+        if start != self._writing_start:
+            if start not in self._starts:
+                for folder in self._files.add_directories(self.path):
+                    self._on_new_name(folder)
+                self._make_file(start)
+                self._on_new_name(self.path)
+            self._writing_start, self._writing_path = start, self.file_path(start)
+        return self._writing_path
+
+    def fill_to(self, offset: int) -> None:
+        """Write filler units up to a queue offset; in a new queue from the start of its file (`fillPreBlank`)."""
+        if self.max_offset == 0 and not self._starts:
+            position = offset * UNIT_SIZE
+            self.max_offset = (position - position % self.file_size) // UNIT_SIZE
+            self.min_offset = offset
+        while self.max_offset < offset:
+            position = self.max_offset * UNIT_SIZE
+            start = position - position % self.file_size
+            count = min(offset - self.max_offset, (start + self.file_size - position) // UNIT_SIZE)
+            with self._files.open(self.path_to_write(start), writable=True) as file:
+                file.write(position - start, encode_unit(*FILLER) * count)
+            self.dirty.add(start)
+            self.max_offset += count
+
+    @property
+    def end_position(self) -> int:
+        """Byte of the queue behind the last unit."""
+        return self.max_offset * UNIT_SIZE
+
+    @property
+    def unsynced_pages(self) -> int:
+        """Pages of 4096 bytes that were written since the last sync."""
+        return (self.max_offset - self.synced_offset) * UNIT_SIZE // _PAGE_SIZE
+
+    # -- retention
+
+    @property
+    def begin_position(self) -> int:
+        """Byte of the queue at which the unit of `min_offset` begins."""
+        return self.min_offset * UNIT_SIZE
+
+    def delete_expired(self) -> dict[str, int]:
+        """Delete the files that lie before `begin_position`, oldest first (`ConsumeQueue.deleteExpiredFile`).
+
+        The last file stays whatever it holds: it knows the queue offset of the next message. Called while no flush
+        runs.
+
+        Returns:
+            Path and size of each deleted file.
+        """
+        deleted = {}
+        while len(self._starts) > 1 and self._starts[0] + self.file_size <= self.begin_position:
+            deleted[self._delete_first()] = self.file_size
+        return deleted
+
+    def drop_mappings(self) -> None:
+        """Let go of the maps; each lives as long as somebody reads it."""
+        super().drop_mappings()
+        if self.ext is not None:
+            self.ext.drop_mappings()
+
+    # -- reading
+
+    def units_from(self, offset: int) -> tuple[int, int, Mapping] | None:
+        """Address of the unit at a queue offset, how many there are from it to its file's end, and what keeps them.
+
+        None where there is no such unit.
+        """
+        count = self.max_offset - offset
+        if count <= 0:
+            return None
+        position = offset * UNIT_SIZE
+        inside = position % self.file_size
+        mapping = self._mappings.get(position - inside) or self._map(position - inside)
+        if mapping is None:
+            return None
+        in_file = (self.file_size - inside) // UNIT_SIZE
+        return mapping.address + inside, count if count < in_file else in_file, mapping
+
+    def _map(self, start: int) -> Mapping | None:
+        mapping = super()._map(start)
+        if mapping is not None:
+            self._on_map()
+        return mapping
+
+    def unit(self, offset: int) -> Unit | None:
+        """The unit at a queue offset; None where there is none."""
+        found = self.units_from(offset)
+        if found is None:
+            return None
+        inside = offset * UNIT_SIZE % self.file_size
+        return Unit._make(UNIT.unpack_from(found[2].view, inside))
+
+    def ext_unit(self, offset: int) -> ExtUnit | None:
+        """The ext unit of the unit at a queue offset; None where it has none, or lost it."""
+        unit = self.unit(offset)
+        return self.ext.unit(unit.tags_code) if unit is not None and self.ext is not None else None
+
+    def recover_ext(self) -> None:
+        """Bring the extension in step with the units; see `ConsumeQueueExt.recover`."""
+        if self.ext is not None:
+            self.ext.recover(self._last_ext_address())
+
+    def _last_ext_address(self) -> int:
+        """The last address among the units; 0 where none holds one. Mostly the last unit does."""
+        for start in reversed(self._starts):
+            found = self.units_from(start // UNIT_SIZE)
+            address = int(last_ext_address(found[0], found[1])) if found is not None else 0
+            if address:
+                return address
+        return 0

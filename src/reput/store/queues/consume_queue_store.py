@@ -1,0 +1,402 @@
+"""The table of all consume queues, and the dispatcher that feeds them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Set
+from threading import Lock
+from types import MappingProxyType
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from reput.config.message_store import MessageStoreConfig
+from reput.errors import CorruptRecordError
+from reput.files import FileLayer
+from reput.formats.consume_queue import UNIT_SIZE
+from reput.formats.message_batch import MIN_ITEM_SIZE
+from reput.formats.paths import CONSUME_QUEUE, topic_folder_name
+from reput.kernels.columns import RecordColumns
+from reput.kernels.consume_queue import UnitRuns, group_units
+from reput.kernels.consume_queue_ext import ExtRuns, bit_maps_of, encode_ext_units
+from reput.kernels.multi_dispatch import add_multi_dispatch_rows
+from reput.log.directory import QueueFiles
+from reput.log.queue_sizes import SIMPLE, check_file_sizes
+from reput.store.queues.consume_queue import ConsumeQueue
+from reput.store.queues.consume_queue_ext import ConsumeQueueExt
+from reput.store.queues.extensions import ConsumeQueueExtensions
+from reput.store.queues.unit_locations import advance, place_ext_runs, place_units
+from reput.store.queues.unit_search import find_begins, find_ends, follow_units
+from reput.store.statistics import TopicCounts
+
+if TYPE_CHECKING:
+    from reput.kernels.consume_queue_ext import BitMaps
+
+#: Linux allows a process 65 530 maps (vm.max_map_count).
+_MAX_MAPS = 8192
+
+
+class _LeftOut:
+    """Stands for a queue that takes no units: to `group_units` every row of it is a repeat."""
+
+    max_offset = (1 << 63) - 1
+
+
+_LEFT_OUT = _LeftOut()
+
+
+class ConsumeQueueStore:
+    """RocketMQ's `ConsumeQueueStore`: finds, makes, feeds and flushes queues.
+
+    Attributes:
+        built_timestamp: Store timestamp (ms) of the last record that was dispatched.
+        counts: What happened to each topic since the store was opened.
+    """
+
+    def __init__(
+        self,
+        files: FileLayer,
+        path: str,
+        file_size: int,
+        config: MessageStoreConfig,
+        *,
+        writable: bool,
+        bit_maps: BitMaps | None = None,
+        batch_topics: Set[str] = frozenset(),
+    ) -> None:
+        self._batch_topics = batch_topics
+        self._files = files
+        self._root = path
+        self._path = f"{path}/{CONSUME_QUEUE}"
+        self._file_size = file_size
+        self._table: dict[tuple[str, int], ConsumeQueue] = {}
+        self._by_bytes: dict[tuple[bytes, int], ConsumeQueue] = {}
+        self._maps = 0
+        self._unsynced_folders: set[str] = set()
+        self._flush_lock = Lock()
+        self.built_timestamp = 0
+        self.counts: dict[str, TopicCounts] = {}
+        self._extensions = ConsumeQueueExtensions(files, path, config, writable=writable, bit_maps=bit_maps)
+        self._multi_dispatch = config.enable_multi_dispatch
+        self._enable_lmq = config.enable_lmq
+        self._any_topic = config.dispatch_rules.multi_dispatches_any_topic
+
+    def check(self, found: list[QueueFiles]) -> None:
+        """Look at the files of a directory without changing anything.
+
+        Raises:
+            StoreFormatError: Files of another size than the configured one, or of several sizes.
+        """
+        check_file_sizes(found, SIMPLE, self._root, self._file_size)
+        self._extensions.check()
+
+    def load(
+        self, found: list[QueueFiles], end_offset: int, known: Mapping[tuple[str, int], int] = MappingProxyType({})
+    ) -> None:
+        """Take over the queues of a directory, up to the units of records that end at or before `end_offset`.
+
+        The written part of a queue ends before the first unit that is unused, or whose record ends behind `end_offset`;
+        filler units count as written. Units lie in log order, so this is a binary search.
+
+        Args:
+            found: The queues' files.
+            end_offset: Commit log offset.
+            known: What the max offset of each (topic, queue id) was at the last clean exit: a guess that spares reads.
+        """
+        queues = [self._make(queue_files.topic, queue_files.queue_id) for queue_files in found]
+        starts = [[int(path.rpartition("/")[2]) for path in queue_files.paths] for queue_files in found]
+        begins = zip(queues, starts, strict=True)  # after a kill most queues are dispatched anew
+        guess = [known.get((queue.topic, queue.queue_id), begin[0] // UNIT_SIZE) for queue, begin in begins]
+        ends, physical = find_ends(self._files, queues, starts, guess, end_offset)
+        for queue, begin, end, physical_end in zip(queues, starts, ends.tolist(), physical.tolist(), strict=True):
+            queue.start_with(begin, end, physical_end)
+
+    def follow(self, next_offsets: Mapping[tuple[str, int], int], end_offset: int, store_timestamp: int) -> None:
+        """Take over what another process has dispatched of the log before an offset.
+
+        Args:
+            next_offsets: The queue offset that the next message of each queue gets, of those that may have grown.
+            end_offset: Commit log offset.
+            store_timestamp: Of the last record before it, in ms.
+        """
+        queues = [self._table.get(key) or self._make(*key) for key in next_offsets]
+        follow_units(self._files, queues, np.array(list(next_offsets.values()), np.int64), end_offset)
+        self.built_timestamp = store_timestamp
+
+    def raise_min_offsets(self, min_commit_log_offset: int) -> None:
+        """Move each `min_offset` to the first unit whose record the log still has (`ConsumeQueue.correctMinOffset`)."""
+        queues = self.queues()
+        offsets = find_begins(self._files, queues, min_commit_log_offset)
+        for queue, offset in zip(queues, offsets.tolist(), strict=True):
+            queue.min_offset = offset
+
+    def cut(self) -> None:
+        """Wipe out what lies behind the last unit of each queue."""
+        for queue in self._table.values():
+            queue.cut()
+            self._count_names_as_not_synced(queue)  # whoever made them may have been killed before he did
+
+    def recover_extensions(self) -> None:
+        """Bring what is written beside the queues in step with their units, before anything is dispatched."""
+        if self._extensions.file_size is not None:
+            for queue in self._table.values():
+                queue.recover_ext()
+
+    def remove(self, topic: str) -> None:
+        """Forget a topic's queues and remove their files; the next record of it is looked at anew."""
+        folder = f"{self._path}/{topic}"
+        for key in [key for key in self._table if key[0] == topic]:
+            self._table.pop(key).drop_mappings()
+        self._by_bytes.clear()
+        self._unsynced_folders -= {path for path in self._unsynced_folders if f"{path}/".startswith(f"{folder}/")}
+        if self._files.exists(folder):
+            self._files.remove_tree(folder)
+
+    def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        """The queue, or None where no message was ever dispatched to it."""
+        return self._table.get((topic, queue_id))
+
+    def queues(self) -> list[ConsumeQueue]:
+        """All queues, in no special order."""
+        return list(self._table.values())
+
+    def _make(self, topic: str, queue_id: int) -> ConsumeQueue:
+        path = f"{self._path}/{topic}/{queue_id}"
+        queue = ConsumeQueue(
+            self._files, path, topic, queue_id, self._file_size,
+            on_new_name=self._unsynced_folders.add, on_map=self._mapped,
+            counts=self.counts.setdefault(topic, TopicCounts()),
+        )  # fmt: skip
+        self._extensions.attach(queue, self._unsynced_folders.add, self._mapped)
+        self._table[topic, queue_id] = queue
+        return queue
+
+    def _mapped(self) -> None:
+        """Drop all maps once there are too many; they are back in 20 us each."""
+        self._maps += 1
+        if self._maps > _MAX_MAPS:
+            self._maps = 0
+            for queue in self.queues():
+                queue.drop_mappings()
+
+    def dispatch(self, columns: RecordColumns) -> None:
+        """Append the units of scanned records; repeats are dropped, so dispatching again does no harm.
+
+        A gap behind a queue's last unit is filled with filler units.
+
+        Args:
+            columns: Scanned at `ScanLevel.PROPERTIES` or above.
+
+        Raises:
+            StoreFullError: No space. Nothing counts as dispatched; the same call may succeed later.
+            CorruptRecordError: A queue offset that no log of this size can hold, or a topic that cannot name a folder.
+        """
+        if not columns.rows:
+            return
+        ext_file_size, sources = self._extensions.file_size, None
+        bit_maps = bit_maps_of(self._extensions.bit_maps, columns) if ext_file_size is not None else None
+        if self._multi_dispatch:
+            columns, sources = add_multi_dispatch_rows(columns, enable_lmq=self._enable_lmq, any_topic=self._any_topic)
+        queues = self._queues_of(columns)
+        row = 0
+        while row < columns.rows:
+            next_offsets = np.array([queue.max_offset for queue in queues], np.int64)
+            runs = group_units(columns, next_offsets, row, with_rows=ext_file_size is not None)
+            ext = None
+            if ext_file_size is not None:
+                ext = encode_ext_units(runs, columns, sources, bit_maps, ext_file_size)
+            self._write(runs, queues, next_offsets, ext)
+            row = runs.stop_row
+            if row < columns.rows:
+                queue = queues[columns["queue"][row]]
+                self._fill_gap(queue, int(columns["queue_offset"][row]), int(columns["commit_log_offset"][row]))
+        self.built_timestamp = int(columns["store_timestamp"][-1])
+
+    def rehearse(self, columns: RecordColumns, ends: dict[tuple[bytes, int], int]) -> bool:
+        """Whether `dispatch` would find no gap before the units of scanned records; nothing is changed.
+
+        Args:
+            columns: As for `dispatch`, behind those of the last call.
+            ends: Of each queue, by its topic's bytes, the max offset that it would have by now; kept up to date.
+
+        Raises:
+            CorruptRecordError: A topic cannot name a folder.
+        """
+        if self._multi_dispatch:
+            columns, _ = add_multi_dispatch_rows(columns, enable_lmq=self._enable_lmq, any_topic=self._any_topic)
+        keys = columns.queues()
+        for key, row in zip(keys, columns.queue_rows.tolist(), strict=True):
+            if key not in ends:
+                name = self._folder_name(key[0], columns, row)
+                queue = self._table.get((name, key[1])) if name not in self._batch_topics else _LEFT_OUT
+                ends[key] = queue.max_offset if queue is not None else 0
+        next_offsets = np.array([ends[key] for key in keys], np.int64)
+        runs = group_units(columns, next_offsets)
+        ends.update(zip(keys, (next_offsets + runs.counts).tolist(), strict=True))
+        return bool(runs.stop_row == columns.rows)
+
+    def _queues_of(self, columns: RecordColumns) -> list[ConsumeQueue]:
+        """The queues of a scan, by number; new ones are made."""
+        keys = columns.queues()
+        try:
+            return [self._by_bytes[key] for key in keys]
+        except KeyError:
+            return [self._queue_of(*key, columns, int(row)) for key, row in zip(keys, columns.queue_rows, strict=True)]
+
+    def _queue_of(self, topic: bytes, queue_id: int, columns: RecordColumns, row: int) -> ConsumeQueue:
+        queue = self._by_bytes.get((topic, queue_id))
+        if queue is None:
+            name = self._folder_name(topic, columns, row)
+            queue = self._table.get((name, queue_id))
+            if name in self._batch_topics:  # `BatchConsumeQueueStore` has it
+                queue = cast(ConsumeQueue, _LEFT_OUT)
+            elif queue is None:
+                queue = self._make(name, queue_id)
+                if self._extensions.file_size is not None:
+                    queue.recover_ext()  # what is left of an earlier queue of this name goes
+            self._by_bytes[topic, queue_id] = queue
+        return queue
+
+    def _folder_name(self, topic: bytes, columns: RecordColumns, row: int) -> str:
+        name = topic_folder_name(topic)
+        if name is None:
+            shown = topic[:80].decode("utf-8", "replace")
+            offset = int(columns["commit_log_offset"][row])
+            raise CorruptRecordError(
+                self._path, offset, f"the topic {shown!r} cannot name a folder; look at it with `reput dump`"
+            )
+        return name
+
+    def _fill_gap(self, queue: ConsumeQueue, queue_offset: int, commit_log_offset: int) -> None:
+        # Every message before this one took at least so much of the log, in a record or in one with others.
+        if queue_offset > commit_log_offset // MIN_ITEM_SIZE:
+            raise CorruptRecordError(
+                queue.path,
+                commit_log_offset,
+                f"the record says queue offset {queue_offset}, more than a log of this size can hold; "
+                "run `reput dump` around it and rebuild the log without it",
+            )
+        queue.fill_to(queue_offset)
+
+    def _write(
+        self, runs: UnitRuns, queues: list[ConsumeQueue], next_offsets: npt.NDArray[np.int64], ext: ExtRuns | None
+    ) -> None:
+        """Write each queue's units behind its last one, a run a file, and count them."""
+        place = place_units(runs, queues, next_offsets, self._file_size)
+        if not place.numbers.size:
+            return
+        paths = [queue.path_to_write(start) for queue, start in zip(place.owners, place.files, strict=True)]
+        addresses, sizes, positions = place.addresses, place.sizes, place.positions
+        extended: list[ConsumeQueueExt] = []
+        if ext is not None:  # before the units that point to them, and in one call: what fails is written again whole
+            ext_runs, extended = place_ext_runs(runs, queues, ext)
+            places = np.array([run[1:] for run in ext_runs], np.int64).reshape(-1, 3)
+            paths = [*(run.path for run in ext_runs), *paths]
+            addresses = np.concatenate([places[:, 0], addresses])
+            sizes, positions = np.concatenate([places[:, 1], sizes]), np.concatenate([places[:, 2], positions])
+        self._files.write_runs(paths, addresses, sizes, positions)
+        advance(runs, queues, next_offsets, place)
+        for queue_ext in extended:
+            queue_ext.advance()
+
+    def confirm(self, columns: RecordColumns) -> bool:
+        """Whether a kill left all units that `dispatch` would write of scanned records; they count as dispatched then.
+
+        Nothing is written, but what is found counts as not synced. False where units have ext units: a kill may have
+        taken these.
+        """
+        if self._extensions.file_size is not None:
+            return False
+        if not columns.rows:
+            return True
+        if self._multi_dispatch:
+            columns, _ = add_multi_dispatch_rows(columns, enable_lmq=self._enable_lmq, any_topic=self._any_topic)
+        queues = self._queues_of(columns)
+        next_offsets = np.array([queue.max_offset for queue in queues], np.int64)
+        runs = group_units(columns, next_offsets)
+        place = place_units(runs, queues, next_offsets, self._file_size)
+        pairs = list(zip(place.owners, place.files, strict=True))
+        if runs.stop_row < columns.rows or not all(start in queue.file_starts for queue, start in pairs):
+            return False
+        paths = [queue.file_path(start) for queue, start in pairs]
+        units = runs.units[: int(runs.counts.sum()) * UNIT_SIZE]
+        if not np.array_equal(self._files.read_runs(paths, place.positions, place.sizes), units):
+            return False
+        advance(runs, queues, next_offsets, place)
+        for queue in {id(queue): queue for queue in place.owners}.values():
+            self._count_names_as_not_synced(queue)
+        self.built_timestamp = int(columns["store_timestamp"][-1])
+        return True
+
+    def _count_names_as_not_synced(self, queue: ConsumeQueue) -> None:
+        if queue.file_starts:  # a queue of prepared messages alone has no folder either
+            self._unsynced_folders |= {queue.path, queue.path.rpartition("/")[0], self._path}
+
+    @property
+    def max_physical_offset(self) -> int:
+        """End of the last dispatched record that has a unit; -1 when there is none."""
+        return max((queue.max_physical_offset for queue in self._table.values()), default=-1)
+
+    @property
+    def last_record_offset(self) -> int:
+        """Commit log offset of the last dispatched record that has a unit; -1 when there is none."""
+        last = max(self._table.values(), key=lambda queue: queue.max_physical_offset, default=None)
+        unit = last.unit(last.max_offset - 1) if last is not None else None
+        return unit.commit_log_offset if unit is not None else -1
+
+    def flush(self, least_pages: int = 0) -> int:
+        """Sync the queues with at least so many unsynced pages; with 0 all of them, and the names of new files.
+
+        Returns:
+            The store timestamp (ms) up to which every unit is on the disk, if `least_pages` is 0.
+        """
+        with self._flush_lock:
+            timestamp = self.built_timestamp
+            chosen = [q for q in list(self._table.values()) if q.dirty and q.unsynced_pages >= least_pages]
+            written = [queue.max_offset for queue in chosen]
+            dirty = [sorted(queue.dirty) for queue in chosen]
+            folders = [] if least_pages else sorted(self._unsynced_folders)
+            for queue, starts in zip(chosen, dirty, strict=True):
+                queue.dirty.difference_update(starts)
+            self._unsynced_folders.difference_update(folders)
+            try:
+                for queue in chosen:
+                    if queue.ext is not None:
+                        queue.ext.flush()  # before the units that point into it
+                paths = [q.file_path(start) for q, starts in zip(chosen, dirty, strict=True) for start in starts]
+                self._files.sync_files(paths)
+                self._files.sync_directories(folders)
+            except BaseException:
+                for queue, starts in zip(chosen, dirty, strict=True):
+                    queue.dirty.update(starts)
+                self._unsynced_folders.update(folders)
+                raise
+            for queue, offset in zip(chosen, written, strict=True):
+                queue.synced_offset = offset
+            return timestamp
+
+    def delete_expired(self, min_commit_log_offset: int, pause: Callable[[], object]) -> dict[str, int]:
+        """Delete the files whose messages the log no longer has, one queue with its ext units after the other.
+
+        First all queues learn where they begin now. `pause` is called after each one that lost a file.
+
+        Returns:
+            Path and size of each deleted file.
+        """
+        self.raise_min_offsets(min_commit_log_offset)
+        deleted: dict[str, int] = {}
+        for queue in self.queues():
+            with self._flush_lock:  # no file that is to be synced is removed meanwhile
+                files = queue.delete_expired()
+                unit = queue.unit(queue.min_offset) if queue.ext is not None else None
+                if queue.ext is not None and unit is not None:
+                    files |= queue.ext.truncate_by_min_address(unit.tags_code)
+            if files:
+                deleted |= files
+                pause()
+        return deleted
+
+    def close(self) -> None:
+        """Let go of all maps; no file is open."""
+        for queue in self._table.values():
+            queue.drop_mappings()

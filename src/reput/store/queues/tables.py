@@ -1,0 +1,202 @@
+"""All queues of a store: the consume queues, and beside them the batch consume queues of some topics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Set
+from types import MappingProxyType
+from typing import TYPE_CHECKING, TypeAlias
+
+from reput.config.message_store import MessageStoreConfig
+from reput.errors import ConfigError
+from reput.files import FileLayer
+from reput.formats.metadata import TopicConfig
+from reput.kernels.columns import RecordColumns
+from reput.log.directory import QueueFiles
+from reput.log.queue_types import BATCH_CQ, QUEUE_TYPE, QueueTypes, is_batch_cq
+from reput.store.log.queue_offsets import QueueOffsets
+from reput.store.queues.batch_consume_queue import BatchConsumeQueue
+from reput.store.queues.batch_consume_queue_store import BatchConsumeQueueStore, BatchEnd
+from reput.store.queues.consume_queue import ConsumeQueue
+from reput.store.queues.consume_queue_store import ConsumeQueueStore
+
+if TYPE_CHECKING:
+    from reput.kernels.consume_queue_ext import BitMaps
+
+#: Either kind; what both have in common is what a reader needs.
+Queue: TypeAlias = ConsumeQueue | BatchConsumeQueue
+
+
+class QueueTables:
+    """Both tables as one; a topic has queues in one of them only.
+
+    Args:
+        files: The file layer.
+        path: The store's directory.
+        file_size: Bytes of a consume queue file.
+        batch_file_size: Bytes of a batch consume queue file.
+        config: What is written beside the queues: extensions, light queues.
+        writable: Whether files may be made and changed.
+        types: Which topics have batch consume queues.
+        bit_maps: See `MessageStore.open`.
+    """
+
+    def __init__(
+        self,
+        files: FileLayer,
+        path: str,
+        file_size: int,
+        batch_file_size: int,
+        config: MessageStoreConfig,
+        *,
+        writable: bool,
+        types: QueueTypes,
+        bit_maps: BitMaps | None = None,
+    ) -> None:
+        self.types = types
+        self.simple = ConsumeQueueStore(
+            files, path, file_size, config, writable=writable, bit_maps=bit_maps, batch_topics=types.batch
+        )
+        self.counts = self.simple.counts
+        self.batch = BatchConsumeQueueStore(files, path, batch_file_size, types.batch, self.counts)
+
+    def check(self, found: list[QueueFiles], batch_found: list[QueueFiles]) -> None:
+        """See `ConsumeQueueStore.check`."""
+        self.simple.check(found)
+        self.batch.check(batch_found)
+
+    def load(
+        self,
+        found: list[QueueFiles],
+        batch_found: list[QueueFiles],
+        end_offset: int,
+        known: Mapping[tuple[str, int], int] = MappingProxyType({}),
+    ) -> None:
+        """See `ConsumeQueueStore.load`."""
+        self.simple.load(found, end_offset, known)
+        self.batch.load(batch_found, end_offset)
+
+    def follow(self, next_offsets: Mapping[tuple[str, int], int], end_offset: int, store_timestamp: int) -> None:
+        """See `ConsumeQueueStore.follow`."""
+        behind = {key: end for key, end in next_offsets.items() if self._max_offset(key) < end}
+        of_batch = {key[0] for key in behind} & self.types.batch
+        if of_batch:
+            self.batch.follow([key for key in behind if key[0] in of_batch], end_offset)
+        simple = {key: end for key, end in behind.items() if key[0] not in of_batch}
+        self.simple.follow(simple, end_offset, store_timestamp)
+
+    def _max_offset(self, key: tuple[str, int]) -> int:
+        queue = self.find(*key)
+        return queue.max_offset if queue is not None else 0
+
+    def raise_min_offsets(self, min_commit_log_offset: int) -> None:
+        """See `ConsumeQueue.raise_min_offset`."""
+        self.simple.raise_min_offsets(min_commit_log_offset)
+        for queue in self.batch.queues():
+            queue.raise_min_offset(min_commit_log_offset)
+
+    def write_again(self) -> None:
+        """Write again and sync what is read behind what `load` has taken over, and all extensions."""
+        for queue in (*self.simple.queues(), *self.batch.queues()):
+            queue.write_again()
+
+    def cut(self) -> None:
+        """Wipe out what lies behind the last unit of each queue."""
+        self.simple.cut()
+        for queue in self.batch.queues():
+            queue.cut()
+
+    def recover_extensions(self) -> None:
+        """See `ConsumeQueueStore.recover_extensions`."""
+        self.simple.recover_extensions()
+
+    def find(self, topic: str, queue_id: int) -> Queue | None:
+        """The queue, or None where no message was ever dispatched to it."""
+        return self.simple.find(topic, queue_id) or self.batch.find(topic, queue_id)
+
+    def queues(self) -> list[Queue]:
+        """All queues that have, or had, messages, in no special order.
+
+        A record without a unit, as of a prepared message, makes none: as in `CommitLogDispatcherBuildConsumeQueue`.
+        """
+        queues: list[Queue] = [*self.simple.queues(), *self.batch.queues()]
+        return [queue for queue in queues if queue.max_offset]
+
+    def dispatch(self, columns: RecordColumns) -> None:
+        """See `ConsumeQueueStore.dispatch`."""
+        self.batch.dispatch(columns)  # first, so that what `ConsumeQueueStore.flush` says holds of both
+        self.simple.dispatch(columns)
+
+    def rehearse(
+        self, columns: RecordColumns, ends: dict[tuple[bytes, int], int], batch_ends: dict[tuple[str, int], BatchEnd]
+    ) -> bool:
+        """See `ConsumeQueueStore.rehearse`."""
+        return self.batch.rehearse(columns, batch_ends) & self.simple.rehearse(columns, ends)
+
+    def confirm(self, columns: RecordColumns) -> bool:
+        """See `ConsumeQueueStore.confirm`; False where any topic has batch consume queues."""
+        return not (self.types.batch or self.types.undeclared(columns)) and self.simple.confirm(columns)
+
+    def changes_type(self, config: TopicConfig) -> bool:
+        """Whether the topic's queues are of another type now than its configuration says."""
+        return is_batch_cq(config) != (config.topic_name in self.types.batch)
+
+    def prepare_change(self, config: TopicConfig, next_offsets: QueueOffsets) -> None:
+        """Remove what may be left of queues that have no message: they are of the wrong type after `set_type`.
+
+        Nothing may be appended or dispatched until then. `next_offsets` knows messages that are not dispatched yet.
+
+        Raises:
+            ConfigError: The topic has messages.
+        """
+        topic = config.topic_name
+        if next_offsets.has_messages(topic) or any(queue.topic == topic for queue in self.queues()):
+            kind = BATCH_CQ if topic in self.types.batch else "SimpleCQ"
+            raise ConfigError(
+                f"topic {topic!r}: {QUEUE_TYPE} is {kind}, and its queues exist; the type of a topic is chosen before "
+                "its first message, so give a new topic the other type"
+            )
+        self.simple.remove(topic)
+        self.batch.remove(topic)
+
+    def set_type(self, config: TopicConfig) -> None:
+        """From now on the topic's queues are of the type that its configuration says."""
+        if is_batch_cq(config):
+            self.types.batch.add(config.topic_name)
+        else:
+            self.types.batch.discard(config.topic_name)
+
+    def turn_to_batch(self, topics: Set[str]) -> None:
+        """Take topics for batch topics that nothing said to be some; what else they have is removed.
+
+        All must be dispatched again from the log's beginning.
+        """
+        for topic in topics:
+            self.simple.remove(topic)
+        self.types.batch |= topics
+
+    @property
+    def max_physical_offset(self) -> int:
+        """End of the last dispatched record that has a unit; -1 when there is none."""
+        return max(self.simple.max_physical_offset, *(queue.max_physical_offset for queue in self.batch.queues()), -1)
+
+    @property
+    def last_record_offset(self) -> int:
+        """Commit log offset of the last dispatched record that has a unit; -1 when there is none."""
+        last = [unit for queue in self.batch.queues() if (unit := queue.unit(queue.max_offset - 1)) is not None]
+        return max(self.simple.last_record_offset, *(unit.commit_log_offset for unit in last), -1)
+
+    def flush(self, least_pages: int = 0) -> int:
+        """See `ConsumeQueueStore.flush`."""
+        timestamp = self.simple.flush(least_pages)
+        self.batch.flush(least_pages)
+        return timestamp
+
+    def delete_expired(self, min_commit_log_offset: int, pause: Callable[[], object]) -> dict[str, int]:
+        """See `ConsumeQueueStore.delete_expired`."""
+        deleted = self.simple.delete_expired(min_commit_log_offset, pause)
+        return deleted | self.batch.delete_expired(min_commit_log_offset, pause)
+
+    def close(self) -> None:
+        """Close all files."""
+        self.simple.close()
+        self.batch.close()

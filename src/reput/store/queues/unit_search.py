@@ -1,0 +1,164 @@
+"""Looking for a unit in each of many queues at once, by system calls: a start maps no queue, and the interpreter does
+not wait for ten thousand files one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from reput.files import FileLayer
+from reput.formats.consume_queue import FILLER, UNIT_SIZE
+from reput.kernels.consume_queue import UNIT_TYPE
+from reput.store.queues.consume_queue import ConsumeQueue
+
+Offsets = npt.NDArray[np.int64]
+#: Units as a structured array, see `UNIT_TYPE`.
+Units = npt.NDArray[np.void]
+
+
+def are_fillers(units: Units) -> npt.NDArray[np.bool_]:
+    """Which units fill a gap."""
+    fillers: npt.NDArray[np.bool_] = units == np.array(tuple(FILLER), UNIT_TYPE)
+    return fillers
+
+
+def written_before(end_offset: int) -> Callable[[Units], npt.NDArray[np.bool_]]:
+    """Tells which units are written and their records end at or before a commit log offset; fillers count as such."""
+
+    def is_written(units: Units) -> npt.NDArray[np.bool_]:
+        ends = units["commit_log_offset"] + units["size"]
+        written: npt.NDArray[np.bool_] = (units["size"] > 0) & (are_fillers(units) | (ends <= end_offset))
+        return written
+
+    return is_written
+
+
+def follow_units(files: FileLayer, queues: Sequence[ConsumeQueue], guess: Offsets, end_offset: int) -> None:
+    """Take over the units that another process has written of records before an offset.
+
+    Args:
+        files: The file layer.
+        queues: Some of which it may have written more.
+        guess: Where each may end.
+        end_offset: Commit log offset.
+    """
+    for queue, end in zip(queues, guess.tolist(), strict=True):
+        if not queue.file_starts or end * UNIT_SIZE > queue.file_starts[-1] + queue.file_size:
+            queue.find_files()
+    known = np.array([bool(queue.file_starts) for queue in queues], bool)
+    queues, guess = [queue for queue in queues if queue.file_starts], guess[known]
+    first = np.array([max(queue.max_offset, queue.file_starts[0] // UNIT_SIZE) for queue in queues], np.int64)
+    last = np.array([(queue.file_starts[-1] + queue.file_size) // UNIT_SIZE for queue in queues], np.int64)
+    ends = search_units(files, queues, first, last, guess, written_before(end_offset))
+    grown = np.flatnonzero(ends > first)
+    units = read_units(files, [queues[i] for i in grown.tolist()], ends[grown] - 1)
+    physical_ends = (units["commit_log_offset"] + units["size"]).tolist()
+    for i, physical_end in zip(grown.tolist(), physical_ends, strict=True):
+        queue = queues[i]
+        if queue.max_offset == 0:
+            queue.min_offset = int(first[i])
+        if queue.ext is not None:
+            queue.ext.find_files()
+        queue.max_physical_offset = physical_end
+        queue.max_offset = queue.synced_offset = int(ends[i])  # last: a reader who sees it finds the unit
+
+
+def read_units(files: FileLayer, queues: Sequence[ConsumeQueue], offsets: Offsets) -> Units:
+    """The unit at a queue offset of each queue; zeros where its file is shorter."""
+    if not queues:
+        return np.empty(0, UNIT_TYPE)
+    positions = offsets * UNIT_SIZE
+    inside = positions % np.array([queue.file_size for queue in queues], np.int64)
+    starts = (positions - inside).tolist()
+    paths = [queue.file_path(start) for queue, start in zip(queues, starts, strict=True)]
+    return files.read_runs(paths, inside, np.full(inside.size, UNIT_SIZE, np.int64)).view(UNIT_TYPE)
+
+
+def search_units(
+    files: FileLayer,
+    queues: Sequence[ConsumeQueue],
+    first: Offsets,
+    last: Offsets,
+    guess: Offsets,
+    is_before: Callable[[Units], npt.NDArray[np.bool_]],
+) -> Offsets:
+    """The first queue offset in [first, last) of each queue whose unit is not `is_before`; `last` where all are.
+
+    A binary search. It begins at `guess` and right before it, so that two reads a queue prove a right guess.
+    """
+    first, last = first.copy(), last.copy()
+    steps = 0
+    while (open_ := np.flatnonzero(first < last)).size:
+        low, high = first[open_], last[open_]
+        middle = (low + high) // 2
+        if steps < 2:
+            middle = np.where(
+                (low <= guess[open_] - steps) & (guess[open_] - steps < high), guess[open_] - steps, middle
+            )
+        before = is_before(read_units(files, [queues[i] for i in open_.tolist()], middle))
+        first[open_] = np.where(before, middle + 1, low)
+        last[open_] = np.where(before, high, middle)
+        steps += 1
+    return first
+
+
+def find_ends(
+    files: FileLayer,
+    queues: Sequence[ConsumeQueue],
+    starts: Sequence[Sequence[int]],
+    guess: Sequence[int],
+    end_offset: int,
+) -> tuple[Offsets, Offsets]:
+    """Where the written part of each queue ends: before the first unit that is unused, or whose record ends too late.
+
+    A power cut may have kept a sector and lost the one in front of it. Then the unit on the border has lost the first
+    bytes of its offset, which looks like a small one: units behind what was never written would count. So the last unit
+    must lie behind the one in front of it, else the end is looked for before it.
+
+    Args:
+        starts: The names of each queue's files, bytes.
+        guess: A queue offset that each may end at.
+        end_offset: Commit log offset behind the last record that counts. Filler units always count.
+
+    Returns:
+        int64[len(queues)] each: queue offset, and where the last record ends (-1: there is none, or it is a filler).
+    """
+    first = np.array([begin[0] for begin in starts], np.int64) // UNIT_SIZE
+    sizes = np.array([len(begin) * queue.file_size for queue, begin in zip(queues, starts, strict=True)], np.int64)
+    last, guesses, ends = first + sizes // UNIT_SIZE, np.array(guess, np.int64), first.copy()
+    left = np.arange(first.size)
+    while left.size:
+        some = [queues[i] for i in left.tolist()]
+        ends[left] = search_units(files, some, first[left], last[left], guesses[left], written_before(end_offset))
+        left = left[_are_torn(files, some, first[left], ends[left])]
+        last[left] = ends[left] - 1
+    filled = np.flatnonzero(ends > first)
+    units = read_units(files, [queues[i] for i in filled.tolist()], ends[filled] - 1)
+    physical = np.full(ends.size, -1, np.int64)
+    physical[filled] = np.where(are_fillers(units), -1, units["commit_log_offset"] + units["size"])
+    return ends, physical
+
+
+def _are_torn(files: FileLayer, queues: Sequence[ConsumeQueue], first: Offsets, ends: Offsets) -> npt.NDArray[np.bool_]:
+    """Whether the unit before each end cannot follow the one in front of it."""
+    torn = np.zeros(ends.size, np.bool_)
+    several = np.flatnonzero(ends - first > 1)
+    some = [queues[i] for i in several.tolist()]
+    before, units = (read_units(files, some, ends[several] - back) for back in (2, 1))
+    may_follow = are_fillers(before) | are_fillers(units) | (before["commit_log_offset"] < units["commit_log_offset"])
+    torn[several] = ~((before["size"] > 0) & may_follow)
+    return torn
+
+
+def find_begins(files: FileLayer, queues: Sequence[ConsumeQueue], min_commit_log_offset: int) -> Offsets:
+    """int64[len(queues)], the queue offset of each queue's first unit whose record the log still has."""
+
+    def is_gone(units: Units) -> npt.NDArray[np.bool_]:
+        return are_fillers(units) | (units["commit_log_offset"] < min_commit_log_offset)
+
+    first = np.array([queue.min_offset for queue in queues], np.int64)
+    last = np.array([queue.max_offset for queue in queues], np.int64)
+    return search_units(files, queues, first, last, first, is_gone)

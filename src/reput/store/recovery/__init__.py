@@ -1,0 +1,1 @@
+"""Every start of a store: plan, then changes."""

@@ -1,0 +1,268 @@
+"""Opening a store directory for writing: what is checked, and in which order it is changed."""
+
+from __future__ import annotations
+
+import logging
+import os
+from contextlib import ExitStack
+from functools import partial
+from typing import TYPE_CHECKING
+
+from reput.config.message_store import FlushDiskType, MessageStoreConfig
+from reput.errors import ReputError, StoreFormatError
+from reput.files import FileLayer
+from reput.files.lock import RecordLock
+from reput.formats.checkpoint import Checkpoint
+from reput.formats.paths import CHECKPOINT, CONFIG, CONSUME_QUEUE, LOCK
+from reput.log.directory import StoreDirectory, numbered_files
+from reput.log.failed_sync import leave_mark, remove_mark, watched
+from reput.log.index_geometry import index_geometry
+from reput.log.positions import LogPosition
+from reput.log.queue_types import check_queue_folders, find_queue_types
+from reput.store.checkpoint import AbortFile, StoreCheckpoint
+from reput.store.config_files import TopicConfigManager
+from reput.store.dispatch import turn as dispatch_turn
+from reput.store.dispatch.redispatch import Progress, redispatch
+from reput.store.index.index_service import IndexService
+from reput.store.log.commit_log import CommitLog
+from reput.store.parts import Parts
+from reput.store.queues.tables import QueueTables
+from reput.store.recovery.listing import NO_TIMES, Found, commit_log_folders, configured_folders, is_fresh, look
+from reput.store.recovery.marks import RecoveryMarks
+from reput.store.recovery.plan import Loaded, RecoveryPlan, plan_recovery
+from reput.store.recovery.sink_intent import write_sinks
+from reput.store.recovery_report import RecoveryReport
+
+if TYPE_CHECKING:
+    from reput.kernels.consume_queue_ext import BitMaps
+
+_PAGE_SIZE = 4096
+
+logger = logging.getLogger("reput.store")
+
+
+def open_for_writing(
+    path: str,
+    config: MessageStoreConfig,
+    files: FileLayer,
+    progress: Progress,
+    bit_maps: BitMaps | None = None,
+    *,
+    by_others: bool = False,
+) -> Parts:
+    """Lock, check, recover; see the errors of `MessageStore.open`. The store's threads are not started.
+
+    `by_others`: what comes is dispatched by another process.
+    """
+    folders = configured_folders(config) or commit_log_folders(path, config)
+    if is_fresh(files, path):
+        for folder in folders:
+            if files.exists(folder) and not files.is_directory(folder):
+                raise StoreFormatError(f"{folder}: a file lies where a folder is expected; move it away")
+        numbered_files(files, *folders)
+        for folder in (path, *folders):
+            files.make_directories(folder)
+    else:
+        look(files, path, config)  # no lock file is left in a folder that is no store
+    with ExitStack() as undo:
+        lock = files.lock(f"{path}/{LOCK}")
+        undo.callback(lock.release)
+        with dispatch_turn.opening(path, files, by_others=by_others), watched(path, files):
+            parts = _recover(path, config, files, progress, lock, undo, bit_maps)
+            if by_others:
+                dispatch_turn.hand_over(path, files, parts, config)
+        undo.pop_all()
+    return parts
+
+
+def _check_index_geometry(found: Found, config: MessageStoreConfig, files: FileLayer) -> None:
+    """Many pairs of numbers make one length; a wrong pair would spoil the file. After a kill it may prove nothing."""
+    if found.was_killed:
+        return
+    slots, entries = index_geometry(found.index_files, config.max_hash_slot_num, config.max_index_num, files)
+    if (slots, entries) != (config.max_hash_slot_num, config.max_index_num):
+        raise StoreFormatError(
+            f"{found.index_files[0].path}: made with {slots} hash slots and {entries} entries, but maxHashSlotNum is "
+            f"{config.max_hash_slot_num} and maxIndexNum {config.max_index_num}, which make the same length; give "
+            f"maxHashSlotNum={slots} and maxIndexNum={entries} (to a command: --set)"
+        )
+
+
+def _recover(
+    path: str,
+    config: MessageStoreConfig,
+    files: FileLayer,
+    progress: Progress,
+    lock: RecordLock,
+    undo: ExitStack,
+    bit_maps: BitMaps | None,
+) -> Parts:
+    topics = TopicConfigManager(files, path)
+    found = look(files, path, config)
+    loaded = _make(path, config, files, found, undo, bit_maps)
+    marks = RecoveryMarks(path, config, files, loaded.log, loaded.queues, loaded.index)
+    try:
+        plan = plan_recovery(path, config, files, found, loaded, marks, progress)
+    except ReputError:
+        marks.put_back()
+        raise
+    _warn_of_lost_end(path, found, plan)
+    # From here on the directory changes.
+    log, queues, index = loaded.log, loaded.queues, loaded.index
+    dispatch_turn.take_back(path, files)
+    abort = AbortFile(files, path)
+    abort.create()
+    _make_folders(path, config, files, may_be_unsynced=found.was_killed or not files.exists(f"{path}/{CHECKPOINT}"))
+    _cut_log(path, files, found, log, plan)
+    report = _bring_in_step(loaded, found, plan, config, progress, marks)
+    if found.was_killed:
+        _tell_of_recovery(path, report)
+    if found.was_killed or report.dispatched_records:
+        queues.raise_min_offsets(log.min_offset)
+    for queue in queues.queues():
+        log.queue_offsets[queue.topic, queue.queue_id] = queue.max_offset
+    times = NO_TIMES
+    is_changed = report.dispatched_records or marks.is_written or found.mark is not None
+    if not found.was_killed or not found.has_checkpoint or is_changed:
+        logics, index_timestamp = queues.flush(), 0
+        if index is not None:
+            index.flush()
+            index_timestamp = index.flushed_timestamp
+        times = Checkpoint(log.last_store_timestamp, logics, index_timestamp)
+    # Made as late as this where it was lost: one of no times would say that there is nothing to lose.
+    checkpoint = StoreCheckpoint(files, path, times)
+    undo.callback(checkpoint.close)
+    checkpoint.flush(*times[:3])
+    marks.remove()
+    remove_mark(path, files)
+    log.queue.drop_maps()
+    return Parts(log, queues, index, report, lock, checkpoint, abort, topics)
+
+
+def _warn_of_lost_end(path: str, found: Found, plan: RecoveryPlan) -> None:
+    """After a kill the log has what the checkpoint says was on the disk.
+
+    No reason to refuse: RocketMQ's checkpoint may speak of a message that began a new file, and was not written yet.
+    """
+    known = found.checkpoint.physic_msg_timestamp
+    if found.was_killed and plan.unfinished is None and plan.end.last_timestamp < known:
+        logger.warning(
+            "%s: messages up to store time %d ms were on the disk, and the log ends at %d with one of %d ms: its end "
+            "may be lost; compare it with a replica or a backup",
+            os.path.join(path, CHECKPOINT), known, plan.end.offset, plan.end.last_timestamp,
+        )  # fmt: skip
+
+
+def _tell_of_recovery(path: str, report: RecoveryReport) -> None:
+    end = report.log_end
+    if end.cut_records:
+        logger.warning(
+            "%s was not closed: its log ends at %d, where a record is torn or damaged, and %d whole ones behind were "
+            "cut off, which may have been answered: nothing says that they were on the disk; compare it with a replica "
+            "or a backup",
+            path, end.offset, end.cut_records,
+        )  # fmt: skip
+    logger.info(
+        "%s was not closed: its log ends at %d%s; %d records had their units and keys, %d from offset %d on were "
+        "dispatched again",
+        path, end.offset, ", and what lay behind was cut off" if end.has_tail else "",
+        report.confirmed_records, report.dispatched_records, report.dispatched_from,
+    )  # fmt: skip
+
+
+def _make_folders(path: str, config: MessageStoreConfig, files: FileLayer, *, may_be_unsynced: bool) -> None:
+    """Make the folders that are missing; what is in them may hang on names that a kill left in the page cache alone."""
+    log_folders, settings = configured_folders(config) or commit_log_folders(path, config), f"{path}/{CONFIG}"
+    for folder in (*log_folders, f"{path}/{CONSUME_QUEUE}", settings):
+        files.make_directories(folder)
+    if may_be_unsynced:
+        for folder in (path, *log_folders):
+            files.sync_name(folder)
+        for folder in (*log_folders, settings):
+            files.sync_directory(folder)
+
+
+def _cut_log(path: str, files: FileLayer, found: Found, log: CommitLog, plan: RecoveryPlan) -> None:
+    """End the log where the plan says, durably."""
+    end, unfinished = plan.end, plan.unfinished
+    log.queue.remove_empty_file()
+    if found.log_files:
+        if end.has_tail or end.offset <= found.log_files[-1].start_offset:
+            log.queue.truncate(end.offset)
+        if found.was_killed:  # what it left may be in the page cache alone, and counts as flushed from now on
+            log.queue.sync_from(plan.sync_from)
+        log.start_at(end.offset)
+        log.last_store_timestamp = end.last_timestamp or found.checkpoint.physic_msg_timestamp
+    if unfinished is not None:
+        log.queue.sync_from(unfinished.begin_offset)
+        write_sinks(files, path, unfinished.sinks)
+
+
+def _make(
+    path: str,
+    config: MessageStoreConfig,
+    files: FileLayer,
+    found: Found,
+    undo: ExitStack,
+    bit_maps: BitMaps | None,
+) -> Loaded:
+    """Log, queues and index for what was found, checked and not loaded yet, but for the log."""
+    log = CommitLog(
+        files,
+        commit_log_folders(path, config),
+        config.mapped_file_size_commit_log,
+        serve_flushed_only=config.flush_disk_type is FlushDiskType.SYNC_FLUSH,
+        warm_sync_bytes=_warm_sync_bytes(config),
+        busy_timeout_ms=config.os_page_cache_busy_time_out_mills,
+        read_ahead=config.data_read_ahead_enable,
+        property_crc=config.enabled_append_prop_crc,
+    )
+    log.on_failure = partial(leave_mark, path, files)
+    undo.callback(log.close)
+    log.load(found.log_files)
+    types = find_queue_types(StoreDirectory(path, files=files))
+    check_queue_folders(StoreDirectory(path, files=files), types)
+    queues = QueueTables(
+        files, path, config.mapped_file_size_consume_queue, config.mapper_file_size_batch_consume_queue,
+        config, writable=True, types=types, bit_maps=bit_maps,
+    )  # fmt: skip
+    undo.callback(queues.close)
+    queues.check(found.queues, found.batch_queues)
+    index = None
+    if config.message_index_enable:
+        index = IndexService(files, path, config.max_hash_slot_num, config.max_index_num, writable=True)
+        undo.callback(index.close)
+        index.check(found.index_files)
+        _check_index_geometry(found, config, files)
+    return Loaded(log, queues, index)
+
+
+def _bring_in_step(
+    loaded: Loaded,
+    found: Found,
+    plan: RecoveryPlan,
+    config: MessageStoreConfig,
+    progress: Progress,
+    marks: RecoveryMarks,
+) -> RecoveryReport:
+    """Wipe out of queues and index what cannot be trusted, and dispatch again what they may lack."""
+    log, queues, index = loaded.log, loaded.queues, loaded.index
+    begin = plan.dispatch_from
+    if begin < plan.end.offset:
+        # Before the first of them changes: the checkpoint may say that they are whole.
+        marks.write(LogPosition(begin))
+    if found.was_killed:
+        queues.cut()
+    queues.turn_to_batch(plan.batch_topics)
+    queues.recover_extensions()
+    if index is not None:
+        index.settle()
+    records = redispatch(log, queues, index, config, begin, progress, marks.pass_by)
+    return RecoveryReport(found.was_killed, plan.end, begin, records, plan.confirmed_records)
+
+
+def _warm_sync_bytes(config: MessageStoreConfig) -> int | None:
+    if not config.warm_maped_file_enable:
+        return None
+    sync = config.flush_disk_type is FlushDiskType.SYNC_FLUSH
+    return config.flush_least_pages_when_warm_maped_file * _PAGE_SIZE if sync else 0

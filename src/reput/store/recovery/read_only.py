@@ -1,0 +1,127 @@
+"""Opening a store to read it, whoever has it open and whatever became of its last writer."""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+
+from reput.config.message_store import MessageStoreConfig
+from reput.errors import CorruptRecordError, StoreError
+from reput.files import FileLayer
+from reput.formats.paths import ABORT
+from reput.log.directory import is_gone, usual_file_size
+from reput.log.index_geometry import index_geometry
+from reput.log.queue_types import QueueTypes
+from reput.log.sink_commits import SinkWatch
+from reput.store.dispatch.redispatch import Progress
+from reput.store.index.index_service import IndexService
+from reput.store.log.commit_log import CommitLog
+from reput.store.parts import Parts
+from reput.store.queues.tables import QueueTables
+from reput.store.recovery.listing import EVERYTHING, Found, commit_log_folders, data_end, find_end, known_records, look
+from reput.store.recovery.log_end import check_against_queues, find_log_end
+from reput.store.recovery.missing_units import find_missing_units
+from reput.store.recovery_report import LogEnd, RecoveryReport
+
+#: Retention takes files oldest first, so a later look begins behind them. A file that never was there is told at last.
+_LOOKS = 20
+
+
+def _find_end_or_damage(
+    log: CommitLog,
+    queues: QueueTables,
+    found: Found,
+    config: MessageStoreConfig,
+    progress: Progress,
+    seen_record: int,
+) -> tuple[LogEnd, CorruptRecordError | None]:
+    """Where the log ends for a reader; damage is told, and what lies before it can be read all the same."""
+    try:
+        end = _find_end_from(log, seen_record, found, config, progress) or find_end(log, -1, found, config, progress)
+        if not found.was_killed:
+            queues.load(found.queues, found.batch_queues, EVERYTHING)
+            check_against_queues(log, end, queues.max_physical_offset)
+        return end, None
+    except CorruptRecordError as error:
+        return LogEnd(error.offset, 0, has_tail=True, scanned_bytes=0), error
+
+
+def _find_end_from(
+    log: CommitLog, seen_record: int, found: Found, config: MessageStoreConfig, progress: Progress
+) -> LogEnd | None:
+    """Where the log ends, from a record that was there before; None where it is not there any more."""
+    if log.queue.find(seen_record) is None:
+        return None
+    end = find_log_end(
+        log, seen_record, known_records(found, config), config,
+        was_killed=found.was_killed, progress=progress, data_end=data_end(found.log_files),
+    )  # fmt: skip
+    return end if end.offset > seen_record else None
+
+
+def open_for_reading(
+    path: str, config: MessageStoreConfig, files: FileLayer, progress: Progress, seen_record: int = -1
+) -> Parts:
+    """Take no lock and change no byte: what the queues show of a live, killed or cleanly closed store, as of now.
+
+    The files' own sizes count, not the configured ones. `seen_record` is the commit log offset of a record that an
+    earlier look saw: the log is read on from there. Where retention takes a file during a look, it looks again.
+    """
+    for _ in range(_LOOKS - 1):
+        try:
+            return _look(path, config, files, progress, seen_record)
+        except StoreError as error:
+            if not is_gone(error):
+                raise
+    return _look(path, config, files, progress, seen_record)
+
+
+def _look(path: str, config: MessageStoreConfig, files: FileLayer, progress: Progress, seen_record: int) -> Parts:
+    """One look; where it fails, or shows what a sink took back meanwhile, all that it has opened is closed again."""
+    with ExitStack() as undo:
+        parts = _look_once(path, config, files, progress, seen_record, undo)
+        if parts is not None:
+            undo.pop_all()
+            return parts
+    return _look(path, config, files, progress, seen_record)  # what was found may be gone already
+
+
+def _look_once(
+    path: str, config: MessageStoreConfig, files: FileLayer, progress: Progress, seen_record: int, undo: ExitStack
+) -> Parts | None:
+    watch = SinkWatch(files, path)
+    found = look(files, path, config, writable=False)
+    file_size = found.log_files[0].size if found.log_files else config.mapped_file_size_commit_log
+    folders = commit_log_folders(path, config)
+    log = CommitLog(files, folders, file_size, writable=False, read_ahead=config.data_read_ahead_enable)
+    undo.callback(log.close)
+    log.load(found.log_files)
+    unit_file_size = usual_file_size(found.queues) if found.queues else config.mapped_file_size_consume_queue
+    batch = found.batch_queues
+    batch_file_size = usual_file_size(batch) if batch else config.mapper_file_size_batch_consume_queue
+    queues = QueueTables(files, path, unit_file_size, batch_file_size, config, writable=False, types=QueueTypes())
+    undo.callback(queues.close)
+    queues.check(found.queues, batch)
+    end, damage = _find_end_or_damage(log, queues, found, config, progress, seen_record)
+    committed = watch.committed(end.offset)
+    if committed is None:
+        return None
+    end = end._replace(offset=committed)
+    log.start_at(end.offset)
+    log.last_store_timestamp = end.last_timestamp or found.checkpoint.physic_msg_timestamp
+    queues.load(found.queues, found.batch_queues, end.offset)
+    queues.raise_min_offsets(log.min_offset)
+    lacking = None
+    if damage is None and not (found.was_killed or found.has_hidden_queues):
+        lacking = find_missing_units(path, log, queues, end.offset, found.shutdown)
+        if files.exists(os.path.join(path, ABORT)):  # somebody has opened it since, and dispatches
+            lacking = None
+    log.queue.drop_maps()
+    index = None
+    if found.index_files:
+        slots, capacity = index_geometry(found.index_files, config.max_hash_slot_num, config.max_index_num, files)
+        index = IndexService(files, path, slots, capacity, writable=False)
+        undo.callback(index.close)
+        index.check(found.index_files)
+        index.load(found.index_files, safe_timestamp=None)
+    return Parts(log, queues, index, RecoveryReport(found.was_killed, end, end.offset, 0, damage=damage or lacking))

@@ -1,0 +1,1 @@
+"""Batches of Spark sinks, imports and replays into a store."""

@@ -1,0 +1,178 @@
+"""An import into a store: numbered batches of a source, each once, whatever is killed.
+
+An import is a sink like Spark's (`reput.store.sinks.commit`): the store remembers, together with the messages, which
+batch of which source came last. `reput.jobs.lake.import_job` reads the source and does not know the store; it is handed
+this sink.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from reput.config.message_store import MessageStoreConfig
+from reput.errors import ConfigError, MessageIllegalError
+from reput.files import FileLayer
+from reput.formats.sink_commit import STAGING, SinkBatch, StagedPart
+from reput.kernels.message_columns import check_schema
+from reput.log.sink_commits import read_sinks
+from reput.store.dispatch.redispatch import Progress
+from reput.store.sinks.bad_rows import AsideFile, BadRows, checked_tables, discard, publish
+from reput.store.sinks.commit import check_store, put_staged, silent
+from reput.store.sinks.staging import StagingFile
+from reput.store.sinks.staging_folder import check_name, clear, lock_folder, staged_path, sweep
+
+
+@dataclass(frozen=True, slots=True)
+class StagedRows:
+    """What became of one part of a batch."""
+
+    part: StagedPart | None
+    aside: tuple[AsideFile, ...]
+
+    @property
+    def rows_aside(self) -> int:
+        """Rows that RocketMQ would refuse."""
+        return sum(file.rows for file in self.aside)
+
+
+@dataclass(frozen=True, slots=True)
+class StageRows:
+    """Checks and encodes the rows of one part; picklable, for tasks.
+
+    Attributes:
+        folder: for the staged files.
+        config: of the store.
+        bad_rows_path: the folder for rows that RocketMQ would refuse; None: they are an error.
+        sink_id: what the names of their files begin with.
+    """
+
+    folder: str
+    config: MessageStoreConfig
+    bad_rows_path: str | None
+    sink_id: str
+    files: FileLayer
+
+    def __call__(self, name: str, batches: Iterator[pa.RecordBatch], first_row: int, origin: str) -> StagedRows:
+        """Stage the rows of `batches`.
+
+        Args:
+            name: of the part, the same when it is staged again.
+            first_row: the number of the first row in `origin`, for messages.
+
+        Raises MessageIllegalError that names origin, row and reason, unless such rows are put aside.
+        """
+        bad = BadRows(self.files, os.path.join(self.bad_rows_path or "", f"_{self.sink_id}-{name}"))
+
+        def refuse(row: pa.RecordBatch, reason: str) -> None:
+            if self.bad_rows_path is None:
+                raise MessageIllegalError(f"{origin}, {reason}; put such rows aside, or mend them")
+            bad.put_aside(row, f"{origin}, {reason}")
+
+        with StagingFile(self.files, staged_path(self.folder, name), self.config) as staging:
+            row = first_row
+            for batch in batches:
+                for checked in checked_tables(batch, row, staging.check, refuse):
+                    staging.write(checked)
+                row += batch.num_rows
+            return StagedRows(staging.part, tuple(bad.close()))
+
+
+class ImportSink:
+    """Writes the batches of one source into a store; a context manager that removes what was staged.
+
+    Args:
+        path: the store directory; made where nothing is.
+        config: of the store.
+        sink_id: the name under which the store remembers the last batch.
+        bad_rows_path: as of `StageRows`.
+        lock_timeout_ms: how long to wait while another process has the store open.
+        progress: as of `MessageStore.open`.
+
+    Raises what `MessageStore.open` raises, StoreLockedError above all (also where another process imports under the
+    same `sink_id`), and ConfigError for a folder of bad rows inside
+    the store.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        config: MessageStoreConfig,
+        sink_id: str,
+        *,
+        bad_rows_path: str | None = None,
+        lock_timeout_ms: int = 0,
+        progress: Progress = silent,
+        files: FileLayer,
+    ) -> None:
+        self._path, self._config, self._sink_id, self._files = os.path.abspath(path), config, sink_id, files
+        self._lock_timeout_ms = lock_timeout_ms
+        name = check_name(f"import-{sink_id}")
+        if bad_rows_path is not None:
+            bad_rows_path = os.path.abspath(bad_rows_path)
+            if os.path.commonpath([bad_rows_path, self._path]) == self._path:
+                raise ConfigError(f"{bad_rows_path}: lies inside the store {self._path}; name a place outside of it")
+        check_store(self._path, config, files, lock_timeout_ms=lock_timeout_ms, progress=progress)
+        staging = os.path.join(self._path, STAGING)
+        sweep(files, staging, read_sinks(files, self._path))
+        self._folder, self._lock = lock_folder(files, staging, name, "import")
+        try:
+            self._clear()
+            if bad_rows_path is not None:
+                files.make_directories(bad_rows_path)
+                discard(files, bad_rows_path, f"_{sink_id}-")
+        except BaseException:
+            self._lock.release()
+            raise
+        self.stage = StageRows(self._folder, config, bad_rows_path, sink_id, files)
+
+    def check(self, schema: pa.Schema) -> None:
+        """Raises MessageIllegalError for columns of which no message can be made."""
+        check_schema(schema)
+
+    def committed(self, source: str) -> int:
+        """How many batches of a source are in the store.
+
+        Raises ConfigError where the sink has those of another source.
+        """
+        last = read_sinks(self._files, self._path).commits.get(self._sink_id)
+        if last is None or last.batch is None:
+            return 0
+        if last.batch.query_id != source:
+            raise ConfigError(
+                f"{self._path}: the sink {self._sink_id!r} has taken in {last.batch.batch_id + 1} batches of another "
+                "source, or of this one before it was changed: nobody knows which of its rows are in the store. Give "
+                "the source as it was, or import only what is new under another sink id"
+            )
+        return last.batch.batch_id + 1
+
+    def commit(self, source: str, number: int, staged: Sequence[StagedRows]) -> int:
+        """Append what was staged; when this returns it is on the disk, and in queues and index. The messages' count.
+
+        Parts of the next batch may be staged meanwhile.
+        """
+        for i, one in enumerate(staged):  # before the commit: when it comes again, it has the same names
+            publish(self._files, one.aside, f"{self._sink_id}-{number}-{i}")
+        parts = [one.part for one in staged if one.part is not None]
+        batch = SinkBatch(self._sink_id, number, source)
+        done = put_staged(
+            self._path, self._config, self._files, parts, batch, lock_timeout_ms=self._lock_timeout_ms
+        )  # fmt: skip
+        for part in parts:
+            self._files.unlink(part.path)
+        return done.rows
+
+    def __enter__(self) -> ImportSink:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self._clear()
+        finally:
+            self._lock.release()
+
+    def _clear(self) -> None:
+        clear(self._files, self._folder, read_sinks(self._files, self._path))

@@ -1,0 +1,163 @@
+"""SQL over topics and the fields of their bodies."""
+
+from __future__ import annotations
+
+import gc
+import json
+import weakref
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import reput
+from reput.errors import ConfigError, CorruptRecordError
+from reput.formats.message import Message
+from reput.jobs.query.sql_job import Source, TopicTable, query_sql
+
+ORDERS = 300
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Orders with fields, some of which are named as columns are; other topics with odd names and bodies."""
+    path = tmp_path_factory.mktemp("sql") / "store"
+    with reput.MessageStore.open(path) as opened:
+        for n in range(ORDERS):
+            body = {"id": n, "total": n / 4, "Flag": f"f{n % 2}", "who": {"name": f"n{n % 3}"}, "body_flag": True}
+            opened.put_message(Message("orders", json.dumps(body).encode(), tags="ab"[n % 2], keys=[f"k{n}"]))
+        opened.put_message(Message("%RETRY%my-group", b'{"n": 1}'))
+        opened.put_messages([Message("raw", body) for body in (b"\xff", b"", b"text")])
+        opened.put_messages([Message("mixed", body) for body in (b'{"n": 1}', b"no", b'{"n": 3}')])
+    return path
+
+
+def run(store: Path, sql: str, **source: Any) -> list[dict[str, Any]]:
+    return query_sql(Source(path=store, **source), sql).reader.read_all().to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("sql", "rows"),
+    [
+        ("select count(*) n from orders", [{"n": ORDERS}]),
+        ("SELECT max(id) m, sum(total) t FROM Orders WHERE tags = 'a'", [{"m": 298, "t": sum(range(0, 300, 2)) / 4}]),
+        ("select who.name, count(*) n from orders group by 1 order by 1",
+         [{"name": "n0", "n": 100}, {"name": "n1", "n": 100}, {"name": "n2", "n": 100}]),
+        ("select flag, body_flag, body_body_flag from orders where id = 7",
+         [{"flag": 0, "body_Flag": "f1", "body_body_flag": True}]),
+        ('select n from "%RETRY%my-group"', [{"n": 1}]),
+        ("select octet_length(body) n from raw order by 1", [{"n": 0}, {"n": 1}, {"n": 4}]),
+        ("select topic, count(*) n from messages group by 1 having n > 2 order by 1", [
+            {"topic": "mixed", "n": 3}, {"topic": "orders", "n": ORDERS}, {"topic": "raw", "n": 3}]),
+        ("select a.id from orders a join orders b on b.id = a.id + 1 where b.total > 74.5", [{"id": 298}]),
+        ("with few as (select id from orders where keys[1] = 'k9') select * from few", [{"id": 9}]),
+        ("from orders select id order by id desc limit 1", [{"id": 299}]),
+        ("select id from orders where store_timestamp < '2000-01-01'", []),
+    ],
+)  # fmt: skip
+def test_statements_see_columns_and_fields(store: Path, sql: str, rows: list[dict[str, Any]]) -> None:
+    assert run(store, sql) == rows
+
+
+def test_all_columns_come_with_a_star(store: Path) -> None:
+    (row,) = run(store, "select * from orders where id = 3")
+    (read,) = reput.read_log(store, topics=["orders"], keys=["k3"]).read_all().to_pylist()
+    assert {name: row[name] for name in read} == read
+    assert set(row) - set(read) == {"id", "total", "body_Flag", "who", "body_body_flag", "body_error"}
+
+
+def test_only_named_columns_and_topics_are_read(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str | None, list[str]]] = []
+    read = Source.read
+
+    def listening(self: Source, topic: str | None, columns: Any) -> Any:
+        asked.append((topic, list(columns)))
+        return read(self, topic, columns)
+
+    monkeypatch.setattr(Source, "read", listening)
+    run(store, "select tags from orders where queue_offset > 3", schemas={"orders": "id bigint"})
+    assert asked == [("orders", ["queue_offset", "tags"])]
+    asked.clear()
+    run(store, "select sum(id) from orders where tags = 'a'", schemas={"orders": "id bigint"})
+    assert asked == [("orders", ["tags", "body", "status"])]
+
+
+def test_a_schema_that_is_given_types_the_fields(store: Path) -> None:
+    sql = "select id, typeof(id) t from orders where id = '5'"
+    assert run(store, sql, schemas={"orders": "id double"}) == [{"id": 5.0, "t": "DOUBLE"}]
+    with pytest.raises(ConfigError, match="expected a type"):
+        run(store, sql, schemas={"orders": "id colour"})
+    with pytest.raises(ConfigError, match="there is no topic 'orderz'"):
+        run(store, sql, schemas={"orderz": "id double"})
+
+
+def test_bodies_that_do_not_fit_are_null_and_told(store: Path) -> None:
+    found = query_sql(Source(path=store), "select n, body_error from mixed order by queue_offset")
+    rows = found.reader.read_all().to_pylist()
+    assert [row["n"] for row in rows] == [1, None, 3]
+    assert "no JSON object" in rows[1]["body_error"]
+    assert found.findings == [
+        "topic mixed: 1 bodies do not fit the schema, so their fields are null; body_error says why"
+    ]
+    silent = query_sql(Source(path=store), "select count(*) from mixed")
+    silent.reader.read_all()
+    assert silent.findings == []
+
+
+def test_times_and_topics_bound_what_is_read(store: Path) -> None:
+    assert run(store, "select count(*) n from messages", end=0) == [{"n": 0}]
+    assert run(store, "select count(*) n from messages", topics=["raw"]) == [{"n": 3}]
+    with pytest.raises(ConfigError, match="Table with name orders does not exist"):
+        run(store, "select * from orders", topics=["raw"])
+
+
+@pytest.mark.parametrize(
+    ("sql", "reason"),
+    [
+        ("select 1; select 2", "one statement that reads"),
+        ("copy messages to '/tmp/never.csv'", "one statement that reads"),
+        ("create table t as select 1", "one statement that reads"),
+        ("", "one statement that reads"),
+        ("selec", "syntax error"),
+        ("select * from nothing", "nothing does not exist"),
+        ("select * from '/etc/passwd'", "does not exist"),
+        ("select * from read_csv('/etc/passwd')", "disabled"),
+        ("select x from raw", "raw: schema: no body of the sample is JSON"),
+    ],
+)
+def test_what_is_no_query_is_refused(store: Path, sql: str, reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        run(store, sql)
+
+
+def test_topics_that_differ_in_case_alone_are_refused_unless_one_is_chosen(tmp_path: Path) -> None:
+    with reput.MessageStore.open(tmp_path) as opened:
+        opened.put_messages([Message("Orders", b"{}"), Message("orders", b"{}")])
+    with pytest.raises(ConfigError, match="'Orders' and 'orders' are one name to SQL"):
+        run(tmp_path, "select * from orders")
+    assert len(run(tmp_path, "select * from orders", topics=["Orders"])) == 1
+
+
+def test_damage_is_our_own_error(tmp_path: Path) -> None:
+    with reput.MessageStore.open(tmp_path) as opened:
+        offsets = [result.commit_log_offset for result in opened.put_messages([Message("orders", b"{}")] * 100)]
+    path = tmp_path / "commitlog" / ("0" * 20)
+    with path.open("r+b") as file:
+        file.seek(offsets[50] + 4)
+        file.write(b"????")
+    with pytest.raises(CorruptRecordError, match="damaged at offset"):
+        run(tmp_path, "select count(tags) from messages")
+
+
+def test_a_table_can_be_scanned_again(store: Path) -> None:
+    table = TopicTable(Source(path=store), "orders")
+    assert table.scanner(["id"]).to_table() == table.scanner(["id"]).to_table()
+
+
+def test_an_answer_that_nobody_reads_to_its_end_is_freed(store: Path) -> None:
+    found = query_sql(Source(path=store), "select * from orders")
+    freed = weakref.ref(found.tables[0])
+    next(iter(found.reader))
+    del found
+    gc.collect()
+    assert freed() is None

@@ -1,0 +1,541 @@
+"""Repair: what it would do about each damage, and that doing it loses nothing whole and ends with a clean audit."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import reput
+from reput.errors import ConfigError, StoreFormatError, StoreLockedError
+from reput.files import FileLayer
+from reput.formats.checkpoint import Checkpoint, encode_checkpoint
+from reput.formats.metadata import ConsumerOffsets, TopicConfig, Topics, decode_metadata, encode_metadata
+from reput.jobs.audit.job import AuditResult, audit
+from reput.jobs.repair.repair_job import RepairResult, repair
+from reput.jobs.runner import LocalRunner
+from tests.crash.faulty_files import FaultyFiles, abandon
+from tests.crash.invariants import contents
+from tests.unit.jobs.audit.test_job import SIZES, cut, flip, put, write
+
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+
+UNITS = "consumequeue/orders/1/00000000000000000400"
+
+
+def fix(path: Path, **options: Any) -> RepairResult:
+    return repair(path, **({"apply": True, "runner": LocalRunner(1)} | options))
+
+
+def look(path: Path, **options: Any) -> RepairResult:
+    return fix(path, apply=False, **options)
+
+
+@pytest.fixture(autouse=True)
+def no_syncs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No power is cut here, and they take most of the time."""
+    for name in ("fsync", "fdatasync"):
+        monkeypatch.setattr(os, name, lambda descriptor: None)
+
+
+@pytest.fixture(scope="module")
+def closed_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """200 messages in four queues, over several files of each kind, and two settings."""
+    path = tmp_path_factory.mktemp("repair") / "store"
+    with reput.MessageStore.open(path, files=FaultyFiles(), **SIZES) as store:
+        put(store)
+        store.update_topic(TopicConfig("orders", 4, 4))
+        store.update_topic(TopicConfig("refunds", 2, 2))
+    offsets = ConsumerOffsets({"orders@shop": {0: 50, 3: 20}})
+    (path / "config/consumerOffset.json").write_bytes(encode_metadata(offsets))
+    return path
+
+
+@pytest.fixture
+def store(closed_store: Path, tmp_path: Path) -> Path:
+    """The same; each test has its own."""
+    return Path(shutil.copytree(closed_store, tmp_path / "store"))
+
+
+def last(store: Path) -> tuple[Path, int]:
+    """The file that the log ends in, and where."""
+    number, position = divmod(audit(store, runner=LocalRunner(1)).log_end, SIZES["mapped_file_size_commit_log"])
+    return sorted((store / "commitlog").iterdir())[number], position
+
+
+def torn_tail(store: Path) -> None:
+    (store / "abort").touch()
+    write(*last(store), b"\x00\x00\x01\x00torn" * 20)
+
+
+def last_record_broken(store: Path) -> None:
+    file, end = last(store)
+    flip(file, end - 200)
+
+
+def last_records_zeroed(store: Path) -> None:
+    file, end = last(store)
+    write(file, end - 1000, bytes(1000))
+
+
+def last_message_zeroed(store: Path) -> None:
+    """So that nothing is seen of it in the log."""
+    begin = max(records_of(store))
+    file, end = last(store)
+    write(file, begin % SIZES["mapped_file_size_commit_log"], bytes(end - begin % SIZES["mapped_file_size_commit_log"]))
+
+
+def last_file_cut(store: Path) -> None:
+    file, end = last(store)
+    cut(file, end - 500)
+
+
+def last_file_cut_and_checkpoint_ahead(store: Path) -> None:
+    """Where the log's last records are not known yet, an audit cannot tell what the checkpoint is worth."""
+    last_file_cut(store)
+    checkpoint_ahead(store)
+
+
+def zeros_cut_off(store: Path) -> None:
+    """Behind the log's end."""
+    file, end = last(store)
+    cut(file, end + 8)
+
+
+def last_files_zeroed(store: Path) -> None:
+    for file in sorted((store / "commitlog").iterdir())[-2:]:
+        file.write_bytes(bytes(file.stat().st_size))
+
+
+def same_after_a_kill(store: Path) -> None:
+    (store / "abort").touch()
+    last_files_zeroed(store)
+
+
+def same_after_a_kill_of_which_nothing_else_tells(store: Path) -> None:
+    """No time of the checkpoint, and no group that has consumed them."""
+    same_after_a_kill(store)
+    (store / "checkpoint").write_bytes(encode_checkpoint(Checkpoint(0, 0, 0)))
+    (store / "config/consumerOffset.json").write_bytes(encode_metadata(ConsumerOffsets({})))
+
+
+def file_among_topics(store: Path) -> None:
+    (store / "consumequeue/20261122000000000").write_bytes(b"of the index")
+
+
+def strange_file(store: Path) -> None:
+    (store / "commitlog/README").write_bytes(b"hello")
+
+
+def folder_for_file(store: Path) -> None:
+    (store / "commitlog/00000000000000081920").mkdir()
+
+
+def short_file_of_a_strange_offset(store: Path) -> None:
+    """It shall be moved away, not be made longer: that it must go hid what else a repair would do."""
+    (store / "commitlog/00000000000000000007").write_bytes(b"")
+    units_zeroed(store)
+
+
+def topics_with_backup(store: Path) -> None:
+    write(store / "config/topics.json", 3, b"{{{")
+
+
+def topics_gone(store: Path) -> None:
+    topics_with_backup(store)
+    (store / "config/topics.json.bak").write_bytes(b"?")
+
+
+def offsets_broken(store: Path) -> None:
+    (store / "config/consumerOffset.json").write_bytes(b"[")
+
+
+def offsets_ahead(store: Path) -> None:
+    offsets = ConsumerOffsets({"orders@shop": {0: 55, 3: 20}, "refunds@shop": {0: 9}})
+    (store / "config/consumerOffset.json").write_bytes(encode_metadata(offsets))
+
+
+def shutdown_garbled(store: Path) -> None:
+    (store / "config/reputShutdown.json").write_bytes(b"{")
+
+
+def checkpoint_ahead(store: Path) -> None:
+    (store / "checkpoint").write_bytes(encode_checkpoint(Checkpoint(1 << 62, 0, 0)))
+
+
+def checkpoint_short(store: Path) -> None:
+    cut(store / "checkpoint", 10)
+
+
+def checkpoint_gone(store: Path) -> None:
+    (store / "checkpoint").unlink()
+
+
+def units_zeroed(store: Path) -> None:
+    write(store / UNITS, 0, bytes(100))
+
+
+def queue_file_gone(store: Path) -> None:
+    (store / UNITS).unlink()
+
+
+def index_cut(store: Path) -> None:
+    cut(sorted((store / "index").iterdir())[0], 77)
+
+
+def wrong_type_of_queue(store: Path) -> None:
+    topics = decode_metadata(Topics, (store / "config/topics.json").read_bytes())
+    (store / "batchconsumequeue/refunds/0").mkdir(parents=True)
+    (store / "batchconsumequeue/refunds/0/00000000000000000000").write_bytes(bytes(46 * 8))
+    assert "refunds" in topics.topic_config_table
+
+
+def several(store: Path) -> None:
+    for damage in (last_record_broken, strange_file, topics_gone, offsets_broken, checkpoint_short, index_cut):
+        damage(store)
+
+
+CASES: dict[Callable[[Path], None], tuple[str, ...]] = {
+    torn_tail: ("cut-tail",),
+    last_record_broken: ("cut-tail", "rebuild"),
+    last_records_zeroed: ("cut-tail", "lower-offsets", "rebuild"),
+    last_message_zeroed: ("rebuild",),
+    last_file_cut: ("grow", "cut-tail", "rebuild"),
+    zeros_cut_off: ("grow",),
+    last_file_cut_and_checkpoint_ahead: ("grow", "cut-tail", "reset-checkpoint", "rebuild"),
+    last_files_zeroed: ("reset-checkpoint", "lower-offsets", "rebuild"),
+    same_after_a_kill: ("reset-checkpoint", "lower-offsets"),
+    file_among_topics: ("rebuild",),
+    strange_file: ("move-away",),
+    folder_for_file: ("move-away",),
+    short_file_of_a_strange_offset: ("move-away", "rebuild"),
+    topics_with_backup: ("restore-backup",),
+    topics_gone: ("make-topics",),
+    offsets_broken: ("set-aside",),
+    offsets_ahead: ("lower-offsets",),
+    shutdown_garbled: ("set-aside",),
+    checkpoint_ahead: ("reset-checkpoint",),
+    checkpoint_short: ("reset-checkpoint",),
+    checkpoint_gone: ("reset-checkpoint",),
+    units_zeroed: ("rebuild",),
+    queue_file_gone: ("rebuild",),
+    index_cut: ("rebuild",),
+    wrong_type_of_queue: ("rebuild",),
+    several: ("set-aside", "make-topics", "move-away", "cut-tail", "reset-checkpoint", "rebuild"),
+}
+
+
+def actions(result: RepairResult) -> tuple[str, ...]:
+    return tuple(step.action.value for step in result.steps)
+
+
+def records_of(store: Path) -> dict[int, bytes]:
+    table = reput.read_log(store, ["commit_log_offset", "body"]).read_all()
+    return dict(zip(table["commit_log_offset"].to_pylist(), table["body"].to_pylist(), strict=True))
+
+
+@pytest.mark.parametrize("damage", CASES, ids=lambda damage: damage.__name__)
+def test_a_damaged_store_is_mended_and_every_original_is_beside_it(damage: Callable[[Path], None], store: Path) -> None:
+    damage(store)
+    before = contents(store)
+    planned = look(store)
+    assert contents(store) == before
+    assert (actions(planned), planned.is_fine, planned.needs_salvage) == (CASES[damage], False, False)
+    assert planned.remaining == ()
+    result = fix(store)
+    assert result.is_fine, result.findings
+    assert result.steps == planned.steps
+    kept = set(contents(store).values())
+    gone = {name for name, digest in before.items() if digest not in kept and not name.startswith("commitlog/")}
+    assert gone == set()
+    again = look(store)
+    assert (again.steps, again.is_fine) == ((), True)
+    whole = records_of(store)
+    with reput.MessageStore.open(store, files=FaultyFiles(), **SIZES) as opened:
+        got = {
+            message.commit_log_offset: message.body
+            for queue_id in range(4)
+            for begin in range(opened.max_offset("orders", queue_id))
+            for message in opened.get_message("orders", queue_id, begin, 1).messages()
+        }
+        assert got == whole
+        opened.put_message(reput.Message("orders", b"later"))
+    assert audit(store, runner=LocalRunner(1)).is_clean
+
+
+def test_what_is_cut_off_is_kept_at_its_own_position_and_what_is_lost_is_told(store: Path) -> None:
+    last_record_broken(store)
+    file, end = last(store)
+    data = file.read_bytes()
+    planned = look(store)
+    step = planned.steps[0]
+    used = len(data.rstrip(b"\0"))
+    assert (step.position, planned.lost_messages, 0 < step.lost_bytes <= used - end) == (end, 1, True)
+    result = fix(store)
+    kept = store / "commitlog.broken" / file.name
+    assert str(kept) in result.kept
+    assert kept.read_bytes() == bytes(end) + data[end:]
+    assert file.read_bytes() == data[:end] + bytes(len(data) - end)
+
+
+@pytest.mark.parametrize(
+    ("damage", "lost"),
+    [
+        (last_records_zeroed, 4),
+        (last_message_zeroed, 1),
+        (last_files_zeroed, 98),
+        (same_after_a_kill, 98),
+        (same_after_a_kill_of_which_nothing_else_tells, 98),
+    ],
+)
+def test_messages_that_are_zeros_now_are_counted_by_the_queues_that_know_them(
+    damage: Callable[[Path], None], lost: int, store: Path
+) -> None:
+    before = len(records_of(store))
+    damage(store)
+    result = fix(store)
+    assert result.lost_messages == before - len(records_of(store)) == lost
+
+
+def test_where_no_file_tells_its_size_the_plan_says_which_it_takes_and_set_gives_another(store: Path) -> None:
+    (store / "abort").touch()
+    for file in store.glob("consumequeue/*/*/*"):
+        cut(file, 203)
+    (step,) = look(store).steps
+    assert "in queue files of 6000000 bytes and index files of 50 slots and 150 entries" in step.text
+    assert fix(store, mapped_file_size_consume_queue=400).is_fine
+    with reput.MessageStore.open(store, files=FaultyFiles(), **SIZES) as opened:
+        assert opened.max_offset("orders", 3) == 50
+
+
+def test_settings_that_are_lost_are_made_from_what_is_there(store: Path) -> None:
+    topics_gone(store)
+    fix(store)
+    with reput.MessageStore.open(store, files=FaultyFiles(), **SIZES) as opened:
+        topic = opened.topics["orders"]
+        assert (topic.read_queue_nums, topic.write_queue_nums, topic.perm) == (4, 4, 6)
+
+
+def test_groups_that_stand_behind_the_end_of_a_queue_are_told_the_next_message(store: Path) -> None:
+    offsets_ahead(store)
+    (finding,) = look(store).findings
+    assert (finding.code, finding.queue_offset, finding.count) == ("consumer-offset-ahead", 50, 5)
+    fix(store)
+    offsets = decode_metadata(ConsumerOffsets, (store / "config/consumerOffset.json").read_bytes())
+    assert offsets.offset_table == {"orders@shop": {0: 50, 3: 20}, "refunds@shop": {0: 9}}
+
+
+@pytest.mark.parametrize("gone", ["checkpoint", "consumequeue"])
+def test_a_store_that_had_a_log_and_has_none_is_not_clean_and_left_alone(gone: str, store: Path) -> None:
+    """As a mount point is whose disk is not mounted."""
+    for file in (store / "commitlog").iterdir():
+        file.unlink()
+    (store / gone).rename(store.parent / gone)
+    before = contents(store)
+    result = fix(store)
+    assert ("log-file-missing", str(store / "commitlog")) in {(one.code, one.path) for one in result.remaining}
+    assert (result.steps, result.is_fine) == ((), False)
+    assert {name: digest for name, digest in contents(store).items() if name != "lock"} == before
+
+
+def middle_record_broken(store: Path) -> None:
+    flip(store / "commitlog/00000000000000032768", 5_000)
+
+
+def log_file_gone(store: Path) -> None:
+    (store / "commitlog/00000000000000032768").unlink()
+
+
+def middle_file_cut(store: Path) -> None:
+    cut(store / "commitlog/00000000000000032768", 9_000)
+
+
+@pytest.mark.parametrize("damage", [middle_record_broken, log_file_gone, middle_file_cut])
+def test_a_log_with_whole_records_behind_damage_is_left_alone_and_the_rest_is_mended(
+    damage: Callable[[Path], None], store: Path
+) -> None:
+    damage(store)
+    topics_with_backup(store)
+    units_zeroed(store)
+    before = contents(store)
+    result = fix(store)
+    assert (result.needs_salvage, result.is_fine, actions(result)) == (True, False, ("restore-backup",))
+    assert {finding.code for finding in result.remaining} & {"record-damaged", "log-file-missing", "file-size"}
+    after = contents(store)
+    for folder in ("commitlog", "consumequeue", "index", "checkpoint"):
+        assert {n: d for n, d in after.items() if n.startswith(folder)} == {
+            name: digest for name, digest in before.items() if name.startswith(folder)
+        }
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, partial(os.symlink, "/proc/self/mem")])
+@pytest.mark.parametrize(
+    ("folder", "action"), [("commitlog", "move-away"), ("consumequeue/orders/1", "rebuild"), ("index", "rebuild")]
+)
+def test_what_is_no_file_goes(store: Path, folder: str, action: str, make: Callable[[Path], None]) -> None:
+    *_, newest = sorted((store / folder).iterdir())
+    step = 1 if folder == "index" else newest.stat().st_size
+    foreign = newest.with_name(f"{int(newest.name) + step:0{len(newest.name)}d}")
+    make(foreign)
+    result = fix(store)
+    assert (actions(result), result.is_fine) == ((action,), True)
+    assert not os.path.lexists(foreign)
+    reput.MessageStore.open(store, files=FaultyFiles(), **SIZES).close()
+
+
+@pytest.mark.parametrize("name", ["00000000000000012345", "00000000000000049152.old"])
+def test_a_file_of_the_log_with_a_wrong_name_is_not_moved_away(store: Path, name: str) -> None:
+    last(store)[0].rename(store / "commitlog" / name)
+    before = contents(store)
+    result = fix(store)
+    assert "foreign-file" in {finding.code for finding in result.remaining}
+    assert {name for name in contents(store) if name.startswith("commitlog")} == {
+        name for name in before if name.startswith("commitlog")
+    }
+
+
+@pytest.mark.parametrize("target", ["elsewhere", "nowhere"])
+def test_what_a_link_of_the_log_leads_to_stays_and_so_does_a_link_to_a_disk_that_is_not_there(
+    store: Path, target: str
+) -> None:
+    file = store / "commitlog/00000000000000000000"
+    file.rename(store / "commitlog/elsewhere" if target == "elsewhere" else store.with_name("unmounted"))
+    file.symlink_to(target)
+    names = {path.name for path in (store / "commitlog").iterdir()}
+    result = fix(store)
+    assert (result.needs_salvage, result.is_fine) == (True, False)
+    assert {path.name for path in (store / "commitlog").iterdir()} == names
+
+
+@pytest.mark.parametrize("begin", [0, 16384])
+def test_files_that_have_changed_their_names_are_told_with_those_that_their_records_say(
+    begin: int, store: Path
+) -> None:
+    first, second, aside = (store / "commitlog" / name for name in (f"{0:020d}", f"{16384:020d}", ".0.rsync"))
+    first.rename(aside)
+    if begin:
+        second.rename(first)
+        aside.rename(second)
+    texts = {Path(finding.path): finding.text for finding in look(store).remaining}
+    told = "it has the records of {}: give it that name back, unless it is a copy".format
+    assert all(
+        texts[path].endswith(told(name))
+        for path, name in (((first, second.name), (second, first.name)) if begin else ((aside, first.name),))
+    )
+
+
+def test_a_copy_of_a_log_file_is_moved_away(store: Path) -> None:
+    file = last(store)[0]
+    shutil.copy(file, f"{file}.copy")
+    assert actions(fix(store)) == ("move-away",)
+    assert (store / "commitlog.broken" / f"{file.name}.copy").read_bytes() == file.read_bytes()
+
+
+class TwoDisks(FileLayer):
+    """The commit log's folder is a mount point."""
+
+    def _disk(self, path: str) -> bool:
+        return "/commitlog/" in path + "/"
+
+    def identity(self, path: str) -> tuple[int, int]:
+        return int(self._disk(path)), super().identity(path)[1]
+
+    def rename(self, source: str, target: str) -> None:
+        assert self._disk(source) == self._disk(target), "OSError: EXDEV"
+        super().rename(source, target)
+
+
+def test_what_is_moved_away_from_a_mount_point_is_copied_and_a_folder_there_is_left(store: Path) -> None:
+    strange_file(store)
+    result = fix(store, files=TwoDisks())
+    assert (result.is_fine, result.kept) == (True, (str(store / "commitlog.broken/README"),))
+    assert (store / "commitlog.broken/README").read_bytes() == b"hello"
+    folder_for_file(store)
+    with pytest.raises(StoreFormatError, match="on a disk of its own, which a repair cannot move; move it away"):
+        fix(store, files=TwoDisks())
+
+
+def test_a_whole_store_has_nothing_to_be_done(store: Path) -> None:
+    before = contents(store)
+    assert look(store).is_fine
+    result = fix(store)
+    assert (result.is_fine, result.steps, result.kept) == (True, (), ())
+    assert contents(store) == before
+
+
+def test_a_second_original_of_a_name_gets_a_number_and_the_first_one_stays(store: Path) -> None:
+    checkpoint_short(store)
+    fix(store)
+    first = (store / "checkpoint.broken").read_bytes()
+    (store / "checkpoint").write_bytes(b"other")
+    result = fix(store)
+    assert result.kept == (str(store / "checkpoint.broken.2"),)
+    assert (store / "checkpoint.broken").read_bytes() == first
+
+
+def test_a_store_that_is_open_is_looked_at_and_not_mended(store: Path) -> None:
+    with reput.MessageStore.open(store, files=FaultyFiles(), **SIZES) as opened:
+        put(opened, 20)
+        assert look(store).was_killed
+        before = contents(store)
+        with pytest.raises(StoreLockedError):
+            fix(store)
+        assert contents(store) == before
+
+
+def test_what_an_open_store_puts_behind_what_was_audited_is_not_lost(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with reput.MessageStore.open(store, files=FaultyFiles(), **SIZES) as opened:
+
+        def audit_then_put(*args: Any, **options: Any) -> AuditResult:
+            result = audit(*args, **options)
+            put(opened)  # more than the file has room for, so that new files follow
+            return result
+
+        monkeypatch.setattr("reput.jobs.repair.repair_job.audit", audit_then_put)
+        planned = look(store)
+        assert (planned.was_killed, planned.lost_messages) == (True, 0)
+
+
+def test_the_store_of_a_killed_writer_stays_one_that_recovers(tmp_path: Path) -> None:
+    files = FaultyFiles()
+    opened = reput.MessageStore.open(tmp_path / "store", files=files, **SIZES)
+    put(opened)
+    abandon(opened, files)
+    torn_tail(tmp_path / "store")
+    units_zeroed(tmp_path / "store")
+    assert fix(tmp_path / "store").is_fine
+    assert (tmp_path / "store/abort").exists()
+    with reput.MessageStore.open(tmp_path / "store", files=FaultyFiles(), **SIZES) as again:
+        assert again.recovery.was_killed
+        assert [again.max_offset("orders", queue_id) for queue_id in range(4)] == [50] * 4
+
+
+def test_what_a_rebuild_would_refuse_is_refused_before_anything_changes(store: Path, tmp_path: Path) -> None:
+    units_zeroed(store)
+    checkpoint_short(store)
+    (store / "index").rename(tmp_path / "elsewhere")
+    (store / "index").symlink_to(tmp_path / "elsewhere")
+    before = contents(store)
+    with pytest.raises(StoreFormatError, match="leads to another disk or folder"):
+        fix(store)
+    assert contents(store) == before
+
+
+def test_a_broker_without_an_index_gets_none(store: Path) -> None:
+    shutil.rmtree(store / "index")
+    units_zeroed(store)
+    assert fix(store, message_index_enable=False).is_fine
+    assert not (store / "index").exists()
+
+
+def test_settings_that_rocketmq_does_not_allow_are_refused(store: Path) -> None:
+    units_zeroed(store)
+    with pytest.raises(ConfigError):
+        fix(store, message_delay_level="nonsense")

@@ -1,0 +1,305 @@
+"""Salvage: a new store of all that is whole, at the same offsets, whatever is wrong with the log."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import reput
+from campaign import repairs
+from reput.errors import ConfigError, StoreFormatError
+from reput.formats.metadata import ConsumerOffsets, TopicConfig, decode_metadata, encode_metadata
+from reput.formats.record import decode_record
+from reput.jobs.audit.job import audit
+from reput.jobs.repair import salvage_job, salvage_log
+from reput.jobs.repair.salvage_job import SalvageResult, salvage
+from reput.jobs.repair.salvage_log import STAND_IN_TOPIC, LogPart, Loss, StandIn, copy_part, plan_log, scan_file
+from reput.jobs.runner import LocalRunner
+from reput.kernels.record_scan import ScanLevel
+from reput.log.directory import LogFile
+from reput.log.scan import OnDamage, scan_split
+from reput.log.splits import Split
+from tests.crash.faulty_files import FaultyFiles
+from tests.crash.invariants import contents
+from tests.forged_log import forged_log
+from tests.unit.jobs.audit.test_job import SIZES, cut, flip, log_with_crcs, put, write
+from tests.unit.jobs.rebuild.test_resumed import killed
+from tests.unit.jobs.repair.test_repair_job import last
+
+MIDDLE = "commitlog/00000000000000016384"
+
+
+#: What a scan of each file can read, by commit log offset.
+whole_records = partial(repairs.whole_records, file_size=16384)
+
+
+def save(store: Path, **options: Any) -> SalvageResult:
+    target = store.with_name("salvaged")
+    return salvage(store, target, **({"apply": True, "runner": LocalRunner(1)} | options))
+
+
+@pytest.fixture(autouse=True)
+def no_syncs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No power is cut here, and they take most of the time."""
+    for name in ("fsync", "fdatasync"):
+        monkeypatch.setattr(os, name, lambda descriptor: None)
+
+
+@pytest.fixture(scope="module")
+def closed_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """200 messages in four queues, over several files of each kind, and settings."""
+    path = tmp_path_factory.mktemp("salvage") / "store"
+    with reput.MessageStore.open(path, files=FaultyFiles(), **SIZES) as store:
+        put(store)
+        store.update_topic(TopicConfig("orders", 4, 4))
+    offsets = ConsumerOffsets({"orders@shop": dict.fromkeys(range(4), 50)})
+    (path / "config/consumerOffset.json").write_bytes(encode_metadata(offsets))
+    return path
+
+
+@pytest.fixture
+def store(closed_store: Path, tmp_path: Path) -> Path:
+    """The same; each test has its own."""
+    return Path(shutil.copytree(closed_store, tmp_path / "store"))
+
+
+def one_bit(store: Path) -> None:
+    flip(store / MIDDLE, 5_000)
+
+
+def begin_of_a_file(store: Path) -> None:
+    write(store / MIDDLE, 0, b"\xff" * 1000)
+
+
+def end_of_a_file(store: Path) -> None:
+    write(store / MIDDLE, 15_500, bytes(884))
+
+
+def middle_file_zeroed(store: Path) -> None:
+    write(store / MIDDLE, 0, bytes(16384))
+
+
+def middle_file_gone(store: Path) -> None:
+    (store / MIDDLE).unlink()
+
+
+def middle_file_cut(store: Path) -> None:
+    cut(store / MIDDLE, 9_000)
+
+
+def middle_file_grown(store: Path) -> None:
+    with (store / MIDDLE).open("ab") as file:
+        file.write(b"more")
+
+
+def impossible_queue_offset(store: Path) -> None:
+    write(store / MIDDLE, 20, b"\x01")
+
+
+def impossible_topic(store: Path) -> None:
+    write(store / MIDDLE, 88 + 200 + 1, b"/")
+
+
+def topics_gone(store: Path) -> None:
+    one_bit(store)
+    (store / "config/topics.json").write_bytes(b"{")
+
+
+def last_files_zeroed(store: Path) -> None:
+    """Nothing is seen of what was there."""
+    for file in [file for file in sorted((store / "commitlog").iterdir()) if file.read_bytes().strip(b"\0")][-2:]:
+        file.write_bytes(bytes(file.stat().st_size))
+
+
+def everywhere(store: Path) -> None:
+    for number, file in enumerate(sorted((store / "commitlog").iterdir())):
+        flip(file, 3_000 + 200 * number)
+        write(file, 8_000, random.Random(number).randbytes(700))
+
+
+CASES = [
+    one_bit, begin_of_a_file, end_of_a_file, middle_file_zeroed, middle_file_gone, middle_file_cut, middle_file_grown,
+    topics_gone, impossible_queue_offset, impossible_topic, last_files_zeroed, everywhere,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("damage", CASES, ids=lambda damage: damage.__name__)
+def test_all_that_is_whole_is_in_the_new_store_where_it_was(damage: Callable[[Path], None], store: Path) -> None:
+    count = len(whole_records(store))
+    damage(store)
+    before, whole = contents(store), whole_records(store)
+    planned = save(store, apply=False)
+    assert not store.with_name("salvaged").exists()
+    result = save(store)
+    assert contents(store) == before
+    assert result.is_fine, result.findings
+    assert (result.losses, result.messages) == (planned.losses, len(whole))
+    is_unseen = damage in (middle_file_grown, last_files_zeroed)
+    assert (result.lost_messages, bool(result.losses)) == (count - len(whole), not is_unseen)
+    target = store.with_name("salvaged")
+    saved = whole_records(target)
+    stand_ins = {offset for offset, record in saved.items() if decode_record(record).topic == STAND_IN_TOPIC}
+    assert {offset: record for offset, record in saved.items() if offset not in stand_ins} == whole
+    assert audit(target, runner=LocalRunner(1)).is_clean
+    with reput.MessageStore.open(target, files=FaultyFiles(), **SIZES) as opened:
+        assert {queue.topic for queue in opened.queues()} == {"orders"}
+        got = [
+            message.commit_log_offset
+            for queue_id in range(4)
+            for begin in range(opened.max_offset("orders", queue_id))
+            for message in opened.get_message("orders", queue_id, begin, 1).messages()
+            if message.queue_offset == begin
+        ]
+        assert sorted(got) == sorted(whole)
+        opened.put_message(reput.Message("orders", b"later"))
+    assert not store.with_name("salvaged.unfinished").exists()
+
+
+def test_groups_that_have_consumed_what_is_lost_at_the_end_of_a_queue_get_the_next_message(store: Path) -> None:
+    file, end = last(store)
+    write(file, end - 1000, bytes(1000))
+    one_bit(store)
+    assert save(store).is_fine
+    saved = store.with_name("salvaged") / "config/consumerOffset.json"
+    offsets = decode_metadata(ConsumerOffsets, saved.read_bytes()).offset_table["orders@shop"]
+    assert sorted(offsets.values()) == [49, 49, 49, 49]
+
+
+def test_stand_ins_carry_a_crc_where_the_records_beside_them_do(tmp_path: Path) -> None:
+    store = log_with_crcs(tmp_path / "store")
+    records = whole_records(store)
+    offsets = sorted(records)
+    flip(store / "commitlog" / f"{offsets[3] // 16384 * 16384:020d}", offsets[3] % 16384 + len(records[offsets[3]]) - 5)
+    result = save(store)
+    assert result.is_fine, result.findings
+    assert [loss.begin for loss in result.losses] == [offsets[3]]
+    assert result.losses[0].with_crc
+
+
+@pytest.mark.parametrize("with_crc", [False, True])
+@pytest.mark.parametrize("size", [112, 113, 5000, 1 << 20, (1 << 20) + 1, (1 << 20) + 111, (1 << 20) + 112, 3 << 20])
+def test_stand_ins_fill_any_gap_exactly(size: int, with_crc: bool, tmp_path: Path) -> None:
+    loss = Loss("", 1000, 1000 + size, "", StandIn.RECORDS, size, 1_700_000_000_000, with_crc)
+    copy_part(str(tmp_path), LogPart(None, f"{0:020d}", 0, 4 << 20, 0, (loss,)))
+    file = LogFile(str(tmp_path / f"{0:020d}"), 0, 4 << 20)
+    scan = scan_split(Split(file, 1000, 1000 + size, True), level=ScanLevel.HEADER, on_damage=OnDamage.RAISE)
+    rows = sum(columns.rows for columns in scan)
+    assert (scan.end_offset, rows) == (1000 + size, -(-size // (1 << 20)))
+
+
+def test_the_smallest_gap_takes_the_smallest_record(tmp_path: Path) -> None:
+    loss = Loss("", 0, 92, "", StandIn.RECORDS, 92)
+    copy_part(str(tmp_path), LogPart(None, f"{0:020d}", 0, 4096, 0, (loss,)))
+    message = decode_record((tmp_path / f"{0:020d}").read_bytes())
+    assert (message.topic, message.store_size, message.body) == (STAND_IN_TOPIC[0], 92, b"")
+
+
+def test_a_gap_that_a_forged_record_makes_too_small_takes_that_one_too(tmp_path: Path) -> None:
+    forged_log(tmp_path / "store")
+    file = tmp_path / "store/commitlog/00000000000000000000"
+    write(file, 4, b"\0\0\0\0")  # the magic code of a record whose body is a chain of records, 88 bytes behind
+    data = file.read_bytes()
+    size = int.from_bytes(data[88:92], "big")
+    loss = scan_file(LogFile(str(file), 0, len(data))).losses[0]
+    assert (loss.begin, loss.end >= 88 + size) == (0, True)
+    whole = whole_records(tmp_path / "store")
+    assert save(tmp_path / "store").is_fine
+    assert whole.items() <= whole_records(tmp_path / "salvaged").items()
+
+
+def test_a_file_of_the_new_log_has_its_name_on_the_disk_when_its_task_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(os.readlink(f"/proc/self/fd/{descriptor}")))
+    copy_part(str(tmp_path), LogPart(None, "0" * 20, 0, 4096, 0, ()))
+    assert synced == [os.path.realpath(tmp_path)]
+
+
+def test_nothing_whole_is_told(tmp_path: Path) -> None:
+    (tmp_path / "store/commitlog").mkdir(parents=True)
+    (tmp_path / "store/commitlog/00000000000000000000").write_bytes(b"noise" * 1000)
+    with pytest.raises(StoreFormatError, match="nothing whole"):
+        save(tmp_path / "store", apply=False)
+
+
+def test_a_link_to_a_disk_that_is_not_there_is_refused(store: Path) -> None:
+    (store / MIDDLE).rename(store.with_name("unmounted"))
+    (store / MIDDLE).symlink_to("nowhere")
+    with pytest.raises(StoreFormatError, match="mount the disk"):
+        save(store)
+
+
+def test_a_name_far_away_is_not_filled_up_with_files(store: Path) -> None:
+    last(store)[0].rename(store / "commitlog" / f"{16384 << 40:020d}")
+    log = [scan_file(LogFile(str(path), int(path.name), 16384)) for path in sorted((store / "commitlog").iterdir())]
+    far = log[-1]
+    with pytest.raises(StoreFormatError, match="give it its own name back"):
+        plan_log([*log[:-1], salvage_log.FileScan(far.file, 1, 300, far.file.start_offset + 300, False, 1, 0, ())])
+
+
+def test_a_folder_that_is_not_empty_is_left_alone(store: Path) -> None:
+    store.with_name("salvaged").mkdir()
+    store.with_name("salvaged").joinpath("mine").touch()
+    for apply in (False, True):
+        with pytest.raises(StoreFormatError, match="exists already"):
+            save(store, apply=apply)
+    with pytest.raises(ConfigError):
+        salvage(store, store / "inside", apply=True, runner=LocalRunner(1))
+
+
+def test_a_log_that_has_changed_since_a_kill_is_not_gone_on_with(store: Path) -> None:
+    one_bit(store)
+    assert killed(partial(save, store), 40)
+    write(store / MIDDLE, 9_000, b"changed")
+    os.utime(store / MIDDLE, (1, 1))
+    with pytest.raises(ConfigError, match="log was"):
+        save(store)
+
+
+def test_killed_before_any_change_of_the_disk_it_goes_on_and_ends_the_same(store: Path, tmp_path: Path) -> None:
+    everywhere(store)
+    save(store)
+    whole = store.with_name("salvaged").rename(tmp_path / "whole")
+    expected = everything_of(whole)
+    for changes in range(1, 10_000, 31):
+        if not killed(partial(save, store), changes):
+            break
+        if store.with_name("salvaged.unfinished").exists() or not store.with_name("salvaged").exists():
+            assert save(store).is_fine
+        assert everything_of(store.with_name("salvaged")) == expected
+        assert not store.with_name("salvaged.unfinished").exists()
+        shutil.rmtree(store.with_name("salvaged"))
+    assert changes > 100
+
+
+def test_killed_when_the_new_store_has_its_name_it_goes_on_with_what_is_left_to_do(store: Path, tmp_path: Path) -> None:
+    file, end = last(store)
+    write(file, end - 1000, bytes(1000))
+    save(store)
+    expected = everything_of(store.with_name("salvaged").rename(tmp_path / "whole"))
+    for changes in range(1, 100):
+        if not killed(partial(save, store), changes, begin=(salvage_job, "repair")):
+            break
+        if store.with_name("salvaged.unfinished").exists():
+            assert save(store).is_fine
+        assert everything_of(store.with_name("salvaged")) == expected
+        assert not store.with_name("salvaged.unfinished").exists()
+        shutil.rmtree(store.with_name("salvaged"))
+    assert changes > 3
+
+
+def everything_of(path: Path) -> dict[str, str]:
+    """The files by their paths; those of the index by their order, for their names are times."""
+    files = contents(path)
+    index = [digest for name, digest in files.items() if name.startswith("index/")]
+    return {name: digest for name, digest in files.items() if not name.startswith("index/")} | {
+        f"index/{number}": digest for number, digest in enumerate(index)
+    }

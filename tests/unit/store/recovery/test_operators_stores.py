@@ -1,0 +1,161 @@
+"""Stores with parts that reput does not read: what is a plain log is read, and the rest is named with what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import reput
+from reput.errors import StoreFormatError
+from reput.jobs.rebuild.job import rebuild
+from reput.jobs.runner import LocalRunner
+from tests.crash.faulty_files import FaultyFiles
+from tests.crash.invariants import SMALL, contents
+from tests.unit.cli.conftest import run_reput
+
+
+def dledger(path: Path) -> None:
+    (path / "dledger-n0" / "data").mkdir(parents=True)
+    (path / "dledger-n0" / "data" / f"{0:020d}").write_bytes(b"\0\0\0\1" + bytes(4092))
+
+
+def rocksdb_of_5_3(path: Path) -> None:
+    for file in sorted((path / "consumequeue").rglob("*"), reverse=True):
+        file.rmdir() if file.is_dir() else file.unlink()
+    (path / "consumequeue" / "CURRENT").write_text("MANIFEST-000001\n")
+
+
+def rocksdb_of_5_5(path: Path) -> None:
+    rocksdb_of_5_3(path)
+    (path / "consumequeue" / "CURRENT").unlink()
+    rocksdb_beside_files(path)
+
+
+def rocksdb_beside_files(path: Path) -> None:
+    (path / "consumequeue_rocksdb").mkdir()
+    (path / "consumequeue_rocksdb" / "CURRENT").write_text("MANIFEST-000001\n")
+
+
+def rocksdb_for_features(path: Path) -> None:
+    (path / "rocksdbstore").mkdir()
+    (path / "rocksdbstore" / "CURRENT").write_text("MANIFEST-000001\n")
+
+
+def empty_dledger(path: Path) -> None:
+    (path / "dledger-n0" / "data").mkdir(parents=True)
+
+
+def tiered(path: Path) -> None:
+    (path / "config" / "tieredStoreMetadata.json").write_text("{}")
+
+
+def compaction(path: Path) -> None:
+    (path / "compaction" / "compactionLog" / "t" / "0").mkdir(parents=True)
+
+
+def position_checkpoint(path: Path) -> None:
+    (path / "compaction").mkdir()
+    (path / "compaction" / "position-checkpoint").touch()
+
+
+class Case(NamedTuple):
+    """What an operator's store is made by, and which ways in are open: "" or what the refusal says."""
+
+    make: Callable[[Path], None]
+    read_log: str = ""
+    read_only: str = ""
+    writing: str = ""
+    info: str = ""
+
+
+DLEDGER = r"dledger-n0/data: a DLedger log .*without DLedger.*storePathCommitLog"
+ROCKSDB = r"the consume queues are in a RocksDB .*reput rebuild"
+CASES = [
+    Case(dledger, DLEDGER, DLEDGER, DLEDGER),
+    Case(rocksdb_of_5_3, "", f"consumequeue: {ROCKSDB}", f"consumequeue: {ROCKSDB}", "RocksDB"),
+    Case(rocksdb_of_5_5, "", f"consumequeue_rocksdb: {ROCKSDB}", f"consumequeue_rocksdb: {ROCKSDB}", "RocksDB"),
+    Case(rocksdb_beside_files, "", "", f"consumequeue_rocksdb: {ROCKSDB}", "RocksDB"),
+    Case(rocksdb_for_features),
+    Case(empty_dledger),
+    Case(tiered, info="a tiered store"),
+    Case(compaction, info="cleanup.policy=COMPACTION"),
+    Case(position_checkpoint),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.make.__name__)
+def test_the_plain_log_is_read_and_what_is_not_is_named_and_nothing_is_changed(case: Case, tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    with reput.MessageStore.open(path, files=FaultyFiles(), **SMALL) as store:
+        for number in range(20):
+            store.put_message(reput.Message("t", bytes(300), keys=[f"k{number}"]))
+    queues = contents(path / "consumequeue")
+    case.make(path)
+    before = contents(path)
+
+    if case.read_log:
+        for attempt in (
+            lambda: reput.read_log(path),
+            lambda: rebuild(path, tmp_path / "rebuilt", runner=LocalRunner(threads=1)),
+        ):
+            with pytest.raises(StoreFormatError, match=case.read_log):
+                attempt()
+        older = reput.read_log(path, commit_log_path=path / "commitlog")
+        assert older.read_all().num_rows == 20
+    else:
+        assert reput.read_log(path).read_all().num_rows == 20
+        rebuild(path, tmp_path / "rebuilt", runner=LocalRunner(threads=1), mapped_file_size_consume_queue=160)
+        assert contents(tmp_path / "rebuilt" / "consumequeue") == queues
+
+    if case.read_only:
+        with pytest.raises(StoreFormatError, match=case.read_only):
+            reput.MessageStore.open(path, read_only=True)
+    else:
+        with reput.MessageStore.open(path, read_only=True) as store:
+            assert store.max_offset("t", 0) == 20
+
+    answer = run_reput("info", path)
+    if case.read_log:
+        assert answer.status == 2
+        assert "DLedger" in answer.err
+    else:
+        assert answer.status == 0, answer.err
+        assert case.info in answer.out
+        assert bool(case.info) == bool(run_reput("info", path, "--json").object()["foreign_parts"])
+
+    if case.writing:
+        with pytest.raises(StoreFormatError, match=case.writing):
+            reput.MessageStore.open(path, files=FaultyFiles(), **SMALL)
+        assert contents(path) == before
+    else:
+        assert contents(path) == before
+        with reput.MessageStore.open(path, files=FaultyFiles(), **SMALL) as store:
+            store.put_message(reput.Message("t", b"more"))
+
+
+def test_the_data_folder_of_a_dledger_is_no_commit_log(tmp_path: Path) -> None:
+    dledger(tmp_path / "store")
+    with pytest.raises(StoreFormatError, match=DLEDGER):
+        reput.read_log(tmp_path / "store", commit_log_path=tmp_path / "store" / "dledger-n0" / "data")
+
+
+def test_files_of_another_size_are_read_as_they_are_and_written_only_if_that_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    with reput.MessageStore.open(path, files=FaultyFiles(), **SMALL) as store:
+        for number in range(20):
+            store.put_message(reput.Message("t", bytes(300), keys=[f"k{number}"]))
+    before = contents(path)
+    with reput.MessageStore.open(path, read_only=True) as store:
+        assert (store.max_offset("t", 0), len(store.query_message("t", "k7"))) == (20, 1)
+    assert run_reput("info", path).status == 0
+    for key, size in SMALL.items():
+        if key == "mapper_file_size_batch_consume_queue":  # there are no such queues
+            continue
+        other = {name: value for name, value in SMALL.items() if name != key}
+        with pytest.raises(StoreFormatError, match=r"bytes, but") as caught:
+            reput.MessageStore.open(path, files=FaultyFiles(), **other)
+        assert str(size) in str(caught.value) or "maxHashSlotNum, maxIndexNum" in str(caught.value)
+    assert contents(path) == before
