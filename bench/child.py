@@ -120,7 +120,7 @@ def resident_after_kernels() -> float:
     """MB of memory of a process that has loaded all kernels too."""
     import pyarrow  # noqa: F401
 
-    from reput.warm import load_kernels
+    from reput.kernel_loader import load_kernels
 
     load_kernels()
     return _resident_mb("VmRSS")

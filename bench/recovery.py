@@ -40,7 +40,7 @@ def measure(setting: Setting) -> list[Figure]:
             store.close()
         report = store.recovery
         del store  # gives its maps back now, and not while the next one is timed
-        if not report.was_killed or report.confirmed_records + report.dispatched_records != count:
+        if not report.was_killed or report.verified_records + report.dispatched_records != count:
             raise AssertionError(f"the recovery found {report}")
         _check_derived("reput", path, count)
         opened.values.append(watch.seconds)
@@ -55,7 +55,7 @@ def measure(setting: Setting) -> list[Figure]:
     again = _after_a_killed_start(setting, killed, log_bytes)
     opened.note = (
         f"{log_bytes / 1e6:.0f} MB of log, {log_bytes / opened.median / 1e9:.2f} GB/s; CRC checked, "
-        f"{report.confirmed_records:,} records compared with queues and index, {report.dispatched_records:,} dispatched"
+        f"{report.verified_records:,} records compared with queues and index, {report.dispatched_records:,} dispatched"
     )
     setting.remove(killed)
     setting.remove(path)

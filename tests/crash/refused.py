@@ -163,7 +163,7 @@ def _last_queue_file_lost(deed: Deed, path: Path, offsets: Offsets) -> None:
 
 def _marks(deed: Deed, path: Path, offsets: Offsets) -> None:
     """Another process dispatches, and its marks are there."""
-    for lock in ("reputDispatch.lock", "reputDispatcher.lock"):
+    for lock in ("reputDispatch.lock", "reputDispatchBatch.lock", "reputDispatcher.lock"):
         (path / "config" / lock).write_text("lock")
     (path / "config/reputDispatch.json").write_text('{"settings": {}, "marks": []}')
     deed(path, offsets)
@@ -184,7 +184,7 @@ def _kinds() -> dict[str, Kind]:
             "config/topics.json.bak",
         ),
         *("config/reputShutdown.json", "config/reputSinks.json", "config/reputDispatch.json"),
-        *("config/reputDispatch.lock", "config/reputRecovery.json", "config/reputRecovery.json.tmp"),
+        *("config/reputDispatchBatch.lock", "config/reputRecovery.json", "config/reputRecovery.json.tmp"),
     ):
         kinds[f"a folder in place of {name}"] = Kind(partial(_folder, name), f"{name}: a folder lies where", False)
     for name in (queue_file, "checkpoint", "config/reputSinks.json"):

@@ -1,4 +1,4 @@
-"""A store opened with dispatch="spark": another process writes its queues and index, and get and query see them."""
+"""A store opened with dispatch="external": another process writes its queues and index, and get and query see them."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from reput.log import StoreDirectory
 from reput.log.dispatch_marks import read_marks
 from reput.spark.dispatch import dispatch
 from reput.store.dispatch.follower import DispatchFollower
+from reput.store.dispatch.locks import lock_dispatcher
 from reput.store.dispatch.log_dispatch import LogDispatch
-from reput.store.dispatch.turn import lock_dispatcher
 from tests.crash.faulty_files import Crash, FaultyFiles, Operation, copy_store
 from tests.crash.further_units import BOTH
 from tests.crash.invariants import SMALL, check_store
@@ -68,10 +68,10 @@ def test_get_and_query_see_what_a_dispatcher_wrote_over_restarts_of_the_store(
 ) -> None:
     path = tmp_path / "store"
     light = {"INNER_MULTI_DISPATCH": "%LMQ%a"} if options is FURTHER else {}
-    reput.MessageStore.open(path, dispatch="spark", **options).close()
+    reput.MessageStore.open(path, dispatch="external", **options).close()
     with dispatching(path):
         for begin in (0, 60, 120):
-            with reput.MessageStore.open(path, dispatch="spark", **options) as store:
+            with reput.MessageStore.open(path, dispatch="external", **options) as store:
                 put(store, begin, begin + 60, **light)
                 store.wait_dispatched()
                 assert store.dispatch_behind_bytes == 0
@@ -86,14 +86,14 @@ def test_get_and_query_see_what_a_dispatcher_wrote_over_restarts_of_the_store(
 
 def test_without_a_dispatcher_nothing_new_is_seen_and_the_next_start_brings_all_in_step(tmp_path: Path) -> None:
     path = tmp_path / "store"
-    with reput.MessageStore.open(path, dispatch="spark", **SMALL) as store:
+    with reput.MessageStore.open(path, dispatch="external", **SMALL) as store:
         put(store, 0, 50)
         with pytest.raises(TimeoutError, match=r"queues and index are \d+ bytes behind"):
             store.wait_dispatched(0.05)
         assert store.max_offset("topic-0", 0) == 0
         killed = copy_store(path, tmp_path / "killed")
     for copy in (path, killed):
-        with reput.MessageStore.open(copy, dispatch="spark", **SMALL) as store:
+        with reput.MessageStore.open(copy, dispatch="external", **SMALL) as store:
             check_seen(store, 0, 50)
         check_store(copy, SMALL)
 
@@ -102,10 +102,10 @@ def test_there_is_one_dispatcher_and_it_is_never_the_store_as_well(tmp_path: Pat
     path = tmp_path / "store"
     with reput.MessageStore.open(path, **SMALL) as store:
         put(store, 0, 5)
-        with pytest.raises(StoreStateError, match='dispatches by itself; open it with dispatch="spark"'):
+        with pytest.raises(StoreStateError, match='dispatches by itself; open it with dispatch="external"'):
             dispatch(path, session=None, once=True)
-    reput.MessageStore.open(path, dispatch="spark", **SMALL).close()
-    with dispatching(path), reput.MessageStore.open(path, dispatch="spark", **SMALL) as store:
+    reput.MessageStore.open(path, dispatch="external", **SMALL).close()
+    with dispatching(path), reput.MessageStore.open(path, dispatch="external", **SMALL) as store:
         put(store, 5, 10)
         store.wait_dispatched()
         with pytest.raises(StoreLockedError, match=r"reputDispatcher\.lock: .* dispatches the log of .* already"):
@@ -122,7 +122,7 @@ def test_there_is_one_dispatcher_and_it_is_never_the_store_as_well(tmp_path: Pat
 
 def test_a_store_that_rocketmq_has_opened_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "store"
-    reput.MessageStore.open(path, dispatch="spark", **SMALL).close()
+    reput.MessageStore.open(path, dispatch="external", **SMALL).close()
     copy = shutil.copytree(path, tmp_path / "copy", copy_function=shutil.copyfile)
     os.utime(copy / "lock")  # the last file that was copied
     dispatch(copy, session=None, once=True)
@@ -131,13 +131,13 @@ def test_a_store_that_rocketmq_has_opened_is_left_alone(tmp_path: Path) -> None:
         os.utime(opened / "lock", (0, 0))  # by a clock that was set back, or just before a dispatcher's mark
         with pytest.raises(StoreStateError, match="RocketMQ has opened the store since"):
             dispatch(opened, session=None, once=True)
-    reput.MessageStore.open(path, dispatch="spark", **SMALL).close()
+    reput.MessageStore.open(path, dispatch="external", **SMALL).close()
     dispatch(path, session=None, once=True)
 
 
 def test_an_index_file_of_a_batch_that_was_killed_is_never_seen(tmp_path: Path) -> None:
     path = tmp_path / "store"
-    with reput.MessageStore.open(path, dispatch="spark", **SMALL) as store:
+    with reput.MessageStore.open(path, dispatch="external", **SMALL) as store:
         files = FaultyFiles()
         dispatcher = LogDispatch(StoreDirectory(path), str(path), CONFIG, in_store=True, files=files)
         put(store, 0, 20)
@@ -168,7 +168,7 @@ def test_an_index_file_of_a_batch_that_was_killed_is_never_seen(tmp_path: Path) 
 
 def test_a_rebuild_in_place_and_a_dispatcher_do_not_meet(tmp_path: Path) -> None:
     path = tmp_path / "store"
-    with reput.MessageStore.open(path, dispatch="spark", **SMALL) as store:
+    with reput.MessageStore.open(path, dispatch="external", **SMALL) as store:
         put(store, 0, 60)
     dispatch(path, session=None, once=True)
     dispatcher = lock_dispatcher(str(path), DISK)
@@ -177,9 +177,9 @@ def test_a_rebuild_in_place_and_a_dispatcher_do_not_meet(tmp_path: Path) -> None
     dispatcher.release()
     assert not (path / "rebuild.unfinished").exists()
     rebuild(path, None, runner=LocalRunner(1))
-    with pytest.raises(StoreStateError, match='open it with dispatch="spark" first'):
+    with pytest.raises(StoreStateError, match='open it with dispatch="external" first'):
         dispatch(path, session=None, once=True)  # what it had said of the index files is not so any more
-    with reput.MessageStore.open(path, dispatch="spark", **SMALL) as store, dispatching(path):
+    with reput.MessageStore.open(path, dispatch="external", **SMALL) as store, dispatching(path):
         put(store, 60, 120)
         store.wait_dispatched()
         check_seen(store, 0, 120)
@@ -189,7 +189,7 @@ def test_a_rebuild_in_place_and_a_dispatcher_do_not_meet(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"dispatch": "flink"}, "dispatch='flink': expected 'thread' or 'spark'"),
+        ({"dispatch": "flink"}, "dispatch='flink': expected 'thread' or 'external'"),
         ({"dispatch": "spark", "on_arrival": print}, "on_arrival and bit_maps belong to the process that dispatches"),
     ],
 )
@@ -197,7 +197,7 @@ def test_what_does_not_go_together_is_refused(wrong: dict[str, object], message:
     with pytest.raises(ConfigError, match=message):
         reput.MessageStore.open(tmp_path / "store", **wrong, **SMALL)
     assert not (tmp_path / "store").exists()
-    reput.MessageStore.open(tmp_path / "store", dispatch="spark", **SMALL).close()
+    reput.MessageStore.open(tmp_path / "store", dispatch="external", **SMALL).close()
     with pytest.raises(ConfigError, match="the configuration counts that it was opened with"):
         dispatch(tmp_path / "store", session=None, settings={"max_index_num": 30})
 
@@ -205,7 +205,7 @@ def test_what_does_not_go_together_is_refused(wrong: dict[str, object], message:
 def test_retention_and_the_dispatcher_do_not_meet(tmp_path: Path) -> None:
     path, options = tmp_path / "store", SMALL | {"file_reserved_time": 0}
     with (
-        reput.MessageStore.open(path, dispatch="spark", files=FaultyFiles(), **options) as store,
+        reput.MessageStore.open(path, dispatch="external", files=FaultyFiles(), **options) as store,
         dispatching(path),
     ):
         put(store, 0, 60)

@@ -185,7 +185,7 @@ def test_a_failed_sync_of_the_process_that_dispatches_is_told_to_the_next_start_
     tmp_path: Path, part: str
 ) -> None:
     path, files = tmp_path / "store", FaultyFiles()
-    store = reput.MessageStore.open(path, files=files, dispatch="spark", **OPTIONS)
+    store = reput.MessageStore.open(path, files=files, dispatch="external", **OPTIONS)
     acknowledged = put(store, "first", 12)
     config = MessageStoreConfig.from_mapping(OPTIONS)
     dispatcher = LogDispatch(StoreDirectory(path, files=files), str(path), config, in_store=True, files=files)

@@ -550,7 +550,7 @@ def test_a_start_after_a_kill_reads_only_what_the_checkpoint_does_not_know(tmp_p
     set_checkpoint(path, in_one_hour())
     shutil.rmtree(path / "index")
     with open_store(path, message_index_enable=False) as store:
-        assert (store.recovery.confirmed_records, store.recovery.dispatched_records) == (1, 0)
+        assert (store.recovery.verified_records, store.recovery.dispatched_records) == (1, 0)
 
 
 def test_what_a_kill_left_of_queues_and_index_is_right_and_not_written_again(tmp_path: Path) -> None:
@@ -559,7 +559,7 @@ def test_what_a_kill_left_of_queues_and_index_is_right_and_not_written_again(tmp
     before = contents(path)
     files = FaultyFiles()
     store = reput.MessageStore.open(path, files=files, **OPTIONS)
-    assert (store.recovery.confirmed_records, store.recovery.dispatched_records) == (12, 0)
+    assert (store.recovery.verified_records, store.recovery.dispatched_records) == (12, 0)
     changed = {operation.kind for operation in files.operations if "consumequeue" in operation.path}
     assert not changed | {operation.kind for operation in files.operations if "index" in operation.path}
     assert {name: data for name, data in contents(path).items() if "/" in name} == {
@@ -652,7 +652,7 @@ def test_index_entries_are_compared_up_to_the_last_and_written_again_where_one_i
         position = entry_position(int(str(SMALL["max_hash_slot_num"])), wrong)
         file.write_bytes(data[: position + 4] + b"?" + data[position + 5 :])
     with open_store(path, **options) as store:
-        assert (store.recovery.confirmed_records, store.recovery.dispatched_records) == (right, 10 - right)
+        assert (store.recovery.verified_records, store.recovery.dispatched_records) == (right, 10 - right)
     assert last_index_file(path).read_bytes() == data
 
 

@@ -170,7 +170,7 @@ def test_the_later_a_start_is_killed_the_less_is_left_to_the_next_one(tmp_path: 
     done = []
     for path in killed_starts(base, tmp_path, OPTIONS):
         with reput.MessageStore.open(path, files=FaultyFiles(), **OPTIONS) as store:
-            done.append(store.recovery.confirmed_records + store.recovery.dispatched_records)
+            done.append(store.recovery.verified_records + store.recovery.dispatched_records)
     *done, last = done  # in between the mark's end and that of the start it is a killed store like any other
     assert done == sorted(done, reverse=True)
     assert (done[0], done[-1], last > 0) == (6, 0, True)
@@ -237,7 +237,7 @@ def test_what_an_interrupted_start_wrote_is_on_the_disk_before_its_mark_goes(
     files = FaultyFiles()
     files.goes_on_after(killed)
     store = reput.MessageStore.open(path, files=files, **OPTIONS)
-    assert (store.recovery.confirmed_records, store.recovery.dispatched_records) == (6, 0)
+    assert (store.recovery.verified_records, store.recovery.dispatched_records) == (6, 0)
     files.all_is_durable(path / "consumequeue" / "late")
     for folder in ("", "early", "early/0", "early/1"):
         files.names_are_durable(str(path / "consumequeue" / folder))

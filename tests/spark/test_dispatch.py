@@ -86,7 +86,7 @@ def test_a_query_writes_into_the_folders_of_a_store_that_leaves_it_to_spark(
 ) -> None:
     path, stop = tmp_path / "store", threading.Event()
     with (
-        reput.MessageStore.open(path, dispatch="spark", **SMALL) as store,
+        reput.MessageStore.open(path, dispatch="external", **SMALL) as store,
         ThreadPoolExecutor() as pool,
     ):
         following = pool.submit(dispatch, path, session=spark, stop=stop)

@@ -1,10 +1,13 @@
-"""Import paths that the docs named before the rooms, kept for one release."""
+"""Names that users may have from 0.1, kept for one release."""
 
 from __future__ import annotations
 
 from importlib import import_module
+from pathlib import Path
 
 import pytest
+
+import reput
 
 FORMER = [
     ("reput.jobs.export", "reput.jobs.lake"),
@@ -23,3 +26,17 @@ def test_a_former_import_path_gives_the_same_objects(former: str, now: str) -> N
     assert names
     for name in names:
         assert getattr(import_module(former), name) is getattr(import_module(now), name)
+
+
+def test_a_store_for_an_external_dispatcher_may_be_opened_by_the_former_name(tmp_path: Path) -> None:
+    with reput.MessageStore.open(tmp_path, dispatch="spark") as store:
+        store.put_message(reput.Message("orders", b"x"))
+        assert store.dispatch_behind_bytes > 0
+    assert (tmp_path / "config" / "reputDispatch.json").exists()
+
+
+def test_preload_and_verified_records_have_their_former_names(tmp_path: Path) -> None:
+    with reput.MessageStore.open(tmp_path) as store:
+        store.put_message(reput.Message("orders", b"x"))
+        assert store.warm_up() == store.preload()
+        assert store.recovery.confirmed_records == store.recovery.verified_records

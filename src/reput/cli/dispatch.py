@@ -56,9 +56,9 @@ def dispatch(
     """Follow a log, and keep its queues and index up to date.
 
     The store may be open, in another process or on another machine that shares the file system. Queues, extensions and
-    index go into a folder of their own, or into the store's own folders if it was opened with dispatch="spark"; batch
-    by batch, each durable before the next one begins. Started again, it goes on where it was, however it ended. It runs
-    as a Structured Streaming query, or with --runner local in this process.
+    index go into a folder of their own, or into the store's own folders if it was opened with dispatch="external";
+    batch by batch, each durable before the next one begins. Started again, it goes on where it was, however it ended.
+    It runs as a Structured Streaming query, or with --runner local in this process.
 
     Sizes and kinds of files are those of the store's own; --set gives others, as for `reput rebuild`. Once a second a
     line on stderr says how far it is. Ctrl-C ends it.

@@ -19,8 +19,8 @@ _LONG_S = 1.0
 
 def open_store(path: str, *, config: MessageStoreConfig, read_only: bool = False) -> MessageStore:
     """`MessageStore.open`; from its second second on, what it does is shown, how far it is, and the time left."""
+    from reput.kernel_loader import load_kernels
     from reput.store.message_store import MessageStore
-    from reput.warm import load_kernels
 
     load_kernels()
     with ExitStack() as shown:

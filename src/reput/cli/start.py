@@ -46,7 +46,7 @@ def begin_work() -> None:
 
     They have loaded the kernels that they need. All of them would take 0.2 s more.
     """
-    from reput.warm import compile_kernels
+    from reput.kernel_loader import compile_kernels
 
     compile_kernels()
     _keep_what_is_there()

@@ -38,7 +38,7 @@ def warm(
       reput warm
       reput warm /tmp/store --bytes 1000000
     """
-    from reput.warm import announce_on_stderr, load_kernels
+    from reput.kernel_loader import announce_on_stderr, load_kernels
 
     with progress_bar() as progress:
 
@@ -51,7 +51,7 @@ def warm(
         start = time.perf_counter()
         config = reading_config(commit_log_path, numbers=index_numbers(settings))
         with open_store(store, read_only=True, config=config) as opened:
-            answer |= opened.warm_up(log_bytes)._asdict()
+            answer |= opened.preload(log_bytes)._asdict()
         answer["store_s"] = round(time.perf_counter() - start, 3)
     if spark:
         from reput.spark.class_archive import build

@@ -27,7 +27,7 @@ def main() -> None:
     _leave_pyspark_zip()
     os.environ["OPENBLAS_NUM_THREADS"] = "1"  # read when numpy is imported: no thread may run before a fork
 
-    from reput.warm import load_kernels
+    from reput.kernel_loader import load_kernels
 
     load_kernels()
     _assert_one_thread()

@@ -24,8 +24,8 @@ from reput.jobs.job_folder import JobFolder, Option
 from reput.log.directory import StoreDirectory
 from reput.log.dispatch_marks import SETTINGS, read_config
 from reput.log.stored_geometry import stored_geometry
+from reput.store.dispatch.locks import lock_dispatcher
 from reput.store.dispatch.log_dispatch import DispatchedBatch, LogDispatch
-from reput.store.dispatch.turn import lock_dispatcher
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -91,7 +91,7 @@ def dispatch(
     Args:
         store_path: the store's directory.
         output: a folder of its own, made where it is missing. None: the store's own folders; the store must have been
-            opened with `dispatch="spark"`, whose configuration counts, and may be opened and closed meanwhile.
+            opened with `dispatch="external"`, whose configuration counts, and may be opened and closed meanwhile.
         session: the Spark session that runs the query (a classic one: Spark Connect runs a query's Python elsewhere).
             None: a loop in this process.
         once: dispatch what is there, then return; else only `stop` or an error ends it.

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from reput.formats.metadata import TopicConfig
     from reput.store.get_result import GetMessageResult
     from reput.store.parts import Parts
+    from reput.store.preload import Preloaded
     from reput.store.query import QueryMessageResult
     from reput.store.queues.tables import Queue
     from reput.store.recovery_report import RecoveryReport
-    from reput.store.warm_up import WarmedUp
 
 
 class MessageReader:
@@ -160,7 +160,7 @@ class MessageReader:
         self._check_open()
         return self._querying.by_message_id(message_id)
 
-    def warm_up(self, log_bytes: int | None = None) -> WarmedUp:
+    def preload(self, log_bytes: int | None = None) -> Preloaded:
         """Read the newest part of the log, and what queues and index know about it, into the page cache.
 
         Returns once it is there: to be called before traffic comes. The cache is the machine's, so another process can
@@ -169,12 +169,15 @@ class MessageReader:
         Args:
             log_bytes: How much of the log; None: what counts as in memory, `accessMessageInMemoryMaxRatio`.
         """
-        from reput.store.warm_up import warm_up
+        from reput.store.preload import preload
 
         self._check_open()
         if log_bytes is None:
             log_bytes = self._files.physical_memory() * self.config.access_message_in_memory_max_ratio // 100
-        return warm_up(self._parts, self._files, log_bytes)
+        return preload(self._parts, self._files, log_bytes)
+
+    #: Former name of `preload`, for one release.
+    warm_up = preload
 
     # -- the log as a whole
 

@@ -17,8 +17,8 @@ from reput.config.message_store import FlushDiskType, MessageStoreConfig
 from reput.errors import ConfigError, MessageIllegalError, StoreError, StoreStateError
 from reput.files import DISK, FileLayer
 from reput.formats.message import Message, refuse_wrong_types
+from reput.kernel_loader import load_kernels
 from reput.store.message_reader import MessageReader
-from reput.warm import load_kernels
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -58,7 +58,7 @@ class MessageStore(MessageReader):
         on_arrival: Callable[[RecordColumns], None] | None,
         *,
         retention: bool,
-        by_others: bool = False,
+        external: bool = False,
     ) -> None:
         from reput.store.dispatch.follower import DispatchFollower
         from reput.store.dispatch.reput import Dispatcher, ReputMessageService
@@ -85,10 +85,10 @@ class MessageStore(MessageReader):
             else FlushRealTimeService(parts.log, config)
         )
         dispatchers: list[Dispatcher] = [parts.queues, *([parts.index] if parts.index is not None else []), self._stats]
-        self._by_others = by_others
+        self._external = external
         self._reput = reput = (
             DispatchFollower(path, parts, config, files)
-            if by_others
+            if external
             else ReputMessageService(parts.log, dispatchers, config, on_arrival)
         )
         reput.reput_from_offset = parts.log.max_offset
@@ -111,7 +111,7 @@ class MessageStore(MessageReader):
         *,
         read_only: bool = False,
         retention: bool = False,
-        dispatch: Literal["thread", "spark"] = "thread",
+        dispatch: Literal["thread", "external", "spark"] = "thread",
         config: MessageStoreConfig | None = None,
         on_arrival: Callable[[RecordColumns], None] | None = None,
         bit_maps: BitMaps | None = None,
@@ -126,9 +126,9 @@ class MessageStore(MessageReader):
             read_only: Take no lock and change no byte: what queues and index of a live, killed or closed store show.
             retention: Delete commit log files that have expired, by hour, age and disk, and refuse puts on a full disk,
                 as RocketMQ does; otherwise only `delete_expired` deletes.
-            dispatch: Who keeps queues and index up to date: a thread of this store, or another process that follows the
-                log, `reput dispatch PATH`. Without one of these nothing new is seen by get and query, and
-                `dispatch_behind_bytes` grows.
+            dispatch: Who keeps queues and index up to date: "thread", a thread of this store, or "external", another
+                process that follows the log, `reput dispatch PATH`. Without such a process get and query see nothing
+                new, and `dispatch_behind_bytes` grows. "spark" is the former name of "external", for one release.
             config: All configuration; RocketMQ's defaults but SYNC_FLUSH where it is left out.
             on_arrival: Called by the dispatch thread with the columns of newly dispatched records; one that names light
                 queues has a further row for each of them, with that queue's name and offset.
@@ -153,17 +153,17 @@ class MessageStore(MessageReader):
         base = config or MessageStoreConfig(flush_disk_type=FlushDiskType.SYNC_FLUSH)
         settings = MessageStoreConfig.from_mapping(options, base)
         root = os.path.abspath(os.path.expanduser(path))
-        by_others = dispatch == "spark"
-        if dispatch not in ("thread", "spark"):
-            raise ConfigError(f"dispatch={dispatch!r}: expected 'thread' or 'spark'")
-        if by_others and (on_arrival is not None or bit_maps is not None):
-            raise ConfigError('dispatch="spark": on_arrival and bit_maps belong to the process that dispatches')
+        if dispatch not in ("thread", "external", "spark"):
+            raise ConfigError(f"dispatch={dispatch!r}: expected 'thread' or 'external'")
+        external = dispatch != "thread"
+        if external and (on_arrival is not None or bit_maps is not None):
+            raise ConfigError('dispatch="external": on_arrival and bit_maps belong to the process that dispatches')
         if read_only:
             parts = open_for_reading(root, settings, files, progress)
         else:
-            parts = open_for_writing(root, settings, files, progress, bit_maps, by_others=by_others)
+            parts = open_for_writing(root, settings, files, progress, bit_maps, external=external)
         try:
-            return cls(root, settings, parts, files, on_arrival, retention=retention, by_others=by_others)
+            return cls(root, settings, parts, files, on_arrival, retention=retention, external=external)
         except BaseException:  # no thread could be started, or Ctrl-C; those that were have nothing to do
             parts.close()
             raise
@@ -392,7 +392,7 @@ class MessageStore(MessageReader):
             raise failure
         end = self._log.max_offset
         is_dispatched = self._reput.reput_from_offset >= end
-        if self._log.flushed_offset < end or not (is_dispatched or self._by_others):
+        if self._log.flushed_offset < end or not (is_dispatched or self._external):
             raise StoreError(
                 f"{self.path}: synced to {self._log.flushed_offset} and dispatched to {self._reput.reput_from_offset} "
                 f"of {end}; the exit is not marked as clean, and the next start recovers"

@@ -25,7 +25,7 @@ from reput.formats.property_crc import PROPERTY_CRC_SIZE
 from reput.formats.record import SysFlag
 from reput.formats.record_layout import MAX_PROPERTIES_SIZE
 from reput.store.log.commit_log import CommitLog
-from reput.store.log.pending import Append, EncodedRows, Unplaced
+from reput.store.log.pending import Append, EncodedRows, PendingRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,7 +48,7 @@ class MultiDispatch:
         record_size: Bytes of a record once it has its place.
     """
 
-    def __init__(self, log: CommitLog, config: MessageStoreConfig, record_size: Callable[[Unplaced], int]) -> None:
+    def __init__(self, log: CommitLog, config: MessageStoreConfig, record_size: Callable[[PendingRecord], int]) -> None:
         self._log = log
         self._max_message_size = config.max_message_size
         self._any_topic = config.dispatch_rules.multi_dispatches_any_topic
@@ -56,7 +56,7 @@ class MultiDispatch:
         self._reserved = PROPERTY_CRC_SIZE if config.enabled_append_prop_crc else 0
         self._lock = Lock()
 
-    def check(self, record: Unplaced) -> list[str]:
+    def check(self, record: PendingRecord) -> list[str]:
         """The light queues that a record names; none for one that takes no part.
 
         The offsets count with their greatest width, so that it is known before what is accepted.
@@ -92,7 +92,7 @@ class MultiDispatch:
         self._log.check_size(size)
         return names
 
-    def append(self, record: Unplaced, clock_s: float | None = None) -> Append:
+    def append(self, record: PendingRecord, clock_s: float | None = None) -> Append:
         """`CommitLog.append`, with the next offset of each light queue in the record; errors of `check` too."""
         names = self.check(record)
         if not names:

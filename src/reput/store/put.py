@@ -23,7 +23,7 @@ from reput.formats.record import HOST_V4_SIZE, MAX_QUEUE_ID, MIN_RECORD_SIZE, Ma
 from reput.formats.record_layout import QUEUE_OFFSET, SYS_FLAG, encode_topic
 from reput.store.log.commit_log import CommitLog
 from reput.store.log.flush import FlushPolicy
-from reput.store.log.pending import EncodedRows, Unplaced
+from reput.store.log.pending import EncodedRows, PendingRecord
 from reput.store.multi_dispatch import MultiDispatch
 from reput.store.plain_messages import PlainMessages
 from reput.store.results import PutMessageResult, PutMessageStatus, PutTableResult
@@ -41,7 +41,7 @@ _PUT_OK = PutMessageStatus.PUT_OK
 _V2 = int(MagicCode.MESSAGE_V2)
 
 
-def _record_size(record: Unplaced) -> int:
+def _record_size(record: PendingRecord) -> int:
     """Bytes of the record once it has its place; the topic has its length in front, one byte of MIN_RECORD_SIZE."""
     *_, born_host, store_host, _, _, body, topic, properties = record
     hosts = len(born_host) + len(store_host) - 2 * HOST_V4_SIZE
@@ -86,7 +86,7 @@ class PutMessage:
         self._append = (self._multi_dispatch or log).append
         self._append_rows = (self._multi_dispatch or log).append_rows
 
-    def check(self, message: Message, queue_id: int) -> Unplaced:
+    def check(self, message: Message, queue_id: int) -> PendingRecord:
         """The message's fields, checked and encoded; raises MessageIllegalError."""
         check_head(message, max_message_size=self._max_message_size)
         if message.sys_flag & INNER_BATCH:

@@ -22,7 +22,7 @@ from reput.formats.record_layout import pack_record
 from reput.log.queue_types import QueueTypes
 from reput.store.log.commit_log import CommitLog
 from reput.store.log.flush import FlushPolicy
-from reput.store.log.pending import EncodedRows, Unplaced
+from reput.store.log.pending import EncodedRows, PendingRecord
 from reput.store.put import PutMessage
 from reput.store.results import PutBatchResult, PutMessageStatus
 
@@ -109,7 +109,7 @@ def _items(batch: MessageExtBatch) -> list[BatchItem]:
     return items
 
 
-def _inner_batch(record: Unplaced, message_count: int, reserved: int) -> Unplaced:
+def _inner_batch(record: PendingRecord, message_count: int, reserved: int) -> PendingRecord:
     """The record of an inner batch, but for INNER_BASE (`SendMessageProcessor.sendBatchMessage`)."""
     if message_count > MAX_MESSAGE_COUNT:
         raise MessageIllegalError(f"{message_count} messages; an inner batch holds up to {MAX_MESSAGE_COUNT}")
@@ -122,7 +122,7 @@ def _inner_batch(record: Unplaced, message_count: int, reserved: int) -> Unplace
 
 
 def encode_items(
-    record: Unplaced, items: Sequence[BatchItem], *, with_batch_properties: bool = True, reserved: int = 0
+    record: PendingRecord, items: Sequence[BatchItem], *, with_batch_properties: bool = True, reserved: int = 0
 ) -> EncodedRows:
     """The records of an ordinary batch, but for their places (`MessageExtEncoder.encode(MessageExtBatch)`).
 

@@ -33,7 +33,7 @@ class RecoveryReport(NamedTuple):
         log_end: See `LogEnd`.
         dispatched_from: Commit log offset from which records were dispatched again.
         dispatched_records: How many that were.
-        confirmed_records: How many before them had what dispatch writes in queues and index, and were left alone.
+        verified_records: How many before them had what dispatch writes in queues and index, and were left alone.
         damage: Read-only: what ended the log or a queue before its time; what lies before it can be read.
     """
 
@@ -41,5 +41,10 @@ class RecoveryReport(NamedTuple):
     log_end: LogEnd
     dispatched_from: int
     dispatched_records: int
-    confirmed_records: int = 0
+    verified_records: int = 0
     damage: CorruptRecordError | CorruptConsumeQueueError | None = None
+
+    @property
+    def confirmed_records(self) -> int:
+        """Former name of `verified_records`, for one release."""
+        return self.verified_records

@@ -29,7 +29,7 @@ def test_queues_and_index_of_a_log_come_back_and_the_next_run_finds_nothing_new(
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        ((), 'the store dispatches by itself; open it with dispatch="spark" first, or give an output folder'),
+        ((), 'the store dispatches by itself; open it with dispatch="external" first, or give an output folder'),
         (("--output", "OUT", "--set", "flushDiskType=ASYNC_FLUSH"), "dispatch takes mappedFileSizeConsumeQueue, "),
         (("--output", "OUT", "--set", "maxIndexNum=x"), "maxIndexNum"),
         (("--output", "INSIDE"), "lies inside the store"),
@@ -56,7 +56,7 @@ def test_what_is_refused_is_one_line_and_changes_nothing(
 
 def test_info_says_who_dispatches_and_how_far_that_is_behind(tmp_path: Path, run_reput: Run) -> None:
     path = tmp_path / "store"
-    with reput.MessageStore.open(path, dispatch="spark", mapped_file_size_commit_log=65536) as store:
+    with reput.MessageStore.open(path, dispatch="external", mapped_file_size_commit_log=65536) as store:
         end = store.put_message(reput.Message("orders", b"1")).commit_log_offset
         store.put_message(reput.Message("orders", b"2"))
         info = run_reput("info", path, "--json").object()

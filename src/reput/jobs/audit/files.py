@@ -45,7 +45,7 @@ class ListedQueue:
 
 
 @dataclass(frozen=True, slots=True)
-class QueueFolder:
+class ListedQueues:
     """All queues of one kind: each file is `file_size` bytes long, 0 where there is none."""
 
     path: str
@@ -69,9 +69,9 @@ class StoreListing:
 
     log_files: tuple[LogFile, ...]
     log_is_whole: bool
-    queues: QueueFolder
-    batch_queues: QueueFolder
-    extensions: QueueFolder
+    queues: ListedQueues
+    batch_queues: ListedQueues
+    extensions: ListedQueues
     index_files: tuple[str, ...]
     index_file_size: int
     batch_topics: frozenset[str]
@@ -183,7 +183,7 @@ def _usual_size(sets: Sequence[_FileSet], unit_size: int) -> int:
     return max(whole, key=lambda size: (whole[size], size), default=0)
 
 
-def list_queues(folder: str, unit_size: int, findings: list[Finding]) -> QueueFolder:
+def list_queues(folder: str, unit_size: int, findings: list[Finding]) -> ListedQueues:
     """The queues in a folder; what is wrong with names and sizes goes to `findings`."""
     for entry in DISK.list_directory(folder) if DISK.is_directory(folder) else ():
         if not entry.is_directory:
@@ -204,7 +204,7 @@ def list_queues(folder: str, unit_size: int, findings: list[Finding]) -> QueueFo
             findings += [Finding("file-size", file.path, text) for file in files]
         if files:
             queues.append(ListedQueue(topic, queue_id, tuple(file.start_offset for file in files)))
-    return QueueFolder(folder, size, tuple(queues))
+    return ListedQueues(folder, size, tuple(queues))
 
 
 def _list_index(folder: str, findings: list[Finding]) -> tuple[tuple[str, ...], int]:
@@ -229,7 +229,7 @@ def _list_index(folder: str, findings: list[Finding]) -> tuple[tuple[str, ...], 
     return tuple(path for path, size in sizes.items() if size == usual), usual
 
 
-def _queue_types(root: str, queues: QueueFolder, batch_queues: QueueFolder, findings: list[Finding]) -> QueueTypes:
+def _queue_types(root: str, queues: ListedQueues, batch_queues: ListedQueues, findings: list[Finding]) -> QueueTypes:
     """As `find_queue_types` and `check_queue_folders`, without their errors."""
     path = os.path.join(root, CONFIG, FILE_NAMES[Topics])
     table: dict[str, TopicConfig] = {}

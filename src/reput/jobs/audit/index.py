@@ -32,7 +32,7 @@ class IndexFileItem:
 
 
 @dataclass(frozen=True, slots=True)
-class CheckedIndexFile:
+class AuditedIndexFile:
     """What a file says of itself: its header, the runs of its entries, and findings."""
 
     path: str
@@ -42,7 +42,7 @@ class CheckedIndexFile:
     findings: tuple[Finding, ...]
 
 
-def check_index_file(item: IndexFileItem) -> CheckedIndexFile:
+def check_index_file(item: IndexFileItem) -> AuditedIndexFile:
     """The task for one index file."""
     with DISK.open(item.path) as file:
         return _Check(item, file).run()
@@ -56,7 +56,7 @@ class _Check:
         self._broken: list[tuple[int, int, int]] = []
         self._broken_count = 0
 
-    def run(self) -> CheckedIndexFile:
+    def run(self) -> AuditedIndexFile:
         item = self._item
         header = decode_header(self._file.read(0, HEADER_SIZE))
         count = min(max(header.index_count, 1), item.max_entries)
@@ -84,7 +84,7 @@ class _Check:
             text = f"the places of its {count - 1} entries fall back more than {MAX_RUNS} times"
             self._findings.append(Finding("index-entry-wrong", item.path, text, count=count - 1))
             runs = []
-        return CheckedIndexFile(item.path, item.may_grow, header, tuple(runs), tuple(self._findings))
+        return AuditedIndexFile(item.path, item.may_grow, header, tuple(runs), tuple(self._findings))
 
     def _compare_chains(self, first: int, entries: npt.NDArray[np.void], made: npt.NDArray[np.void]) -> None:
         wrong = np.flatnonzero(entries["previous"] != made["previous"])

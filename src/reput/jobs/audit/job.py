@@ -21,7 +21,7 @@ from reput.formats.paths import INDEX
 from reput.jobs.audit.batches import BatchQueueItem, BatchQueueRuns, find_batch_runs
 from reput.jobs.audit.crcs import crc_findings, joined
 from reput.jobs.audit.end import checkpoint_findings, damage_findings, has_grown
-from reput.jobs.audit.files import QueueFolder, StoreListing
+from reput.jobs.audit.files import ListedQueues, StoreListing
 from reput.jobs.audit.index import IndexFileItem, check_index_file
 from reput.jobs.audit.keys import KeyTarget
 from reput.jobs.audit.merge import MergedUnits, merge_keys, merge_units
@@ -316,7 +316,7 @@ class _Audit:
         return rests
 
     def _look_at_rest(
-        self, log: LogBounds, extensions: QueueFolder, queues: list[QueueRest], index: list[IndexRest]
+        self, log: LogBounds, extensions: ListedQueues, queues: list[QueueRest], index: list[IndexRest]
     ) -> None:
         description = "look at the rest"
         groups = [tuple(queues[i : i + _QUEUES_OF_A_TASK]) for i in range(0, len(queues), _QUEUES_OF_A_TASK)]

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reput.formats.index_file import entry_position
-from reput.jobs.audit.index import ENTRY_TYPE, OFFSET_FIELD, CheckedIndexFile
+from reput.jobs.audit.index import ENTRY_TYPE, OFFSET_FIELD, AuditedIndexFile
 from reput.jobs.audit.runs import AscendingRun, EntryFiles, Int64s, Slice
 from reput.kernels.columns import RecordColumns
 from reput.kernels.index_file import IndexKeys, index_keys
@@ -29,7 +29,7 @@ class KeyTarget:
     `may_follow`: whether there may have been an older one, which retention has deleted.
     """
 
-    files: tuple[CheckedIndexFile, ...]
+    files: tuple[AuditedIndexFile, ...]
     slots: int
     may_follow: bool
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from reput.formats.index_file import entry_position
-from reput.jobs.audit.files import QueueFolder
-from reput.jobs.audit.index import CheckedIndexFile
+from reput.jobs.audit.files import ListedQueues
+from reput.jobs.audit.index import AuditedIndexFile
 from reput.jobs.audit.keys import REPEATED, WRONG_TIME, KeyAudit, MissingKeys
 from reput.jobs.audit.rest import IndexRest, QueueRest, Range
 from reput.jobs.audit.runs import Int64s
@@ -31,7 +31,7 @@ class MergedUnits:
 
 
 def merge_units(
-    folder: QueueFolder, is_batch: bool, parts: Sequence[SlotRanges], undispatched: int | None
+    folder: ListedQueues, is_batch: bool, parts: Sequence[SlotRanges], undispatched: int | None
 ) -> MergedUnits:
     """The ranges of all tasks by queue.
 
@@ -151,7 +151,7 @@ def _within(ranges: Iterable[Range], begin: int, end: int) -> Iterator[Range]:
 
 
 def merge_keys(
-    files: Sequence[CheckedIndexFile],
+    files: Sequence[AuditedIndexFile],
     slots: int,
     folder: str,
     parts: Sequence[KeyAudit],

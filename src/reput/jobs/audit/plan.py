@@ -9,7 +9,7 @@ from reput.formats.metadata import ConsumerOffsets
 from reput.formats.multi_dispatch import LMQ_PREFIX
 from reput.formats.paths import CONSUME_QUEUE_EXT
 from reput.jobs.audit.batches import BatchQueueRuns
-from reput.jobs.audit.files import QueueFolder, StoreListing, list_queues, list_store
+from reput.jobs.audit.files import ListedQueues, StoreListing, list_queues, list_store
 from reput.jobs.audit.keys import KeyTarget
 from reput.jobs.audit.offsets import read_offsets
 from reput.jobs.audit.scan import AuditTarget
@@ -72,7 +72,7 @@ class AuditPlan:
         return [[split for split in splits if split.file == file] for file in log_files]
 
 
-def list_extensions(path: str) -> QueueFolder:
+def list_extensions(path: str) -> ListedQueues:
     """The task that lists extensions."""
     return list_queues(os.path.join(path, CONSUME_QUEUE_EXT), 1, [])
 

@@ -19,7 +19,7 @@ from reput.formats.consume_queue_ext import decode_address
 from reput.formats.index_file import ENTRY_SIZE, entry_position
 from reput.formats.paths import offset_to_file_name
 from reput.jobs.audit.batches import BATCH_UNIT_TYPE
-from reput.jobs.audit.files import QueueFolder
+from reput.jobs.audit.files import ListedQueues
 from reput.jobs.audit.index import ENTRY_TYPE
 from reput.jobs.audit.runs import Int64s
 from reput.jobs.findings import Finding
@@ -93,12 +93,12 @@ class QueueRest:
         )  # fmt: skip
 
 
-def look_at_queues(log: LogBounds, extensions: QueueFolder, queues: Sequence[QueueRest]) -> tuple[Finding, ...]:
+def look_at_queues(log: LogBounds, extensions: ListedQueues, queues: Sequence[QueueRest]) -> tuple[Finding, ...]:
     """The task for some queues."""
     return tuple(finding for queue in queues for finding in _look_at_queue(log, extensions, queue))
 
 
-def _look_at_queue(log: LogBounds, extensions: QueueFolder, queue: QueueRest) -> Iterator[Finding]:
+def _look_at_queue(log: LogBounds, extensions: ListedQueues, queue: QueueRest) -> Iterator[Finding]:
     for first, count in queue.ext_different:
         yield _wrong_ext_unit(queue, extensions, first, count)
     for first, count, offset, end in queue.different:
@@ -120,7 +120,7 @@ def _look_at_queue(log: LogBounds, extensions: QueueFolder, queue: QueueRest) ->
         yield queue.finding(code, slot, total, f"{total} units")
 
 
-def _wrong_ext_unit(queue: QueueRest, extensions: QueueFolder, slot: int, count: int) -> Finding:
+def _wrong_ext_unit(queue: QueueRest, extensions: ListedQueues, slot: int, count: int) -> Finding:
     """At the place that a unit leads to."""
     with DISK.open(queue.path(slot)) as file:
         unit = file.read(queue.position(slot), UNIT_SIZE).ljust(UNIT_SIZE, b"\0")  # of a file that was cut

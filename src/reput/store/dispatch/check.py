@@ -22,7 +22,7 @@ from reput.store.queues.tables import QueueTables
 _MAX_ROWS = 65_536
 
 
-class Rehearsed(NamedTuple):
+class DispatchCheck(NamedTuple):
     """What is to be dispatched.
 
     Attributes:
@@ -48,7 +48,7 @@ def check_queue_offsets(columns: RecordColumns, rows: int, path: str) -> None:
         )
 
 
-def rehearse(log: CommitLog, queues: QueueTables, begin: int, end: int, progress: Progress) -> Rehearsed:
+def check_dispatch(log: CommitLog, queues: QueueTables, begin: int, end: int, progress: Progress) -> DispatchCheck:
     """Look at the records that are to be dispatched, from `begin` up to `end`.
 
     A queue offset that leaves a gap behind its queue's last unit says that units before are missing, in a queue
@@ -69,10 +69,10 @@ def rehearse(log: CommitLog, queues: QueueTables, begin: int, end: int, progress
             columns = piece.columns
             progress("looking at what is to be dispatched again", columns.base_offset - first, last - first)
             check_queue_offsets(columns, columns.rows, log.queue.path_of(columns.base_offset))
-            follows = queues.rehearse(columns, ends, batch_ends)
+            follows = queues.check_dispatch(columns, ends, batch_ends)
             batch_topics |= queues.types.undeclared(columns)
             lacks_units = lacks_units or bool(batch_topics) or not follows
             piece.release()
         if not lacks_units:
-            return Rehearsed(begin)
-    return Rehearsed(log.min_offset, frozenset(batch_topics))
+            return DispatchCheck(begin)
+    return DispatchCheck(log.min_offset, frozenset(batch_topics))

@@ -35,8 +35,8 @@ from reput.log.scan import MAX_ROWS, WINDOW_BYTES, OnDamage, first_rows, scan_sp
 from reput.log.sink_commits import SinkWatch
 from reput.log.splits import Split, SplitStop
 from reput.log.tail import LogTail, is_whole
-from reput.store.dispatch.prefetch import one_ahead
-from reput.store.dispatch.turn import check_dispatched_by_others, turn
+from reput.store.dispatch.locks import batch_lock, check_external_dispatch
+from reput.store.dispatch.prefetch import prefetched
 from reput.store.index.index_service import IndexService
 from reput.store.index.restore import restore_index
 from reput.store.queues.tables import QueueTables
@@ -82,7 +82,7 @@ class LogDispatch:
         path: Where the queues go: a folder of their own, or the store's own directory.
         config: File sizes, and what is written beside units.
         in_store: Whether `path` is the store's own directory: then its writer deletes what retention lets go, and may
-            be opened anew, so that each batch needs its turn (`reput.store.dispatch.turn`).
+            be opened anew, so that each batch needs its lock (`reput.store.dispatch.locks`).
         files: The file layer.
         bit_maps: As for `MessageStore.open`.
 
@@ -117,7 +117,7 @@ class LogDispatch:
         self._queues: QueueTables | None = None
         self._index: IndexService | None = None
         self._marks: list[DispatchMark] = []
-        with self._turn():
+        with self._batch_lock():
             self._recover()
 
     @property
@@ -126,13 +126,13 @@ class LogDispatch:
         return self._marks[0].position
 
     @contextmanager
-    def _turn(self) -> Iterator[None]:
+    def _batch_lock(self) -> Iterator[None]:
         """The time in which queues and index may be written."""
         if not self._in_store:
             yield
             return
-        with turn(self._path, self._files), watched(self._path, self._files):
-            check_dispatched_by_others(self._path, self._files)
+        with batch_lock(self._path, self._files), watched(self._path, self._files):
+            check_external_dispatch(self._path, self._files)
             yield
 
     def _recover(self) -> None:
@@ -193,7 +193,7 @@ class LogDispatch:
         offset = self.position.offset
         if not self._has_changed() and offset == self._judged_offset and not self._tail.is_written(offset):
             return None
-        with self._turn():
+        with self._batch_lock():
             return self._run_once(max_bytes, started)
 
     def _has_changed(self) -> bool:
@@ -257,7 +257,7 @@ class LogDispatch:
                 window_bytes=_WINDOW_OF_MANY if many else WINDOW_BYTES,
                 files=self._log.files,
             )
-            for columns in one_ahead(iter(scan)):
+            for columns in prefetched(iter(scan)):
                 committed = watch.committed(columns.next_offset)
                 if committed is None:  # a batch came and went: what was read may be gone, the next run looks again
                     return
@@ -314,7 +314,7 @@ class LogDispatch:
 
     def _write(self, marks: list[DispatchMark]) -> None:
         if self._in_store:
-            check_dispatched_by_others(self._path, self._files)
+            check_external_dispatch(self._path, self._files)
         write_marks(self._path, marks, self._config, self._files)
         self._marks = marks
 

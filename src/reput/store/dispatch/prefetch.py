@@ -9,12 +9,12 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def one_ahead(pieces: Iterator[T]) -> Iterator[T]:
+def prefetched(pieces: Iterator[T]) -> Iterator[T]:
     """The same pieces, each made by another thread while the caller has the one before.
 
     So a piece may use again what the last but one has used, and nothing of the last one.
     """
-    with ThreadPoolExecutor(1, thread_name_prefix="reput-ahead") as pool:
+    with ThreadPoolExecutor(1, thread_name_prefix="reput-prefetch") as pool:
         upcoming = pool.submit(next, pieces, None)
         while (piece := upcoming.result()) is not None:
             upcoming = pool.submit(next, pieces, None)

@@ -16,7 +16,7 @@ from reput.kernels.index_file import END_OFFSET, END_TIMESTAMP, IndexKeys, Index
 _COMPARED_SIZE = 1 << 16
 
 
-class CheckedIndexFile:
+class VerifiedIndexFile:
     """One file, as far as its entries are right.
 
     A kill in the middle of a put leaves a header and slots that do not fit its entries: `repair` writes them anew.
@@ -29,10 +29,10 @@ class CheckedIndexFile:
         self.path = path
         self.table = table
 
-    def confirm(self, keys: IndexKeys, begin: int) -> int:
+    def verify(self, keys: IndexKeys, begin: int) -> int:
         """The number of the next key behind those, from number `begin` on, whose entries are there.
 
-        That is `begin` where one of those that the file has room for is missing: then nothing counts as confirmed.
+        That is `begin` where one of those that the file has room for is missing: then nothing counts as verified.
         """
         header, position = self.table.header.copy(), entry_position(self.table.slots, self.table.count)
         taken, entries = self.table.put(keys, begin)
@@ -53,7 +53,7 @@ class CheckedIndexFile:
         return np.frombuffer(encode_header(IndexHeader(*self.table.header.tolist())), np.uint8)
 
     def repair(self) -> None:
-        """Wipe out what lies behind the confirmed entries, and write slots and header where they differ."""
+        """Wipe out what lies behind the verified entries, and write slots and header where they differ."""
         if self._is_whole:
             return
         with self._files.open(self.path, writable=True) as file:
@@ -89,7 +89,7 @@ class IndexCheck:
         begun: Of the first file, what an interrupted start had compared already.
 
     Attributes:
-        checked: The files that were looked into; only the last one can have no confirmed entry.
+        checked: The files that were looked into; only the last one can have no verified entry.
     """
 
     def __init__(
@@ -100,31 +100,31 @@ class IndexCheck:
         capacity: int,
         previous_timestamp: int = 0,
         previous_offset: int = 0,
-        begun: CheckedIndexFile | None = None,
+        begun: VerifiedIndexFile | None = None,
     ) -> None:
         self._files = files
         self._paths = paths
         self._slots = slots
         self._capacity = capacity
         self._previous = previous_timestamp, previous_offset
-        self.checked: list[CheckedIndexFile] = [] if begun is None else [begun]
+        self.checked: list[VerifiedIndexFile] = [] if begun is None else [begun]
 
     @property
-    def last(self) -> CheckedIndexFile | None:
-        """The last file with confirmed entries."""
+    def last(self) -> VerifiedIndexFile | None:
+        """The last file with verified entries."""
         return next((file for file in reversed(self.checked) if file.table.count > 1), None)
 
     def sync(self) -> None:
-        """Sync the files with confirmed entries."""
+        """Sync the files with verified entries."""
         self._files.sync_files([file.path for file in self.checked])
 
-    def confirm(self, keys: IndexKeys) -> int:
+    def verify(self, keys: IndexKeys) -> int:
         """How many of the keys, which follow those before, are in the files; of those in one file all or none."""
         taken = 0
         while taken < keys.hashes.size:
             if not self._has_room():
                 break
-            begin, taken = taken, self.checked[-1].confirm(keys, taken)
+            begin, taken = taken, self.checked[-1].verify(keys, taken)
             if taken == begin:
                 break
         return taken
@@ -141,7 +141,7 @@ class IndexCheck:
         if len(self.checked) == len(self._paths):
             return False
         table = IndexTable(self._slots, self._capacity, *self._previous)
-        self.checked.append(CheckedIndexFile(self._files, self._paths[len(self.checked)], table))
+        self.checked.append(VerifiedIndexFile(self._files, self._paths[len(self.checked)], table))
         return True
 
     def close(self) -> None:

@@ -19,7 +19,7 @@ from reput.kernels.index_file import END_OFFSET, IndexKeys, IndexTable, index_ke
 from reput.log.directory import IndexFilePath
 from reput.log.dispatch_marks import DispatchMark, IndexMark
 from reput.log.index_geometry import build_index_again
-from reput.store.index.check import CheckedIndexFile, IndexCheck
+from reput.store.index.check import IndexCheck, VerifiedIndexFile
 from reput.store.index.index_file import IndexFile
 from reput.store.index.restore import slots_of
 
@@ -84,7 +84,7 @@ class IndexService:
         Args:
             found: The files, oldest first.
             safe_timestamp: After a crash the checkpoint's indexMsgTimestamp: files that end later or are not full count
-                only as far as `confirm` finds their entries. So do all but the first that end at that very millisecond:
+                only as far as `verify` finds their entries. So do all but the first that end at that very millisecond:
                 files are synced in their order, and one is enough for the checkpoint to say so. None after a clean
                 stop, and for reading.
             mark: What a start that was interrupted has compared and synced; then this counts, and no timestamp.
@@ -122,7 +122,7 @@ class IndexService:
         checked = self._go_on_in(begun) if begun is not None else None
         self._check = IndexCheck(self._files, self._unsafe, self._slots, self._capacity, *previous, checked)
 
-    def _go_on_in(self, mark: IndexMark) -> CheckedIndexFile:
+    def _go_on_in(self, mark: IndexMark) -> VerifiedIndexFile:
         """The last file that counts, whose entries are right up to a mark: what follows is to be compared."""
         if not self.index_files or self.index_files[-1].name != mark.name:
             raise StoreError(f"{self._path}/{mark.name}: the index was compared up to there, and there is no such file")
@@ -132,17 +132,17 @@ class IndexService:
         file = self.index_files.pop()
         file.close()
         self._unsafe.insert(0, file.path)
-        return CheckedIndexFile(self._files, file.path, table)
+        return VerifiedIndexFile(self._files, file.path, table)
 
     @property
     def mark(self) -> IndexMark | None:
-        """The file that takes the next key, as of now; None where no key was put, or confirmed, yet."""
-        last: CheckedIndexFile | IndexFile | None = self._check.last if self._check is not None else None
+        """The file that takes the next key, as of now; None where no key was put, or verified, yet."""
+        last: VerifiedIndexFile | IndexFile | None = self._check.last if self._check is not None else None
         if last is None:
             last = self.index_files[-1] if self.index_files else None
         if last is None:
             return None
-        header = last.table.header if isinstance(last, CheckedIndexFile) else last.header
+        header = last.table.header if isinstance(last, VerifiedIndexFile) else last.header
         return IndexMark(os.path.basename(last.path), IndexHeader(*header.tolist()))
 
     def _forget(self) -> None:
@@ -165,15 +165,15 @@ class IndexService:
             self._last_offset = self.index_files[-1].end_offset
             self._last_keys = self.index_files[-2].trailing_keys(self._last_offset)
 
-    def confirm(self, columns: RecordColumns) -> bool:
+    def verify(self, columns: RecordColumns) -> bool:
         """Whether the keys of scanned records are in the files that a kill left; `dispatch` leaves them out then."""
         keys = self._missing(index_keys(columns))
-        taken = self._check.confirm(keys) if self._check is not None else 0
+        taken = self._check.verify(keys) if self._check is not None else 0
         self._remember(keys, 0, taken)
         return taken == keys.hashes.size
 
     def judge(self, log_end: int) -> bool:
-        """Whether what `load` and `confirm` trust of the files can be kept; what cannot does not count any more.
+        """Whether what `load` and `verify` trust of the files can be kept; what cannot does not count any more.
 
         Nothing is changed on the disk: `settle` does that.
 
@@ -352,7 +352,7 @@ class IndexService:
                 self._unsynced.pop(0)
 
     def flush(self) -> None:
-        """Sync everything, the file that is being built too; before `settle`, what was confirmed."""
+        """Sync everything, the file that is being built too; before `settle`, what was verified."""
         if self._check is not None:
             self._check.sync()
         self.flush_full_files()

@@ -24,7 +24,7 @@ from reput.log.directory import LogFile
 from reput.store.log.append_gate import AppendGate
 from reput.store.log.mapped_file import RESERVE_STEP, MappedFile
 from reput.store.log.mapped_file_queue import MappedFileQueue
-from reput.store.log.pending import Append, EncodedRows, Unplaced, pack_inner_batch
+from reput.store.log.pending import Append, EncodedRows, PendingRecord, pack_inner_batch
 from reput.store.log.queue_offsets import QueueKey, QueueOffsets
 
 _PREPARED, _ROLLBACK = SysFlag.TRANSACTION_PREPARED, SysFlag.TRANSACTION_ROLLBACK
@@ -147,7 +147,7 @@ class CommitLog(AppendGate):
                 f"(mappedFileSizeCommitLog) holds records up to {self.max_record_size}"
             )
 
-    def append(self, record: Unplaced, clock_s: float | None = None) -> Append:
+    def append(self, record: PendingRecord, clock_s: float | None = None) -> Append:
         """Append one record.
 
         Args:
@@ -304,7 +304,7 @@ class CommitLog(AppendGate):
             _, begin, end = self._append_some(placed, 0, now)
             return Append(begin, end, first, now)
 
-    def append_inner_batch(self, record: Unplaced, message_count: int, batch_topics: Set[str]) -> Append:
+    def append_inner_batch(self, record: PendingRecord, message_count: int, batch_topics: Set[str]) -> Append:
         """Append a record that holds several messages: INNER_BASE is added to its properties, and the counter moves on.
 
         As `BatchConsumeQueue.assignQueueOffset`. The properties leave room for it and for a CRC, and have no room for a

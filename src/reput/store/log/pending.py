@@ -14,7 +14,7 @@ from reput.store.log.queue_offsets import QueueKey
 #: A record without its place: (topic, queue id), then as `record_layout.pack_record` takes them: magic code, body CRC,
 #: flag, sys flag, born timestamp (ms, None for now), born host, store host, reconsume times, prepared transaction
 #: offset, body, topic with its length, properties. A plain tuple: naming the fields would cost as much as packing them.
-Unplaced: TypeAlias = tuple[
+PendingRecord: TypeAlias = tuple[
     QueueKey, int, int, int, int, int | None, bytes, bytes, int, int, Buffer, bytes, bytes
 ]  # fmt: skip
 
@@ -42,7 +42,7 @@ class EncodedRows(NamedTuple):
     queues: npt.NDArray[np.int32]
 
 
-def pack_inner_batch(record: Unplaced, queue_offset: int, now: int, reserved: int) -> bytearray:
+def pack_inner_batch(record: PendingRecord, queue_offset: int, now: int, reserved: int) -> bytearray:
     """The bytes of an inner batch at a queue offset, stored `now` (ms), but for its log offset.
 
     INNER_BASE is added to its properties, and behind them are `reserved` zero bytes.

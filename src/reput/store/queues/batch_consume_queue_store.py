@@ -124,8 +124,8 @@ class BatchConsumeQueueStore:
             for topic, queue_id in names
         ]
 
-    def rehearse(self, columns: RecordColumns, ends: dict[tuple[str, int], BatchEnd]) -> bool:
-        """As `ConsumeQueueStore.rehearse`."""
+    def check_dispatch(self, columns: RecordColumns, ends: dict[tuple[str, int], BatchEnd]) -> bool:
+        """As `ConsumeQueueStore.check_dispatch`."""
         keys = self._keys_of(columns)
         if not any(keys):
             return True

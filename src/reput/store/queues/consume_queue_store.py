@@ -212,7 +212,7 @@ class ConsumeQueueStore:
                 self._fill_gap(queue, int(columns["queue_offset"][row]), int(columns["commit_log_offset"][row]))
         self.built_timestamp = int(columns["store_timestamp"][-1])
 
-    def rehearse(self, columns: RecordColumns, ends: dict[tuple[bytes, int], int]) -> bool:
+    def check_dispatch(self, columns: RecordColumns, ends: dict[tuple[bytes, int], int]) -> bool:
         """Whether `dispatch` would find no gap before the units of scanned records; nothing is changed.
 
         Args:
@@ -299,7 +299,7 @@ class ConsumeQueueStore:
         for queue_ext in extended:
             queue_ext.advance()
 
-    def confirm(self, columns: RecordColumns) -> bool:
+    def verify(self, columns: RecordColumns) -> bool:
         """Whether a kill left all units that `dispatch` would write of scanned records; they count as dispatched then.
 
         Nothing is written, but what is found counts as not synced. False where units have ext units: a kill may have

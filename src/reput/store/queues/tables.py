@@ -126,15 +126,15 @@ class QueueTables:
         self.batch.dispatch(columns)  # first, so that what `ConsumeQueueStore.flush` says holds of both
         self.simple.dispatch(columns)
 
-    def rehearse(
+    def check_dispatch(
         self, columns: RecordColumns, ends: dict[tuple[bytes, int], int], batch_ends: dict[tuple[str, int], BatchEnd]
     ) -> bool:
-        """See `ConsumeQueueStore.rehearse`."""
-        return self.batch.rehearse(columns, batch_ends) & self.simple.rehearse(columns, ends)
+        """See `ConsumeQueueStore.check_dispatch`."""
+        return self.batch.check_dispatch(columns, batch_ends) & self.simple.check_dispatch(columns, ends)
 
-    def confirm(self, columns: RecordColumns) -> bool:
-        """See `ConsumeQueueStore.confirm`; False where any topic has batch consume queues."""
-        return not (self.types.batch or self.types.undeclared(columns)) and self.simple.confirm(columns)
+    def verify(self, columns: RecordColumns) -> bool:
+        """See `ConsumeQueueStore.verify`; False where any topic has batch consume queues."""
+        return not (self.types.batch or self.types.undeclared(columns)) and self.simple.verify(columns)
 
     def changes_type(self, config: TopicConfig) -> bool:
         """Whether the topic's queues are of another type now than its configuration says."""

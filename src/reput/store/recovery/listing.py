@@ -17,9 +17,9 @@ from reput.log.dispatch_marks import DispatchMark
 from reput.log.failed_sync import failed_sync_path
 from reput.store.dispatch.redispatch import Progress
 from reput.store.log.commit_log import CommitLog
-from reput.store.recovery.log_end import Known, find_log_end, start_file
+from reput.store.recovery.log_end import ProtectedRecords, find_log_end, start_file
 from reput.store.recovery.marks import read_mark
-from reput.store.recovery.verification import Confirmation
+from reput.store.recovery.verification import Verification
 from reput.store.recovery_report import LogEnd
 
 #: Of a store that has no checkpoint.
@@ -29,7 +29,7 @@ EVERYTHING = (1 << 63) - 1
 
 
 @dataclass(slots=True)
-class Found:
+class DirectoryListing:
     """What lies in the directory, before anything is changed."""
 
     log_files: list[LogFile] = field(default_factory=list)
@@ -65,13 +65,15 @@ def configured_folders(config: MessageStoreConfig) -> tuple[str, ...]:
     return named_folders(f"{config.store_path_commit_log},{config.read_only_commit_log_store_paths or ''}")
 
 
-def look(files: FileLayer, path: str, config: MessageStoreConfig, *, writable: bool = True) -> Found:
+def list_directory(
+    files: FileLayer, path: str, config: MessageStoreConfig, *, writable: bool = True
+) -> DirectoryListing:
     """List the directory; raises StoreFormatError where it is no store, or none that can be opened."""
     elsewhere = configured_folders(config)
     is_there = len(elsewhere) > 1 or (elsewhere and files.exists(elsewhere[0]))
     directory = StoreDirectory(path, commit_log_path=",".join(elsewhere) if is_there else None, files=files)
     checkpoint = directory.checkpoint()
-    found = Found(
+    listing = DirectoryListing(
         [] if elsewhere and not is_there else directory.log_files(),
         directory.queues(),
         directory.batch_queues(),
@@ -81,10 +83,10 @@ def look(files: FileLayer, path: str, config: MessageStoreConfig, *, writable: b
         directory.was_killed,
     )
     for part in directory.foreign_parts():
-        if part.hides_log or (part.hides_queues and (writable or not found.queues)):
+        if part.hides_log or (part.hides_queues and (writable or not listing.queues)):
             raise StoreFormatError(str(part))
-        found.has_hidden_queues = found.has_hidden_queues or part.hides_queues
-    if (found.queues or found.batch_queues) and not found.log_files:
+        listing.has_hidden_queues = listing.has_hidden_queues or part.hides_queues
+    if (listing.queues or listing.batch_queues) and not listing.log_files:
         looked_in = ", ".join(elsewhere or directory.commit_log_folders)
         raise StoreFormatError(
             f"{path}: consume queues, but no commit log in {looked_in}; name the "
@@ -93,13 +95,13 @@ def look(files: FileLayer, path: str, config: MessageStoreConfig, *, writable: b
         )
     shutdown_path = os.path.join(path, CONFIG, SHUTDOWN_FILE)
     if files.exists(shutdown_path):
-        found.shutdown = decode_shutdown(files.read_bytes(shutdown_path))
+        listing.shutdown = decode_shutdown(files.read_bytes(shutdown_path))
     if writable:
         directory.check_queue_folders()
-        found.mark = read_mark(path, config, files)
-        found.has_failed_sync = files.exists(failed_sync_path(path))
-        found.was_killed = found.was_killed or found.mark is not None or found.has_failed_sync
-    return found
+        listing.mark = read_mark(path, config, files)
+        listing.has_failed_sync = files.exists(failed_sync_path(path))
+        listing.was_killed = listing.was_killed or listing.mark is not None or listing.has_failed_sync
+    return listing
 
 
 def is_fresh(files: FileLayer, path: str) -> bool:
@@ -113,23 +115,23 @@ def data_end(log_files: Sequence[LogFile]) -> int:
     return written[-1].start_offset + min(written[-1].size, written[-1].allocated_bytes) if written else 0
 
 
-def known_records(found: Found, config: MessageStoreConfig) -> Known:
+def protected_records(listing: DirectoryListing, config: MessageStoreConfig) -> ProtectedRecords:
     """The records that a start must not cut off, wherever damage is."""
     if config.force_verify_prop_crc:  # records without a CRC of all of them are whole, too
         reason = "and under forceVerifyPropCRC nothing whole is cut off"
-        return Known(EVERYTHING, reason, ", or open the store without these two keys")
-    if not found.has_checkpoint:  # it was on the disk before the first record, and could have spoken of any of them
-        return Known(EVERYTHING, "and where the checkpoint is lost nothing whole is cut off")
-    return Known(found.checkpoint.physic_msg_timestamp, "which the checkpoint says was on the disk")
+        return ProtectedRecords(EVERYTHING, reason, ", or open the store without these two keys")
+    if not listing.has_checkpoint:  # it was on the disk before the first record, and could have spoken of any of them
+        return ProtectedRecords(EVERYTHING, "and where the checkpoint is lost nothing whole is cut off")
+    return ProtectedRecords(listing.checkpoint.physic_msg_timestamp, "which the checkpoint says was on the disk")
 
 
 def find_end(
     log: CommitLog,
     last_record: int,
-    found: Found,
+    listing: DirectoryListing,
     config: MessageStoreConfig,
     progress: Progress,
-    confirmation: Confirmation | None = None,
+    verification: Verification | None = None,
     known: tuple[int, int] | None = None,
 ) -> LogEnd:
     """Where the log ends, by the shortest way that proves it.
@@ -137,27 +139,27 @@ def find_end(
     `last_record` is the offset of the last record that a queue knows, -1 for none: after a clean exit of this store no
     more than that one and what has no unit (prepared and rolled back messages) is read. After a kill it is what lies
     behind the file that the checkpoint names, or the offset in `known` if that is later, beside which stands the store
-    timestamp before it; `confirmation` takes that, and what lies between its own beginning and there.
+    timestamp before it; `verification` takes that, and what lies between its own beginning and there.
     """
     timestamp = 0
-    if found.was_killed:
+    if listing.was_killed:
         # A killed start may be known to have come to a file of which the checkpoint says that nobody need look at it.
-        begin, timestamp = max(known or (0, 0), (start_file(log, found.checkpoint), 0))
-    elif found.shutdown is not None and log.queue.find(last_record) is not None:
+        begin, timestamp = max(known or (0, 0), (start_file(log, listing.checkpoint), 0))
+    elif listing.shutdown is not None and log.queue.find(last_record) is not None:
         begin = last_record
     else:
         begin = last_used_file(log)
     try:
-        if confirmation is not None:
-            confirmation.walk(log, begin, progress)
+        if verification is not None:
+            verification.walk(log, begin, progress)
         return find_log_end(
-            log, begin, known_records(found, config), config,
-            was_killed=found.was_killed, progress=progress, data_end=data_end(found.log_files),
-            confirmation=confirmation, timestamp=timestamp,
+            log, begin, protected_records(listing, config), config,
+            was_killed=listing.was_killed, progress=progress, data_end=data_end(listing.log_files),
+            verification=verification, timestamp=timestamp,
         )  # fmt: skip
     finally:
-        if confirmation is not None:
-            confirmation.finish()
+        if verification is not None:
+            verification.finish()
 
 
 def last_used_file(log: CommitLog) -> int:

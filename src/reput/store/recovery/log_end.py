@@ -24,13 +24,13 @@ from reput.store.dispatch.redispatch import Progress
 from reput.store.log.commit_log import CommitLog
 from reput.store.log.mapped_file import MappedFile
 from reput.store.queues.tables import QueueTables
-from reput.store.recovery.verification import Confirmation
+from reput.store.recovery.verification import Verification
 from reput.store.recovery_report import LogEnd
 
 _MAX_ROWS = 65_536
 
 
-class Known(NamedTuple):
+class ProtectedRecords(NamedTuple):
     """Which whole records behind damage are never cut off: those stored before a time (ms), and why, and what helps."""
 
     until: int
@@ -63,13 +63,13 @@ def start_file(log: CommitLog, checkpoint: Checkpoint) -> int:
 def find_log_end(
     log: CommitLog,
     begin: int,
-    known: Known,
+    known: ProtectedRecords,
     config: MessageStoreConfig,
     *,
     was_killed: bool,
     progress: Progress,
     data_end: int,
-    confirmation: Confirmation | None = None,
+    verification: Verification | None = None,
     timestamp: int = 0,
 ) -> LogEnd:
     """Walk the records from an offset at which one starts, to where they end; `timestamp` is that of the one before.
@@ -77,7 +77,7 @@ def find_log_end(
     `progress` is told how far that is on the way to `data_end`.
 
     A wrong CRC ends them: that of the body, and where the configuration asks for them, that of the whole record too.
-    Each piece that was read goes to `confirmation` on the way.
+    Each piece that was read goes to `verification` on the way.
 
     Raises:
         CorruptRecordError: A record does not prove itself, and behind it lies one that is `known`: that is damage, not
@@ -93,7 +93,7 @@ def find_log_end(
     while (file := log.queue.find(offset)) is not None:
         progress("looking for the end of the log", offset - begin, max(data_end, offset) - begin)
         position = offset - file.start_offset
-        comparing = confirmation if confirmation is not None and confirmation.is_going else None
+        comparing = verification if verification is not None and verification.is_going else None
         columns = (comparing or header_scanner).scan(_bytes(file, position), offset, **checks)
         fault = columns.first_fault(faults)
         if comparing is not None:
@@ -115,7 +115,9 @@ def find_log_end(
     return LogEnd(offset, timestamp, has_tail, offset - begin, cut_records)
 
 
-def _check_tail(log: CommitLog, offset: int, timestamp: int, known: Known, *, was_killed: bool) -> tuple[bool, int]:
+def _check_tail(
+    log: CommitLog, offset: int, timestamp: int, known: ProtectedRecords, *, was_killed: bool
+) -> tuple[bool, int]:
     """Whether something lies behind the end, and how many whole records not older than `timestamp` (ms) are in it.
 
     Raises CorruptRecordError where one of these is `known`: it must not be cut off.
@@ -148,7 +150,7 @@ def _find_whole(scanner: RecordScanner, file: MappedFile, position: int) -> Reco
     return None
 
 
-def _damage(log: CommitLog, offset: int, following: RecordColumns, known: Known) -> CorruptRecordError:
+def _damage(log: CommitLog, offset: int, following: RecordColumns, known: ProtectedRecords) -> CorruptRecordError:
     file = log.queue.find(offset)
     fault = f"expected a record, and none proves itself; but one does at {following.base_offset}, {known.reason}"
     if following.base_offset == offset:

@@ -21,13 +21,20 @@ from reput.log.positions import LogPosition
 from reput.log.queue_types import check_queue_folders, find_queue_types
 from reput.store.checkpoint import AbortFile, StoreCheckpoint
 from reput.store.config_files import TopicConfigManager
-from reput.store.dispatch import turn as dispatch_turn
+from reput.store.dispatch import locks as dispatch_locks
 from reput.store.dispatch.redispatch import Progress, redispatch
 from reput.store.index.index_service import IndexService
 from reput.store.log.commit_log import CommitLog
 from reput.store.parts import Parts
 from reput.store.queues.tables import QueueTables
-from reput.store.recovery.listing import NO_TIMES, Found, commit_log_folders, configured_folders, is_fresh, look
+from reput.store.recovery.listing import (
+    NO_TIMES,
+    DirectoryListing,
+    commit_log_folders,
+    configured_folders,
+    is_fresh,
+    list_directory,
+)
 from reput.store.recovery.marks import RecoveryMarks
 from reput.store.recovery.plan import Loaded, RecoveryPlan, plan_recovery
 from reput.store.recovery.sink_intent import write_sinks
@@ -48,11 +55,11 @@ def open_for_writing(
     progress: Progress,
     bit_maps: BitMaps | None = None,
     *,
-    by_others: bool = False,
+    external: bool = False,
 ) -> Parts:
     """Lock, check, recover; see the errors of `MessageStore.open`. The store's threads are not started.
 
-    `by_others`: what comes is dispatched by another process.
+    `external`: what comes is dispatched by another process.
     """
     folders = configured_folders(config) or commit_log_folders(path, config)
     if is_fresh(files, path):
@@ -63,26 +70,26 @@ def open_for_writing(
         for folder in (path, *folders):
             files.make_directories(folder)
     else:
-        look(files, path, config)  # no lock file is left in a folder that is no store
+        list_directory(files, path, config)  # no lock file is left in a folder that is no store
     with ExitStack() as undo:
         lock = files.lock(f"{path}/{LOCK}")
         undo.callback(lock.release)
-        with dispatch_turn.opening(path, files, by_others=by_others), watched(path, files):
+        with dispatch_locks.opening(path, files, external=external), watched(path, files):
             parts = _recover(path, config, files, progress, lock, undo, bit_maps)
-            if by_others:
-                dispatch_turn.hand_over(path, files, parts, config)
+            if external:
+                dispatch_locks.hand_over(path, files, parts, config)
         undo.pop_all()
     return parts
 
 
-def _check_index_geometry(found: Found, config: MessageStoreConfig, files: FileLayer) -> None:
+def _check_index_geometry(listing: DirectoryListing, config: MessageStoreConfig, files: FileLayer) -> None:
     """Many pairs of numbers make one length; a wrong pair would spoil the file. After a kill it may prove nothing."""
-    if found.was_killed:
+    if listing.was_killed:
         return
-    slots, entries = index_geometry(found.index_files, config.max_hash_slot_num, config.max_index_num, files)
+    slots, entries = index_geometry(listing.index_files, config.max_hash_slot_num, config.max_index_num, files)
     if (slots, entries) != (config.max_hash_slot_num, config.max_index_num):
         raise StoreFormatError(
-            f"{found.index_files[0].path}: made with {slots} hash slots and {entries} entries, but maxHashSlotNum is "
+            f"{listing.index_files[0].path}: made with {slots} hash slots and {entries} entries, but maxHashSlotNum is "
             f"{config.max_hash_slot_num} and maxIndexNum {config.max_index_num}, which make the same length; give "
             f"maxHashSlotNum={slots} and maxIndexNum={entries} (to a command: --set)"
         )
@@ -98,32 +105,32 @@ def _recover(
     bit_maps: BitMaps | None,
 ) -> Parts:
     topics = TopicConfigManager(files, path)
-    found = look(files, path, config)
-    loaded = _make(path, config, files, found, undo, bit_maps)
+    listing = list_directory(files, path, config)
+    loaded = _make(path, config, files, listing, undo, bit_maps)
     marks = RecoveryMarks(path, config, files, loaded.log, loaded.queues, loaded.index)
     try:
-        plan = plan_recovery(path, config, files, found, loaded, marks, progress)
+        plan = plan_recovery(path, config, files, listing, loaded, marks, progress)
     except ReputError:
         marks.put_back()
         raise
-    _warn_of_lost_end(path, found, plan)
+    _warn_of_lost_end(path, listing, plan)
     # From here on the directory changes.
     log, queues, index = loaded.log, loaded.queues, loaded.index
-    dispatch_turn.take_back(path, files)
+    dispatch_locks.take_back(path, files)
     abort = AbortFile(files, path)
     abort.create()
-    _make_folders(path, config, files, may_be_unsynced=found.was_killed or not files.exists(f"{path}/{CHECKPOINT}"))
-    _cut_log(path, files, found, log, plan)
-    report = _bring_in_step(loaded, found, plan, config, progress, marks)
-    if found.was_killed:
+    _make_folders(path, config, files, may_be_unsynced=listing.was_killed or not files.exists(f"{path}/{CHECKPOINT}"))
+    _cut_log(path, files, listing, log, plan)
+    report = _bring_in_step(loaded, listing, plan, config, progress, marks)
+    if listing.was_killed:
         _tell_of_recovery(path, report)
-    if found.was_killed or report.dispatched_records:
+    if listing.was_killed or report.dispatched_records:
         queues.raise_min_offsets(log.min_offset)
     for queue in queues.queues():
         log.queue_offsets[queue.topic, queue.queue_id] = queue.max_offset
     times = NO_TIMES
-    is_changed = report.dispatched_records or marks.is_written or found.mark is not None
-    if not found.was_killed or not found.has_checkpoint or is_changed:
+    is_changed = report.dispatched_records or marks.is_written or listing.mark is not None
+    if not listing.was_killed or not listing.has_checkpoint or is_changed:
         logics, index_timestamp = queues.flush(), 0
         if index is not None:
             index.flush()
@@ -139,13 +146,13 @@ def _recover(
     return Parts(log, queues, index, report, lock, checkpoint, abort, topics)
 
 
-def _warn_of_lost_end(path: str, found: Found, plan: RecoveryPlan) -> None:
+def _warn_of_lost_end(path: str, listing: DirectoryListing, plan: RecoveryPlan) -> None:
     """After a kill the log has what the checkpoint says was on the disk.
 
     No reason to refuse: RocketMQ's checkpoint may speak of a message that began a new file, and was not written yet.
     """
-    known = found.checkpoint.physic_msg_timestamp
-    if found.was_killed and plan.unfinished is None and plan.end.last_timestamp < known:
+    known = listing.checkpoint.physic_msg_timestamp
+    if listing.was_killed and plan.unfinished is None and plan.end.last_timestamp < known:
         logger.warning(
             "%s: messages up to store time %d ms were on the disk, and the log ends at %d with one of %d ms: its end "
             "may be lost; compare it with a replica or a backup",
@@ -166,7 +173,7 @@ def _tell_of_recovery(path: str, report: RecoveryReport) -> None:
         "%s was not closed: its log ends at %d%s; %d records had their units and keys, %d from offset %d on were "
         "dispatched again",
         path, end.offset, ", and what lay behind was cut off" if end.has_tail else "",
-        report.confirmed_records, report.dispatched_records, report.dispatched_from,
+        report.verified_records, report.dispatched_records, report.dispatched_from,
     )  # fmt: skip
 
 
@@ -182,17 +189,17 @@ def _make_folders(path: str, config: MessageStoreConfig, files: FileLayer, *, ma
             files.sync_directory(folder)
 
 
-def _cut_log(path: str, files: FileLayer, found: Found, log: CommitLog, plan: RecoveryPlan) -> None:
+def _cut_log(path: str, files: FileLayer, listing: DirectoryListing, log: CommitLog, plan: RecoveryPlan) -> None:
     """End the log where the plan says, durably."""
     end, unfinished = plan.end, plan.unfinished
     log.queue.remove_empty_file()
-    if found.log_files:
-        if end.has_tail or end.offset <= found.log_files[-1].start_offset:
+    if listing.log_files:
+        if end.has_tail or end.offset <= listing.log_files[-1].start_offset:
             log.queue.truncate(end.offset)
-        if found.was_killed:  # what it left may be in the page cache alone, and counts as flushed from now on
+        if listing.was_killed:  # what it left may be in the page cache alone, and counts as flushed from now on
             log.queue.sync_from(plan.sync_from)
         log.start_at(end.offset)
-        log.last_store_timestamp = end.last_timestamp or found.checkpoint.physic_msg_timestamp
+        log.last_store_timestamp = end.last_timestamp or listing.checkpoint.physic_msg_timestamp
     if unfinished is not None:
         log.queue.sync_from(unfinished.begin_offset)
         write_sinks(files, path, unfinished.sinks)
@@ -202,7 +209,7 @@ def _make(
     path: str,
     config: MessageStoreConfig,
     files: FileLayer,
-    found: Found,
+    listing: DirectoryListing,
     undo: ExitStack,
     bit_maps: BitMaps | None,
 ) -> Loaded:
@@ -219,7 +226,7 @@ def _make(
     )
     log.on_failure = partial(leave_mark, path, files)
     undo.callback(log.close)
-    log.load(found.log_files)
+    log.load(listing.log_files)
     types = find_queue_types(StoreDirectory(path, files=files))
     check_queue_folders(StoreDirectory(path, files=files), types)
     queues = QueueTables(
@@ -227,19 +234,19 @@ def _make(
         config, writable=True, types=types, bit_maps=bit_maps,
     )  # fmt: skip
     undo.callback(queues.close)
-    queues.check(found.queues, found.batch_queues)
+    queues.check(listing.queues, listing.batch_queues)
     index = None
     if config.message_index_enable:
         index = IndexService(files, path, config.max_hash_slot_num, config.max_index_num, writable=True)
         undo.callback(index.close)
-        index.check(found.index_files)
-        _check_index_geometry(found, config, files)
+        index.check(listing.index_files)
+        _check_index_geometry(listing, config, files)
     return Loaded(log, queues, index)
 
 
 def _bring_in_step(
     loaded: Loaded,
-    found: Found,
+    listing: DirectoryListing,
     plan: RecoveryPlan,
     config: MessageStoreConfig,
     progress: Progress,
@@ -251,14 +258,14 @@ def _bring_in_step(
     if begin < plan.end.offset:
         # Before the first of them changes: the checkpoint may say that they are whole.
         marks.write(LogPosition(begin))
-    if found.was_killed:
+    if listing.was_killed:
         queues.cut()
     queues.turn_to_batch(plan.batch_topics)
     queues.recover_extensions()
     if index is not None:
         index.settle()
     records = redispatch(log, queues, index, config, begin, progress, marks.pass_by)
-    return RecoveryReport(found.was_killed, plan.end, begin, records, plan.confirmed_records)
+    return RecoveryReport(listing.was_killed, plan.end, begin, records, plan.verified_records)
 
 
 def _warm_sync_bytes(config: MessageStoreConfig) -> int | None:

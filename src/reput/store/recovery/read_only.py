@@ -18,7 +18,15 @@ from reput.store.index.index_service import IndexService
 from reput.store.log.commit_log import CommitLog
 from reput.store.parts import Parts
 from reput.store.queues.tables import QueueTables
-from reput.store.recovery.listing import EVERYTHING, Found, commit_log_folders, data_end, find_end, known_records, look
+from reput.store.recovery.listing import (
+    EVERYTHING,
+    DirectoryListing,
+    commit_log_folders,
+    data_end,
+    find_end,
+    list_directory,
+    protected_records,
+)
 from reput.store.recovery.log_end import check_against_queues, find_log_end
 from reput.store.recovery.missing_units import find_missing_units
 from reput.store.recovery_report import LogEnd, RecoveryReport
@@ -30,16 +38,18 @@ _LOOKS = 20
 def _find_end_or_damage(
     log: CommitLog,
     queues: QueueTables,
-    found: Found,
+    listing: DirectoryListing,
     config: MessageStoreConfig,
     progress: Progress,
     seen_record: int,
 ) -> tuple[LogEnd, CorruptRecordError | None]:
     """Where the log ends for a reader; damage is told, and what lies before it can be read all the same."""
     try:
-        end = _find_end_from(log, seen_record, found, config, progress) or find_end(log, -1, found, config, progress)
-        if not found.was_killed:
-            queues.load(found.queues, found.batch_queues, EVERYTHING)
+        end = _find_end_from(log, seen_record, listing, config, progress) or find_end(
+            log, -1, listing, config, progress
+        )
+        if not listing.was_killed:
+            queues.load(listing.queues, listing.batch_queues, EVERYTHING)
             check_against_queues(log, end, queues.max_physical_offset)
         return end, None
     except CorruptRecordError as error:
@@ -47,14 +57,14 @@ def _find_end_or_damage(
 
 
 def _find_end_from(
-    log: CommitLog, seen_record: int, found: Found, config: MessageStoreConfig, progress: Progress
+    log: CommitLog, seen_record: int, listing: DirectoryListing, config: MessageStoreConfig, progress: Progress
 ) -> LogEnd | None:
     """Where the log ends, from a record that was there before; None where it is not there any more."""
     if log.queue.find(seen_record) is None:
         return None
     end = find_log_end(
-        log, seen_record, known_records(found, config), config,
-        was_killed=found.was_killed, progress=progress, data_end=data_end(found.log_files),
+        log, seen_record, protected_records(listing, config), config,
+        was_killed=listing.was_killed, progress=progress, data_end=data_end(listing.log_files),
     )  # fmt: skip
     return end if end.offset > seen_record else None
 
@@ -90,38 +100,38 @@ def _look_once(
     path: str, config: MessageStoreConfig, files: FileLayer, progress: Progress, seen_record: int, undo: ExitStack
 ) -> Parts | None:
     watch = SinkWatch(files, path)
-    found = look(files, path, config, writable=False)
-    file_size = found.log_files[0].size if found.log_files else config.mapped_file_size_commit_log
+    listing = list_directory(files, path, config, writable=False)
+    file_size = listing.log_files[0].size if listing.log_files else config.mapped_file_size_commit_log
     folders = commit_log_folders(path, config)
     log = CommitLog(files, folders, file_size, writable=False, read_ahead=config.data_read_ahead_enable)
     undo.callback(log.close)
-    log.load(found.log_files)
-    unit_file_size = usual_file_size(found.queues) if found.queues else config.mapped_file_size_consume_queue
-    batch = found.batch_queues
+    log.load(listing.log_files)
+    unit_file_size = usual_file_size(listing.queues) if listing.queues else config.mapped_file_size_consume_queue
+    batch = listing.batch_queues
     batch_file_size = usual_file_size(batch) if batch else config.mapper_file_size_batch_consume_queue
     queues = QueueTables(files, path, unit_file_size, batch_file_size, config, writable=False, types=QueueTypes())
     undo.callback(queues.close)
-    queues.check(found.queues, batch)
-    end, damage = _find_end_or_damage(log, queues, found, config, progress, seen_record)
+    queues.check(listing.queues, batch)
+    end, damage = _find_end_or_damage(log, queues, listing, config, progress, seen_record)
     committed = watch.committed(end.offset)
     if committed is None:
         return None
     end = end._replace(offset=committed)
     log.start_at(end.offset)
-    log.last_store_timestamp = end.last_timestamp or found.checkpoint.physic_msg_timestamp
-    queues.load(found.queues, found.batch_queues, end.offset)
+    log.last_store_timestamp = end.last_timestamp or listing.checkpoint.physic_msg_timestamp
+    queues.load(listing.queues, listing.batch_queues, end.offset)
     queues.raise_min_offsets(log.min_offset)
     lacking = None
-    if damage is None and not (found.was_killed or found.has_hidden_queues):
-        lacking = find_missing_units(path, log, queues, end.offset, found.shutdown)
+    if damage is None and not (listing.was_killed or listing.has_hidden_queues):
+        lacking = find_missing_units(path, log, queues, end.offset, listing.shutdown)
         if files.exists(os.path.join(path, ABORT)):  # somebody has opened it since, and dispatches
             lacking = None
     log.queue.drop_maps()
     index = None
-    if found.index_files:
-        slots, capacity = index_geometry(found.index_files, config.max_hash_slot_num, config.max_index_num, files)
+    if listing.index_files:
+        slots, capacity = index_geometry(listing.index_files, config.max_hash_slot_num, config.max_index_num, files)
         index = IndexService(files, path, slots, capacity, writable=False)
         undo.callback(index.close)
-        index.check(found.index_files)
-        index.load(found.index_files, safe_timestamp=None)
-    return Parts(log, queues, index, RecoveryReport(found.was_killed, end, end.offset, 0, damage=damage or lacking))
+        index.check(listing.index_files)
+        index.load(listing.index_files, safe_timestamp=None)
+    return Parts(log, queues, index, RecoveryReport(listing.was_killed, end, end.offset, 0, damage=damage or lacking))

@@ -117,7 +117,7 @@ def _find_records(log: CommitLog, intent: SinkIntent, log_end: int) -> _Found:
         columns = scanner.scan(data, offset)
         count = _count(columns, intent.store_timestamp, left)
         size = int(columns["position"][count]) if count < columns.rows else columns.consumed
-        crc = zlib.crc32(_unplaced(data[:size], columns, count, property_crc=intent.property_crc).data, crc)
+        crc = zlib.crc32(_pending(data[:size], columns, count, property_crc=intent.property_crc).data, crc)
         file.mapping.release(position, position + size)
         rows, left, offset = rows + count, left - count, offset + size
         if not left:
@@ -136,7 +136,7 @@ def _count(columns: RecordColumns, store_timestamp: int, limit: int) -> int:
     return int(other[0]) if other.size else min(columns.rows, limit)
 
 
-def _unplaced(
+def _pending(
     data: npt.NDArray[np.uint8], columns: RecordColumns, rows: int, *, property_crc: bool
 ) -> npt.NDArray[np.uint8]:
     """A copy of records with zeros where the append put queue offset, log offset, store timestamp and property CRC."""

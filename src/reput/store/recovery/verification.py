@@ -26,13 +26,13 @@ from reput.store.log.commit_log import CommitLog
 from reput.store.queues.tables import QueueTables
 
 #: Pieces that are under way: two are scanned while two wait to be compared.
-_TURNS = 4
+_SLOTS = 4
 #: How far the next piece's begin is looked for: behind a log's end lie zeros, which are not to be read.
 _SEARCHED_BYTES = 65_536
 
 
 @dataclass(slots=True)
-class _Turn:
+class _Slot:
     """A scanner, and who still reads what it scanned last."""
 
     scanner: RecordScanner
@@ -45,15 +45,15 @@ class _Turn:
             reader.result()
 
 
-class _Ahead(NamedTuple):
+class _Prefetched(NamedTuple):
     """What another thread scans: with which arguments, and where it goes."""
 
     call: tuple[object, ...]
-    turn: _Turn
+    slot: _Slot
     columns: Future[RecordColumns]
 
 
-class Confirmation:
+class Verification:
     """How far queues and index have what dispatch would write.
 
     Three threads: the caller scans a piece while a second one scans the next, whose begin is looked for in its bytes
@@ -77,12 +77,12 @@ class Confirmation:
         self._index = index
         self._on_piece = on_piece
         rows = max_rows(queues)
-        self._turns = deque(_Turn(dispatch_scanner(config, rows)) for _ in range(_TURNS))
-        self._turn = self._turns[0]
-        self._ahead: _Ahead | None = None
+        self._slots = deque(_Slot(dispatch_scanner(config, rows)) for _ in range(_SLOTS))
+        self._slot = self._slots[0]
+        self._prefetched: _Prefetched | None = None
         self._stride = 0  # behind so many bytes the next piece is to begin; 0 where it is not known that more follow
         self._scanning = ThreadPoolExecutor(1, thread_name_prefix="reput-scan")
-        self._comparing = ThreadPoolExecutor(1, thread_name_prefix="reput-confirm")
+        self._comparing = ThreadPoolExecutor(1, thread_name_prefix="reput-verify")
         self._is_going = True
         self.offset = begin
         self.records = 0
@@ -94,10 +94,11 @@ class Confirmation:
 
     def scan(self, buffer: npt.NDArray[np.uint8], offset: int, **checks: bool) -> RecordColumns:
         """As `RecordScanner.scan`; what it gives is to be taken, and valid until it was compared."""
-        ahead, self._ahead = self._ahead, None
-        if ahead is not None:
-            columns, self._turn = ahead.columns.result(), ahead.turn  # of use or not, it reads the caller's map
-        if ahead is None or ahead.call != _call(buffer, offset, checks):
+        prefetched, self._prefetched = self._prefetched, None
+        if prefetched is not None:
+            # Of use or not, it reads the caller's map.
+            columns, self._slot = prefetched.columns.result(), prefetched.slot
+        if prefetched is None or prefetched.call != _call(buffer, offset, checks):
             columns = self._scan_two(buffer, offset, checks)
         # Three quarters of what filled a scan do not fill the next one. Behind any other stop there may be holes alone.
         self._stride = columns.consumed * 3 // 4 if columns.stop is ScanStop.FULL else 0
@@ -105,19 +106,19 @@ class Confirmation:
 
     def _scan_two(self, buffer: npt.NDArray[np.uint8], offset: int, checks: dict[str, bool]) -> RecordColumns:
         """Scan a piece that ends where a record was found, from which on another thread scans the next piece."""
-        turn = self._turn = self._next_turn()
+        slot = self._slot = self._next_slot()
         searched = buffer[: self._stride + _SEARCHED_BYTES]
         cut = find_record(searched, offset, self._stride) if 0 < self._stride < searched.size else -1
         if cut < 0:
-            return turn.scanner.scan(buffer, offset, **checks)
-        following, behind = self._next_turn(), buffer[cut:]
+            return slot.scanner.scan(buffer, offset, **checks)
+        following, behind = self._next_slot(), buffer[cut:]
         scanned = self._scanning.submit(following.scanner.scan, behind, offset + cut, **checks)
-        self._ahead = _Ahead(_call(behind, offset + cut, checks), following, scanned)
-        columns = turn.scanner.scan(buffer[:cut], offset, **checks)
+        self._prefetched = _Prefetched(_call(behind, offset + cut, checks), following, scanned)
+        columns = slot.scanner.scan(buffer[:cut], offset, **checks)
         if columns.consumed == cut:
             columns.stop = ScanStop.FULL
         elif columns.stop is not ScanStop.FULL:  # what was found lies in a record
-            columns = turn.scanner.scan(buffer, offset, **checks)
+            columns = slot.scanner.scan(buffer, offset, **checks)
         return columns
 
     def take(self, columns: RecordColumns, mapping: Mapping, position: int) -> None:
@@ -127,7 +128,7 @@ class Confirmation:
             columns: What `scan` gave last, or their first rows.
             mapping: Of the file that they lie in, from `position` on; its memory is given back afterwards.
         """
-        self._turn.reader = self._comparing.submit(self._confirm, Piece(columns, mapping, position))
+        self._slot.reader = self._comparing.submit(self._verify, Piece(columns, mapping, position))
 
     def walk(self, log: CommitLog, end: int, progress: Progress) -> None:
         """Compare the records from `offset` up to another one, whose bytes nobody asks about."""
@@ -139,23 +140,23 @@ class Confirmation:
     def finish(self) -> None:
         """Wait for the last piece."""
         try:
-            for turn in self._turns:
-                turn.wait()
+            for slot in self._slots:
+                slot.wait()
         finally:
             self._scanning.shutdown()
             self._comparing.shutdown()
 
-    def _next_turn(self) -> _Turn:
+    def _next_slot(self) -> _Slot:
         """That of the oldest piece, which has been compared."""
-        turn = self._turns[0]
-        self._turns.rotate(-1)
-        turn.wait()
-        return turn
+        slot = self._slots[0]
+        self._slots.rotate(-1)
+        slot.wait()
+        return slot
 
-    def _confirm(self, piece: Piece) -> None:
+    def _verify(self, piece: Piece) -> None:
         columns, is_right = piece.columns, False
         try:
-            if self._is_going and self._queues.confirm(columns) and self._has_keys(columns):
+            if self._is_going and self._queues.verify(columns) and self._has_keys(columns):
                 self.offset = columns.next_offset
                 self.records += columns.rows
                 self._on_piece(columns)
@@ -165,7 +166,7 @@ class Confirmation:
             piece.release()
 
     def _has_keys(self, columns: RecordColumns) -> bool:
-        return self._index is None or self._index.confirm(columns)
+        return self._index is None or self._index.verify(columns)
 
 
 def _call(buffer: npt.NDArray[np.uint8], offset: int, checks: dict[str, bool]) -> tuple[object, ...]:

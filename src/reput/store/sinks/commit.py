@@ -34,7 +34,7 @@ from reput.formats.sink_commit import (
 from reput.kernels.record_scan import RecordScanner
 from reput.log.failed_sync import watched
 from reput.log.sink_commits import read_sinks
-from reput.store.dispatch.prefetch import one_ahead
+from reput.store.dispatch.prefetch import prefetched
 from reput.store.dispatch.redispatch import Progress, walk
 from reput.store.log.commit_log import CommitLog
 from reput.store.log.flush import LogSync
@@ -233,7 +233,7 @@ class _PutStaged:
         log, sync = self._log, LogSync(self._log)
         with ThreadPoolExecutor(1, thread_name_prefix="reput-sink-sync") as pool:  # of one: no two syncs at a time
             syncing, synced = pool.submit(sync.run), log.max_offset
-            for frame in one_ahead(frame for part in parts for frame in read_frames(self._files, part)):
+            for frame in prefetched(frame for part in parts for frame in read_frames(self._files, part)):
                 queues = log.number_queues(list(frame.queue_keys))[frame.queues]
                 log.append_rows(EncodedRows(frame.data, frame.positions, queues), now)
                 if log.max_offset - synced >= _SYNC_BYTES:
@@ -270,7 +270,7 @@ def _dispatch(parts: Parts, config: MessageStoreConfig, begin: int) -> None:
     scanners = cycle(
         [RecordScanner(_PIECE_ROWS, delays_ms=config.delay_levels_ms, index_tags=index_tags) for _ in range(2)]
     )
-    for piece in one_ahead(walk(log, lambda: next(scanners), begin, log.max_offset)):
+    for piece in prefetched(walk(log, lambda: next(scanners), begin, log.max_offset)):
         parts.queues.dispatch(piece.columns)
         if parts.index is not None:
             parts.index.dispatch(piece.columns)

@@ -40,7 +40,7 @@ class StagedRows:
 
 
 @dataclass(frozen=True, slots=True)
-class StageRows:
+class RowStager:
     """Checks and encodes the rows of one part; picklable, for tasks.
 
     Attributes:
@@ -88,7 +88,7 @@ class ImportSink:
         path: the store directory; made where nothing is.
         config: of the store.
         sink_id: the name under which the store remembers the last batch.
-        bad_rows_path: as of `StageRows`.
+        bad_rows_path: as of `RowStager`.
         lock_timeout_ms: how long to wait while another process has the store open.
         progress: as of `MessageStore.open`.
 
@@ -127,7 +127,7 @@ class ImportSink:
         except BaseException:
             self._lock.release()
             raise
-        self.stage = StageRows(self._folder, config, bad_rows_path, sink_id, files)
+        self.stage = RowStager(self._folder, config, bad_rows_path, sink_id, files)
 
     def check(self, schema: pa.Schema) -> None:
         """Raises MessageIllegalError for columns of which no message can be made."""

@@ -154,7 +154,9 @@ def test_a_queue_without_a_message_keeps_the_offset_of_its_next_one(tmp_path: Pa
 
 def test_a_store_that_another_process_dispatches_keeps_its_sizes_before_it_has_a_file(tmp_path: Path) -> None:
     path = tmp_path / "store"
-    with reput.MessageStore.open(path, dispatch="spark", mapped_file_size_consume_queue=400, enable_lmq=True) as store:
+    with reput.MessageStore.open(
+        path, dispatch="external", mapped_file_size_consume_queue=400, enable_lmq=True
+    ) as store:
         for n in range(30):
             store.put_message(reput.Message("orders", b"%d" % n))
     assert not list(path.glob("consumequeue/*/*/*"))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from reput.store.dispatch.prefetch import one_ahead
+from reput.store.dispatch.prefetch import prefetched
 
 
 def test_each_piece_is_made_while_the_one_before_is_used() -> None:
@@ -18,7 +18,7 @@ def test_each_piece_is_made_while_the_one_before_is_used() -> None:
             event.set()
             yield number
 
-    for number in one_ahead(pieces()):
+    for number in prefetched(pieces()):
         if number + 1 < len(made):
             assert made[number + 1].wait(10)
         assert not any(event.is_set() for event in made[number + 2 :])
@@ -30,15 +30,15 @@ def test_an_error_comes_behind_the_pieces_before_it() -> None:
         yield 1
         raise ValueError("the second")
 
-    ahead = one_ahead(pieces())
+    ahead = prefetched(pieces())
     assert next(ahead) == 1
     with pytest.raises(ValueError, match="the second"):
         next(ahead)
 
 
 def test_who_leaves_early_leaves_no_thread() -> None:
-    ahead = one_ahead(iter(range(9)))
+    ahead = prefetched(iter(range(9)))
     assert next(ahead) == 0
-    assert any(thread.name.startswith("reput-ahead") for thread in threading.enumerate())
+    assert any(thread.name.startswith("reput-prefetch") for thread in threading.enumerate())
     ahead.close()  # type: ignore[attr-defined]
-    assert not any(thread.name.startswith("reput-ahead") for thread in threading.enumerate())
+    assert not any(thread.name.startswith("reput-prefetch") for thread in threading.enumerate())

@@ -108,15 +108,15 @@ def test_warming_up_reads_the_newest_part_of_log_queues_and_index(open_store: Op
         store.put_message(reput.Message("t", bytes(300), keys=[f"k{number}"]), int(number >= 30))
     store.wait_dispatched()
     end = store.max_commit_log_offset
-    everything = store.warm_up()
+    everything = store.preload()
     assert everything.commit_log_bytes == end
     assert everything.consume_queue_bytes == 2 * (30 % 8) * 20, "of each queue the used part of its last file"
     assert everything.index_bytes > 3 * (40 + 28)
-    newest = store.warm_up(end // 4)
+    newest = store.preload(end // 4)
     assert newest.commit_log_bytes == end // 4
     assert newest.consume_queue_bytes == (30 % 8) * 20, "the other queue has no message there"
     assert 0 < newest.index_bytes < everything.index_bytes
-    assert store.warm_up(0) == (0, 0, 0)
+    assert store.preload(0) == (0, 0, 0)
     store.close()
     with pytest.raises(StoreStateError):
-        store.warm_up()
+        store.preload()

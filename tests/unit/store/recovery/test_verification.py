@@ -21,7 +21,7 @@ from reput.kernels.columns import RecordColumns, RecordStatus, ScanStop
 from reput.kernels.record_scan import RecordScanner
 from reput.store.dispatch import redispatch
 from reput.store.queues.tables import QueueTables
-from reput.store.recovery.verification import _TURNS, Confirmation
+from reput.store.recovery.verification import _SLOTS, Verification
 from tests.forged_log import BORN_MS, HOST
 
 BASE = 4096
@@ -30,8 +30,8 @@ BASE = 4096
 class Queues:
     """Says of every piece what a test says of it, in the comparing thread."""
 
-    def __init__(self, confirm: Callable[[RecordColumns], bool]) -> None:
-        self.confirm = confirm
+    def __init__(self, verify: Callable[[RecordColumns], bool]) -> None:
+        self.verify = verify
 
     def queues(self) -> list[object]:
         return []
@@ -44,9 +44,9 @@ class Memory:
         """Is not given back."""
 
 
-def confirmation(confirm: Callable[[RecordColumns], bool]) -> Confirmation:
-    queues = cast(QueueTables, Queues(confirm))
-    return Confirmation(queues, None, MessageStoreConfig(), BASE, lambda columns: None)
+def verification(verify: Callable[[RecordColumns], bool]) -> Verification:
+    queues = cast(QueueTables, Queues(verify))
+    return Verification(queues, None, MessageStoreConfig(), BASE, lambda columns: None)
 
 
 def record(offset: int, body: bytes, number: int) -> bytes:
@@ -112,13 +112,13 @@ def test_pieces_say_what_one_scan_after_the_other_says(
     stop = walk(scanner.scan, data, lambda columns: expected.extend(facts(columns)))
     compared: list[tuple[object, ...]] = []
 
-    def confirm(columns: RecordColumns) -> bool:
+    def verify(columns: RecordColumns) -> bool:
         compared.extend(facts(columns))
         return True
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(redispatch, "_MAX_ROWS", rows)
-        confirming = confirmation(confirm)
+        confirming = verification(verify)
     memory = cast(Mapping, Memory())
     found = walk(confirming.scan, data, lambda columns: confirming.take(columns, memory, 0))
     confirming.finish()
@@ -142,7 +142,7 @@ def test_the_next_piece_is_scanned_by_another_thread(monkeypatch: pytest.MonkeyP
         return scan(self, *arguments, **checks)
 
     monkeypatch.setattr(RecordScanner, "scan", watched)
-    confirming = confirmation(lambda columns: True)
+    confirming = verification(lambda columns: True)
     walk(confirming.scan, log_of([10] * 40), lambda columns: confirming.take(columns, cast(Mapping, Memory()), 0))
     confirming.finish()
     assert {name.partition("_")[0] for name in names} == {"MainThread", "reput-scan"}
@@ -153,19 +153,19 @@ def test_a_piece_stays_as_it_is_until_it_was_compared() -> None:
     went_on = threading.Event()
     compared: list[int] = []
 
-    def confirm(columns: RecordColumns) -> bool:
+    def verify(columns: RecordColumns) -> bool:
         if not compared:
             assert not went_on.wait(0.2), "the memory of the oldest piece was given to a new one"
         compared.extend(columns["queue_offset"].tolist())
         return True
 
-    confirming = confirmation(confirm)
+    confirming = verification(verify)
     pieces = 0
 
     def take(columns: RecordColumns) -> None:
         nonlocal pieces
         pieces += 1
-        if pieces > _TURNS:
+        if pieces > _SLOTS:
             went_on.set()
         confirming.take(columns, cast(Mapping, Memory()), 0)
 
@@ -177,7 +177,7 @@ def test_a_piece_stays_as_it_is_until_it_was_compared() -> None:
 @pytest.mark.usefixtures("few_rows")
 def test_what_was_scanned_ahead_without_a_check_is_scanned_again_with_it() -> None:
     data = log_of([10] * 20).copy()
-    confirming = confirmation(lambda columns: True)
+    confirming = verification(lambda columns: True)
     memory = cast(Mapping, Memory())
     first = confirming.scan(data, BASE)
     confirming.take(first, memory, 0)
@@ -193,7 +193,7 @@ def test_what_was_scanned_ahead_without_a_check_is_scanned_again_with_it() -> No
 
 @pytest.mark.usefixtures("few_rows")
 def test_nothing_behind_a_piece_that_differs_counts() -> None:
-    confirming = confirmation(lambda columns: 9 not in columns["queue_offset"])
+    confirming = verification(lambda columns: 9 not in columns["queue_offset"])
     taken: list[int] = []
 
     def take(columns: RecordColumns) -> None:
@@ -211,13 +211,13 @@ def test_nothing_behind_a_piece_that_differs_counts() -> None:
 def test_an_error_ends_the_comparing_and_is_told() -> None:
     compared: list[int] = []
 
-    def confirm(columns: RecordColumns) -> bool:
+    def verify(columns: RecordColumns) -> bool:
         if 9 in columns["queue_offset"]:
             raise CorruptConsumeQueueError("a queue", 20, "expected a unit")
         compared.extend(columns["queue_offset"].tolist())
         return True
 
-    confirming = confirmation(confirm)
+    confirming = verification(verify)
 
     def start() -> None:
         try:
@@ -229,4 +229,4 @@ def test_an_error_ends_the_comparing_and_is_told() -> None:
         start()
     assert compared == list(range(len(compared)))
     assert len(compared) <= 9
-    assert not any(thread.name.startswith(("reput-scan", "reput-confirm")) for thread in threading.enumerate())
+    assert not any(thread.name.startswith(("reput-scan", "reput-verify")) for thread in threading.enumerate())

@@ -1,4 +1,4 @@
-"""Whose turn it is to write the queues and the index of a store that another process dispatches (`dispatch="spark"`).
+"""Locks that serialise dispatch of two processes: of a store that another process dispatches (`dispatch="external"`).
 
 `config/reputDispatch.json` is there as long as that is so: a store that is opened makes it when its queues are in step
 with its log, and a store that is opened to dispatch by itself removes it. Two locks: a dispatcher holds one as long as
@@ -26,9 +26,11 @@ from reput.log.sink_commits import was_opened_since
 if TYPE_CHECKING:
     from reput.store.parts import Parts
 
-_TURN_LOCK = "reputDispatch.lock"
+_BATCH_LOCK = "reputDispatchBatch.lock"
+#: Its name in 0.1, which is locked, too, for one release: a process of that version may dispatch.
+_FORMER_BATCH_LOCK = "reputDispatch.lock"
 #: A batch is a gigabyte of log at the most.
-_TURN_TIMEOUT_S = 60.0
+_BATCH_TIMEOUT_S = 60.0
 _RETRY_S = 0.01
 
 
@@ -37,8 +39,8 @@ def dispatcher_lock_path(root: str) -> str:
     return os.path.join(root, CONFIG, DISPATCHER_LOCK)
 
 
-def _turn_path(root: str) -> str:
-    return os.path.join(root, CONFIG, _TURN_LOCK)
+def _batch_lock_path(root: str) -> str:
+    return os.path.join(root, CONFIG, _BATCH_LOCK)
 
 
 def lock_dispatcher(root: str, files: FileLayer) -> RecordLock:
@@ -48,19 +50,19 @@ def lock_dispatcher(root: str, files: FileLayer) -> RecordLock:
         StoreLockedError: Another one is, and which process that is.
         StoreStateError: The store dispatches by itself.
     """
-    if not files.exists(_turn_path(root)):  # it never was otherwise, and no lock file is left there
-        check_dispatched_by_others(root, files)
+    if not files.exists(_batch_lock_path(root)):  # it never was otherwise, and no lock file is left there
+        check_external_dispatch(root, files)
     lock = _lock(dispatcher_lock_path(root), f"dispatches the log of {root} already; stop it first", files)
     try:
-        with turn(root, files):  # a store that is being opened has no marks for a while
-            check_dispatched_by_others(root, files)
+        with batch_lock(root, files):  # a store that is being opened has no marks for a while
+            check_external_dispatch(root, files)
     except BaseException:
         lock.release()
         raise
     return lock
 
 
-def check_dispatched_by_others(root: str, files: FileLayer) -> None:
+def check_external_dispatch(root: str, files: FileLayer) -> None:
     """Raises StoreStateError where a store dispatches by itself, or RocketMQ does, which writes `lock` as it starts.
 
     The text tells, not its time: a start between a look and the next mark would be the older one for ever.
@@ -68,35 +70,39 @@ def check_dispatched_by_others(root: str, files: FileLayer) -> None:
     path = marks_path(root)
     if not files.exists(path):
         raise StoreStateError(
-            f'{root}: the store dispatches by itself; open it with dispatch="spark" first, or give an output folder'
+            f'{root}: the store dispatches by itself; open it with dispatch="external" first, or give an output folder'
         )
     if was_opened_since(files, root):
         raise StoreStateError(
             f"{os.path.join(root, LOCK)}: RocketMQ has opened the store since {path} was written, and dispatches "
-            'by itself; stop it, and open the store with dispatch="spark" again'
+            'by itself; stop it, and open the store with dispatch="external" again'
         )
 
 
 @contextmanager
-def turn(root: str, files: FileLayer) -> Iterator[None]:
-    """Write queues and index, while nobody else does; waits for a batch that is under way."""
-    path, deadline = _turn_path(root), time.monotonic() + _TURN_TIMEOUT_S
-    while True:
-        try:
-            lock = _lock(path, f"writes the queues of {root} since {_TURN_TIMEOUT_S:.0f} s; look what it does", files)
-            break
-        except StoreLockedError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(_RETRY_S)
-    try:
+def batch_lock(root: str, files: FileLayer) -> Iterator[None]:
+    """Hold the lock of a batch, in which queues and index are written; waits for another process's batch.
+
+    Raises:
+        StoreLockedError: Another process has held it for 60 s, and which one that is.
+    """
+    deadline = time.monotonic() + _BATCH_TIMEOUT_S
+    what = f"writes the queues of {root} since {_BATCH_TIMEOUT_S:.0f} s; look what it does"
+    with ExitStack() as held:
+        for path in (_batch_lock_path(root), os.path.join(root, CONFIG, _FORMER_BATCH_LOCK)):
+            while True:
+                try:
+                    held.callback(_lock(path, what, files).release)
+                    break
+                except StoreLockedError:
+                    if time.monotonic() > deadline:
+                        raise
+                    time.sleep(_RETRY_S)
         yield
-    finally:
-        lock.release()
 
 
 @contextmanager
-def opening(root: str, files: FileLayer, *, by_others: bool) -> Iterator[None]:
+def opening(root: str, files: FileLayer, *, external: bool) -> Iterator[None]:
     """The time in which a store that is opened brings queues and index in step with its log by itself.
 
     Raises:
@@ -104,12 +110,12 @@ def opening(root: str, files: FileLayer, *, by_others: bool) -> Iterator[None]:
     """
     path = marks_path(root)
     with ExitStack() as held:
-        if not by_others and files.exists(path):
-            what = f'dispatches the log of {root}; stop it, or open the store with dispatch="spark"'
+        if not external and files.exists(path):
+            what = f'dispatches the log of {root}; stop it, or open the store with dispatch="external"'
             held.callback(_lock(dispatcher_lock_path(root), what, files).release)
-        if by_others or files.exists(path):
+        if external or files.exists(path):
             files.make_directories(os.path.dirname(path))
-            held.enter_context(turn(root, files))
+            held.enter_context(batch_lock(root, files))
         yield
 
 

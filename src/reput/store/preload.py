@@ -14,7 +14,7 @@ from reput.store.parts import Parts
 _BLOCK_SIZE = 1 << 20
 
 
-class WarmedUp(NamedTuple):
+class Preloaded(NamedTuple):
     """Bytes that were read of each part."""
 
     commit_log_bytes: int
@@ -22,7 +22,7 @@ class WarmedUp(NamedTuple):
     index_bytes: int
 
 
-def warm_up(parts: Parts, files: FileLayer, log_bytes: int) -> WarmedUp:
+def preload(parts: Parts, files: FileLayer, log_bytes: int) -> Preloaded:
     """Read the last `log_bytes` bytes of the log, and what queues and index know about them.
 
     Of each queue with a message there its last file, of the index each file that has one; the log last, so that it is
@@ -52,4 +52,4 @@ def warm_up(parts: Parts, files: FileLayer, log_bytes: int) -> WarmedUp:
         end = min(log_end - log_file.start_offset, log_file.size)
         if begin < end:
             warmed += read(log_file.path, begin, end)
-    return WarmedUp(warmed, queue_bytes, index_bytes)
+    return Preloaded(warmed, queue_bytes, index_bytes)
