@@ -160,6 +160,13 @@ def test_a_pull_whose_unit_is_gone_goes_on_where_rocketmq_does(
     assert (result.status.name, result.next_begin_offset) == ("OFFSET_FOUND_NULL", following)
 
 
+def test_a_pull_takes_no_group_as_groups_are_counted_by_the_broker(store: reput.MessageStore) -> None:
+    with pytest.raises(TypeError, match="group"):
+        store.get_message("t", 0, 0, group="g")  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="positional"):
+        store.get_message("t", 0, 0, 32, None, "g")  # type: ignore[misc]
+
+
 def test_filler_units_before_the_first_message_lie_below_the_min_offset(open_store: OpenStore, path: Path) -> None:
     store = open_store(mapped_file_size_consume_queue=20 * 10)
     for _ in range(5):
