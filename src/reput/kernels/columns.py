@@ -115,7 +115,7 @@ _PLACES = {name: (True, i) for i, name in enumerate(WIDE)} | {name: (False, i) f
 
 
 class RecordColumns:
-    """The rows of one scan. The arrays are views into the scanner's memory: valid until its next scan.
+    """The rows of one scan. The arrays are views into the scanner's memory: valid until its next scan (see `copy`).
 
     Attributes:
         buffer: The scanned bytes (uint8[size]); kept alive by this object, so slices may be taken from it.
@@ -172,6 +172,18 @@ class RecordColumns:
         wide, i = _PLACES[name]
         column: npt.NDArray[Any] = self.wide[i] if wide else self.narrow[i]
         return column
+
+    def copy(self) -> RecordColumns:
+        """The same rows in arrays of their own, valid as long as they are held.
+
+        The buffer is not copied: the copy holds it, and can only read it.
+        """
+        buffer = self.buffer.view()
+        buffer.flags.writeable = False
+        return RecordColumns(
+            buffer, self.base_offset, self.consumed, self.stop, self.wide.copy(), self.narrow.copy(),
+            self.queue_rows.copy(), self.key_hashes.copy(), self.key_rows.copy(),
+        )  # fmt: skip
 
     def queues(self) -> list[tuple[bytes, int]]:
         """The queues of this scan, by number: (topic as stored, queue id)."""

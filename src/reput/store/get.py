@@ -134,9 +134,7 @@ class GetMessage:
             )  # fmt: skip
         units = queue.units_from(offset)
         if units is None:
-            following = offset + queue.file_size // _UNIT_SIZE
-            following -= following % (queue.file_size // _UNIT_SIZE)
-            return self._nothing(GetMessageStatus.OFFSET_FOUND_NULL, following, low, high)
+            return self._nothing(GetMessageStatus.OFFSET_FOUND_NULL, queue.roll_next_file(offset), low, high)
         tag_filter = None if tags is None else parse_tags(tags)
         # Conditionals, for min and max would be a tenth of the call.
         most = max_msg_nums if max_msg_nums < self._most_count else self._most_count

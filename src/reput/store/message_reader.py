@@ -103,7 +103,7 @@ class MessageReader:
         offset: int,
         max_msg_nums: int = 32,
         tags: str | None = None,
-        group: str | None = None,
+        *,
         max_total_size: int | None = None,
     ) -> GetMessageResult:
         """The messages of a queue from an offset on, as `DefaultMessageStore.getMessage` gives them.
@@ -114,7 +114,6 @@ class MessageReader:
             offset: Queue offset of the first message wanted.
             max_msg_nums: Most messages; `maxTransferCountOnMessageInMemory` (32) and its fellows limit them too.
             tags: `a || b`; None and `*` take all. Hashes are compared first, then the text, as a client would.
-            group: The consumer group, for statistics by group.
             max_total_size: Most bytes; one message always goes.
         """
         if not self._is_open:

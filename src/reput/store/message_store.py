@@ -131,7 +131,10 @@ class MessageStore(MessageReader):
                 new, and `dispatch_behind_bytes` grows. "spark" is the former name of "external", for one release.
             config: All configuration; RocketMQ's defaults but SYNC_FLUSH where it is left out.
             on_arrival: Called by the dispatch thread with the columns of newly dispatched records; one that names light
-                queues has a further row for each of them, with that queue's name and offset.
+                queues has a further row for each of them, with that queue's name and offset. The columns are
+                the listener's own and stay valid after the call; held, they keep the space of a deleted log file taken.
+                Dispatch waits for the call. An error of the listener is logged (logger `reput.store`), of errors in
+                successive calls the first, and dispatch goes on.
             bit_maps: With enableConsumeQueueExt: called with the columns of each scan that is dispatched, it gives the
                 bit maps for its rows (a pyarrow BinaryArray; null for none), or None. RocketMQ's broker computes them
                 from the consumers' SQL filters (`CommitLogDispatcherCalcBitMap`).

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from reput.files import FileLayer
-from reput.formats.consume_queue import UNIT_SIZE
 from reput.formats.index_file import entry_position
 from reput.formats.paths import offset_to_file_name
 from reput.log.directory import open_listed
@@ -41,7 +40,7 @@ def preload(parts: Parts, files: FileLayer, log_bytes: int) -> Preloaded:
     queue_bytes = index_bytes = warmed = 0
     for queue in parts.queues.queues():
         if queue.max_physical_offset > log_begin and queue.max_offset > queue.min_offset:
-            end = queue.max_offset * UNIT_SIZE
+            end = queue.end_position
             start = (end - 1) // queue.file_size * queue.file_size
             queue_bytes += read(f"{queue.path}/{offset_to_file_name(start)}", 0, end - start)
     for index_file in parts.index.index_files if parts.index is not None else ():

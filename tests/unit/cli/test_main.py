@@ -59,6 +59,24 @@ def test_a_job_loads_what_it_needs_and_leaves_the_garbage_collector_as_it_was(st
     assert (done.returncode, done.stderr) == (0, "[True, False, False] True\n")
 
 
+@pytest.mark.parametrize(
+    "arguments", [("info", "STORE"), ("stats", "STORE"), ("put", "NEW", "--topic", "t", "--body", "x"), ("warm",)]
+)
+def test_a_free_threaded_python_is_refused_in_one_line(store: Path, tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    paths = {"STORE": str(store), "NEW": str(tmp_path / "new")}
+    code = (
+        "import sysconfig, sys; sysconfig.get_config_vars()['Py_GIL_DISABLED'] = 1\n"
+        f"sys.argv = ['reput', *{[paths.get(text, text) for text in arguments]!r}]\n"
+        "from reput.__main__ import main\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("reput: free-threaded Python")
+    assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "new").exists()
+
+
 def test_an_interrupt_ends_with_130_and_no_traceback(tmp_path: Path) -> None:
     with start("put", tmp_path / "s", "--topic", "t", "--stdin", stdin=subprocess.PIPE) as putting:
         assert putting.stdin is not None

@@ -1,4 +1,4 @@
-"""Compiled kernels are found again by their sources, wherever these are installed."""
+"""Compiled kernels are found again by their sources, wherever these are installed; which Python may load them."""
 
 from __future__ import annotations
 
@@ -36,3 +36,21 @@ def test_another_installation_of_the_same_sources_finds_the_compiled_kernels(for
     path, hits, misses = done.stdout.split()
     assert Path(path).is_relative_to(installed)
     assert (hits, misses) == ("1", "0")
+
+
+@pytest.mark.parametrize("use", ["MessageStore.open(PATH)", "read_log(PATH)"])
+def test_a_free_threaded_python_may_import_reput_but_loads_no_kernel(use: str, tmp_path: Path) -> None:
+    code = (
+        "import sysconfig, sys; sysconfig.get_config_vars()['Py_GIL_DISABLED'] = 1\n"
+        "import reput\n"
+        "for _ in range(2):\n"
+        "    try:\n"
+        f"        reput.{use.replace('PATH', repr(str(tmp_path / 'store')))}\n"
+        "    except reput.ReputError as error:\n"
+        "        print('numba' in sys.modules, error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    first, second = done.stdout.splitlines()
+    assert first == second
+    assert first.startswith("False free-threaded Python")
+    assert list(tmp_path.iterdir()) == []

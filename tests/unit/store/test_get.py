@@ -15,6 +15,7 @@ import reput
 from reput.errors import ConfigError, CorruptRecordError
 from reput.formats.consume_queue import FILLER, encode_unit
 from reput.formats.java import string_hash
+from reput.formats.metadata import TopicConfig
 from tests.crash.faulty_files import FaultyFiles
 from tests.crash.invariants import SMALL
 from tests.unit.store.conftest import OpenStore
@@ -138,6 +139,32 @@ def test_statuses_at_the_borders_of_a_queue(open_store: OpenStore, path: Path) -
     assert store.get_message("t", 0, 4).messages()[0].queue_offset == 4
     assert store.earliest_time() == store.get_message("t", 0, 4).messages()[0].store_timestamp
     assert store.min_commit_log_offset == 4096
+
+
+@pytest.mark.parametrize(("queue_type", "following"), [("SimpleCQ", 8), ("BatchCQ", 0)])
+def test_a_pull_whose_unit_is_gone_goes_on_where_rocketmq_does(
+    open_store: OpenStore, path: Path, queue_type: str, following: int
+) -> None:
+    """`ConsumeQueue.rollNextFile` is the next file's first offset, `BatchConsumeQueue.rollNextFile` 0."""
+    store = open_store()
+    store.update_topic(TopicConfig("t", attributes={"queue.type": queue_type}))
+    for _ in range(20):
+        store.put_message(reput.Message("t", b"x"))
+    store.close()
+    reader = open_store(read_only=True)
+    (queue,) = reader.queues()
+    for file in Path(queue.path).iterdir():  # as a writer's retention in another process
+        file.unlink()
+    queue.find_files()
+    result = reader.get_message("t", 0, 3)
+    assert (result.status.name, result.next_begin_offset) == ("OFFSET_FOUND_NULL", following)
+
+
+def test_a_pull_takes_no_group_as_groups_are_counted_by_the_broker(store: reput.MessageStore) -> None:
+    with pytest.raises(TypeError, match="group"):
+        store.get_message("t", 0, 0, group="g")  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="positional"):
+        store.get_message("t", 0, 0, 32, None, "g")  # type: ignore[misc]
 
 
 def test_filler_units_before_the_first_message_lie_below_the_min_offset(open_store: OpenStore, path: Path) -> None:

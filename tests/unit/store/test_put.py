@@ -16,8 +16,10 @@ import pytest
 
 import reput
 from reput.errors import ConfigError, MessageIllegalError, StoreError, StoreStateError
+from reput.formats.java import string_hash
 from reput.formats.record import SysFlag, decode_record
 from reput.kernels import message_table
+from reput.kernels.columns import RecordColumns
 from reput.store.results import PutMessageStatus
 from tests.crash.faulty_files import FaultyFiles
 from tests.crash.invariants import SMALL, check_rebuild, check_store, contents, log_records
@@ -698,25 +700,79 @@ def test_a_listener_hears_of_every_message_once_and_in_order(open_store: OpenSto
     assert heard == offsets
 
 
-def test_a_listener_that_fails_stops_the_store_and_the_next_start_has_everything(
-    open_store: OpenStore, path: Path
-) -> None:
-    def fail(columns: object) -> None:
-        raise ValueError("the listener's own fault")
+def test_what_a_listener_hears_stays_as_it_is_when_more_is_dispatched(open_store: OpenStore) -> None:
+    heard: list[RecordColumns] = []
+    store = open_store(on_arrival=heard.append)
+    put = []
+    for number in range(5):  # a pass of dispatch each
+        put += store.put_messages([reput.Message(f"topic{number}", b"x", keys=[f"k{number}"])] * (number + 1), number)
+        store.wait_dispatched()
+    store.close()
+    assert len(heard) >= 5
+    rows = [
+        (columns.queues()[queue], *offsets)
+        for columns in heard
+        for queue, *offsets in zip(
+            columns["queue"].tolist(), columns["queue_offset"].tolist(), columns["commit_log_offset"].tolist(),
+            strict=True,
+        )
+    ]  # fmt: skip
+    names = [(b"topic%d" % number, number) for number in range(5) for _ in range(number + 1)]
+    assert rows == [
+        (name, result.queue_offset, result.commit_log_offset) for name, result in zip(names, put, strict=True)
+    ]
+    hashes = [hashed for columns in heard for hashed in columns.key_hashes.tolist()]
+    assert hashes == [string_hash(f"topic{number}#k{number}") for number in range(5) for _ in range(number + 1)]
+    assert [len(columns.key_rows) for columns in heard] == [columns.rows for columns in heard]
+    with pytest.raises(ValueError, match="read-only"):
+        heard[0].buffer[0] = 1  # of the log itself
 
-    store = open_store(on_arrival=fail)
+
+@pytest.mark.parametrize("error", [ValueError("the listener's own fault"), SystemExit("the listener's own fault")])
+def test_an_error_of_a_listener_is_logged_once_and_dispatch_goes_on(
+    open_store: OpenStore, caplog: pytest.LogCaptureFixture, error: BaseException
+) -> None:
+    heard, logged_before = [], []
+
+    def listen(columns: RecordColumns) -> None:
+        heard.append(columns.rows)
+        logged_before.append(len(caplog.records))
+        if len(heard) != 4:
+            raise error
+
+    store = open_store(on_arrival=listen)
+    for number in range(6):
+        store.put_message(reput.Message("t", b"x"))
+        store.wait_dispatched()
+        assert store.max_offset("t", 0) == number + 1
+    store.close()
+    assert heard == [1] * 6
+    assert logged_before == [0, 1, 1, 1, 1, 2], "again after a call that went well"
+    assert len(caplog.records) == 2
+    for record in caplog.records:
+        assert (record.name, record.levelname) == ("reput.store", "ERROR")
+        assert record.exc_info is not None
+        assert record.exc_info[1] is error
+    assert not open_store().recovery.was_killed
+
+
+def test_a_bug_in_dispatch_stops_the_store_and_the_next_start_has_everything(open_store: OpenStore, path: Path) -> None:
+    def fail(columns: object) -> None:
+        raise ValueError("a bug")
+
+    store = open_store(enable_consume_queue_ext=True, bit_maps=fail)
     store.put_message(reput.Message("t", b"x", keys=["k"]))
 
     def put_until_it_fails() -> None:
         for _ in range(100_000):
             store.put_message(reput.Message("t", b"x", keys=["k"]))
 
-    with pytest.raises(StoreError, match=r"dispatch stopped.*listener's own fault"):
+    with pytest.raises(StoreError, match=r"dispatch stopped.*a bug"):
         put_until_it_fails()
     with pytest.raises(StoreError, match="dispatch stopped"):
         store.close()
     records = len(log_records(path))
-    again = open_store(mapped_file_size_commit_log=4096)
+    again = open_store()
     assert again.recovery.was_killed
     assert again.max_offset("t", 0) == records
     again.close()

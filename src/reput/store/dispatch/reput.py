@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 from threading import Condition, Event, Lock
@@ -14,6 +15,8 @@ from reput.kernels.multi_dispatch import add_multi_dispatch_rows
 from reput.kernels.record_scan import RecordScanner
 from reput.store.log.commit_log import CommitLog
 from reput.store.service_thread import ServiceThread
+
+logger = logging.getLogger("reput.store")
 
 #: Most that one pass looks at. A pass opens each queue that it has units for, so with many queues large passes are what
 #: makes dispatch fast: over 10 000 it took 0.80 us a message instead of 1.07 with half of these. The scanner keeps
@@ -57,6 +60,7 @@ class ReputMessageService:
         self._commit_log = commit_log
         self._dispatchers = dispatchers
         self._on_arrival = on_arrival
+        self._listener_fails = False
         self._config = config
         self._scanner = RecordScanner(
             _PASS_ROWS, delays_ms=config.delay_levels_ms, index_tags=config.dispatch_rules.indexes_tags
@@ -105,7 +109,7 @@ class ReputMessageService:
             )
         self.reput_from_offset = following
         if columns.rows and self._on_arrival is not None:
-            self._on_arrival(self._arrivals(columns))
+            self._tell_listener(self._on_arrival, self._arrivals(columns))
         self._tell_waiting()
         return columns.rows or 1
 
@@ -115,13 +119,31 @@ class ReputMessageService:
                 self._progress.notify_all()
 
     def _arrivals(self, columns: RecordColumns) -> RecordColumns:
-        """A row for each queue that a message arrived in, further ones too (`notifyMessageArrive4MultiQueue`)."""
+        """A row for each queue that a message arrived in, further ones too (`notifyMessageArrive4MultiQueue`).
+
+        A copy: the next pass overwrites the scanner's memory.
+        """
         config = self._config
         if config.enable_multi_dispatch:
             columns, _ = add_multi_dispatch_rows(
                 columns, enable_lmq=config.enable_lmq, any_topic=config.dispatch_rules.multi_dispatches_any_topic
             )
-        return columns
+        return columns.copy()
+
+    def _tell_listener(self, on_arrival: Callable[[RecordColumns], None], arrivals: RecordColumns) -> None:
+        """Call the listener, and log its error; of errors in successive calls the first."""
+        try:
+            on_arrival(arrivals)
+        except BaseException:  # SystemExit, too, would end the thread, and nobody would know
+            if not self._listener_fails:
+                logger.exception(
+                    "on_arrival failed for records before commit log offset %d; dispatch goes on, and calls it for the "
+                    "next records; its errors are logged again once a call has succeeded",
+                    arrivals.next_offset,
+                )
+            self._listener_fails = True
+        else:
+            self._listener_fails = False
 
     def _run(self) -> None:
         while True:
@@ -139,7 +161,7 @@ class ReputMessageService:
             except ReputError as error:
                 self._give_up(error)
                 return
-            except Exception as error:  # an arrival listener's, or a bug: nobody may believe that dispatch goes on
+            except Exception as error:  # a bug, or an error of bit_maps: nobody may believe that dispatch goes on
                 failure = StoreError(f"dispatch stopped at commit log offset {self.reput_from_offset}: {error!r}")
                 failure.__cause__ = error
                 self._give_up(failure)

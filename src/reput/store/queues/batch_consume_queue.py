@@ -185,6 +185,13 @@ class BatchConsumeQueue(QueueFolder):
         number = find_batch_unit(mapping.address, count, offset)
         return mapping.address + number * BATCH_UNIT_SIZE, count - number, mapping
 
+    def roll_next_file(self, offset: int) -> int:
+        """Where a pull goes on that finds no unit at a queue offset: at 0 (`BatchConsumeQueue.rollNextFile`).
+
+        File names say nothing of queue offsets here. The pull at 0 is answered with `min_offset`, or with messages.
+        """
+        return 0
+
     def _base_offset(self, start: int) -> int | None:
         """First queue offset of the file that begins at a byte of the queue; None where it is gone."""
         base = self._base_offsets.get(start)

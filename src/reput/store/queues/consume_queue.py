@@ -161,6 +161,11 @@ class ConsumeQueue(QueueFolder):
         in_file = (self.file_size - inside) // UNIT_SIZE
         return mapping.address + inside, count if count < in_file else in_file, mapping
 
+    def roll_next_file(self, offset: int) -> int:
+        """Where a pull goes on that finds no unit at a queue offset: the next file's first (`rollNextFile`)."""
+        units = self.file_size // UNIT_SIZE
+        return offset - offset % units + units
+
     def _map(self, start: int) -> Mapping | None:
         mapping = super()._map(start)
         if mapping is not None:

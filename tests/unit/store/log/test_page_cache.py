@@ -10,6 +10,8 @@ import pytest
 
 import reput
 from reput.errors import StoreBusyError, StoreStateError
+from reput.formats.batch_consume_queue import BATCH_UNIT_SIZE
+from reput.formats.metadata import TopicConfig
 from tests.crash.faulty_files import FaultyFiles, Operation
 from tests.unit.store.conftest import OpenStore
 
@@ -120,3 +122,14 @@ def test_warming_up_reads_the_newest_part_of_log_queues_and_index(open_store: Op
     store.close()
     with pytest.raises(StoreStateError):
         store.preload()
+
+
+def test_warming_up_reads_the_used_part_of_the_last_file_of_a_batch_queue(open_store: OpenStore) -> None:
+    store = open_store()
+    store.update_topic(TopicConfig("orders", attributes={"queue.type": "BatchCQ"}))
+    items = [reput.Message("orders", b"x")] * 20
+    for _ in range(9):
+        store.put_batch(reput.MessageExtBatch.of(items, unique_key="U"))
+    store.wait_dispatched()
+    assert store.max_offset("orders", 0) == 180
+    assert store.preload().consume_queue_bytes == BATCH_UNIT_SIZE, "eight units fill the first file"
