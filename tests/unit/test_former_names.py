@@ -38,5 +38,6 @@ def test_a_store_for_an_external_dispatcher_may_be_opened_by_the_former_name(tmp
 def test_preload_and_verified_records_have_their_former_names(tmp_path: Path) -> None:
     with reput.MessageStore.open(tmp_path) as store:
         store.put_message(reput.Message("orders", b"x"))
+        store.wait_dispatched()
         assert store.warm_up() == store.preload()
         assert store.recovery.confirmed_records == store.recovery.verified_records
