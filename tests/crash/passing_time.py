@@ -41,8 +41,8 @@ def live(path: Path, judge: Judge) -> tuple[FaultyFiles, list[Acknowledged]]:
             acknowledged.append(_put(store, count - 1))
             wait_dispatched(store, files)
             if count % _LOG_SYNCED_AFTER == 0:
-                store._flush._sync_if(0)  # type: ignore[attr-defined]
-            store._housekeeping.run_once(thorough=count % _QUEUES_SYNCED_AFTER == 0)
+                store._writer.flush._sync_if(0)  # type: ignore[attr-defined]
+            store._writer.housekeeping.run_once(thorough=count % _QUEUES_SYNCED_AFTER == 0)
         store.close()
     if store is not None:
         abandon(store, files)

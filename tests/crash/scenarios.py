@@ -84,7 +84,7 @@ def start_again(
         )  # fmt: skip
     store.wait_dispatched()
     if checkpoints:
-        assert store._housekeeping.run_once(thorough=True)
+        assert store._writer.housekeeping.run_once(thorough=True)
     if closes:
         store.close()
     abandon(store, again)

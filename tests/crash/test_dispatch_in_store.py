@@ -149,7 +149,7 @@ def test_an_index_file_of_a_batch_that_was_killed_is_never_seen(tmp_path: Path) 
             """The store looks in the middle of the next batch, which is not to be: a new index file is there."""
             if operation.kind == "sync" and "/index/" in operation.path:
                 marks = read_marks(str(path), files)
-                follower = DispatchFollower(str(path), store._parts, CONFIG, files)
+                follower = DispatchFollower(str(path), store._reader.parts, CONFIG, files)
                 follower.reput_from_offset = -1
                 assert follower.run_once() == 1
                 assert marks[0].position == dispatcher.position
@@ -161,8 +161,8 @@ def test_an_index_file_of_a_batch_that_was_killed_is_never_seen(tmp_path: Path) 
         files.abandon()
         dispatch(path, session=None, once=True)
         store.wait_dispatched()
-        assert store._parts.index is not None
-        assert [Path(file.path) for file in store._parts.index.index_files] == sorted((path / "index").iterdir())
+        assert store._reader.parts.index is not None
+        assert [Path(file.path) for file in store._reader.parts.index.index_files] == sorted((path / "index").iterdir())
         check_seen(store, 0, 60)
 
 

@@ -417,7 +417,7 @@ def test_a_message_that_arrives_between_the_last_look_and_the_stop_is_dispatched
     files = FaultyFiles()
     options = OPTIONS | {"flush_disk_type": "ASYNC_FLUSH"}
     store = reput.MessageStore.open(tmp_path / "store", files=files, **options)
-    log, service = store._log, store._reput
+    log, service = store._log, store._writer.reput
     assert service is not None
     look, stopped = log.window, threading.Event()
 
@@ -445,7 +445,7 @@ def test_damage_that_dispatch_meets_ends_it_whatever_lies_behind(
     monkeypatch.setattr("reput.store.dispatch.reput._PASS_BYTES", pass_bytes)
     path, files = tmp_path / "store", FaultyFiles()
     store = reput.MessageStore.open(path, files=files, **SMALL)
-    with store._reput.between_passes:  # type: ignore[union-attr]
+    with store._writer.reput.between_passes:  # type: ignore[union-attr]
         offsets = [store.put_message(reput.Message("t", bytes(100))).commit_log_offset for _ in range(6)]
         with (path / "commitlog" / f"{0:020d}").open("r+b") as log:
             log.seek(offsets[1])

@@ -175,7 +175,7 @@ def test_lost_or_damaged_extensions_lose_no_message_and_no_start(
             check_acknowledged(store, acknowledged)
             put(store, number)
             store.wait_dispatched()
-            queue = next(q for q in store.queues() if (q.topic, q.queue_id) == ("orders", number % 2))
+            queue = next(q for q in store._queues.queues() if (q.topic, q.queue_id) == ("orders", number % 2))
             unit, ext = queue.unit(queue.max_offset - 1), queue.ext_unit(queue.max_offset - 1)
             assert unit is not None
             assert ext is not None
@@ -196,7 +196,7 @@ def test_what_lies_behind_the_last_ext_unit_that_the_queue_knows_is_wiped_out(
     (file,) = (path / "consumequeue/orders/0").iterdir()
     file.write_bytes(file.read_bytes()[: 2 * UNIT_SIZE].ljust(8 * UNIT_SIZE, b"\0"))  # 5 units are lost
     with reput.MessageStore.open(path, files=FaultyFiles(), **(OPTIONS | {"bit_maps": None})) as store:
-        queue = next(queue for queue in store.queues() if (queue.topic, queue.queue_id) == ("orders", 0))
+        queue = next(queue for queue in store._queues.queues() if (queue.topic, queue.queue_id) == ("orders", 0))
         units = [queue.ext_unit(offset) for offset in range(queue.max_offset)]
     expected = Extension(EXT_FILE_SIZE)
     for unit in units:

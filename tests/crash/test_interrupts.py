@@ -137,8 +137,8 @@ def test_an_interrupt_while_a_close_waits_for_its_threads_gives_the_lock_back_on
     path, files = tmp_path / "store", FaultyFiles()
     is_interrupted, may_go_on = threading.Event(), threading.Event()
     store = reput.MessageStore.open(path, files=files, **SMALL)
-    assert store._reput is not None
-    is_stopping = store._reput._stopping
+    assert store._writer is not None
+    is_stopping = store._writer.reput._stopping
 
     def interrupt_once(number: int, frame: FrameType | None) -> None:
         if not is_interrupted.is_set():

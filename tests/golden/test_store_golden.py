@@ -228,7 +228,7 @@ def test_ext_units_are_those_that_apache_reads_and_filters_see_through_them(case
     lines = [line.split(" ") for line in (CORPORA / case / "truth.txt").read_text().splitlines()]
     units = [line for line in lines if line[0] == "unit"]
     with reput.MessageStore.open(CORPORA / case / "store", read_only=True) as store:
-        queues = {(queue.topic, queue.queue_id): queue for queue in store.queues()}
+        queues = {(queue.topic, queue.queue_id): queue for queue in store._queues.queues()}
         tags_codes = defaultdict(list)
         for _, topic, queue_id, offset, commit_log_offset, size, address, _, *told_ext in units:
             queue = queues[topic, int(queue_id)]

@@ -13,7 +13,7 @@ from reput.formats.record import SysFlag
 
 if TYPE_CHECKING:
     from reput.log.directory import QueueFiles
-    from reput.store.queues.tables import Queue
+    from reput.store.results import QueueInfo
 
 #: Names that a line lists.
 _SHOWN_NAMES = 8
@@ -21,7 +21,7 @@ _SHOWN_NAMES = 8
 _COLUMNS = ("queue", "queue offset", "log offset", "stored", "tags", "keys", "body")
 
 
-def unknown_topic(topic: str, queues: Iterable[Queue | QueueFiles]) -> str | None:
+def unknown_topic(topic: str, queues: Iterable[QueueInfo | QueueFiles]) -> str | None:
     """What to say of a topic without a queue: the nearest name, or some of those that there are; None if it has one."""
     topics = sorted({queue.topic for queue in queues})
     if topic in topics:

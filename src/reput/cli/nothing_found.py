@@ -11,11 +11,10 @@ from reput.cli.output import complain, iso_time
 if TYPE_CHECKING:
     from reput.log.directory import QueueFiles, StoreDirectory
     from reput.store.message_store import MessageStore
-    from reput.store.queues.tables import Queue
-    from reput.store.results import GetMessageStatus
+    from reput.store.results import GetMessageStatus, QueueInfo
 
 
-def unknown_queue(topic: str, queue_id: int | None, queues: Iterable[Queue | QueueFiles]) -> str | None:
+def unknown_queue(topic: str, queue_id: int | None, queues: Iterable[QueueInfo | QueueFiles]) -> str | None:
     """What to say where a topic is not there, or does not have the queue; None where it has."""
     found = list(queues)
     hint = unknown_topic(topic, found)

@@ -8,7 +8,7 @@ from time import monotonic
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import ReputError, StoreError, StoreFullError
 from reput.store.log.flush import LogSync
-from reput.store.parts import Parts
+from reput.store.parts import WriterParts
 from reput.store.service_thread import ServiceThread
 from reput.store.statistics import StoreStatsService
 
@@ -21,7 +21,7 @@ class FlushConsumeQueueService:
     """
 
     def __init__(
-        self, path: str, parts: Parts, sync: LogSync, config: MessageStoreConfig, stats: StoreStatsService
+        self, path: str, parts: WriterParts, sync: LogSync, config: MessageStoreConfig, stats: StoreStatsService
     ) -> None:
         self._path = path
         self._parts = parts
@@ -77,5 +77,4 @@ class FlushConsumeQueueService:
         if self._parts.index is not None:
             self._parts.index.flush_full_files()
             index_timestamp = self._parts.index.flushed_timestamp
-        if self._parts.checkpoint is not None:
-            self._parts.checkpoint.flush(self._sync.safe_timestamp, logics, index_timestamp)
+        self._parts.checkpoint.flush(self._sync.safe_timestamp, logics, index_timestamp)

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from time import monotonic
 from typing import TYPE_CHECKING
 
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import ConfigError, StoreStateError
-from reput.files import FileLayer
 from reput.formats.message_ext import MessageExt
+from reput.store.results import QueueInfo
 
 if TYPE_CHECKING:
-    from reput.formats.metadata import TopicConfig
     from reput.store.get_result import GetMessageResult
-    from reput.store.parts import Parts
     from reput.store.preload import Preloaded
     from reput.store.query import QueryMessageResult
-    from reput.store.queues.tables import Queue
+    from reput.store.reader import Reader
     from reput.store.recovery_report import RecoveryReport
 
 
 class MessageReader:
-    """The verbs of a `MessageStore` that read: topics, queues, messages, keys, and the log as a whole.
+    """The verbs of a `MessageStore` that read: queues, messages, keys, and the log as a whole.
 
     Attributes:
         path: The directory.
@@ -30,45 +28,31 @@ class MessageReader:
         recovery: What the start found and did.
     """
 
-    def __init__(self, path: str, config: MessageStoreConfig, parts: Parts, files: FileLayer) -> None:
-        from reput.store.get import GetMessage
-        from reput.store.query import QueryMessage
-        from reput.store.statistics import StoreStatsService
-
+    def __init__(self, path: str, config: MessageStoreConfig, reader: Reader) -> None:
         self.path = path
         self.config = config
-        self.recovery: RecoveryReport = parts.report
-        self._files = files
-        self._parts = parts
-        self._log = parts.log
-        self._queues = parts.queues
+        self.recovery: RecoveryReport = reader.parts.report
+        self._reader = reader
+        self._log = reader.parts.log
+        self._queues = reader.parts.queues
+        self._stats = reader.stats
+        self._getting = reader.getting
+        self._querying = reader.querying
         self._is_open = True
-        self._stats = StoreStatsService(parts.queues.counts)
-        self._getting = GetMessage(parts.log, parts.queues, config, files, path, self._stats)
-        self._querying = QueryMessage(parts.log, parts.index)
 
     def _check_open(self) -> None:
         if not self._is_open:
             raise StoreStateError(f"{self.path}: the store is closed")
 
-    # -- topics and queues
+    # -- queues
 
-    @property
-    def topics(self) -> Mapping[str, TopicConfig]:
-        """The topics of `config/topics.json` by name; a store takes messages of others, too.
-
-        Raises:
-            CorruptMetadataError: The file and its backup are damaged (only read-only: else the store does not open).
-        """
-        from reput.store.config_files import TopicConfigManager
-
+    def queues(self) -> list[QueueInfo]:
+        """All consume queues at this moment, by topic and queue id."""
         self._check_open()
-        return (self._parts.topics or TopicConfigManager(self._files, self.path)).table
-
-    def queues(self) -> Iterator[Queue]:
-        """All consume queues, by topic and queue id; each has topic, queue_id, min_offset and max_offset."""
-        self._check_open()
-        return iter(sorted(self._queues.queues(), key=lambda queue: (queue.topic, queue.queue_id)))
+        return sorted(
+            QueueInfo(queue.topic, queue.queue_id, queue.min_offset, queue.max_offset)
+            for queue in self._queues.queues()
+        )
 
     def min_offset(self, topic: str, queue_id: int) -> int:
         """The first queue offset whose message the log still has; 0 for an unknown queue."""
@@ -168,12 +152,8 @@ class MessageReader:
         Args:
             log_bytes: How much of the log; None: what counts as in memory, `accessMessageInMemoryMaxRatio`.
         """
-        from reput.store.preload import preload
-
         self._check_open()
-        if log_bytes is None:
-            log_bytes = self._files.physical_memory() * self.config.access_message_in_memory_max_ratio // 100
-        return preload(self._parts, self._files, log_bytes)
+        return self._reader.preload(log_bytes)
 
     #: Former name of `preload`, for one release.
     warm_up = preload

@@ -1,37 +1,36 @@
-"""MessageStore: the parts of an open store introduced to each other, its life, and the verbs that change it."""
+"""MessageStore: the face of an open store, over its `Reader` and its `Writer`."""
 
 from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import ExitStack
-from functools import partial
 from itertools import chain
 from threading import Lock
 from typing import TYPE_CHECKING, Literal, Self
 from weakref import WeakSet
 
 from reput.config.message_store import FlushDiskType, MessageStoreConfig
-from reput.errors import ConfigError, MessageIllegalError, StoreError, StoreStateError
+from reput.errors import ConfigError, MessageIllegalError, StoreStateError
 from reput.files import DISK, FileLayer
 from reput.formats.message import Message, refuse_wrong_types
+from reput.formats.message_batch import MessageExtBatch
 from reput.kernel_loader import load_kernels
 from reput.store.message_reader import MessageReader
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from reput.formats.message_batch import MessageExtBatch
     from reput.formats.metadata import TopicConfig
     from reput.kernels.columns import RecordColumns
     from reput.kernels.consume_queue_ext import BitMaps
     from reput.store.dispatch.redispatch import Progress
-    from reput.store.parts import Parts
+    from reput.store.reader import Reader
     from reput.store.results import PutBatchResult, PutMessageResult, PutTableResult
     from reput.store.retention import RetentionReport
     from reput.store.runtime_info import RuntimeInfo
+    from reput.store.writer import Writer
 
 
 #: What Python says of values of wrong types; MessageIllegalError, a ValueError too, is none of them.
@@ -49,60 +48,14 @@ class MessageStore(MessageReader):
     inherited.
     """
 
-    def __init__(
-        self,
-        path: str,
-        config: MessageStoreConfig,
-        parts: Parts,
-        files: FileLayer,
-        on_arrival: Callable[[RecordColumns], None] | None,
-        *,
-        retention: bool,
-        external: bool = False,
-    ) -> None:
-        from reput.store.dispatch.follower import DispatchFollower
-        from reput.store.dispatch.reput import Dispatcher, ReputMessageService
-        from reput.store.housekeeping import FlushConsumeQueueService
-        from reput.store.log.flush import FlushPolicy, FlushRealTimeService
-        from reput.store.log.group_commit import GroupCommitService
-        from reput.store.put import PutMessage
-        from reput.store.put_batch import PutBatch
-        from reput.store.retention import CleanService
-
-        super().__init__(path, config, parts, files)
+    def __init__(self, path: str, config: MessageStoreConfig, reader: Reader, writer: Writer | None) -> None:
+        super().__init__(path, config, reader)
+        self._writer = writer
         self._closing = Lock()
         self._is_closed = False
         self._refusal = StoreStateError(f"{path}: the store is closed")
-        self._changing_topics = Lock()
-        self._reput: ReputMessageService | None = None
-        clean_service = partial(CleanService, parts, config, files, path)
-        if parts.lock is None:
-            self._cleaning = clean_service(lambda: parts.log.max_offset)
-            return
-        self._flush: FlushPolicy = (
-            GroupCommitService(parts.log, config)
-            if config.flush_disk_type is FlushDiskType.SYNC_FLUSH
-            else FlushRealTimeService(parts.log, config)
-        )
-        dispatchers: list[Dispatcher] = [parts.queues, *([parts.index] if parts.index is not None else []), self._stats]
-        self._external = external
-        self._reput = reput = (
-            DispatchFollower(path, parts, config, files)
-            if external
-            else ReputMessageService(parts.log, dispatchers, config, on_arrival)
-        )
-        reput.reput_from_offset = parts.log.max_offset
-        self._cleaning = clean_service(lambda: reput.reput_from_offset)  # not of self: a closed store is freed at once
-        self._putting = PutMessage(parts.log, self._flush, config, self._reput.wake_if_idle, self._stats)
-        self._putting_batches = PutBatch(
-            self._putting, parts.log, self._flush, config, self._reput.wake_if_idle, parts.queues.types
-        )
-        self._housekeeping = FlushConsumeQueueService(path, parts, self._flush.sync, config, self._stats)
-        for service in (self._flush, self._reput, self._housekeeping):
-            service.start()
-        _writers.add(self)
-        if retention:
-            self._cleaning.start()
+        if writer is not None:
+            _writers.add(self)
 
     @classmethod
     def open(
@@ -149,10 +102,6 @@ class MessageStore(MessageReader):
             CorruptRecordError: Damage that is no torn tail. Nothing was changed.
             StoreFullError: No space.
         """
-        load_kernels()
-        from reput.store.recovery.opening import open_for_writing
-        from reput.store.recovery.read_only import open_for_reading
-
         base = config or MessageStoreConfig(flush_disk_type=FlushDiskType.SYNC_FLUSH)
         settings = MessageStoreConfig.from_mapping(options, base)
         root = os.path.abspath(os.path.expanduser(path))
@@ -161,22 +110,27 @@ class MessageStore(MessageReader):
         external = dispatch != "thread"
         if external and (on_arrival is not None or bit_maps is not None):
             raise ConfigError('dispatch="external": on_arrival and bit_maps belong to the process that dispatches')
+        load_kernels()
+        from reput.store.reader import Reader  # after the kernels, which it imports
+        from reput.store.writer import Writer
+
         if read_only:
-            parts = open_for_reading(root, settings, files, progress)
-        else:
-            parts = open_for_writing(root, settings, files, progress, bit_maps, external=external)
-        try:
-            return cls(root, settings, parts, files, on_arrival, retention=retention, external=external)
-        except BaseException:  # no thread could be started, or Ctrl-C; those that were have nothing to do
-            parts.close()
-            raise
+            return cls(root, settings, Reader.open(root, settings, files, progress), None)
+        writer = Writer.open(
+            root, settings, files, progress,
+            retention=retention, external=external, on_arrival=on_arrival, bit_maps=bit_maps,
+        )  # fmt: skip
+        return cls(root, settings, writer.reader, writer)
 
     # -- putting
 
-    def _check_writable(self) -> None:
-        if not self._is_open or self._reput is None:
+    def _writable(self) -> Writer:
+        """The writer; raises StoreStateError where the store is closed or read-only."""
+        writer = self._writer
+        if not self._is_open or writer is None:
             state = "was opened read-only" if self._is_open else "is closed, or open in the parent of this process"
             raise StoreStateError(f"{self.path}: the store {state}; open it with MessageStore.open(path) to put")
+        return writer
 
     def put_message(self, message: Message, queue_id: int = 0) -> PutMessageResult:
         """Append one message; returns once it is as safe as the flush mode promises.
@@ -191,29 +145,30 @@ class MessageStore(MessageReader):
             StorePoisonedError: A sync failed; nothing more is accepted.
             StoreStateError: The store is closed or read-only.
         """
-        if not self._is_open or self._reput is None:
-            self._check_writable()
+        writer = self._writer
+        if writer is None or not self._is_open:
+            writer = self._writable()
         try:
-            return self._putting.one(message, queue_id)
+            return writer.putting.one(message, queue_id)
         except _TYPE_ERRORS:
             refuse_wrong_types([message], queue_id)
             raise
 
     def async_put_message(self, message: Message, queue_id: int = 0) -> Future[PutMessageResult]:
         """`put_message` that does not wait: the future is done when the message is safe. Errors as there."""
-        self._check_writable()
+        writer = self._writable()
         try:
-            return self._putting.one_later(message, queue_id)
+            return writer.putting.one_later(message, queue_id)
         except _TYPE_ERRORS:
             refuse_wrong_types([message], queue_id)
             raise
 
     def put_messages(self, messages: Sequence[Message], queue_id: int = 0) -> list[PutMessageResult]:
         """Append several messages, each as a put of its own, and wait once. All are checked before any is written."""
-        self._check_writable()
+        writer = self._writable()
         try:
             with self._stats.timing():
-                return self._putting.several(messages, queue_id)
+                return writer.putting.several(messages, queue_id)
         except _TYPE_ERRORS:
             refuse_wrong_types(messages, queue_id)
             raise
@@ -234,13 +189,11 @@ class MessageStore(MessageReader):
             StorePoisonedError: A sync failed; nothing more is accepted.
             StoreStateError: The store is closed or read-only.
         """
-        self._check_writable()
+        writer = self._writable()
         try:
             with self._stats.timing():
-                return self._putting_batches.put(batch, queue_id)
+                return writer.putting_batches.put(batch, queue_id)
         except _TYPE_ERRORS:
-            from reput.formats.message_batch import MessageExtBatch
-
             refuse_wrong_types([batch] if isinstance(batch, MessageExtBatch) else batch, queue_id)
             raise
 
@@ -257,7 +210,7 @@ class MessageStore(MessageReader):
         """
         import pyarrow as pa
 
-        self._check_writable()
+        writer = self._writable()
         tables: Iterator[pa.Table]
         match table:
             case pa.RecordBatchReader():  # its columns are checked even if it has no batch
@@ -272,7 +225,7 @@ class MessageStore(MessageReader):
                     f"{type(table).__name__}; pa.Table.from_pandas and pa.table make one"
                 )
         with self._stats.timing():
-            return self._putting.tables(tables)
+            return writer.putting.tables(tables)
 
     # -- topics
 
@@ -286,38 +239,32 @@ class MessageStore(MessageReader):
             StoreFullError: No space; nothing was changed.
             StoreStateError: The store is closed or read-only.
         """
-        from reput.store.config_files import check_topic
+        self._writable().update_topic(config)
 
-        self._check_writable()
-        assert self._parts.topics is not None
-        assert self._reput is not None
-        check_topic(config)
-        with self._changing_topics, ExitStack() as held:
-            if self._queues.changes_type(config):  # no message may be put, or dispatched, by the old type meanwhile
-                held.enter_context(self._reput.between_passes)
-                held.enter_context(self._log.paused())
-                self._queues.prepare_change(config, self._log.queue_offsets)
-            self._parts.topics.update(config)
-            self._queues.set_type(config)
+    @property
+    def topics(self) -> Mapping[str, TopicConfig]:
+        """The topics of `config/topics.json` by name; a store takes messages of others, too.
+
+        Raises:
+            CorruptMetadataError: The file and its backup are damaged (only read-only: else the store does not open).
+        """
+        self._check_open()
+        return self._reader.topics if self._writer is None else self._writer.parts.topics.table
 
     # -- dispatch
 
     @property
     def dispatch_behind_bytes(self) -> int:
         """Bytes of the log that queues and index do not have yet."""
-        return self._reput.dispatch_behind_bytes if self._reput is not None else 0
+        return self._writer.reput.dispatch_behind_bytes if self._writer is not None else 0
 
     def runtime_info(self) -> RuntimeInfo:
         """Sizes, offsets, rates, latencies, topics, groups and index files at this moment (`getRuntimeInfo`).
 
         A read-only store shows what is on the disk since it was opened; what only the writer counts is None then.
         """
-        from reput.store.snapshot import take_runtime_info
-
         self._check_open()
-        if self._reput is None:
-            return take_runtime_info(self.path, self._parts, self._files)
-        return take_runtime_info(self.path, self._parts, self._files, self._stats, self._reput.reput_from_offset)
+        return (self._writer or self._reader).runtime_info()
 
     def wait_dispatched(self, timeout: float = 10) -> None:
         """Return once queues and index have everything that was put before the call.
@@ -327,15 +274,8 @@ class MessageStore(MessageReader):
             ReputError: Dispatch cannot go on.
         """
         self._check_open()
-        if self._reput is not None:
-            end = self._log.max_offset
-            if end:
-                self._flush.wait(end)
-            if not self._reput.wait(end, timeout):
-                raise TimeoutError(
-                    f"{self.path}: queues and index are {self.dispatch_behind_bytes} bytes behind after {timeout} s"
-                    + (f": {self._reput.failure}" if self._reput.failure else "")
-                )
+        if self._writer is not None:
+            self._writer.wait_dispatched(timeout)
 
     # -- retention
 
@@ -351,11 +291,10 @@ class MessageStore(MessageReader):
         Raises:
             StoreError: A file cannot be deleted; everything behind it is as it was.
         """
-        if dry_run:
-            self._check_open()
-            return self._cleaning.plan(manual=True)
-        self._check_writable()
-        return self._cleaning.delete_expired(manual=True)
+        if not dry_run:
+            return self._writable().cleaning.delete_expired(manual=True)
+        self._check_open()
+        return self._reader.plan_deletion() if self._writer is None else self._writer.cleaning.plan(manual=True)
 
     # -- lifecycle
 
@@ -369,38 +308,17 @@ class MessageStore(MessageReader):
             if self._is_closed:
                 return
             self._is_open = False
-            if self._reput is not None:
-                self._stop_threads()  # interrupted here they may still write, so the lock is kept: close again
+            writer = self._writer
+            if writer is None:
+                self._is_closed = True
+                self._reader.parts.close()
+                return
+            writer.stop(self._refusal)  # interrupted here threads may still write, so the lock is kept: close again
             self._is_closed = True
             try:
-                if self._reput is not None:
-                    self._seal(self._parts)
+                writer.seal(self._refusal)
             finally:
-                self._parts.close()
-
-    def _stop_threads(self) -> None:
-        assert self._reput is not None
-        self._log.refuse(self._refusal)  # a put that passed its check before must not write once the lock is given back
-        self._cleaning.shutdown()
-        self._housekeeping.shutdown()
-        self._flush.shutdown()
-        self._reput.shutdown()
-
-    def _seal(self, parts: Parts) -> None:
-        from reput.store.parts import close_cleanly
-
-        assert self._reput is not None
-        failure = self._reput.failure if self._log.failure is self._refusal else self._log.failure
-        if failure is not None:
-            raise failure
-        end = self._log.max_offset
-        is_dispatched = self._reput.reput_from_offset >= end
-        if self._log.flushed_offset < end or not (is_dispatched or self._external):
-            raise StoreError(
-                f"{self.path}: synced to {self._log.flushed_offset} and dispatched to {self._reput.reput_from_offset} "
-                f"of {end}; the exit is not marked as clean, and the next start recovers"
-            )
-        close_cleanly(self.path, parts, self._files, is_dispatched=is_dispatched)
+                writer.parts.close()
 
     def __enter__(self) -> Self:
         return self
@@ -409,7 +327,7 @@ class MessageStore(MessageReader):
         self.close()
 
     def __repr__(self) -> str:
-        state = "closed" if not self._is_open else "read-only" if self._reput is None else "open"
+        state = "closed" if not self._is_open else "read-only" if self._writer is None else "open"
         return f"MessageStore({self.path!r}, {state}, max_commit_log_offset={self._log.max_offset})"
 
 

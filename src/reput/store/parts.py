@@ -21,32 +21,40 @@ from reput.store.recovery_report import RecoveryReport
 
 @dataclass(slots=True)
 class Parts:
-    """The parts of an open store; a read-only one has no lock, checkpoint, abort marker, and topics to change."""
+    """The parts that every open store has."""
 
     log: CommitLog
     queues: QueueTables
     index: IndexService | None
     report: RecoveryReport
-    lock: RecordLock | None = None
-    checkpoint: StoreCheckpoint | None = None
-    abort: AbortFile | None = None
-    topics: TopicConfigManager | None = None
 
     def close(self) -> None:
-        """Close all files and give the lock back, last and whatever fails before."""
+        """Close all files."""
+        if self.index is not None:
+            self.index.close()
+        self.queues.close()
+        self.log.close()
+
+
+@dataclass(slots=True)
+class WriterParts(Parts):
+    """The parts of a store that is open for writing."""
+
+    lock: RecordLock
+    checkpoint: StoreCheckpoint
+    abort: AbortFile
+    topics: TopicConfigManager
+
+    def close(self) -> None:
+        """Close all files, and release the lock last, whatever fails before."""
         try:
-            if self.index is not None:
-                self.index.close()
-            self.queues.close()
-            if self.checkpoint is not None:
-                self.checkpoint.close()
-            self.log.close()
+            self.checkpoint.close()
+            Parts.close(self)  # no super(): a dataclass with slots is another class than the one of this body
         finally:
-            if self.lock is not None:
-                self.lock.release()
+            self.lock.release()
 
 
-def close_cleanly(path: str, parts: Parts, files: FileLayer, *, is_dispatched: bool = True) -> None:
+def close_cleanly(path: str, parts: WriterParts, files: FileLayer, *, is_dispatched: bool = True) -> None:
     """Sync everything derived, say how far it is, and take the marker away: the next start has nothing to do.
 
     Where another process has not dispatched all of the log, the next start looks for itself.
@@ -55,9 +63,7 @@ def close_cleanly(path: str, parts: Parts, files: FileLayer, *, is_dispatched: b
         _close_cleanly(path, parts, files, is_dispatched=is_dispatched)
 
 
-def _close_cleanly(path: str, parts: Parts, files: FileLayer, *, is_dispatched: bool) -> None:
-    assert parts.checkpoint is not None
-    assert parts.abort is not None
+def _close_cleanly(path: str, parts: WriterParts, files: FileLayer, *, is_dispatched: bool) -> None:
     logics = parts.queues.flush()
     index_timestamp = 0
     if parts.index is not None:
@@ -69,7 +75,7 @@ def _close_cleanly(path: str, parts: Parts, files: FileLayer, *, is_dispatched: 
     files.make_directories(f"{path}/{CONFIG}")
     shutdown_path = f"{path}/{CONFIG}/{SHUTDOWN_FILE}"
     if is_dispatched:
-        topics = None if parts.topics is None else _record_topics(shutdown_path, parts.topics.topics, files)
+        topics = _record_topics(shutdown_path, parts.topics.topics, files)
         files.write_atomically(shutdown_path, encode_shutdown(Shutdown(parts.log.max_offset, count, offsets, topics)))
     elif files.exists(shutdown_path):
         files.unlink(shutdown_path)

@@ -36,6 +36,21 @@ class GetMessageStatus(Enum):
     NO_MESSAGE_IN_QUEUE = "NO_MESSAGE_IN_QUEUE"
 
 
+class QueueInfo(NamedTuple):
+    """One consume queue at one moment.
+
+    Attributes:
+        topic, queue_id: Which queue.
+        min_offset: Queue offset of the first message that the log still has.
+        max_offset: Queue offset of the next message to be dispatched.
+    """
+
+    topic: str
+    queue_id: int
+    min_offset: int
+    max_offset: int
+
+
 class PutMessageResult(NamedTuple):
     """The answer to one put.
 

@@ -339,8 +339,8 @@ def test_no_message_comes_in_while_the_type_of_its_topic_changes(open_store: Ope
 
     def put_meanwhile(operation: Operation) -> None:
         if operation.kind == "rename" and operation.path.endswith("topics.json"):
-            assert store._reput is not None
-            outcomes.append("between passes" if store._reput.between_passes.locked() else "")
+            assert store._writer is not None
+            outcomes.append("between passes" if store._writer.reput.between_passes.locked() else "")
             files.judge = no_objection
             try:
                 store.put_message(reput.Message("orders", b""))
@@ -485,7 +485,7 @@ def test_a_list_of_messages_is_a_batch_without_properties_of_its_own(store: repu
 
 
 def test_properties_of_the_batch_are_joined_as_rocketmq_joins_them(store: reput.MessageStore) -> None:
-    record = store._putting.check(reput.Message("t", b"", unique_key="B"), 0)
+    record = store._writer.putting.check(reput.Message("t", b"", unique_key="B"), 0)
     items = [BatchItem(0, b"", b""), BatchItem(0, b"", b"a\x01b"), BatchItem(0, b"", b"a\x01b\x02")]
     ends = [b"UNIQ_KEY\x01B\x02", b"a\x01b\x02UNIQ_KEY\x01B\x02", b"a\x01b\x02UNIQ_KEY\x01B\x02"]
     for with_batch_properties, wanted in ((True, ends), (False, [item.properties for item in items])):

@@ -152,7 +152,7 @@ def test_a_pull_whose_unit_is_gone_goes_on_where_rocketmq_does(
         store.put_message(reput.Message("t", b"x"))
     store.close()
     reader = open_store(read_only=True)
-    (queue,) = reader.queues()
+    (queue,) = reader._queues.queues()
     for file in Path(queue.path).iterdir():  # as a writer's retention in another process
         file.unlink()
     queue.find_files()

@@ -209,7 +209,7 @@ def test_what_is_not_dispatched_or_not_flushed_stays(open_store: OpenStore, path
     assert store.delete_expired().commit_log_files == []
     held = threading.Event()
     files.judge = lambda operation: held.wait(20) and None if operation.kind == "write_runs" else None
-    store._flush._sync_if(0)  # type: ignore[attr-defined]
+    store._writer.flush._sync_if(0)  # type: ignore[attr-defined]
     store.put_message(reput.Message("t", b"x"))
     assert store.dispatch_behind_bytes > 0
     dispatched = store.max_commit_log_offset - store.dispatch_behind_bytes
@@ -543,5 +543,5 @@ def test_a_closed_store_deletes_nothing(open_store: OpenStore, path: Path) -> No
     with pytest.raises(StoreStateError):
         store.delete_expired()
     with pytest.raises(StoreStateError):
-        store._cleaning.delete_expired(manual=True)
+        store._writer.cleaning.delete_expired(manual=True)
     assert {file for file in files_in(path) if file.parent.name == "commitlog"} <= before

@@ -157,7 +157,7 @@ def test_a_directory_of_rocketmq_is_read(tmp_path, case):
         assert (info.dispatch_behind_bytes > 0) == (case == "killed-undispatched")
         assert sum(topic.messages for topic in info.topics) == sum(q.max_offset - q.min_offset for q in store.queues())
         assert sum(file.used for file in info.index_files) == (
-            sum(file.count - 1 for file in store._parts.index.index_files) if store._parts.index else 0
+            sum(file.count - 1 for file in store._reader.parts.index.index_files) if store._reader.parts.index else 0
         )
 
 

@@ -24,7 +24,7 @@ from reput.log.positions import LogPosition
 from reput.log.sink_commits import was_opened_since
 
 if TYPE_CHECKING:
-    from reput.store.parts import Parts
+    from reput.store.parts import WriterParts
 
 _BATCH_LOCK = "reputDispatchBatch.lock"
 #: Its name in 0.1, which is locked, too, for one release: a process of that version may dispatch.
@@ -125,12 +125,11 @@ def take_back(root: str, files: FileLayer) -> None:
         files.unlink(marks_path(root))
 
 
-def hand_over(root: str, files: FileLayer, parts: Parts, config: MessageStoreConfig) -> None:
+def hand_over(root: str, files: FileLayer, parts: WriterParts, config: MessageStoreConfig) -> None:
     """Say that queues and index have all of the log, and that another process goes on from there."""
     parts.queues.flush()
     if parts.index is not None:
         parts.index.flush()
-    assert parts.lock is not None
     parts.lock.write(SINK_LOCK)  # before the marks; no intent stands, for the start has settled it
     mark = DispatchMark(LogPosition(parts.log.max_offset), parts.index.mark if parts.index is not None else None)
     write_marks(root, [mark], config, files)

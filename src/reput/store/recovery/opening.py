@@ -25,7 +25,7 @@ from reput.store.dispatch import locks as dispatch_locks
 from reput.store.dispatch.redispatch import Progress, redispatch
 from reput.store.index.index_service import IndexService
 from reput.store.log.commit_log import CommitLog
-from reput.store.parts import Parts
+from reput.store.parts import WriterParts
 from reput.store.queues.tables import QueueTables
 from reput.store.recovery.listing import (
     NO_TIMES,
@@ -56,7 +56,7 @@ def open_for_writing(
     bit_maps: BitMaps | None = None,
     *,
     external: bool = False,
-) -> Parts:
+) -> WriterParts:
     """Lock, check, recover; see the errors of `MessageStore.open`. The store's threads are not started.
 
     `external`: what comes is dispatched by another process.
@@ -103,7 +103,7 @@ def _recover(
     lock: RecordLock,
     undo: ExitStack,
     bit_maps: BitMaps | None,
-) -> Parts:
+) -> WriterParts:
     topics = TopicConfigManager(files, path)
     listing = list_directory(files, path, config)
     loaded = _make(path, config, files, listing, undo, bit_maps)
@@ -143,7 +143,7 @@ def _recover(
     marks.remove()
     remove_mark(path, files)
     log.queue.drop_maps()
-    return Parts(log, queues, index, report, lock, checkpoint, abort, topics)
+    return WriterParts(log, queues, index, report, lock, checkpoint, abort, topics)
 
 
 def _warn_of_lost_end(path: str, listing: DirectoryListing, plan: RecoveryPlan) -> None:

@@ -39,7 +39,7 @@ from reput.store.dispatch.redispatch import Progress, walk
 from reput.store.log.commit_log import CommitLog
 from reput.store.log.flush import LogSync
 from reput.store.log.pending import EncodedRows
-from reput.store.parts import Parts, close_cleanly
+from reput.store.parts import Parts, WriterParts, close_cleanly
 from reput.store.recovery.opening import open_for_writing
 from reput.store.recovery.sink_intent import with_commit, write_sinks
 from reput.store.sinks.staging import StagingFile, read_frames
@@ -98,7 +98,6 @@ def put_staged(
     opened = _open(path, config, files, lock_timeout_ms)
     begin = opened.log.max_offset
     try:
-        assert opened.lock is not None
         putting = _PutStaged(path, config, files, opened.log, opened.lock)
         try:
             commit = putting.put(parts, batch)
@@ -119,7 +118,7 @@ def put_staged(
 
 def _open(
     path: str, config: MessageStoreConfig, files: FileLayer, lock_timeout_ms: int, progress: Progress = silent
-) -> Parts:
+) -> WriterParts:
     """The parts of a store without its threads."""
     deadline = time.monotonic() + lock_timeout_ms / 1000
     while True:

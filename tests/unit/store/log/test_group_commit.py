@@ -85,8 +85,8 @@ class Scene:
         self.store = reput.MessageStore.open(path, files=self.disk, **(OPTIONS | options))  # type: ignore[arg-type]
         self.store.put_message(reput.Message("t", b"first"))
         self.store.wait_dispatched()
-        assert isinstance(self.store._flush, GroupCommitService)
-        self.service = self.store._flush
+        assert isinstance(self.store._writer.flush, GroupCommitService)
+        self.service = self.store._writer.flush
         self.service._waiters = self.queue
         self.disk.gated = True
         self.leader = Put(self.store)

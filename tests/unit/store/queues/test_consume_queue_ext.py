@@ -30,7 +30,7 @@ def test_the_key_can_be_turned_on_for_a_store_that_has_messages(open_store: Open
     for tags in ("a", "b"):
         store.put_message(reput.Message("t", b"y", tags=tags))
     store.wait_dispatched()
-    (queue,) = store.queues()
+    (queue,) = store._queues.queues()
     assert [queue.ext_unit(offset) is None for offset in range(4)] == [True, True, False, False]
     assert [(m.body, m.tags) for m in store.get_message("t", 0, 0, tags="b").messages()] == [(b"x", "b"), (b"y", "b")]
     assert ext_files(path) == [0]
@@ -50,7 +50,7 @@ def test_files_before_the_first_message_of_a_queue_can_be_removed(open_store: Op
     store = open_store(**ON, mapped_file_size_commit_log=1 << 16, mapped_file_size_consume_queue=2000)
     store.put_messages([reput.Message("t", b"x", tags="a") for _ in range(20)])
     store.wait_dispatched()
-    (queue,) = store.queues()
+    (queue,) = store._queues.queues()
     assert queue.ext is not None
     assert ext_files(path) == [0, 100, 200, 300, 400]
     queue.ext.truncate_by_min_address(17)  # a plain tags code

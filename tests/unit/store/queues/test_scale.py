@@ -222,8 +222,8 @@ def test_rows_go_on_in_the_next_file_where_files_are_as_large_as_they_may_be(tmp
     size, left = (1 << 31) - 1, 500
     with reput.MessageStore.open(tmp_path / "store", mapped_file_size_commit_log=size) as store:
         log = store._log
-        assert store._reput is not None
-        store._reput.reput_from_offset = size - left
+        assert store._writer is not None
+        store._writer.reput.reput_from_offset = size - left
         log.queue.append_file(log.queue.next_file())
         log.start_at(size - left)  # as if so much had been put: the file is a hole
         assert store.put_arrow(pa.table({"topic": ["t"] * 6, "body": [bytes(100)] * 6})).end_offset > size

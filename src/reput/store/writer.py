@@ -1,0 +1,182 @@
+"""Writer: what a store has that is open for writing, from its start to its clean exit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import TYPE_CHECKING, Self
+
+from reput.config.message_store import FlushDiskType, MessageStoreConfig
+from reput.errors import StoreError, StoreStateError
+from reput.files import FileLayer
+from reput.formats.metadata import TopicConfig
+from reput.kernels.columns import RecordColumns
+from reput.store.config_files import check_topic
+from reput.store.dispatch.follower import DispatchFollower
+from reput.store.dispatch.redispatch import Progress
+from reput.store.dispatch.reput import Dispatcher, ReputMessageService
+from reput.store.housekeeping import FlushConsumeQueueService
+from reput.store.log.flush import FlushPolicy, FlushRealTimeService
+from reput.store.log.group_commit import GroupCommitService
+from reput.store.parts import WriterParts, close_cleanly
+from reput.store.put import PutMessage
+from reput.store.put_batch import PutBatch
+from reput.store.reader import Reader
+from reput.store.recovery.opening import open_for_writing
+from reput.store.retention import CleanService
+from reput.store.runtime_info import RuntimeInfo
+from reput.store.snapshot import take_runtime_info
+
+if TYPE_CHECKING:
+    from reput.kernels.consume_queue_ext import BitMaps
+
+
+@dataclass(slots=True)
+class Writer:
+    """The services of a store that is open for writing.
+
+    Attributes:
+        parts: Log, queues, index, lock, checkpoint, abort marker and topics.
+        reader: What it reads with.
+        flush: Syncs the log; puts wait for it (thread `reput-flush`).
+        reput: Dispatches records to queues and index (`reput-dispatch`).
+        housekeeping: Syncs queues and index, and moves the checkpoint (`reput-flush-queues`).
+        cleaning: Deletes expired files (`reput-retention`, where it was asked for).
+        putting: Puts of single messages, lists and tables.
+        putting_batches: Puts of producers' batches.
+        external: Whether another process dispatches.
+    """
+
+    parts: WriterParts
+    reader: Reader
+    flush: FlushPolicy
+    reput: ReputMessageService
+    housekeeping: FlushConsumeQueueService
+    cleaning: CleanService
+    putting: PutMessage
+    putting_batches: PutBatch
+    external: bool
+    _changing_topics: Lock = field(default_factory=Lock)
+
+    @classmethod
+    def open(
+        cls,
+        path: str,
+        config: MessageStoreConfig,
+        files: FileLayer,
+        progress: Progress,
+        *,
+        retention: bool,
+        external: bool,
+        on_arrival: Callable[[RecordColumns], None] | None,
+        bit_maps: BitMaps | None,
+    ) -> Self:
+        """Lock and recover a store, and start its threads; errors as of `MessageStore.open`."""
+        parts = open_for_writing(path, config, files, progress, bit_maps, external=external)
+        try:
+            writer = cls._of(path, config, files, parts, on_arrival, external=external)
+            for service in (writer.flush, writer.reput, writer.housekeeping):
+                service.start()
+            if retention:
+                writer.cleaning.start()
+        except BaseException:  # no thread could be started, or Ctrl-C; those that were started have nothing to do
+            parts.close()
+            raise
+        return writer
+
+    @classmethod
+    def _of(
+        cls,
+        path: str,
+        config: MessageStoreConfig,
+        files: FileLayer,
+        parts: WriterParts,
+        on_arrival: Callable[[RecordColumns], None] | None,
+        *,
+        external: bool,
+    ) -> Self:
+        log, reader = parts.log, Reader.of(path, config, files, parts)
+        flush: FlushPolicy = (
+            GroupCommitService(log, config)
+            if config.flush_disk_type is FlushDiskType.SYNC_FLUSH
+            else FlushRealTimeService(log, config)
+        )
+        index: list[Dispatcher] = [parts.index] if parts.index is not None else []
+        reput = (
+            DispatchFollower(path, parts, config, files)
+            if external
+            else ReputMessageService(log, [parts.queues, *index, reader.stats], config, on_arrival)
+        )
+        reput.reput_from_offset = log.max_offset
+        putting = PutMessage(log, flush, config, reput.wake_if_idle, reader.stats)
+        return cls(
+            parts,
+            reader,
+            flush,
+            reput,
+            FlushConsumeQueueService(path, parts, flush.sync, config, reader.stats),
+            CleanService(parts, config, files, path, lambda: reput.reput_from_offset),
+            putting,
+            PutBatch(putting, log, flush, config, reput.wake_if_idle, parts.queues.types),
+            external,
+        )
+
+    def update_topic(self, config: TopicConfig) -> None:
+        """See `MessageStore.update_topic`."""
+        check_topic(config)
+        log, queues = self.parts.log, self.parts.queues
+        with self._changing_topics, ExitStack() as held:
+            if queues.changes_type(config):  # no message may be put, or dispatched, by the old type meanwhile
+                held.enter_context(self.reput.between_passes)
+                held.enter_context(log.paused())
+                queues.prepare_change(config, log.queue_offsets)
+            self.parts.topics.update(config)
+            queues.set_type(config)
+
+    def runtime_info(self) -> RuntimeInfo:
+        """The snapshot of the store, with what only the writer counts."""
+        reader = self.reader
+        return take_runtime_info(reader.path, self.parts, reader.files, reader.stats, self.reput.reput_from_offset)
+
+    def wait_dispatched(self, timeout: float) -> None:
+        """See `MessageStore.wait_dispatched`."""
+        reput, end = self.reput, self.parts.log.max_offset
+        if end:
+            self.flush.wait(end)
+        if not reput.wait(end, timeout):
+            raise TimeoutError(
+                f"{self.reader.path}: queues and index are {reput.dispatch_behind_bytes} bytes behind after {timeout} s"
+                + (f": {reput.failure}" if reput.failure else "")
+            )
+
+    def stop(self, refusal: StoreStateError) -> None:
+        """Sync and dispatch everything, and end the threads; puts are refused from now on.
+
+        A put that has passed its check may not write any more once the lock is given back.
+        """
+        self.parts.log.refuse(refusal)
+        self.cleaning.shutdown()
+        self.housekeeping.shutdown()
+        self.flush.shutdown()
+        self.reput.shutdown()
+
+    def seal(self, refusal: StoreStateError) -> None:
+        """Mark the exit as clean after `stop`.
+
+        Raises:
+            ReputError: Something could not be made durable or dispatched; the next start recovers.
+        """
+        log, reput, reader = self.parts.log, self.reput, self.reader
+        failure = reput.failure if log.failure is refusal else log.failure
+        if failure is not None:
+            raise failure
+        end = log.max_offset
+        is_dispatched = reput.reput_from_offset >= end
+        if log.flushed_offset < end or not (is_dispatched or self.external):
+            raise StoreError(
+                f"{reader.path}: synced to {log.flushed_offset} and dispatched to {reput.reput_from_offset} of {end}; "
+                "the exit is not marked as clean, and the next start recovers"
+            )
+        close_cleanly(reader.path, self.parts, reader.files, is_dispatched=is_dispatched)
