@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from reput.store.message_store import MessageStore
     from reput.store.results import GetMessageStatus, PutMessageStatus
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "ConfigError",
