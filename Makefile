@@ -1,4 +1,4 @@
-# Works on a fresh clone with Python 3.11 or newer and make; everything else goes into .venv. The tests need a JDK, Maven and Chromium.
+# Works on a fresh clone with Python 3.11 or newer and make; everything else goes into .venv. `make test-all` needs a JDK, Maven and Chromium.
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
@@ -6,7 +6,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/installed
 
-.PHONY: help setup run test interop lint bench campaign soak clean
+.PHONY: help setup run test test-rest test-all interop lint bench campaign soak clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)$$/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -36,8 +36,17 @@ lint: setup ## ruff, mypy and the import contracts
 	$(BIN)/lint-imports
 
 # Each file of tests in one of two processes. Long files come first by their names, and not last by their few tests.
-test: lint ## everything that must hold: lint, then all tests
-	$(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder
+PYTEST := $(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder
+# The markers of pyproject.toml.
+LEFT_OUT := java or browser or spark or slow
+
+test: lint ## what every change must pass, in minutes: lint, then all tests but those that need Java or a browser, or take long
+	$(PYTEST) -m "not ($(LEFT_OUT))"
+
+test-rest: setup ## only the tests that make test leaves out; they need a JDK, Maven and Chromium
+	$(PYTEST) -m "$(LEFT_OUT)"
+
+test-all: test test-rest ## everything that must hold: make test, then make test-rest
 
 interop: setup ## only the tests with Apache RocketMQ itself on the other side
 	$(BIN)/pytest -q tests/interop

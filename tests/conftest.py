@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -30,16 +31,37 @@ def small_config() -> MessageStoreConfig:
     )
 
 
+#: Markers of tests that `make test` leaves out, and what the closing line calls these tests.
+MARKERS = {
+    "java": "with Apache RocketMQ itself (a JDK and Maven)",
+    "browser": "in a browser (Chromium)",
+    "spark": "on Spark",
+    "slow": "that take long",
+}
+#: How many tests with each of these markers `-m` has left out of this run.
+LEFT_OUT = dict.fromkeys(MARKERS, 0)
+
+
+def pytest_deselected(items: Sequence[pytest.Item]) -> None:
+    """Count what is left out, a test with several markers by the first one."""
+    for item in items:
+        if name := next(filter(item.get_closest_marker, MARKERS), None):
+            LEFT_OUT[name] += 1
+
+
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """A process of several (`pytest -n`) gives its counts to the one that prints."""
     if hasattr(session.config, "workeroutput"):
         session.config.workeroutput["compared"] = dict(COMPARED)
+        session.config.workeroutput["left_out"] = LEFT_OUT
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
     """One of several processes has ended; one that was killed gives nothing."""
-    COMPARED.update(getattr(node, "workeroutput", {}).get("compared", {}))
+    output = getattr(node, "workeroutput", {})
+    COMPARED.update(output.get("compared", {}))
+    LEFT_OUT.update(output.get("left_out", {}))  # each process leaves out the same
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -48,3 +70,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(
             "compared with Apache RocketMQ: " + ", ".join(f"{n} {what}" for what, n in COMPARED.items())
         )
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """The closing line: what `make test-all` adds to this run."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if reporter and config.option.markexpr and any(LEFT_OUT.values()):
+        kinds = ", ".join(f"{LEFT_OUT[name]} {kind}" for name, kind in MARKERS.items() if LEFT_OUT[name])
+        reporter.write_line(f"make test-all adds {sum(LEFT_OUT.values())} tests: {kinds}")

@@ -24,6 +24,8 @@ from tests.trees import tree
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.spark
+
 SPLIT_BYTES = 1 << 20
 
 

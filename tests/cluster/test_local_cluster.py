@@ -20,6 +20,8 @@ from tests.cluster.dying_jobs import FINISH, SCAN, read_with_a_death, rebuild_wi
 from tests.cluster.standalone import SPARK_HOME
 from tests.trees import tree
 
+pytestmark = pytest.mark.spark
+
 
 @pytest.fixture(scope="module")
 def program(executor_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:

@@ -42,6 +42,8 @@ from tests.trees import tree
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.spark
+
 SETTINGS = {
     "spark.cores.max": "2",
     "spark.executor.cores": "1",

@@ -17,6 +17,7 @@ from tests.crash.scenarios import SCENARIOS
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 
 
+@pytest.mark.slow
 def test_a_share_of_every_part_keeps_the_promises(tmp_path: Path) -> None:
     output = tmp_path / "found.json"
     flips.count_bytes()  # makes samples, which those who run the cases must not flip bytes of at the same time
@@ -56,12 +57,14 @@ def test_a_broken_promise_is_told_with_what_repeats_it() -> None:
     assert failure.text.startswith("AssertionError: lost 42 (test_campaign.py:")
 
 
+@pytest.mark.slow
 def test_code_that_was_broken_on_purpose_is_found(capsys: pytest.CaptureFixture[str]) -> None:
     titles = ["the log is not synced", "a file that is replaced is not synced", "the name of a new log file"]
     assert mutants.main([f"--only={title}" for title in titles]) == 0
     assert "3 of 3 found" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_mutant_that_breaks_nothing_is_told(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -17,6 +17,7 @@ from campaign.soak.samples import compare_thirds
 from campaign.soak.telling import Acknowledgement
 
 
+@pytest.mark.slow
 def test_a_few_seconds_of_everything_lose_nothing(tmp_path: Path) -> None:
     output = tmp_path / "soak.json"
     arguments = ["--minutes=0.2", "--seed=1", "--rate=300", "--kill-every=4", "--sample-every=2", "--no-spark"]

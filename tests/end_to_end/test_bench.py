@@ -110,6 +110,7 @@ def bench(directory: Path, *options: str) -> tuple[str, dict[str, Any]]:
     return run.stdout, json.loads(kept.read_text())
 
 
+@pytest.mark.java
 def test_a_quick_run_has_a_figure_for_every_goal(tmp_path: Path) -> None:
     printed, kept = bench(tmp_path)
     figures = {figure["name"]: figure for answers in kept["questions"].values() for figure in answers}

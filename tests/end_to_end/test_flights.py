@@ -16,6 +16,7 @@ def run(folder: Path, *arguments: str) -> int:
 
 
 def test_all_steps_agree_on_spark(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without the marker `spark`: it is the small job that `make test` runs there."""
     assert run(tmp_path) == 0
     printed = capsys.readouterr().out
     assert "all steps agree" in printed

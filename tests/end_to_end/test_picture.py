@@ -12,6 +12,8 @@ from examples.picture.browser import draw, screenshot
 from reput.jobs.report.plot import Plot, Series
 from reput.jobs.report.report import Report
 
+pytestmark = pytest.mark.browser
+
 DOCS = Path(__file__).parents[2] / "docs" / "report.png"
 MOST_BYTES = 300_000
 

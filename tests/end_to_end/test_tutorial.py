@@ -28,6 +28,7 @@ def test_a_notebook_keeps_text_and_code_apart() -> None:
     assert (second.cell_type, second.source) == ("code", "print(1)\n\n# note")
 
 
+@pytest.mark.spark
 def test_all_cells_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
     notebook = to_notebook(SCRIPT.read_text(encoding="utf-8"))

@@ -8,6 +8,8 @@ import pytest
 
 from tests.interop.apache import Apache, ApacheError, build
 
+pytestmark = pytest.mark.java
+
 CONFIG = {
     "mappedFileSizeCommitLog": 65536,
     "mappedFileSizeConsumeQueue": 2000,

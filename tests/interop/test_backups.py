@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 import reput
 from reput.config.dispatch_rules import DispatchRules
 from reput.jobs.backup.backup_job import backup
@@ -14,6 +16,8 @@ from tests.interop import workload
 from tests.interop.apache import Apache
 from tests.interop.test_our_stores import SMALL
 from tests.interop.witness import check_agreement, open_apache
+
+pytestmark = pytest.mark.java
 
 
 def test_a_store_that_rocketmq_writes_is_backed_up_and_rocketmq_opens_what_is_restored(

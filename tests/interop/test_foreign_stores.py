@@ -20,6 +20,8 @@ from tests.interop.apache import VERSIONS, Apache
 from tests.interop.test_our_stores import SINCE_5, SMALL
 from tests.interop.witness import check_agreement, open_apache, told_by_reput
 
+pytestmark = pytest.mark.java
+
 ROCKSDB = {"storeType": "defaultRocksDB"}
 
 

@@ -29,6 +29,8 @@ from reput.jobs.audit.job import audit
 from reput.jobs.runner import LocalRunner
 from tests.interop.apache import SOURCES, build
 
+pytestmark = pytest.mark.java
+
 #: The managers are a broker's, and differ so much between versions that they are compiled for this one only.
 VERSION = "5.3.3"
 ODD = "{1:2} \" \\ \n \x07 \x85 \u2028 ü 😀 / , 3: ' $.a.b"

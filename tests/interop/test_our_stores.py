@@ -32,6 +32,8 @@ from tests.interop.witness import (
     told_by_reput,
 )
 
+pytestmark = pytest.mark.java
+
 Options = dict[str, Any]
 #: File sizes so small that a hundred messages roll every kind of them.
 SMALL: Options = {

@@ -6,6 +6,8 @@ import shutil
 from functools import partial
 from pathlib import Path
 
+import pytest
+
 import reput
 from reput.config.dispatch_rules import DispatchRules
 from reput.files.layer import FileLayer
@@ -19,6 +21,8 @@ from tests.interop.test_our_stores import SINCE_5, SMALL, Options
 from tests.interop.witness import check_agreement, open_apache, told_by_apache
 from tests.unit.jobs.rebuild.test_in_place import DERIVED, spoil
 from tests.unit.jobs.rebuild.test_resumed import killed
+
+pytestmark = pytest.mark.java
 
 OPTIONS = SMALL | {"max_index_num": 130}
 #: One index file: those that RocketMQ begins in one millisecond overwrite one another.

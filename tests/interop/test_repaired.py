@@ -20,6 +20,8 @@ from tests.interop.apache import Apache
 from tests.interop.test_our_stores import SMALL
 from tests.interop.witness import check_agreement, check_queries, open_apache, told_by_apache, told_by_reput
 
+pytestmark = pytest.mark.java
+
 FILE_SIZE = SMALL["mapped_file_size_commit_log"]
 OPTIONS = SMALL | {"max_index_num": 130}
 

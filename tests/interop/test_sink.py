@@ -17,6 +17,8 @@ from tests.interop import workload
 from tests.interop.apache import Apache
 from tests.interop.witness import open_apache, told_by_apache, told_by_reput
 
+pytestmark = pytest.mark.java
+
 
 @pytest.mark.parametrize(("messages", "is_killed"), [(20, False), (20, True), (0, True)])
 def test_nothing_of_either_is_lost_and_the_batch_is_completed(

@@ -28,6 +28,8 @@ from tests.interop import workload
 from tests.interop.apache import VERSIONS, Apache
 from tests.interop.witness import check_agreement, check_rebuild, open_apache, told_by_reput
 
+pytestmark = pytest.mark.java
+
 #: More by REPUT_TURNS=200 make interop.
 EXAMPLES = int(os.environ.get("REPUT_TURNS", "4"))
 OPTIONS: dict[str, Any] = {

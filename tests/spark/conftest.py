@@ -16,7 +16,15 @@ if TYPE_CHECKING:
 FAST_START = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
 
 
-@pytest.fixture(scope="session", autouse=True)  # before a command makes one of its own
+@pytest.hookimpl(tryfirst=True)  # before markers are looked at
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whatever uses the session is marked so."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker("spark")
+
+
+@pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     from pyspark.sql import SparkSession
 

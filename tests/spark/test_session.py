@@ -268,6 +268,7 @@ class TestJava:
         with pytest.raises(ReputError, match=r"pip install 'reput\[java\]'"):
             java.find_java()
 
+    @pytest.mark.spark
     def test_a_job_runs_on_the_java_of_pypi_and_says_so(self) -> None:
         program = """
 from reput.spark.runner import SparkRunner

@@ -44,6 +44,7 @@ def test_a_table_which_spark_gives_no_options_leads_to_a_view(spark: SparkSessio
         spark.sql("DROP TABLE messages_table")
 
 
+@pytest.mark.spark
 def test_a_module_of_somebody_else_that_fails_hides_the_format_until_it_is_registered(tmp_path: Path) -> None:
     (tmp_path / "pyspark_broken.py").write_text("raise ImportError('somebody else')")
     program = f"""
