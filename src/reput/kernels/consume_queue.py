@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from reput.formats.consume_queue import SIZE, TAGS_CODE, UNIT_SIZE
 from reput.formats.consume_queue_ext import MAX_ADDRESS
-from reput.formats.record import SysFlag
+from reput.formats.record_layout import SysFlag
 from reput.kernels._jit import kernel
 from reput.kernels.columns import (
     N_QUEUE,

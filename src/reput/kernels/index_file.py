@@ -14,7 +14,7 @@ import numpy.typing as npt
 from numba import njit
 
 from reput.formats.index_file import ENTRY_SIZE, HEADER_SIZE, PHY_OFFSET, SLOT_SIZE, SLOT_VALUE, TIME_DIFF
-from reput.formats.record import BLANK_SIZE, BODY_LENGTH
+from reput.formats.record_layout import BLANK_SIZE, BODY_LENGTH
 from reput.kernels._jit import inlined, kernel
 from reput.kernels.columns import (
     N_KEYS_POSITION,

@@ -18,7 +18,8 @@ from reput.formats.consume_queue import (
     encode_unit,
 )
 from reput.formats.properties import tags_code
-from reput.formats.record import SysFlag, decode_record
+from reput.formats.record import decode_record
+from reput.formats.record_layout import SysFlag
 
 VECTORS = json.loads((Path(__file__).parents[2] / "golden" / "vectors.json").read_text(encoding="utf-8"))
 RECORDS = VECTORS["commitLog"]["records"]

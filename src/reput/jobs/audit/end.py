@@ -8,7 +8,7 @@ import numpy as np
 
 from reput.files import DISK
 from reput.formats.checkpoint import POSITIONS
-from reput.formats.record import MIN_RECORD_SIZE, STORE_TIMESTAMP, SYS_FLAG, SysFlag
+from reput.formats.record_layout import MIN_RECORD_SIZE, STORE_TIMESTAMP, SYS_FLAG, SysFlag
 from reput.jobs.audit.files import StoreListing, list_store
 from reput.jobs.audit.scan import SplitAudit
 from reput.jobs.findings import Finding

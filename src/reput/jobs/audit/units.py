@@ -17,7 +17,7 @@ from reput.formats.consume_queue import SCHEDULE_TOPIC, UNIT_SIZE
 from reput.formats.consume_queue_ext import MAX_ADDRESS
 from reput.formats.multi_dispatch import takes_part
 from reput.formats.paths import offset_to_file_name, topic_folder_name
-from reput.formats.record import SysFlag
+from reput.formats.record_layout import SysFlag
 from reput.jobs.audit.ext import ExtFiles
 from reput.kernels.columns import RecordColumns
 from reput.kernels.multi_dispatch import add_multi_dispatch_rows

@@ -11,7 +11,7 @@ import numpy as np
 from reput.files import DISK
 from reput.formats.multi_dispatch import LMQ_PREFIX
 from reput.formats.paths import CONFIG, file_name_to_offset, offset_to_file_name
-from reput.formats.record import PHYSICAL_OFFSET
+from reput.formats.record_layout import PHYSICAL_OFFSET
 from reput.formats.shutdown import SHUTDOWN_FILE, decode_shutdown
 from reput.jobs.audit.end import checkpoint_findings, has_grown
 from reput.jobs.audit.files import StoreListing
