@@ -19,7 +19,7 @@ from bench import messages
 from bench.figures import Figure, Goal, lower, stopwatch
 from bench.setting import Setting, fill
 from reput.files import DISK
-from reput.formats.record import BLANK_SIZE
+from reput.formats.record_layout import BLANK_SIZE
 from reput.jobs.runner import LocalRunner
 from reput.log.directory import StoreDirectory
 from reput.log.plan import Part, PlanOptions, plan_read, read_part

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 import reput
 from reput.formats.metadata import TopicConfig
-from reput.formats.record import SysFlag
+from reput.formats.record_layout import SysFlag
 from tests.crash.faulty_files import FaultyFiles, abandon
 from tests.crash.further_units import bit_maps
 from tests.crash.invariants import SMALL

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from reput.formats.hosts import encode_host
 from reput.formats.message import Message
 from reput.formats.paths import offset_to_file_name
-from reput.formats.record import BLANK_SIZE, encode_blank, encode_host, encode_record
+from reput.formats.record import encode_blank, encode_record
+from reput.formats.record_layout import BLANK_SIZE
 
 HOST = encode_host("10.0.0.1:10911")
 BORN_MS = 1_700_000_000_123

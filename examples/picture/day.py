@@ -8,7 +8,8 @@ import numpy as np
 from reput.formats.hosts import encode_host
 from reput.formats.message import Message
 from reput.formats.paths import offset_to_file_name
-from reput.formats.record import BLANK_SIZE, encode_blank, encode_record
+from reput.formats.record import encode_blank, encode_record
+from reput.formats.record_layout import BLANK_SIZE
 
 FILE_SIZE = 2 << 20
 #: Topic, its part of the messages, bytes of a body, hour of the day at which most come.

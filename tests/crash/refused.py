@@ -11,7 +11,7 @@ from typing import NamedTuple
 import reput
 from reput.formats.checkpoint import Checkpoint, encode_checkpoint
 from reput.formats.index_file import IndexHeader, decode_header, encode_header
-from reput.formats.record import BODY, QUEUE_OFFSET
+from reput.formats.record_layout import BODY, QUEUE_OFFSET
 from tests.crash.faulty_files import FaultyFiles, abandon
 from tests.crash.invariants import SMALL
 

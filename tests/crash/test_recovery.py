@@ -18,7 +18,7 @@ import reput
 from reput.errors import CorruptRecordError, ReputError, StoreFormatError
 from reput.formats.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
 from reput.formats.index_file import entry_position
-from reput.formats.record import BODY, SysFlag
+from reput.formats.record_layout import BODY, SysFlag
 from reput.store.dispatch import redispatch
 from tests.crash.faulty_files import Crash, FaultyFiles, abandon, crash_at
 from tests.crash.invariants import SMALL, check_queues, check_rebuild, check_store, contents, log_records

@@ -12,7 +12,7 @@ import pytest
 import reput
 from reput.config.message_store import MessageStoreConfig
 from reput.files import DISK
-from reput.formats.record import SysFlag
+from reput.formats.record_layout import SysFlag
 from reput.formats.sink_commit import SinkBatch
 from reput.store.sinks.commit import check_store, put_staged
 from reput.store.sinks.staging import StagingFile

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 import reput
 from reput.formats.multi_dispatch import INNER_MULTI_DISPATCH
-from reput.formats.record import SysFlag
+from reput.formats.record_layout import SysFlag
 from tests.crash.faulty_files import FaultyFiles, abandon
 from tests.crash.retained import RoomyFiles, age
 from tests.golden.bit_maps import bit_maps

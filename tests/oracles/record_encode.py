@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from reput.formats.hosts import decode_host
 from reput.formats.message import Message
-from reput.formats.record import MAX_PROPERTIES_SIZE, decode_host, encode_record
+from reput.formats.record import encode_record
+from reput.formats.record_layout import MAX_PROPERTIES_SIZE
 
 _RESERVED = {"TAGS", "KEYS", "UNIQ_KEY"}
 _SEPARATORS = {"\x01", "\x02"}

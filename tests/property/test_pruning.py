@@ -20,8 +20,9 @@ from hypothesis import strategies as st
 
 import reput
 from reput.files import DISK
+from reput.formats.hosts import HOST_V4_SIZE, HOST_V6_SIZE
 from reput.formats.message import Message
-from reput.formats.record import BORN_HOST, HOST_V4_SIZE, HOST_V6_SIZE, SYS_FLAG, SysFlag
+from reput.formats.record_layout import BORN_HOST, SYS_FLAG, SysFlag
 from reput.kernels.record_batch import SCHEMA
 from reput.log import points, pruning, queue_records
 from reput.log.directory import StoreDirectory

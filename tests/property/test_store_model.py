@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 import reput
-from reput.formats.record import SysFlag
+from reput.formats.record_layout import SysFlag
 from tests.crash.faulty_files import FaultyFiles, abandon, crash_at
 from tests.crash.invariants import SMALL, check_store
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from reput.formats.batch_consume_queue import BATCH_UNIT_SIZE, BatchUnit, decode_batch_unit
 from reput.formats.paths import file_name_to_offset
-from reput.formats.record import MIN_RECORD_SIZE
+from reput.formats.record_layout import MIN_RECORD_SIZE
 from reput.log.directory import QueueFiles, StoreDirectory
 
 

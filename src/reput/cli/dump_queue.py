@@ -10,7 +10,7 @@ from reput.cli.dump_batch_queue import batch_unit_lines
 from reput.formats.consume_queue import FILLER, UNIT_SIZE, Unit, decode_unit
 from reput.formats.consume_queue_ext import is_ext_address
 from reput.formats.paths import file_name_to_offset
-from reput.formats.record import MIN_RECORD_SIZE
+from reput.formats.record_layout import MIN_RECORD_SIZE
 from reput.log.directory import QueueFiles, StoreDirectory
 from reput.log.queue_extensions import queue_extensions, read_ext_unit
 

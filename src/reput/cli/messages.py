@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from reput.cli.output import iso_time, write_json, write_table
 from reput.formats.message_ext import MessageExt
-from reput.formats.record import SysFlag
+from reput.formats.record_layout import SysFlag
 
 if TYPE_CHECKING:
     from reput.log.directory import QueueFiles

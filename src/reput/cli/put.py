@@ -13,7 +13,7 @@ from reput.cli.open_store import open_store
 from reput.cli.options import BrokerConf, Json, Keys, Settings, Store, parse_pairs
 from reput.cli.output import write_fields, write_json
 from reput.errors import ConfigError, MessageIllegalError
-from reput.formats.record import MAX_QUEUE_ID
+from reput.formats.record_layout import MAX_QUEUE_ID
 
 
 def put(

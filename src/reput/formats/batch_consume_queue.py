@@ -6,7 +6,7 @@ import struct
 from typing import NamedTuple
 
 from reput.errors import CorruptConsumeQueueError
-from reput.formats.field import Field, struct_format
+from reput.formats.field import Field, positions, struct_format
 from reput.formats.record_layout import Buffer
 
 FIELDS: tuple[Field, ...] = (
@@ -20,17 +20,13 @@ FIELDS: tuple[Field, ...] = (
     Field("RESERVED", "i", 4, "0", "reserved"),
 )
 
-# Positions from the start of a unit.
-SIZE = 8
-TAGS_CODE = 12
-STORE_TIMESTAMP = 20
-BASE_OFFSET = 28
-MESSAGE_COUNT = 36
-COMPACTED_OFFSET = 38
-RESERVED = 42
+#: Positions from the start of a unit.
+PHYSICAL_OFFSET, SIZE, TAGS_CODE, STORE_TIMESTAMP, BASE_OFFSET, MESSAGE_COUNT, COMPACTED_OFFSET, RESERVED = positions(
+    FIELDS
+).values()
 
 BATCH_UNIT = struct.Struct(struct_format(FIELDS))
-BATCH_UNIT_SIZE = 46
+BATCH_UNIT_SIZE = BATCH_UNIT.size
 DEFAULT_FILE_SIZE = 13_800_000
 NO_COMPACTED_OFFSET = -1
 #: What `MESSAGE_COUNT` holds.

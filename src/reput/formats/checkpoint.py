@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from reput.formats.field import Field, struct_format
+from reput.formats.field import Field, positions, struct_format
 from reput.formats.record_layout import Buffer
 
 FIELDS: tuple[Field, ...] = (
@@ -17,6 +17,8 @@ FIELDS: tuple[Field, ...] = (
 )
 
 CHECKPOINT_SIZE = 4096
+#: Position of each field by its name.
+POSITIONS = positions(FIELDS)
 _STRUCT = struct.Struct(struct_format(FIELDS))
 _SAFETY_MARGIN_MS = 3000
 

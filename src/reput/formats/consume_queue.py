@@ -6,7 +6,7 @@ import struct
 from typing import NamedTuple
 
 from reput.errors import CorruptConsumeQueueError
-from reput.formats.field import Field, struct_format
+from reput.formats.field import Field, positions, struct_format
 from reput.formats.record_layout import Buffer
 
 FIELDS: tuple[Field, ...] = (
@@ -15,8 +15,11 @@ FIELDS: tuple[Field, ...] = (
     Field("TAGSCODE", "q", 8, "hash of the tags, sign extended; 0 without tags; for delayed messages the deliver time"),
 )
 
+#: Positions from the start of a unit.
+PHYSICAL_OFFSET, SIZE, TAGS_CODE = positions(FIELDS).values()
+
 UNIT = struct.Struct(struct_format(FIELDS))
-UNIT_SIZE = 20
+UNIT_SIZE = UNIT.size
 DEFAULT_FILE_SIZE = 6_000_000
 
 #: Delayed messages wait in this topic; the TAGSCODE of their unit is the time of delivery, in milliseconds

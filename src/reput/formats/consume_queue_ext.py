@@ -10,7 +10,7 @@ import struct
 from typing import NamedTuple
 
 from reput.errors import CorruptConsumeQueueError
-from reput.formats.field import Field, struct_format
+from reput.formats.field import Field, positions, struct_format
 from reput.formats.record_layout import Buffer
 
 FIELDS: tuple[Field, ...] = (
@@ -21,8 +21,12 @@ FIELDS: tuple[Field, ...] = (
     Field("BITMAP", None, None, "consumers whose SQL filter the message passes (a Bloom filter)"),
 )
 
-HEAD = struct.Struct(struct_format(FIELDS[:-1]))
-MIN_UNIT_SIZE = 20
+#: Positions from the start of a unit.
+SIZE, TAGS_CODE, STORE_TIMESTAMP, BIT_MAP_SIZE, BIT_MAP = positions(FIELDS).values()
+
+HEAD_FIELDS = FIELDS[:-1]
+HEAD = struct.Struct(struct_format(HEAD_FIELDS))
+MIN_UNIT_SIZE = HEAD.size
 MAX_UNIT_SIZE = 0x7FFF
 DEFAULT_FILE_SIZE = 50_331_648
 
@@ -33,6 +37,15 @@ END_MARK = b"\xff\xff"
 #: The greatest tags code that is an address: no hash of tags is that low (`ConsumeQueueExt.MAX_ADDR`).
 MAX_ADDRESS = -(1 << 31) - 1
 _FIRST_ADDRESS = -(1 << 63)
+
+
+class ExtHead(NamedTuple):
+    """What a unit holds before its bit map."""
+
+    size: int
+    tags_code: int
+    store_timestamp: int
+    bit_map_size: int
 
 
 class ExtUnit(NamedTuple):
@@ -78,10 +91,10 @@ def decode_ext_unit(buffer: Buffer, position: int = 0) -> ExtUnit | None:
     if size <= 0:
         return None
     if MIN_UNIT_SIZE <= size <= left:
-        _, tags_code, store_timestamp, bit_map_size = HEAD.unpack_from(buffer, position)
-        if bit_map_size == size - MIN_UNIT_SIZE:
-            begin = position + MIN_UNIT_SIZE
-            return ExtUnit(tags_code, store_timestamp, bytes(buffer[begin : begin + bit_map_size]))
+        head = ExtHead._make(HEAD.unpack_from(buffer, position))
+        if head.bit_map_size == size - MIN_UNIT_SIZE:
+            bit_map = bytes(buffer[position + BIT_MAP : position + size])
+            return ExtUnit(head.tags_code, head.store_timestamp, bit_map)
     raise CorruptConsumeQueueError(
         "", position, f"an ext unit of {size} bytes, {left} are left, or its bit map differs"
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 
@@ -28,3 +29,11 @@ def struct_format(fields: Iterable[Field]) -> str:
     codes = [field.code for field in fields]
     assert None not in codes, "a field of varying width has no struct code"
     return ">" + "".join(code for code in codes if code)
+
+
+def positions(fields: Sequence[Field]) -> dict[str, int]:
+    """Position of each field by its name, from the first byte of the first one; only the last one's width may vary."""
+    widths = [field.size for field in fields[:-1]]
+    assert None not in widths, "the position of what comes after a field of varying width is not fixed"
+    starts = accumulate((width for width in widths if width), initial=0)
+    return dict(zip((field.name for field in fields), starts, strict=True))

@@ -6,7 +6,7 @@ import struct
 from typing import NamedTuple
 
 from reput.errors import CorruptIndexFileError
-from reput.formats.field import Field, struct_format
+from reput.formats.field import Field, positions, struct_format
 from reput.formats.java import index_hash
 from reput.formats.record_layout import Buffer
 
@@ -25,11 +25,16 @@ ENTRY_FIELDS: tuple[Field, ...] = (
     Field("SLOTVALUE", "i", 4, "number of the entry before this one in the slot's chain, 0 = none"),
 )
 
+#: Position of each field of the header by its name.
+HEADER_POSITIONS = positions(HEADER_FIELDS)
+#: Positions from the start of an entry.
+KEY_HASH, PHY_OFFSET, TIME_DIFF, SLOT_VALUE = positions(ENTRY_FIELDS).values()
+
 HEADER = struct.Struct(struct_format(HEADER_FIELDS))
 ENTRY = struct.Struct(struct_format(ENTRY_FIELDS))
-HEADER_SIZE = 40
+HEADER_SIZE = HEADER.size
 SLOT_SIZE = 4
-ENTRY_SIZE = 20
+ENTRY_SIZE = ENTRY.size
 DEFAULT_HASH_SLOT_NUM = 5_000_000
 DEFAULT_INDEX_NUM = 20_000_000
 

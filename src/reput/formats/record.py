@@ -1,6 +1,6 @@
 """One message record of the CommitLog, encode and decode side by side (docs/formats/commit-log.md).
 
-The layout itself (fields, positions, magic codes, flags) is in formats/record_layout.py and named here for importers.
+The layout itself (fields, positions, magic codes, flags) is in formats/record_layout.py.
 """
 
 from __future__ import annotations
@@ -8,81 +8,11 @@ from __future__ import annotations
 import struct
 
 from reput.errors import CorruptRecordError, MessageIllegalError
-from reput.formats.field import Field
-from reput.formats.hosts import HOST_V4_SIZE, HOST_V6_SIZE, decode_host, encode_host
 from reput.formats.java import body_crc
 from reput.formats.message import Message, encode_properties_of
 from reput.formats.message_ext import MessageExt
 from reput.formats.property_crc import PROPERTY_CRC_SIZE, pack_record_with_crc
-from reput.formats.record_layout import (
-    BLANK_SIZE,
-    BODY,
-    BODY_CRC,
-    BODY_LENGTH,
-    BORN_HOST,
-    BORN_TIMESTAMP,
-    FIELDS,
-    FLAG,
-    MAGIC_CODE,
-    MAX_PROPERTIES_SIZE,
-    MAX_QUEUE_ID,
-    MIN_RECORD_SIZE,
-    PHYSICAL_OFFSET,
-    PREPARED_TRANSACTION_OFFSET,
-    QUEUE_ID,
-    QUEUE_OFFSET,
-    RECONSUME_TIMES,
-    STORE_HOST,
-    STORE_TIMESTAMP,
-    SYS_FLAG,
-    TOTAL_SIZE,
-    Buffer,
-    MagicCode,
-    SysFlag,
-    encode_topic,
-    pack_record,
-    record_size,
-    unpack_record,
-)
-
-__all__ = [
-    "BLANK_SIZE",
-    "BODY",
-    "BODY_CRC",
-    "BODY_LENGTH",
-    "BORN_HOST",
-    "BORN_TIMESTAMP",
-    "FIELDS",
-    "FLAG",
-    "HOST_V4_SIZE",
-    "HOST_V6_SIZE",
-    "MAGIC_CODE",
-    "MAX_PROPERTIES_SIZE",
-    "MAX_QUEUE_ID",
-    "MIN_RECORD_SIZE",
-    "PHYSICAL_OFFSET",
-    "PREPARED_TRANSACTION_OFFSET",
-    "QUEUE_ID",
-    "QUEUE_OFFSET",
-    "RECONSUME_TIMES",
-    "STORE_HOST",
-    "STORE_TIMESTAMP",
-    "SYS_FLAG",
-    "TOTAL_SIZE",
-    "Buffer",
-    "Field",
-    "MagicCode",
-    "SysFlag",
-    "decode_host",
-    "decode_record",
-    "encode_blank",
-    "encode_host",
-    "encode_record",
-    "encode_topic",
-    "pack_record",
-    "record_size",
-    "unpack_record",
-]
+from reput.formats.record_layout import BLANK_SIZE, Buffer, MagicCode, encode_topic, pack_record, unpack_record
 
 _BLANK = struct.Struct(">ii")
 

@@ -18,7 +18,7 @@ from reput.formats.batch_consume_queue import (
     STORE_TIMESTAMP,
     TAGS_CODE,
 )
-from reput.formats.record import SysFlag
+from reput.formats.record_layout import SysFlag
 from reput.kernels._jit import kernel
 from reput.kernels.columns import (
     N_PROPERTIES_POSITION,

@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from reput.formats.consume_queue import UNIT_SIZE
+from reput.formats.consume_queue import SIZE, TAGS_CODE, UNIT_SIZE
 from reput.formats.consume_queue_ext import MAX_ADDRESS
-from reput.formats.record import SysFlag
+from reput.formats.record_layout import SysFlag
 from reput.kernels._jit import kernel
 from reput.kernels.columns import (
     N_QUEUE,
@@ -39,8 +39,6 @@ _TRANSACTION, _PREPARED, _ROLLBACK = (
     SysFlag.TRANSACTION_ROLLBACK,
 )
 _UNIT = UNIT_SIZE
-#: Units in NumPy: the fields of `reput.formats.consume_queue.Unit`.
-UNIT_TYPE = np.dtype([("commit_log_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
 _MAX_ADDRESS = MAX_ADDRESS
 _NOTHING_TO_SKIP = np.int64(-(2**63))
 #: How far ahead of its loads a pull asks for units, in bytes: the processor does not look beyond a page by itself.
@@ -73,8 +71,8 @@ def _group(wide, narrow, begin, end, next_offsets, counts, starts, units, rows):
             if wide[W_QUEUE_OFFSET, row] == next_offsets[queue] + counts[queue]:
                 unit = units + starts[queue] + counts[queue] * _UNIT
                 store_i64(unit, wide[W_COMMIT_LOG_OFFSET, row])
-                store_i32(unit + 8, narrow[N_SIZE, row])
-                store_i64(unit + 12, wide[W_TAGS_CODE, row])
+                store_i32(unit + SIZE, narrow[N_SIZE, row])
+                store_i64(unit + TAGS_CODE, wide[W_TAGS_CODE, row])
                 if rows:
                     store_i32_native(rows + (unit - units) // _UNIT * 4, row)
                 counts[queue] += 1
@@ -169,7 +167,7 @@ def select_units(  # type: ignore[no-untyped-def]
     total = last = first = file_begin = file_end = np.int64(0)
     while examined < count:
         unit = units + examined * _UNIT
-        offset, size = load_i64(unit), np.int64(load_i32(unit + 8))
+        offset, size = load_i64(unit), np.int64(load_i32(unit + SIZE))
         if not file_begin <= offset < file_end:  # a division a file, not one a unit
             if taken:
                 break
@@ -186,9 +184,9 @@ def select_units(  # type: ignore[no-untyped-def]
         last = offset
         if offset < skip_until:
             continue
-        matches = tag_count == 0 or load_i64(unit + 12) <= _MAX_ADDRESS
+        matches = tag_count == 0 or load_i64(unit + TAGS_CODE) <= _MAX_ADDRESS
         for i in range(tag_count):
-            matches |= load_i32_native(tags + 4 * i) == load_i32(unit + 16)
+            matches |= load_i32_native(tags + 4 * i) == load_i32(unit + TAGS_CODE + 4)
         if not matches:
             if not taken:
                 status = 1
@@ -241,7 +239,7 @@ def select_run(units, count, log_begin, log_end, max_count, max_size, limits):  
     while taken < most:
         unit = units + taken * _UNIT
         prefetch(unit + _UNITS_AHEAD)
-        offset, size = load_i64(unit), np.int64(load_i32(unit + 8))
+        offset, size = load_i64(unit), np.int64(load_i32(unit + SIZE))
         if offset < begin or size <= 0 or size > end - offset:
             if taken and not file_begin <= offset < file_end:
                 break

@@ -8,13 +8,17 @@ import numpy as np
 import numpy.typing as npt
 
 from reput.errors import ConfigError
+from reput.formats.consume_queue import TAGS_CODE as UNIT_TAGS_CODE
 from reput.formats.consume_queue import UNIT_SIZE
 from reput.formats.consume_queue_ext import (
+    BIT_MAP_SIZE,
     END_BLANK_SIZE,
     END_MARK,
     MAX_ADDRESS,
     MAX_UNIT_SIZE,
     MIN_UNIT_SIZE,
+    STORE_TIMESTAMP,
+    TAGS_CODE,
     encode_address,
 )
 from reput.kernels._jit import kernel
@@ -39,7 +43,6 @@ if TYPE_CHECKING:
 
 _UNIT, _HEAD, _BLANK, _MARK_SIZE = UNIT_SIZE, MIN_UNIT_SIZE, END_BLANK_SIZE, len(END_MARK)
 _MAX_ADDRESS, _FIRST_ADDRESS = MAX_ADDRESS, encode_address(0)
-_TAGS_CODE, _ADDED_TIME, _BIT_MAP_SIZE = 2, 10, 18
 
 
 class ExtRuns(NamedTuple):
@@ -88,9 +91,9 @@ def _encode(  # type: ignore[no-untyped-def]
                 continue
             sizes[i] = size
             store_i16(end, size)
-            store_i64(end + _TAGS_CODE, load_i64(units + _UNIT * i + 12))
-            store_i64(end + _ADDED_TIME, wide[W_STORE_TIMESTAMP, row])
-            store_i16(end + _BIT_MAP_SIZE, bit_map_size)
+            store_i64(end + TAGS_CODE, load_i64(units + _UNIT * i + UNIT_TAGS_CODE))
+            store_i64(end + STORE_TIMESTAMP, wide[W_STORE_TIMESTAMP, row])
+            store_i16(end + BIT_MAP_SIZE, bit_map_size)
             copy(end + _HEAD, bit_map, bit_map_size)
             end += size
     ext_starts[counts.size] = end - out
@@ -169,7 +172,7 @@ def _place(sizes, end, file_size, units, writes, result):  # type: ignore[no-unt
             count += 1
             end += room
             begin = position
-        store_i64(units + _UNIT * i + 12, end + _FIRST_ADDRESS)
+        store_i64(units + _UNIT * i + UNIT_TAGS_CODE, end + _FIRST_ADDRESS)
         position += size
         end += size
     if position > begin:
@@ -215,7 +218,7 @@ def place_ext_units(
 def last_ext_address(units, count):  # type: ignore[no-untyped-def]
     """The last address among `count` units; 0, which is none, where there is no unit with one."""
     for i in range(count - 1, -1, -1):
-        tags_code = load_i64(units + _UNIT * i + 12)
+        tags_code = load_i64(units + _UNIT * i + UNIT_TAGS_CODE)
         if tags_code <= _MAX_ADDRESS:
             return tags_code
     return 0
@@ -234,7 +237,7 @@ def resolve_tags_codes(units, begin, count, file, file_offset, file_size):  # ty
     """
     for i in range(begin, count):
         unit = units + _UNIT * i
-        address = load_i64(unit + 12)
+        address = load_i64(unit + UNIT_TAGS_CODE)
         if address > _MAX_ADDRESS:
             continue
         position = address - _FIRST_ADDRESS - file_offset
@@ -242,7 +245,7 @@ def resolve_tags_codes(units, begin, count, file, file_offset, file_size):  # ty
             return i
         ext = file + position
         size = np.int64(load_i16(ext))
-        if size < _HEAD or size > file_size - position or load_i16(ext + _BIT_MAP_SIZE) != size - _HEAD:
+        if size < _HEAD or size > file_size - position or load_i16(ext + BIT_MAP_SIZE) != size - _HEAD:
             return i
-        store_i64(unit + 12, load_i64(ext + _TAGS_CODE))
+        store_i64(unit + UNIT_TAGS_CODE, load_i64(ext + TAGS_CODE))
     return count

@@ -6,8 +6,9 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from reput.formats.hosts import HOST_V4_SIZE, HOST_V6_SIZE
 from reput.formats.property_crc import PROPERTY_CRC_SIZE
-from reput.formats.record import BORN_HOST, HOST_V4_SIZE, HOST_V6_SIZE, SysFlag
+from reput.formats.record_layout import BORN_HOST, SysFlag
 from reput.kernels._jit import kernel
 from reput.kernels.columns import (
     N_BODY_CRC,

@@ -8,7 +8,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from reput.formats.record import BORN_HOST, HOST_V4_SIZE, HOST_V6_SIZE, SysFlag
+from reput.formats.hosts import HOST_V4_SIZE, HOST_V6_SIZE
+from reput.formats.record_layout import BORN_HOST, SysFlag
 from reput.kernels._jit import kernel
 from reput.kernels.java_hash import decode_utf8
 from reput.kernels.memory import (

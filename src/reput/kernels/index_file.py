@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from reput.formats.index_file import ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE
-from reput.formats.record import BLANK_SIZE, BODY_LENGTH
+from reput.formats.index_file import ENTRY_SIZE, HEADER_SIZE, PHY_OFFSET, SLOT_SIZE, SLOT_VALUE, TIME_DIFF
+from reput.formats.record_layout import BLANK_SIZE, BODY_LENGTH
 from reput.kernels._jit import inlined, kernel
 from reput.kernels.columns import (
     N_KEYS_POSITION,
@@ -85,9 +85,9 @@ def put_keys(slot_table, entries, slots, capacity, header, hashes, offsets, time
             seconds = min((timestamps[key] - header[BEGIN_TIMESTAMP]) // 1000, _MAX_INT32)
         entry = entries + number * _ENTRY
         store_i32(entry, hashed)
-        store_i64(entry + 4, offsets[key])
-        store_i32(entry + 12, seconds)
-        store_i32(entry + 16, previous)
+        store_i64(entry + PHY_OFFSET, offsets[key])
+        store_i32(entry + TIME_DIFF, seconds)
+        store_i32(entry + SLOT_VALUE, previous)
         store_i32(slot, number)
         if number <= 1:
             header[BEGIN_OFFSET], header[BEGIN_TIMESTAMP] = offsets[key], timestamps[key]
@@ -104,7 +104,7 @@ def take_back_keys(slot_table, entries, slots, begin, end):  # type: ignore[no-u
     """Give the slots back what they had before the entries from number `begin` up to `end` were put."""
     for number in range(end - 1, begin - 1, -1):
         entry = entries + number * _ENTRY
-        store_i32(slot_table + (np.int64(load_i32(entry)) % slots) * _SLOT, load_i32(entry + 16))
+        store_i32(slot_table + (np.int64(load_i32(entry)) % slots) * _SLOT, load_i32(entry + SLOT_VALUE))
 
 
 @kernel("int64(uint32, int64, int64, int32[::1], int32[::1], int32[::1])")
@@ -189,17 +189,17 @@ def find_entries(  # type: ignore[no-untyped-def]
         number = np.int64(load_i32(file + _HEADER + (np.int64(hashes[key]) % slots) * _SLOT))
         while 0 < number < count and wanted[key] > 0:
             entry = entries + number * _ENTRY
-            seconds = np.int64(load_i32(entry + 12))
+            seconds = np.int64(load_i32(entry + TIME_DIFF))
             if seconds < 0:
                 break
             timestamp = file_begin + seconds * 1000
             if load_i32(entry) == hashes[key] and begin <= timestamp <= end:
                 if found >= max_count:
                     return -1
-                out_keys[found], out_offsets[found] = key, load_i64(entry + 4)
+                out_keys[found], out_offsets[found] = key, load_i64(entry + PHY_OFFSET)
                 found += 1
                 wanted[key] -= 1
-            previous = np.int64(load_i32(entry + 16))
+            previous = np.int64(load_i32(entry + SLOT_VALUE))
             if previous >= number or timestamp < begin:
                 break
             number = previous
@@ -346,11 +346,11 @@ def find_key(  # type: ignore[no-untyped-def]
     number = np.int64(load_i32(file + _HEADER + (np.int64(hashed) % slots) * _SLOT))
     while 0 < number < count and found < max_found:
         entry = entries + number * _ENTRY
-        seconds = np.int64(load_i32(entry + 12))
+        seconds = np.int64(load_i32(entry + TIME_DIFF))
         if seconds < 0:
             break
         timestamp = file_begin + seconds * 1000
-        offset = load_i64(entry + 4)
+        offset = load_i64(entry + PHY_OFFSET)
         if load_i32(entry) == hashed and begin <= timestamp <= end:
             record, left = _log_address(
                 load_i64_native(log_place), load_i64_native(log_place + 8), load_i64_native(log_place + 16), log_end,
@@ -359,7 +359,7 @@ def find_key(  # type: ignore[no-untyped-def]
             if record and _carries_key(record, record + left, offset, topic, topic_size, key, key_size, wide, narrow):
                 store_i64_native(out + 8 * found, offset)
                 found += 1
-        previous = np.int64(load_i32(entry + 16))
+        previous = np.int64(load_i32(entry + SLOT_VALUE))
         if previous >= number or timestamp < begin:
             break
         number = previous

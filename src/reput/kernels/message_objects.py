@@ -20,8 +20,7 @@ from numba import njit
 
 from reput.formats.message import Message
 from reput.formats.message_batch import INNER_BATCH
-from reput.formats.record import MAX_PROPERTIES_SIZE, MIN_RECORD_SIZE, SysFlag
-from reput.formats.record_layout import V1_MAX_TOPIC_SIZE
+from reput.formats.record_layout import MAX_PROPERTIES_SIZE, MIN_RECORD_SIZE, V1_MAX_TOPIC_SIZE, SysFlag
 from reput.kernels._jit import kernel
 from reput.kernels.c_functions import INT32, INT64, POINTER, VOID, c_function
 from reput.kernels.memory import (

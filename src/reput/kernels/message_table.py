@@ -18,8 +18,7 @@ from reput.errors import MessageIllegalError
 from reput.formats.hosts import HOST_V4_SIZE, encode_host
 from reput.formats.message import check_topic
 from reput.formats.message_batch import INNER_BATCH
-from reput.formats.record import MagicCode
-from reput.formats.record_layout import encode_topic
+from reput.formats.record_layout import MagicCode, encode_topic
 from reput.kernels.message_columns import check_columns, typed_columns
 from reput.kernels.record_encode import PLAN, EncodeFault, encode, measure
 

@@ -20,7 +20,7 @@ from reput.formats.multi_dispatch import (
     LMQ_PREFIX,
     LMQ_QUEUE_ID,
 )
-from reput.formats.record import MIN_RECORD_SIZE, SysFlag
+from reput.formats.record_layout import MIN_RECORD_SIZE, SysFlag
 from reput.kernels._jit import kernel
 from reput.kernels.columns import (
     N_PROPERTIES_POSITION,

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from reput.formats.hosts import decode_host
-from reput.formats.record import BORN_HOST, HOST_V4_SIZE, HOST_V6_SIZE, SysFlag
+from reput.formats.hosts import HOST_V4_SIZE, HOST_V6_SIZE, decode_host
+from reput.formats.record_layout import BORN_HOST, SysFlag
 from reput.kernels.columns import RecordColumns, RecordStatus
 from reput.kernels.gather import (
     gather,

@@ -15,14 +15,13 @@ from enum import IntEnum
 import numpy as np
 from numba import njit
 
-from reput.formats.record import (
+from reput.formats.hosts import HOST_V4_SIZE, HOST_V6_SIZE
+from reput.formats.record_layout import (
     BODY_CRC,
     BODY_LENGTH,
     BORN_HOST,
     BORN_TIMESTAMP,
     FLAG,
-    HOST_V4_SIZE,
-    HOST_V6_SIZE,
     MAGIC_CODE,
     MAX_PROPERTIES_SIZE,
     MIN_RECORD_SIZE,

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from reput.formats.record import (
+from reput.formats.hosts import HOST_V4_SIZE, HOST_V6_SIZE
+from reput.formats.record_layout import (
     BLANK_SIZE,
     BODY_CRC,
     BODY_LENGTH,
     BORN_TIMESTAMP,
     FLAG,
-    HOST_V4_SIZE,
-    HOST_V6_SIZE,
     MAGIC_CODE,
     MIN_RECORD_SIZE,
     PHYSICAL_OFFSET,

@@ -15,11 +15,7 @@ import numpy.typing as npt
 from numba import njit
 
 from reput.formats.consume_queue import SCHEDULE_TOPIC
-from reput.formats.record import (
-    BLANK_SIZE,
-    MAGIC_CODE,
-    SysFlag,
-)
+from reput.formats.record_layout import BLANK_SIZE, MAGIC_CODE, SysFlag
 from reput.kernels._jit import inlined, kernel
 from reput.kernels.columns import (
     N_BODY_CRC,

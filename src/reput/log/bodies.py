@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from reput.formats.message_batch import INNER_BATCH, unfold_record
-from reput.formats.record import SYS_FLAG, SysFlag, unpack_record
+from reput.formats.record_layout import SYS_FLAG, SysFlag, unpack_record
 from reput.kernels.columns import N_SIZE, N_STATUS, W_COMMIT_LOG_OFFSET, RecordColumns, RecordStatus
 from reput.kernels.record_scan import read_records_at
 from reput.log.scan import with_rows

@@ -23,17 +23,18 @@ from reput.files import FileLayer
 from reput.formats.index_file import (
     DEFAULT_HASH_SLOT_NUM,
     DEFAULT_INDEX_NUM,
+    ENTRY_SIZE,
     HEADER_SIZE,
     decode_header,
     entry_position,
     key_hash,
 )
+from reput.kernels.unit_types import INDEX_ENTRY_TYPE
 from reput.log.directory import IndexFilePath
 from reput.log.index_geometry import index_geometry
 from reput.log.queue_records import Int64s, NotProven, QueueRecords
 
-_ENTRY = np.dtype([("key_hash", ">i4"), ("offset", ">i8"), ("time_diff", ">i4"), ("previous", ">i4")])
-_PIECE_BYTES = (4 << 20) // _ENTRY.itemsize * _ENTRY.itemsize
+_PIECE_BYTES = (4 << 20) // ENTRY_SIZE * ENTRY_SIZE
 
 
 class IndexNotProven(NotProven):
@@ -118,14 +119,14 @@ def _entries(index_files: Sequence[IndexFilePath], files: FileLayer) -> Iterator
         with files.open(path) as file:
             count = decode_header(file.read(0, HEADER_SIZE)).index_count
             end = max(min(entry_position(slots, count), size), first)
-            chains = _Chains(slots, (end - first) // _ENTRY.itemsize)
+            chains = _Chains(slots, (end - first) // ENTRY_SIZE)
             for position in range(first, end, _PIECE_BYTES):
                 data = file.read(position, min(_PIECE_BYTES, end - position))
-                entries = np.frombuffer(data[: len(data) // _ENTRY.itemsize * _ENTRY.itemsize], _ENTRY)
-                hashes, offsets = entries["key_hash"].astype(np.int64), entries["offset"].astype(np.int64)
+                entries = np.frombuffer(data[: len(data) // ENTRY_SIZE * ENTRY_SIZE], INDEX_ENTRY_TYPE)
+                hashes, offsets = entries["key_hash"].astype(np.int64), entries["phy_offset"].astype(np.int64)
                 if (np.diff(offsets, prepend=last_offset) < 0).any():
                     raise IndexNotProven(f"{path} contradicts itself, or the index file before it")
-                chains.add(hashes, entries["previous"].astype(np.int64))
+                chains.add(hashes, entries["slot_value"].astype(np.int64))
                 last_offset = int(offsets[-1]) if offsets.size else last_offset
                 yield hashes, offsets
             if not chains.are_whole:
@@ -134,8 +135,8 @@ def _entries(index_files: Sequence[IndexFilePath], files: FileLayer) -> Iterator
 
 def _begin_offset(file: IndexFilePath, first: int, files: FileLayer) -> int:
     with files.open(file.path) as opened:
-        entries = np.frombuffer(opened.read(first, _ENTRY.itemsize).ljust(_ENTRY.itemsize, b"\0"), _ENTRY)
-    return int(entries["offset"][0])
+        entries = np.frombuffer(opened.read(first, ENTRY_SIZE).ljust(ENTRY_SIZE, b"\0"), INDEX_ENTRY_TYPE)
+    return int(entries["phy_offset"][0])
 
 
 class _Chains:

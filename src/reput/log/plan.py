@@ -20,7 +20,8 @@ import pyarrow as pa
 
 from reput.errors import CorruptRecordError
 from reput.files import FileLayer
-from reput.formats.record import MIN_RECORD_SIZE, decode_record
+from reput.formats.record import decode_record
+from reput.formats.record_layout import MIN_RECORD_SIZE
 from reput.log.blocks import BEGIN, END, Walk, joined, walk
 from reput.log.directory import LogFile, StoreDirectory, open_listed
 from reput.log.points import Points

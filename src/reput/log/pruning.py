@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reput.files import DISK, FileLayer
-from reput.formats.record import MIN_RECORD_SIZE
+from reput.formats.record_layout import MIN_RECORD_SIZE
 from reput.kernels.record_scan import read_records_at
 from reput.log.blocks import BEGIN, END, MAX_BORN_MS, MAX_STORE_MS, MIN_BORN_MS, MIN_STORE_MS
 from reput.log.directory import LogFile, QueueFiles, StoreDirectory, open_listed

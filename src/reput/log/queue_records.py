@@ -28,9 +28,9 @@ from reput.errors import CorruptRecordError, StoreError
 from reput.files import FileLayer
 from reput.formats.consume_queue import FILLER, UNIT_SIZE
 from reput.formats.paths import file_name_to_offset
-from reput.formats.record import BLANK_SIZE, MIN_RECORD_SIZE
-from reput.kernels.consume_queue import UNIT_TYPE
+from reput.formats.record_layout import BLANK_SIZE, MIN_RECORD_SIZE
 from reput.kernels.record_batch import record_batch
+from reput.kernels.unit_types import UNIT_TYPE
 from reput.log.directory import LogFile, QueueFiles
 from reput.log.points import Points, read_records
 from reput.log.scan import is_blank

@@ -21,7 +21,8 @@ import numpy.typing as npt
 
 from reput.errors import CorruptRecordError
 from reput.files import DISK, File, FileLayer
-from reput.formats.record import BLANK_SIZE, MIN_RECORD_SIZE, MagicCode, decode_record
+from reput.formats.record import decode_record
+from reput.formats.record_layout import BLANK_SIZE, MIN_RECORD_SIZE, MagicCode
 from reput.kernels.columns import RecordColumns, RecordStatus, ScanStop
 from reput.kernels.record_scan import DEFAULT_DELAYS_MS, RecordScanner, ScanLevel, find_record
 from reput.log.directory import LogFile, numbered_files, open_listed

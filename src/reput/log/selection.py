@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reput.errors import ConfigError, CorruptRecordError
-from reput.formats.record import SysFlag
+from reput.formats.record_layout import SysFlag
 from reput.kernels.columns import RecordColumns
 from reput.kernels.record_batch import PROPERTY_COLUMNS, SCHEMA, record_batch, schema_of
 from reput.kernels.record_scan import ScanLevel

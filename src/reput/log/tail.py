@@ -18,7 +18,7 @@ import numpy as np
 
 from reput.errors import ConfigError, DataLossError
 from reput.formats.paths import offset_to_file_name
-from reput.formats.record import BLANK_SIZE
+from reput.formats.record_layout import BLANK_SIZE
 from reput.kernels.columns import RecordColumns
 from reput.kernels.record_scan import ScanLevel
 from reput.log.directory import LogFile, StoreDirectory, open_listed

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from reput.config.message_store import MessageStoreConfig
 from reput.files import FileLayer, Mapping
 from reput.formats.batch_consume_queue import BATCH_UNIT_SIZE
+from reput.formats.consume_queue import UNIT_SIZE
 from reput.formats.java import string_hash
 from reput.kernels.batch_consume_queue import select_batch_units
 from reput.kernels.consume_queue import PULL_RESULT_COUNT, PullLimits, select_run, select_units
@@ -31,7 +32,6 @@ _SELECTED = (
     GetMessageStatus.NO_MATCHED_MESSAGE,
     GetMessageStatus.MESSAGE_WAS_REMOVING,
 )
-_UNIT_SIZE = 20
 _MAX_PULL_SIZE = 128 << 20
 _MIN_PULL_SIZE = 100
 _PAIR_SIZE = PAIR_TYPE.itemsize
@@ -110,7 +110,7 @@ class GetMessage:
         self._file_size = log.queue.file_size
         self._memory_size = int(self._limits[1])
         self._most_count = int(max(self._limits[2], self._limits[4]))
-        self._filter_units = config.max_filter_message_size // _UNIT_SIZE
+        self._filter_units = config.max_filter_message_size // UNIT_SIZE
         self._filter_batch_units = -(-config.max_filter_message_size // BATCH_UNIT_SIZE)
         self._scratch = _Scratch()
 

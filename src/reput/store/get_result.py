@@ -13,8 +13,8 @@ from reput.errors import CorruptRecordError
 from reput.formats.message_ext import MessageExt
 from reput.formats.paths import COMMIT_LOG
 from reput.kernels.columns import RecordColumns, RecordStatus
-from reput.kernels.consume_queue import UNIT_TYPE
 from reput.kernels.record_scan import read_records_at
+from reput.kernels.unit_types import UNIT_TYPE
 from reput.store.results import GetMessageStatus
 
 if TYPE_CHECKING:

@@ -22,8 +22,7 @@ from reput.formats.multi_dispatch import (
 from reput.formats.paths import topic_folder_name
 from reput.formats.properties import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR, decode_properties
 from reput.formats.property_crc import PROPERTY_CRC_SIZE
-from reput.formats.record import SysFlag
-from reput.formats.record_layout import MAX_PROPERTIES_SIZE
+from reput.formats.record_layout import MAX_PROPERTIES_SIZE, SysFlag
 from reput.store.log.commit_log import CommitLog
 from reput.store.log.pending import Append, EncodedRows, PendingRecord
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from reput.errors import MessageIllegalError
 from reput.formats.message import Message, check_topic
-from reput.formats.record import MAX_QUEUE_ID
+from reput.formats.record_layout import MAX_QUEUE_ID
 from reput.kernels.message_objects import MessageEncoder, encode_messages
 from reput.store.log.commit_log import CommitLog
 from reput.store.log.pending import EncodedRows

@@ -13,14 +13,13 @@ import numpy as np
 
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import MessageIllegalError, StoreError, StorePoisonedError
-from reput.formats.hosts import encode_host
+from reput.formats.hosts import HOST_V4_SIZE, encode_host
 from reput.formats.java import body_crc
 from reput.formats.message import Message, check_head, encode_properties_of
 from reput.formats.message_batch import INNER_BATCH
 from reput.formats.multi_dispatch import INNER_MULTI_DISPATCH
 from reput.formats.property_crc import PROPERTY_CRC_SIZE
-from reput.formats.record import HOST_V4_SIZE, MAX_QUEUE_ID, MIN_RECORD_SIZE, MagicCode
-from reput.formats.record_layout import QUEUE_OFFSET, SYS_FLAG, encode_topic
+from reput.formats.record_layout import MAX_QUEUE_ID, MIN_RECORD_SIZE, QUEUE_OFFSET, SYS_FLAG, MagicCode, encode_topic
 from reput.store.log.commit_log import CommitLog
 from reput.store.log.flush import FlushPolicy
 from reput.store.log.pending import EncodedRows, PendingRecord

@@ -17,8 +17,7 @@ from reput.formats.message import Message
 from reput.formats.message_batch import INNER_BATCH, BatchItem, MessageExtBatch, decode_batch
 from reput.formats.properties import DELAY, INNER_BASE, INNER_NUM, PROPERTY_SEPARATOR, encode_properties
 from reput.formats.property_crc import PROPERTY_CRC_SIZE
-from reput.formats.record import MAX_PROPERTIES_SIZE, SysFlag
-from reput.formats.record_layout import pack_record
+from reput.formats.record_layout import MAX_PROPERTIES_SIZE, SysFlag, pack_record
 from reput.log.queue_types import QueueTypes
 from reput.store.log.commit_log import CommitLog
 from reput.store.log.flush import FlushPolicy

@@ -14,7 +14,7 @@ from reput.errors import CorruptRecordError
 from reput.formats.consume_queue import FILLER
 from reput.formats.message_ext import MessageExt
 from reput.formats.message_id import decode_message_id
-from reput.formats.record import TOTAL_SIZE
+from reput.formats.record_layout import TOTAL_SIZE
 from reput.kernels.index_file import (
     KEY_SEPARATOR,
     TopicPlace,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from reput.formats.index_file import key_hash
-from reput.formats.record import BODY
+from reput.formats.record_layout import BODY
 
 from .conftest import GOLDEN, Run, truth
 

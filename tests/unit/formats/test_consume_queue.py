@@ -6,9 +6,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reput.errors import CorruptConsumeQueueError
-from reput.formats.consume_queue import DEFAULT_FILE_SIZE, FIELDS, FILLER, UNIT, UNIT_SIZE, decode_unit, encode_unit
+from reput.formats.consume_queue import (
+    DEFAULT_FILE_SIZE,
+    FIELDS,
+    FILLER,
+    PHYSICAL_OFFSET,
+    SIZE,
+    TAGS_CODE,
+    UNIT_SIZE,
+    decode_unit,
+    encode_unit,
+)
 from reput.formats.properties import tags_code
-from reput.formats.record import SysFlag, decode_record
+from reput.formats.record import decode_record
+from reput.formats.record_layout import SysFlag
 
 VECTORS = json.loads((Path(__file__).parents[2] / "golden" / "vectors.json").read_text(encoding="utf-8"))
 RECORDS = VECTORS["commitLog"]["records"]
@@ -62,6 +73,7 @@ def test_a_torn_unit_is_refused():
         decode_unit(bytes(39), 20)
 
 
-def test_unit_size_agrees_with_the_fields():
-    assert sum(field.size for field in FIELDS) == UNIT.size == UNIT_SIZE == 20
+def test_positions_and_sizes_follow_from_the_fields():
+    assert (PHYSICAL_OFFSET, SIZE, TAGS_CODE) == (0, 8, 12)
+    assert sum(field.size for field in FIELDS) == UNIT_SIZE == 20
     assert DEFAULT_FILE_SIZE == 300_000 * UNIT_SIZE

@@ -8,12 +8,16 @@ from hypothesis import strategies as st
 from reput.errors import CorruptConsumeQueueError
 from reput.formats.consume_queue import UNIT_SIZE, decode_unit
 from reput.formats.consume_queue_ext import (
+    BIT_MAP,
+    BIT_MAP_SIZE,
     DEFAULT_FILE_SIZE,
     END_MARK,
     FIELDS,
-    HEAD,
     MAX_ADDRESS,
     MIN_UNIT_SIZE,
+    SIZE,
+    STORE_TIMESTAMP,
+    TAGS_CODE,
     decode_address,
     decode_ext_unit,
     encode_address,
@@ -78,6 +82,7 @@ def test_a_torn_unit_or_one_that_contradicts_itself_is_refused(damage):
         decode_ext_unit(damage(encode_ext_unit(1, 2, b"abc")))
 
 
-def test_sizes_agree_with_the_fields():
-    assert sum(field.size for field in FIELDS[:-1]) == HEAD.size == MIN_UNIT_SIZE == 20
+def test_positions_and_sizes_follow_from_the_fields():
+    assert (SIZE, TAGS_CODE, STORE_TIMESTAMP, BIT_MAP_SIZE, BIT_MAP) == (0, 2, 10, 18, 20)
+    assert sum(field.size for field in FIELDS[:-1]) == MIN_UNIT_SIZE == 20
     assert DEFAULT_FILE_SIZE == 48 << 20

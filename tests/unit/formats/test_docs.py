@@ -17,6 +17,7 @@ from reput.formats import (
     metadata,
     paths,
     record,
+    record_layout,
 )
 from reput.formats.hosts import decode_host, encode_host
 from reput.formats.java import body_crc
@@ -84,7 +85,7 @@ def check_example(data, rows, fields):
 @pytest.mark.parametrize(
     ("name", "formats"),
     [
-        ("commit-log.md", [record.FIELDS]),
+        ("commit-log.md", [record_layout.FIELDS]),
         ("consume-queue.md", [consume_queue.FIELDS]),
         ("consume-queue-ext.md", [consume_queue_ext.FIELDS]),
         ("batch-consume-queue.md", [batch_consume_queue.FIELDS]),
@@ -98,7 +99,7 @@ def test_field_tables_agree_with_the_code(name, formats):
 
 def test_the_table_of_flags_agrees_with_the_code():
     (rows,) = tables(page("commit-log.md"), "| bit mask | name | meaning |")
-    flags = {name: mask for name, mask in vars(record.SysFlag).items() if name.isupper()}
+    flags = {name: mask for name, mask in vars(record_layout.SysFlag).items() if name.isupper()}
     assert {name: int(mask, 16) for mask, name, _ in rows} == flags
 
 
@@ -106,11 +107,11 @@ def test_the_worked_record_is_encoded_from_its_values():
     text = page("commit-log.md")
     data, blank = examples(text)
     (rows,) = tables(text, EXAMPLE_TABLE)
-    values = check_example(data, rows, [(field.name, field.code) for field in record.FIELDS])
-    by_name = dict(zip([field.name for field in record.FIELDS], values, strict=True))
-    magic, topic = record.encode_topic(by_name["TOPIC"])
+    values = check_example(data, rows, [(field.name, field.code) for field in record_layout.FIELDS])
+    by_name = dict(zip([field.name for field in record_layout.FIELDS], values, strict=True))
+    magic, topic = record_layout.encode_topic(by_name["TOPIC"])
     body = by_name["BODY"].encode()
-    packed = record.pack_record(
+    packed = record_layout.pack_record(
         magic,
         body_crc(body),
         int(by_name["QUEUEID"]),

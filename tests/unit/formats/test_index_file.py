@@ -13,8 +13,13 @@ from reput.formats.index_file import (
     ENTRY_FIELDS,
     ENTRY_SIZE,
     HEADER_FIELDS,
+    HEADER_POSITIONS,
     HEADER_SIZE,
+    KEY_HASH,
+    PHY_OFFSET,
     SLOT_SIZE,
+    SLOT_VALUE,
+    TIME_DIFF,
     IndexEntry,
     IndexHeader,
     decode_entry,
@@ -133,7 +138,9 @@ def test_torn_headers_and_entries_are_refused():
         decode_entry(bytes(39), 20)
 
 
-def test_sizes_agree_with_the_fields():
+def test_positions_and_sizes_follow_from_the_fields():
+    assert list(HEADER_POSITIONS.values()) == [0, 8, 16, 24, 32, 36]
+    assert (KEY_HASH, PHY_OFFSET, TIME_DIFF, SLOT_VALUE) == (0, 4, 12, 16)
     assert sum(field.size for field in HEADER_FIELDS) == HEADER_SIZE == 40
     assert sum(field.size for field in ENTRY_FIELDS) == ENTRY_SIZE == 20
     assert slot_position(1) - slot_position(0) == SLOT_SIZE == 4

@@ -6,11 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reput.errors import CorruptRecordError, MessageIllegalError
+from reput.formats.hosts import encode_host
 from reput.formats.message import Message, check_message, encode_properties_of
 from reput.formats.message_ext import MessageExt
 from reput.formats.message_id import decode_message_id, encode_message_id
 from reput.formats.properties import encode_properties
-from reput.formats.record import encode_host, encode_record
+from reput.formats.record import encode_record
 
 HOST = encode_host("10.0.0.1:10911")
 TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\x01\x02"), min_size=1, max_size=12)

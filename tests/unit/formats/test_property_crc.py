@@ -4,9 +4,10 @@ from pathlib import Path
 import pytest
 
 from reput.errors import MessageIllegalError
+from reput.formats.hosts import encode_host
 from reput.formats.message import Message, encode_properties_of
 from reput.formats.property_crc import PROPERTY_CRC_SIZE, encode_property_crc
-from reput.formats.record import decode_record, encode_host, encode_record
+from reput.formats.record import decode_record, encode_record
 
 VECTORS = json.loads((Path(__file__).parents[2] / "golden" / "vectors.json").read_text(encoding="utf-8"))
 RECORDS = [bytes.fromhex(text) for text in VECTORS["appendPropCrc"]["recordsHex"]]

@@ -8,24 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reput.errors import CorruptRecordError, MessageIllegalError
-from reput.formats import record as layout
+from reput.formats import record_layout as layout
+from reput.formats.hosts import HOST_V4_SIZE, HOST_V6_SIZE, encode_host
 from reput.formats.java import body_crc
 from reput.formats.message import Message
 from reput.formats.message_ext import MessageExt
 from reput.formats.message_id import encode_message_id
 from reput.formats.properties import decode_properties, split_keys
-from reput.formats.record import (
-    FIELDS,
-    MagicCode,
-    SysFlag,
-    decode_record,
-    encode_blank,
-    encode_host,
-    encode_record,
-    encode_topic,
-    pack_record,
-    record_size,
-)
+from reput.formats.record import decode_record, encode_blank, encode_record
+from reput.formats.record_layout import FIELDS, MagicCode, SysFlag, encode_topic, pack_record, record_size
 
 VECTORS = json.loads((Path(__file__).parents[2] / "golden" / "vectors.json").read_text(encoding="utf-8"))
 RECORDS = VECTORS["commitLog"]["records"]
@@ -176,7 +167,7 @@ def test_positions_agree_with_the_fields():
         position += field.size or 0
     assert sum(field.size or 0 for field in FIELDS) == layout.MIN_RECORD_SIZE
     assert layout.BLANK_SIZE == len(encode_blank(512)) == 8
-    assert (layout.HOST_V4_SIZE, layout.HOST_V6_SIZE) == (8, 20)
+    assert (HOST_V4_SIZE, HOST_V6_SIZE) == (8, 20)
 
 
 def test_each_public_column_of_a_record_is_a_field_of_the_message():

@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reput.formats.hosts import encode_host
 from reput.formats.message import Message, check_message
-from reput.formats.record import encode_host, encode_record
+from reput.formats.record import encode_record
 from reput.kernels.message_objects import MessageEncoder, encode_message, encode_messages
 
 MAX_BODY = 100

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from reput.formats.record import FIELDS
+from reput.formats.record_layout import FIELDS
 from reput.kernels.columns import RecordStatus
 from reput.kernels.record_batch import PROPERTY_COLUMNS, SCHEMA, record_batch, status_text
 from reput.kernels.record_scan import RecordScanner, ScanLevel

@@ -2,7 +2,8 @@ from collections import defaultdict
 
 import pytest
 
-from reput.formats.record import decode_record, encode_host
+from reput.formats.hosts import encode_host
+from reput.formats.record import decode_record
 from reput.kernels.record_encode import EncodeFault
 from tests.oracles.encode_plan import EncodePlan
 from tests.oracles.record_encode import EncodeRow, encode_rows, fault_of

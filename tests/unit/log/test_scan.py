@@ -10,16 +10,8 @@ import pytest
 from reput.errors import CorruptRecordError, StoreError
 from reput.files import DISK, File, FileLayer
 from reput.formats.message import Message
-from reput.formats.record import (
-    BODY,
-    BODY_CRC,
-    MAGIC_CODE,
-    PHYSICAL_OFFSET,
-    TOTAL_SIZE,
-    MagicCode,
-    encode_blank,
-    record_size,
-)
+from reput.formats.record import encode_blank
+from reput.formats.record_layout import BODY, BODY_CRC, MAGIC_CODE, PHYSICAL_OFFSET, TOTAL_SIZE, MagicCode, record_size
 from reput.kernels.columns import RecordColumns
 from reput.kernels.record_scan import ScanLevel
 from reput.log import StoreDirectory

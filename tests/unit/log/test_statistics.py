@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import reput
-from reput.formats.record import STORE_TIMESTAMP
+from reput.formats.record_layout import STORE_TIMESTAMP
 from reput.log.blocks import MAX_STORE_MS, MIN_STORE_MS, walk
 from reput.log.directory import StoreDirectory
 from reput.log.plan import PlanOptions, plan_read

@@ -10,9 +10,11 @@ import pytest
 
 from reput.errors import ConfigError, CorruptRecordError, DataLossError
 from reput.files import Entry, File, FileLayer
+from reput.formats.hosts import encode_host
 from reput.formats.message import Message
 from reput.formats.paths import offset_to_file_name
-from reput.formats.record import BLANK_SIZE, encode_host, encode_record
+from reput.formats.record import encode_record
+from reput.formats.record_layout import BLANK_SIZE
 from reput.log import StoreDirectory
 from reput.log.positions import NO_LIMIT, LogPosition, TailLimit
 from reput.log.scan import OnDamage

@@ -12,7 +12,7 @@ import pytest
 import reput
 from reput.errors import CorruptRecordError, MessageIllegalError
 from reput.formats.checkpoint import Checkpoint, encode_checkpoint
-from reput.formats.record import FLAG
+from reput.formats.record_layout import FLAG
 from tests.crash.faulty_files import FaultyFiles, abandon
 from tests.crash.invariants import SMALL, contents, log_records
 from tests.oracles.record_scan import bad_property_crc

@@ -17,7 +17,8 @@ import pytest
 import reput
 from reput.errors import ConfigError, MessageIllegalError, StoreError, StoreStateError
 from reput.formats.java import string_hash
-from reput.formats.record import SysFlag, decode_record
+from reput.formats.record import decode_record
+from reput.formats.record_layout import SysFlag
 from reput.kernels import message_table
 from reput.kernels.columns import RecordColumns
 from reput.store.results import PutMessageStatus

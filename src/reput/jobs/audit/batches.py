@@ -8,20 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from reput.files import DISK
-from reput.formats.batch_consume_queue import BATCH_UNIT_SIZE
+from reput.formats.batch_consume_queue import BATCH_UNIT_SIZE, PHYSICAL_OFFSET
 from reput.formats.paths import offset_to_file_name, topic_folder_name
 from reput.jobs.audit.files import ListedQueue
 from reput.jobs.audit.runs import AscendingRun, EntryFiles, Int64s, RunFinder
 from reput.jobs.audit.units import CONFIRMED, DIFFERENT, SlotRanges
 from reput.kernels.batch_consume_queue import NO_BATCH_QUEUE, group_batch_units
 from reput.kernels.columns import RecordColumns
+from reput.kernels.unit_types import BATCH_UNIT_TYPE
 
-BATCH_UNIT_TYPE = np.dtype(
-    [
-        ("commit_log_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8"), ("store_timestamp", ">i8"),
-        ("base_offset", ">i8"), ("message_count", ">i2"), ("rest", "V8"),
-    ]
-)  # fmt: skip
 #: A whole file of RocketMQ's own size.
 _PIECE_BYTES = 300_000 * BATCH_UNIT_SIZE
 
@@ -140,7 +135,7 @@ class BatchCheck:
     def _files_of(self, known: BatchQueueRuns) -> EntryFiles:
         key = known.item.queue.topic, known.item.queue.queue_id
         if key not in self._files:
-            self._files[key] = EntryFiles(known.item.paths, 0, BATCH_UNIT_TYPE, 0, known.runs)
+            self._files[key] = EntryFiles(known.item.paths, 0, BATCH_UNIT_TYPE, PHYSICAL_OFFSET, known.runs)
         return self._files[key]
 
     def close(self) -> SlotRanges:

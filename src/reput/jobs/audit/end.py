@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from reput.files import DISK
-from reput.formats.record import MIN_RECORD_SIZE, STORE_TIMESTAMP, SYS_FLAG, SysFlag
+from reput.formats.checkpoint import POSITIONS
+from reput.formats.record_layout import MIN_RECORD_SIZE, STORE_TIMESTAMP, SYS_FLAG, SysFlag
 from reput.jobs.audit.files import StoreListing, list_store
 from reput.jobs.audit.scan import SplitAudit
 from reput.jobs.findings import Finding
@@ -42,14 +43,14 @@ def checkpoint_findings(listing: StoreListing, newest_ms: int) -> Iterator[Findi
     checkpoint = listing.checkpoint
     if checkpoint is not None and (newest_ms or not any(file.start_offset for file in listing.log_files[:1])):
         newest = f"the newest record of the log was stored at {newest_ms}" if newest_ms else "the log has no record"
-        for name, position, code, timestamp in (
-            ("physicMsgTimestamp", 0, "checkpoint-ahead", checkpoint.physic_msg_timestamp),
-            ("logicsMsgTimestamp", 8, "checkpoint-wrong", checkpoint.logics_msg_timestamp),
-            ("indexMsgTimestamp", 16, "checkpoint-wrong", checkpoint.index_msg_timestamp),
+        for name, code, timestamp in (
+            ("physicMsgTimestamp", "checkpoint-ahead", checkpoint.physic_msg_timestamp),
+            ("logicsMsgTimestamp", "checkpoint-wrong", checkpoint.logics_msg_timestamp),
+            ("indexMsgTimestamp", "checkpoint-wrong", checkpoint.index_msg_timestamp),
         ):
             if timestamp > newest_ms:
                 text = f"{name} is {timestamp}, {newest}"
-                yield Finding(code, listing.checkpoint_path, text, position)
+                yield Finding(code, listing.checkpoint_path, text, POSITIONS[name])
 
 
 def has_grown(directory: StoreDirectory, end: int) -> bool:

@@ -11,11 +11,11 @@ import numpy.typing as npt
 from reput.files import DISK
 from reput.formats.consume_queue_ext import MAX_ADDRESS, MIN_UNIT_SIZE, encode_address
 from reput.formats.paths import offset_to_file_name
+from reput.kernels.unit_types import EXT_HEAD_TYPE
 
 Int64s = npt.NDArray[np.int64]
 
 _FIRST_ADDRESS = np.uint64(encode_address(0) & (1 << 64) - 1)
-_HEAD_TYPE = np.dtype([("size", ">i2"), ("tags_code", ">i8"), ("store_timestamp", ">i8"), ("bit_map_size", ">i2")])
 
 
 class ExtFiles:
@@ -69,7 +69,7 @@ class ExtFiles:
         bases[exists] = np.cumsum(sizes[exists]) - sizes[exists]
         readable = exists[groups]
         at = (bases[groups] + positions - begins[groups])[readable]
-        heads = data[at[:, None] + np.arange(MIN_UNIT_SIZE)].reshape(-1).view(_HEAD_TYPE)
+        heads = data[at[:, None] + np.arange(MIN_UNIT_SIZE)].reshape(-1).view(EXT_HEAD_TYPE)
         is_whole = (heads["size"] >= MIN_UNIT_SIZE) & (heads["bit_map_size"] == heads["size"] - MIN_UNIT_SIZE)
         units = rows[readable]
         is_whole &= heads["store_timestamp"] == timestamps[units]

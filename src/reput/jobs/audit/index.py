@@ -8,13 +8,21 @@ import numpy as np
 import numpy.typing as npt
 
 from reput.files import DISK, File
-from reput.formats.index_file import ENTRY_SIZE, HEADER_SIZE, IndexHeader, decode_header, entry_position, slot_position
+from reput.formats.index_file import (
+    ENTRY_SIZE,
+    HEADER_POSITIONS,
+    HEADER_SIZE,
+    SLOT_VALUE,
+    IndexHeader,
+    decode_header,
+    entry_position,
+    slot_position,
+)
 from reput.jobs.audit.runs import MAX_RUNS, AscendingRun, RunFinder
 from reput.jobs.findings import Finding
 from reput.kernels.index_file import SLOT_COUNT, IndexKeys, IndexTable
+from reput.kernels.unit_types import INDEX_ENTRY_TYPE
 
-ENTRY_TYPE = np.dtype([("key_hash", ">i4"), ("offset", ">i8"), ("seconds", ">i4"), ("previous", ">i4")])
-OFFSET_FIELD = 4
 _PIECE_ENTRIES = 256 << 10
 #: Of each kind, a file names so many places; the text says how many there are.
 _SHOWN_PLACES = 8
@@ -61,19 +69,19 @@ class _Check:
         header = decode_header(self._file.read(0, HEADER_SIZE))
         count = min(max(header.index_count, 1), item.max_entries)
         if header.index_count > item.max_entries or header.index_count < 0:
-            self._wrong_header("INDEXCOUNT", 36, header.index_count, f"at most {item.max_entries}")
+            self._wrong_header("INDEXCOUNT", header.index_count, f"at most {item.max_entries}")
         table, finder = IndexTable(item.slots, count), RunFinder(item.number)
         while table.count < count:
             first = table.count
             size = min(count - first, _PIECE_ENTRIES) * ENTRY_SIZE
             data = self._file.read(entry_position(item.slots, first), size)
-            entries = np.frombuffer(data, ENTRY_TYPE, len(data) // ENTRY_SIZE)
+            entries = np.frombuffer(data, INDEX_ENTRY_TYPE, len(data) // ENTRY_SIZE)
             if not entries.size:
                 break
-            offsets = entries["offset"].astype(np.int64)
+            offsets = entries["phy_offset"].astype(np.int64)
             finder.add(offsets)
             keys = IndexKeys(entries["key_hash"].astype(np.int32), offsets, np.zeros(offsets.size, np.int64))
-            made = table.put(keys, 0)[1].view(ENTRY_TYPE)
+            made = table.put(keys, 0)[1].view(INDEX_ENTRY_TYPE)
             self._compare_chains(first, entries, made)
         self._compare_slots(table)
         if count > 1 and not item.may_grow:
@@ -87,11 +95,11 @@ class _Check:
         return AuditedIndexFile(item.path, item.may_grow, header, tuple(runs), tuple(self._findings))
 
     def _compare_chains(self, first: int, entries: npt.NDArray[np.void], made: npt.NDArray[np.void]) -> None:
-        wrong = np.flatnonzero(entries["previous"] != made["previous"])
+        wrong = np.flatnonzero(entries["slot_value"] != made["slot_value"])
         self._broken_count += wrong.size
         for i in wrong[:_SHOWN_PLACES].tolist():
-            position = entry_position(self._item.slots, first + i) + 16
-            self._broken.append((position, int(made["previous"][i]), int(entries["previous"][i])))
+            position = entry_position(self._item.slots, first + i) + SLOT_VALUE
+            self._broken.append((position, int(made["slot_value"][i]), int(entries["slot_value"][i])))
 
     def _compare_slots(self, table: IndexTable) -> None:
         found = np.empty(table.slot_table.size, np.uint8)
@@ -115,15 +123,15 @@ class _Check:
 
     def _compare_header(self, header: IndexHeader, table: IndexTable) -> None:
         made = IndexHeader(*table.header.tolist())
-        for name, position, found, expected in (
-            ("BEGINPHYOFFSET", 16, header.begin_phy_offset, made.begin_phy_offset),
-            ("ENDPHYOFFSET", 24, header.end_phy_offset, made.end_phy_offset),
-            ("HASHSLOTCOUNT", 32, header.hash_slot_count, int(table.header[SLOT_COUNT])),
-            ("INDEXCOUNT", 36, header.index_count, made.index_count),
+        for name, found, expected in (
+            ("BEGINPHYOFFSET", header.begin_phy_offset, made.begin_phy_offset),
+            ("ENDPHYOFFSET", header.end_phy_offset, made.end_phy_offset),
+            ("HASHSLOTCOUNT", header.hash_slot_count, int(table.header[SLOT_COUNT])),
+            ("INDEXCOUNT", header.index_count, made.index_count),
         ):
             if found != expected:
-                self._wrong_header(name, position, found, str(expected))
+                self._wrong_header(name, found, str(expected))
 
-    def _wrong_header(self, name: str, position: int, found: int, expected: str) -> None:
-        text = f"{name} is {found}, expected {expected}"
+    def _wrong_header(self, name: str, found: int, expected: str) -> None:
+        text, position = f"{name} is {found}, expected {expected}", HEADER_POSITIONS[name]
         self._findings.append(Finding("index-header-wrong", self._item.path, text, position=position))

@@ -8,12 +8,13 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from reput.formats.index_file import entry_position
-from reput.jobs.audit.index import ENTRY_TYPE, OFFSET_FIELD, AuditedIndexFile
+from reput.formats.index_file import HEADER_POSITIONS, PHY_OFFSET, entry_position
+from reput.jobs.audit.index import AuditedIndexFile
 from reput.jobs.audit.runs import AscendingRun, EntryFiles, Int64s, Slice
 from reput.kernels.columns import RecordColumns
 from reput.kernels.index_file import IndexKeys, index_keys
 from reput.kernels.record_scan import RecordScanner, ScanLevel
+from reput.kernels.unit_types import INDEX_ENTRY_TYPE
 from reput.log.scan import MAX_ROWS
 
 _MAX_INT32 = 0x7FFFFFFF
@@ -96,7 +97,7 @@ class KeyCheck:
         files = target.files
         paths = [file.path for file in files]
         self._may_follow = target.may_follow
-        self._files = EntryFiles(paths, entry_position(target.slots, 0), ENTRY_TYPE, OFFSET_FIELD, target.runs)
+        self._files = EntryFiles(paths, entry_position(target.slots, 0), INDEX_ENTRY_TYPE, PHY_OFFSET, target.runs)
         self._begins = np.array([file.header.begin_timestamp for file in files], np.int64)
         self._former_ends = np.array([0, *(file.header.end_timestamp for file in files)][: len(files)], np.int64)
         self._with_tags: RecordScanner | None = None
@@ -116,8 +117,8 @@ class KeyCheck:
         if not columns.rows:
             return
         slices = list(self._files.between(int(columns["commit_log_offset"][0]), columns.next_offset))
-        entries = np.concatenate([np.empty(0, ENTRY_TYPE), *(part.entries for part in slices)])
-        hashes, offsets = entries["key_hash"].astype(np.int32), entries["offset"].astype(np.int64)
+        entries = np.concatenate([np.empty(0, INDEX_ENTRY_TYPE), *(part.entries for part in slices)])
+        hashes, offsets = entries["key_hash"].astype(np.int32), entries["phy_offset"].astype(np.int64)
         keys = self._tag_keys(columns) if self._prefers_tags else index_keys(columns)
         if not _are_equal(keys, hashes, offsets):
             with_tags = self._tag_keys(columns)
@@ -198,11 +199,11 @@ class KeyCheck:
         )
         self._check_headers(slices, states, timestamps)
         seconds = _seconds(timestamps, self._begins[files])
-        wrong = (seconds != entries["seconds"]) & (states == CONFIRMED)
+        wrong = (seconds != entries["time_diff"]) & (states == CONFIRMED)
         # A file's first entry counts from the end of the file before; what was before the first file, nobody knows.
         firsts = np.flatnonzero(wrong & (numbers == 1))
         former = self._former_ends[files[firsts]]
-        stored = entries["seconds"][firsts]
+        stored = entries["time_diff"][firsts]
         follows = (files[firsts] == 0) & (stored >= 0) & self._may_follow
         right = follows | (stored == _seconds(timestamps[firsts], former)) | (stored == 0)
         wrong[firsts[right]] = False
@@ -218,8 +219,9 @@ class KeyCheck:
         begin = 0
         for part in slices:
             last, end_time = self._ends[part.file].tolist()
-            for number, position, time in ((1, 0, int(self._begins[part.file])), (last, 8, end_time)):
-                row = begin + number - part.first
+            begin_time = int(self._begins[part.file])
+            for number, field, time in ((1, "BEGINTIMESTAMP", begin_time), (last, "ENDTIMESTAMP", end_time)):
+                row, position = begin + number - part.first, HEADER_POSITIONS[field]
                 if begin <= row < begin + part.entries.size and states[row] == CONFIRMED and timestamps[row] != time:
                     self._wrong_times.append(WrongTime(part.file, position, int(timestamps[row])))
             begin += part.entries.size

@@ -18,12 +18,10 @@ from reput.formats.consume_queue import FILLER, UNIT_SIZE, decode_unit
 from reput.formats.consume_queue_ext import decode_address
 from reput.formats.index_file import ENTRY_SIZE, entry_position
 from reput.formats.paths import offset_to_file_name
-from reput.jobs.audit.batches import BATCH_UNIT_TYPE
 from reput.jobs.audit.files import ListedQueues
-from reput.jobs.audit.index import ENTRY_TYPE
 from reput.jobs.audit.runs import Int64s
 from reput.jobs.findings import Finding
-from reput.kernels.consume_queue import UNIT_TYPE
+from reput.kernels.unit_types import BATCH_UNIT_TYPE, INDEX_ENTRY_TYPE, UNIT_TYPE
 
 _PIECE_BYTES = 1 << 20
 _FIRST_BYTES = 4096
@@ -264,7 +262,7 @@ def look_at_index_file(log: LogBounds, rest: IndexRest) -> tuple[Finding, ...]:
             for first in range(begin, end, _PIECE_BYTES // ENTRY_SIZE):
                 size = min(end - first, _PIECE_BYTES // ENTRY_SIZE) * ENTRY_SIZE
                 data = file.read(entry_position(rest.slots, first), size)
-                offsets = np.frombuffer(data, ENTRY_TYPE, len(data) // ENTRY_SIZE)["offset"].astype(np.int64)
+                offsets = np.frombuffer(data, INDEX_ENTRY_TYPE, len(data) // ENTRY_SIZE)["phy_offset"].astype(np.int64)
                 expired, behind = (offsets < log.begin) & (offsets >= 0), offsets >= log.end
                 excused = log.is_damaged(offsets)
                 wrong = np.flatnonzero(~(expired | behind | excused))

@@ -17,12 +17,12 @@ from reput.formats.consume_queue import SCHEDULE_TOPIC, UNIT_SIZE
 from reput.formats.consume_queue_ext import MAX_ADDRESS
 from reput.formats.multi_dispatch import takes_part
 from reput.formats.paths import offset_to_file_name, topic_folder_name
-from reput.formats.record import SysFlag
+from reput.formats.record_layout import SysFlag
 from reput.jobs.audit.ext import ExtFiles
 from reput.kernels.columns import RecordColumns
-from reput.kernels.consume_queue import UNIT_TYPE
 from reput.kernels.multi_dispatch import add_multi_dispatch_rows
 from reput.kernels.record_scan import read_records_at
+from reput.kernels.unit_types import UNIT_TYPE
 
 Int64s = npt.NDArray[np.int64]
 

@@ -18,11 +18,11 @@ from reput.errors import CorruptRecordError
 from reput.files import DISK
 from reput.formats.consume_queue import FILLER, UNIT_SIZE
 from reput.formats.paths import file_name_to_offset
-from reput.formats.record import SysFlag
+from reput.formats.record_layout import SysFlag
 from reput.kernels.columns import RecordColumns
-from reput.kernels.consume_queue import UNIT_TYPE
 from reput.kernels.content_hash import hash_contents
 from reput.kernels.record_scan import ScanLevel
+from reput.kernels.unit_types import UNIT_TYPE
 from reput.log.directory import QueueFiles
 from reput.log.scan import Damage, OnDamage, scan_split
 from reput.log.splits import Split, SplitResult

@@ -11,17 +11,16 @@ import numpy as np
 from reput.files import DISK
 from reput.formats.multi_dispatch import LMQ_PREFIX
 from reput.formats.paths import CONFIG, file_name_to_offset, offset_to_file_name
-from reput.formats.record import PHYSICAL_OFFSET
+from reput.formats.record_layout import PHYSICAL_OFFSET
 from reput.formats.shutdown import SHUTDOWN_FILE, decode_shutdown
-from reput.jobs.audit.batches import BATCH_UNIT_TYPE
 from reput.jobs.audit.end import checkpoint_findings, has_grown
 from reput.jobs.audit.files import StoreListing
 from reput.jobs.audit.job import AuditResult
 from reput.jobs.audit.rest import is_used
 from reput.jobs.findings import Finding
 from reput.jobs.repair.plan import LogState, Tail, is_of_log
-from reput.kernels.consume_queue import UNIT_TYPE
 from reput.kernels.record_scan import ScanLevel
+from reput.kernels.unit_types import BATCH_UNIT_TYPE, UNIT_TYPE
 from reput.log.directory import LogFile, StoreDirectory
 from reput.log.scan import OnDamage, scan_split
 from reput.log.splits import Split

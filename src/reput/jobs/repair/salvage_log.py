@@ -14,10 +14,12 @@ from enum import StrEnum
 
 from reput.errors import StoreFormatError
 from reput.files import DISK
+from reput.formats.hosts import encode_host
 from reput.formats.message import Message
 from reput.formats.paths import offset_to_file_name
 from reput.formats.property_crc import PROPERTY_CRC_SIZE
-from reput.formats.record import MIN_RECORD_SIZE, SysFlag, encode_blank, encode_host, encode_record
+from reput.formats.record import encode_blank, encode_record
+from reput.formats.record_layout import MIN_RECORD_SIZE, SysFlag
 from reput.jobs.audit.crcs import carries_crc
 from reput.jobs.record_faults import faulty_records
 from reput.jobs.repair.look import tail_of

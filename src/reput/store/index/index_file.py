@@ -8,7 +8,15 @@ import numpy as np
 import numpy.typing as npt
 
 from reput.files import File, FileLayer
-from reput.formats.index_file import HEADER_SIZE, IndexHeader, decode_header, encode_header, entry_position, file_size
+from reput.formats.index_file import (
+    HEADER_SIZE,
+    PHY_OFFSET,
+    IndexHeader,
+    decode_header,
+    encode_header,
+    entry_position,
+    file_size,
+)
 from reput.kernels.index_file import (
     BEGIN_TIMESTAMP,
     END_OFFSET,
@@ -190,7 +198,7 @@ class IndexFile:
         """How many of the last entries belong to the record at a commit log offset."""
         number = self.count - 1
         while number >= 1:
-            position = entry_position(self.slots, number) + 4
+            position = entry_position(self.slots, number) + PHY_OFFSET
             if int.from_bytes(self._mapping.view[position : position + 8], "big", signed=True) != offset:
                 break
             number -= 1

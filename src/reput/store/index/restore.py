@@ -11,9 +11,9 @@ from reput.errors import CorruptIndexFileError, StoreError
 from reput.files import FileLayer
 from reput.formats.index_file import HEADER_SIZE, encode_header, entry_position
 from reput.formats.paths import INDEX
+from reput.kernels.unit_types import INDEX_ENTRY_TYPE
 from reput.log.dispatch_marks import IndexMark
 
-_ENTRY_TYPE = np.dtype([("hash", ">i4"), ("offset", ">i8"), ("seconds", ">i4"), ("previous", ">i4")])
 #: Entries at once: 20 M of them would take half a gigabyte.
 _STEP = 1 << 20
 
@@ -36,13 +36,13 @@ def slots_of(files: FileLayer, path: str, mark: IndexMark, slots: int, capacity:
         view = file.map(random=True).view
         for begin in range(1, end, _STEP):
             count = min(_STEP, end - begin)
-            found = np.frombuffer(view, _ENTRY_TYPE, count, entry_position(slots, begin))
-            if (found["offset"] > mark.header.end_phy_offset).any():
+            found = np.frombuffer(view, INDEX_ENTRY_TYPE, count, entry_position(slots, begin))
+            if (found["phy_offset"] > mark.header.end_phy_offset).any():
                 raise CorruptIndexFileError(
                     file_path, entry_position(slots, begin), "an entry of a record behind the one that was indexed "
                     f"last; remove the queues, the index and config/ of {path}, and dispatch anew",
                 )  # fmt: skip
-            table[found["hash"] % slots] = np.arange(begin, begin + count)  # of equal slots the last one stays
+            table[found["key_hash"] % slots] = np.arange(begin, begin + count)  # of equal slots the last one stays
     return table.view(np.uint8)
 
 

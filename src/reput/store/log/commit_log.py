@@ -16,8 +16,8 @@ from reput.errors import MessageIllegalError, StoreSyncError
 from reput.files import FileLayer, Mapping
 from reput.formats.message import Message
 from reput.formats.property_crc import PROPERTY_CRC_SIZE, encode_property_crc, pack_record_with_crc
-from reput.formats.record import BLANK_SIZE, PHYSICAL_OFFSET, SysFlag, encode_blank
-from reput.formats.record_layout import pack_record
+from reput.formats.record import encode_blank
+from reput.formats.record_layout import BLANK_SIZE, PHYSICAL_OFFSET, SysFlag, pack_record
 from reput.kernels.message_objects import encode_message
 from reput.kernels.record_encode import patch
 from reput.log.directory import LogFile

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from reput.files import FileLayer
 from reput.formats.consume_queue import FILLER, UNIT_SIZE
-from reput.kernels.consume_queue import UNIT_TYPE
+from reput.kernels.unit_types import UNIT_TYPE
 from reput.store.queues.consume_queue import ConsumeQueue
 
 Offsets = npt.NDArray[np.int64]

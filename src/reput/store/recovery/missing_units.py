@@ -11,7 +11,7 @@ import numpy as np
 
 from reput.errors import CorruptConsumeQueueError, CorruptRecordError
 from reput.formats.paths import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, topic_folder_name
-from reput.formats.record import SysFlag
+from reput.formats.record_layout import SysFlag
 from reput.formats.shutdown import Shutdown
 from reput.kernels.columns import RecordColumns
 from reput.kernels.record_scan import RecordScanner, ScanLevel

@@ -22,7 +22,7 @@ from reput.files import FileLayer
 from reput.formats.hosts import HOST_V4_SIZE, HOST_V6_SIZE
 from reput.formats.paths import CONFIG
 from reput.formats.property_crc import PROPERTY_CRC_SIZE
-from reput.formats.record import PHYSICAL_OFFSET, QUEUE_OFFSET, STORE_TIMESTAMP, SysFlag
+from reput.formats.record_layout import PHYSICAL_OFFSET, QUEUE_OFFSET, STORE_TIMESTAMP, SysFlag
 from reput.formats.sink_commit import SINKS_FILE, BrokenBatch, SinkCommit, SinkIntent, Sinks, encode_sinks
 from reput.kernels.columns import RecordColumns, ScanStop
 from reput.kernels.record_scan import RecordScanner, ScanLevel

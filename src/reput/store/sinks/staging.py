@@ -23,7 +23,7 @@ from reput.files import FileLayer
 from reput.formats.hosts import encode_host
 from reput.formats.multi_dispatch import INNER_MULTI_DISPATCH
 from reput.formats.property_crc import PROPERTY_CRC_SIZE
-from reput.formats.record import BLANK_SIZE
+from reput.formats.record_layout import BLANK_SIZE
 from reput.formats.sink_commit import StagedPart
 from reput.formats.staged_records import HEAD_SIZE, decode_frame_head, decode_tables, encode_frame_head
 from reput.kernels.message_table import CheckedTable

@@ -18,7 +18,7 @@ from reput.errors import ConfigError, StoreFormatError
 from reput.formats.checkpoint import decode_checkpoint, encode_checkpoint
 from reput.formats.index_file import entry_position, slot_position
 from reput.formats.metadata import TopicConfig
-from reput.formats.record import QUEUE_OFFSET
+from reput.formats.record_layout import QUEUE_OFFSET
 from reput.jobs.audit.end import has_grown
 from reput.jobs.audit.files import list_store
 from reput.jobs.audit.job import AuditResult, audit

@@ -19,7 +19,7 @@ import reput.jobs.lake.source
 from reput.config.message_store import FlushDiskType, MessageStoreConfig
 from reput.errors import ConfigError, MessageIllegalError, ReputError, StoreFormatError, StoreLockedError
 from reput.files import DISK, FileLayer
-from reput.formats.record import SysFlag
+from reput.formats.record_layout import SysFlag
 from reput.jobs.lake.export_job import ExportOptions, export
 from reput.jobs.lake.import_job import Import, import_messages
 from reput.jobs.lake.source import open_source

@@ -16,12 +16,14 @@ from hypothesis import strategies as st
 
 from reput.errors import ConfigError, CorruptRecordError, StoreFormatError
 from reput.formats.consume_queue import FILLER, UNIT_SIZE, encode_unit
+from reput.formats.hosts import encode_host
 from reput.formats.index_file import ENTRY as INDEX_ENTRY
 from reput.formats.index_file import HEADER_SIZE, IndexHeader, decode_header, file_size, key_hash
 from reput.formats.message import Message
 from reput.formats.paths import offset_to_file_name
 from reput.formats.properties import tags_code
-from reput.formats.record import SysFlag, encode_blank, encode_host, encode_record
+from reput.formats.record import encode_blank, encode_record
+from reput.formats.record_layout import SysFlag
 from reput.jobs.rebuild import index_builder
 from reput.jobs.rebuild.job import RebuildResult, rebuild
 from reput.jobs.runner import LocalRunner, Progress

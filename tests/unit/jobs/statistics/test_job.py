@@ -14,9 +14,10 @@ import pytest
 
 import reput
 from reput.errors import ConfigError, StoreFormatError
+from reput.formats.hosts import encode_host
 from reput.formats.message import Message
 from reput.formats.message_ext import MessageExt
-from reput.formats.record import encode_host, encode_record
+from reput.formats.record import encode_record
 from reput.jobs.runner import LocalRunner
 from reput.jobs.statistics.job import Dimension, statistics
 from reput.jobs.statistics.latency import QUANTILES

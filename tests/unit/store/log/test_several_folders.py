@@ -9,7 +9,7 @@ import pytest
 
 import reput
 from reput.errors import ConfigError, CorruptRecordError, StoreFormatError
-from reput.formats.record import BODY
+from reput.formats.record_layout import BODY
 from reput.jobs.rebuild.job import rebuild
 from reput.jobs.runner import LocalRunner
 from tests.crash.faulty_files import FaultyFiles, abandon

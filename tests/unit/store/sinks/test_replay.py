@@ -11,7 +11,7 @@ import pytest
 import reput
 from reput.errors import ConfigError, CorruptRecordError, MessageIllegalError, StoreLockedError
 from reput.formats.message import Message
-from reput.formats.record import SysFlag
+from reput.formats.record_layout import SysFlag
 from reput.store.sinks import replay as replay_module
 from reput.store.sinks.replay import replay
 from tests.spark.hand_log import HandLog
