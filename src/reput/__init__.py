@@ -1,6 +1,6 @@
-"""reput: Apache RocketMQ's message store in Python, byte for byte, and Spark jobs straight on its files.
+"""reput: Apache RocketMQ's message store in Python, byte for byte, and Spark jobs that read its files directly.
 
-The public names are below; each is imported on first use, so that `import reput` alone stays light.
+The public names are listed below. Each is imported at its first use, so that `import reput` alone is quick.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ _MODULE_OF = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name's module on the name's first use (PEP 562), and keep the name here."""
+    """Import the module of a public name at the name's first use (PEP 562), and keep the name here."""
     if name not in _MODULE_OF:
         raise AttributeError(f"module 'reput' has no attribute {name!r}")
     value = globals()[name] = getattr(import_module(_MODULE_OF[name]), name)

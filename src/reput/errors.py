@@ -1,4 +1,4 @@
-"""The errors of reput: one hierarchy, each class with the moment at which it is raised.
+"""The errors of reput: one hierarchy; each class says when it is raised.
 
 What RocketMQ answers to a producer or a consumer (`PUT_OK`, `OFFSET_OVERFLOW_ONE`, ...) is a status, not an error: see
 `reput.store.results`. Errors are for a caller's mistake, for damage, and for the environment. A message names the file,
@@ -30,9 +30,9 @@ __all__ = [
 
 
 class ReputError(Exception):
-    """Raised when reput cannot do what it was asked; the class of all errors below.
+    """Raised when reput cannot do what was asked; base class of all errors below.
 
-    `retriable` is true where the same call may succeed later without any change by the caller.
+    `retriable` is true if the same call may succeed later without any change by the caller.
     """
 
     retriable: bool = False
@@ -43,11 +43,11 @@ class ConfigError(ReputError, ValueError):
 
 
 class MessageIllegalError(ReputError, ValueError):
-    """Raised when a message breaks one of RocketMQ's limits; nothing of it was written."""
+    """Raised when a message breaks one of RocketMQ's limits; nothing of the message was written."""
 
 
 class StoreError(ReputError):
-    """Raised when a store or one of its files cannot be used, for a reason without a class of its own below."""
+    """Raised when a store or one of its files cannot be used, and none of the classes below fits."""
 
 
 class StoreStateError(StoreError):
@@ -55,17 +55,17 @@ class StoreStateError(StoreError):
 
 
 class StoreLockedError(StoreError):
-    """Raised when another store, in this process or in another one, holds the lock of the directory."""
+    """Raised when another store, in this or another process, holds the lock of the directory."""
 
 
 class StoreFullError(StoreError):
-    """Raised when the disk has no space for a write; the store goes on, and writes again once there is space."""
+    """Raised when the disk has no space for a write; the store stays open, and writes again once there is space."""
 
     retriable = True
 
 
 class StoreBusyError(StoreError):
-    """Raised when the disk does not keep up, and a put would wait too long for its turn; nothing of it was written.
+    """Raised when the disk does not keep up, and a put would wait too long for the append lock; nothing was written.
 
     RocketMQ's status OS_PAGE_CACHE_BUSY.
     """
@@ -74,18 +74,18 @@ class StoreBusyError(StoreError):
 
 
 class StorePoisonedError(StoreError):
-    """Raised when a sync has failed earlier: nothing more is accepted until a new start of the store recovers it."""
+    """Raised when a sync has failed earlier: nothing more is accepted until a new start recovers the store."""
 
 
 class StoreSyncError(StoreError):
-    """Raised when a sync fails: the disk may lack what was written, though it can be read; trying again shows nothing.
+    """Raised when a sync fails: the disk may lack what was written, although it can be read; retrying proves nothing.
 
-    Linux counts what it could not write as written, and a later sync succeeds without it.
+    Linux counts pages that it could not write as written, and a later sync succeeds without them.
     """
 
 
 class DataLossError(StoreError):
-    """Raised when a stream cannot go on where it was: what it has not read is deleted, or what it has read is gone."""
+    """Raised when a stream cannot go on: unread records were deleted, or records that it has read are gone."""
 
 
 class StoreFormatError(StoreError):
@@ -93,10 +93,10 @@ class StoreFormatError(StoreError):
 
 
 class CorruptStoreError(StoreError):
-    """Raised when stored bytes contradict themselves; one of the five classes below says in which kind of file.
+    """Raised when stored bytes contradict themselves; the five classes below say in which kind of file.
 
-    `path` names the file, `offset` is the place of the first wrong byte or record (the commit log offset for a record,
-    the position in the file otherwise), `reason` says what was expected and found.
+    `path` names the file. `offset` locates the first wrong byte or record: a commit log offset for a record, else the
+    position in the file. `reason` says what was expected and found.
     """
 
     def __init__(self, path: str, offset: int, reason: str) -> None:
@@ -122,8 +122,8 @@ class CorruptIndexFileError(CorruptStoreError):
 
 
 class CorruptMetadataError(CorruptStoreError):
-    """Raised when the checkpoint or a JSON file of the store cannot be read as what it should be."""
+    """Raised when the checkpoint or a JSON file of the store does not have the content that it should have."""
 
 
 class CorruptBackupError(CorruptStoreError):
-    """Raised when an object of a backup is missing, or is not what its manifest says."""
+    """Raised when an object of a backup is missing, or differs from its manifest."""

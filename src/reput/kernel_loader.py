@@ -1,4 +1,4 @@
-"""Loads the kernels of the whole house: from the cache in 0.4 s, or compiled once an installation in about 10 s."""
+"""Loader of all kernels: from the cache in 0.4 s, or compiled once for each installation in about 10 s."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from reput.files import DISK
 
-#: Modules that hold kernels. Importing one loads its kernels, or compiles them where the cache has none.
+#: Modules with kernels. Importing one loads its kernels, or compiles them if they are not in the cache.
 #: None of them imports pyarrow, which starts threads and so must not be loaded before a Spark worker forks.
 KERNEL_MODULES = (
     "reput.kernels.crc32",
@@ -31,19 +31,19 @@ KERNEL_MODULES = (
 )
 _MARKER = "complete"
 
-#: Called before each module that must be compiled: (modules done, modules in all, name of the next).
+#: Called before each module that must be compiled: (modules done, number of modules, name of the next module).
 Announce = Callable[[int, int, str], None]
 
 
 def announce_on_stderr(done: int, total: int, name: str) -> None:
-    """One line on standard error for each step, so that nobody wonders why the first start takes its time."""
+    """Print a line on standard error for each step, to explain why the first start takes long."""
     if done == 0:
         print("reput: compiling kernels, once an installation (about 10 s)", file=sys.stderr)
     print(f"reput: [{done}/{total}] {name or 'kernels ready'}", file=sys.stderr, flush=True)
 
 
 def load_kernels(announce: Announce = announce_on_stderr) -> float:
-    """Make every kernel ready; returns the seconds that it took, next to nothing when they are there already.
+    """Load every kernel; returns the seconds that it took, nearly 0 if they are loaded already.
 
     Call it before other threads run: loading beside a busy thread takes fifteen times as long.
     """
@@ -57,7 +57,7 @@ def load_kernels(announce: Announce = announce_on_stderr) -> float:
 
 
 def compile_kernels(announce: Announce = announce_on_stderr) -> None:
-    """Compile every kernel, if the cache is not known to have them all; those that it has stay where they are."""
+    """Compile the kernels that the cache lacks; does nothing if the cache is known to be complete."""
     from reput.kernels._jit import cache_folder
 
     marker = os.path.join(cache_folder(), _MARKER)

@@ -100,7 +100,7 @@ def test_sql_reads_a_store_through_a_registered_source(program: Driver, store: P
 def test_explain_tells_what_each_read_of_a_query_leaves_out(program: Driver, store: Path) -> None:
     lines = program.run(explained, str(store)).splitlines()
     assert lines[0].startswith(f"{store}: reads 0 of ")
-    assert lines[1] == "  consume queues: 0 records, and 0 bytes of which they tell nothing"
+    assert lines[1] == "  consume queues: 0 records, and 0 bytes that they do not cover"
     assert lines[2].startswith(f"{store}: reads 1")
     assert lines[3] == "  nothing to leave out"
     assert "this DataFrame reads no store" in program.run(why_not_explained)

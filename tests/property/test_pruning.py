@@ -42,9 +42,9 @@ few = settings(max_examples=6)
 def places_cost_nothing() -> Iterator[None]:
     """On logs of half a megabyte hardly a place would be cheaper than the whole, and one piece would be all of it."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pruning, "PLACE_BYTES", -(10**6))
+        patch.setattr(pruning, "SEEK_BYTES", -(10**6))
         patch.setattr(points, "GAP_BYTES", 100)
-        patch.setattr(queue_records, "PIECE_BYTES", 50_001)
+        patch.setattr(queue_records, "BATCH_BYTES", 50_001)
         yield
 
 
@@ -354,13 +354,13 @@ def test_more_records_than_memory_should_hold_are_not_read_one_by_one(monkeypatc
 def test_gaps_begin_and_end_at_records_however_the_log_is_cut(
     monkeypatch: pytest.MonkeyPatch, piece_bytes: int
 ) -> None:
-    monkeypatch.setattr(queue_records, "PIECE_BYTES", piece_bytes)
+    monkeypatch.setattr(queue_records, "BATCH_BYTES", piece_bytes)
     with copy_of("5.3.3/clean/store") as path:
         for queue in sorted((path / "consumequeue").glob("*/*"))[::4]:
             shutil.rmtree(queue)
         directory = StoreDirectory(path)
         log_files = directory.log_files()
-        pieces = list(queue_records.proven_pieces(directory.queues(), log_files, DISK))
+        pieces = list(queue_records.proven_batches(directory.queues(), log_files, DISK))
         starts = set(full_offsets(path)) | {file.end_offset for file in log_files}
         starts.add(find_end(log_files[-1], DISK))
         assert sum(len(piece.gaps) for piece in pieces) > 10

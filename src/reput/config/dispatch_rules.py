@@ -1,4 +1,4 @@
-"""In what RocketMQ's versions differ when they dispatch the same log: docs/design/differences.md has the table."""
+"""Differences between RocketMQ's versions when they dispatch the same log (table in docs/design/differences.md)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class DispatchRules(StrEnum):
-    """The RocketMQ version whose queues, index and batches are written; each was compared with stores that it wrote."""
+    """RocketMQ version whose queues, index and batches are written; each was compared with that version's stores."""
 
     V4_9_7 = "4.9.7"
     V5_3_3 = "5.3.3"
@@ -14,14 +14,14 @@ class DispatchRules(StrEnum):
 
     @property
     def indexes_tags(self) -> bool:
-        """Whether a message is indexed under `topic#T#TAGS` too, behind its keys (`IndexService.buildIndex`)."""
+        """Whether a message is indexed under `topic#T#TAGS`, too, after its keys (`IndexService.buildIndex`)."""
         return self is DispatchRules.V5_5_0
 
     @property
     def redispatches_deliver_time(self) -> bool:
         """Whether recovery and rebuild give a delayed message's unit the time of delivery, as live dispatch does.
 
-        4.9.7 recovers before it knows the delay levels, and gives the hash of the tags
+        4.9.7 recovers before it knows the delay levels, and writes the hash of the tags
         (`CommitLog.checkMessageAndReturnSize`).
         """
         return self is not DispatchRules.V4_9_7
@@ -30,11 +30,11 @@ class DispatchRules(StrEnum):
     def multi_dispatches_any_topic(self) -> bool:
         """Whether messages of retry topics, system topics and the schedule topic have further queues, too.
 
-        5.x leaves them out (`MixAll.topicAllowsLMQ`): a message that is retried keeps its INNER_MULTI_DISPATCH.
+        5.x leaves these topics out (`MixAll.topicAllowsLMQ`), because a retried message keeps its INNER_MULTI_DISPATCH.
         """
         return self is DispatchRules.V4_9_7
 
     @property
     def items_take_batch_properties(self) -> bool:
-        """Whether each item of a batch gets the batch's properties behind its own (`MessageExtEncoder.encode`)."""
+        """Whether each item of a batch gets the batch's properties after its own (`MessageExtEncoder.encode`)."""
         return self is not DispatchRules.V5_5_0

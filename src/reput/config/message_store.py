@@ -1,6 +1,6 @@
-"""MessageStoreConfig: RocketMQ's keys that the store honours, with RocketMQ's defaults (`MessageStoreConfig` of 5.3.3).
+"""MessageStoreConfig: the RocketMQ keys that the store uses, with RocketMQ's defaults (`MessageStoreConfig` of 5.3.3).
 
-A field is RocketMQ's key in snake_case, misspellings included; `dispatch_rules` alone is reput's own. RocketMQ's names
+A field is RocketMQ's key in snake_case, misspellings included; only `dispatch_rules` is reput's own. RocketMQ's names
 lack units: `metadata["unit"]` has them.
 """
 
@@ -21,7 +21,7 @@ from reput.errors import ConfigError
 
 __all__ = ["FlushDiskType", "MessageStoreConfig"]
 
-_MAX_INT = 2**31 - 1  # RocketMQ holds every one of these numbers in a Java int
+_MAX_INT = 2**31 - 1  # RocketMQ stores each of these numbers in a Java int
 _CONSUME_QUEUE_UNIT = 20
 _BATCH_CONSUME_QUEUE_UNIT = 46
 _DELAY_LEVEL = re.compile(r"([0-9]+)([smhd])")
@@ -29,7 +29,7 @@ _DELAY_UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 class FlushDiskType(StrEnum):
-    """When a put is acknowledged: after the sync of its bytes, or before."""
+    """Whether a put is acknowledged after the sync of its bytes or before."""
 
     SYNC_FLUSH = "SYNC_FLUSH"
     ASYNC_FLUSH = "ASYNC_FLUSH"
@@ -38,14 +38,14 @@ class FlushDiskType(StrEnum):
 def _key(
     default: Any, doc: str, *, unit: str = "", minimum: int = 0, maximum: int = _MAX_INT, frozen: bool = False
 ) -> Any:
-    """A field that is a RocketMQ key. `frozen`: it decides the geometry of the files of a store once and for all."""
+    """Field for a RocketMQ key. `frozen`: the key fixes the geometry of a store's files and cannot be changed later."""
     metadata = {"doc": doc, "unit": unit, "minimum": minimum, "maximum": maximum, "frozen": frozen}
     return field(default=default, metadata=metadata)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageStoreConfig:
-    """The values that a store is opened with; immutable. Text is accepted for each field ("4096", "true").
+    """Configuration of a store; immutable. Each field also accepts text ("4096", "true").
 
     Raises ConfigError for a value of the wrong type or outside its bounds.
     """
@@ -206,7 +206,7 @@ class MessageStoreConfig:
     )
 
     ignored: tuple[str, ...] = field(default=())
-    """RocketMQ's keys that were given and that this store has no use for."""
+    """RocketMQ's keys that were given and that this store does not use."""
 
     def __post_init__(self) -> None:
         for name, key in _KEYS.items():
@@ -229,17 +229,17 @@ class MessageStoreConfig:
                 f"maxHashSlotNum and maxIndexNum: an index file would have {index_file_size} bytes, "
                 f"expected at most {_MAX_INT}"
             )
-        _ = self.delay_levels_ms, self.delete_hours  # raise what is wrong with them
+        _ = self.delay_levels_ms, self.delete_hours  # raise ConfigError for wrong texts
 
     @property
     def store_host(self) -> str:
-        """The store host of each record that this store writes: `10.0.0.1:10911`, `[2001:db8::1]:10911`."""
+        """Store host in each record that this store writes: `10.0.0.1:10911`, `[2001:db8::1]:10911`."""
         address = f"[{self.broker_ip1}]" if ":" in self.broker_ip1 else self.broker_ip1
         return f"{address}:{self.listen_port}"
 
     @property
     def delay_levels_ms(self) -> tuple[int, ...]:
-        """The delay of level 1, 2, 3, ... (`ScheduleMessageService.parseDelayLevel`)."""
+        """Delays of the levels 1, 2, 3, ..., ms (`ScheduleMessageService.parseDelayLevel`)."""
         levels = []
         for text in self.message_delay_level.split():
             match = _DELAY_LEVEL.fullmatch(text)
@@ -252,7 +252,7 @@ class MessageStoreConfig:
 
     @property
     def delete_hours(self) -> frozenset[int]:
-        """The hours of `deleteWhen` (`UtilAll.isItTimeToDo`)."""
+        """Hours of `deleteWhen` (`UtilAll.isItTimeToDo`)."""
         hours = [text.strip() for text in self.delete_when.split(";") if text.strip()]
         if not hours or not all(re.fullmatch("[0-9]{1,2}", hour) and int(hour) < 24 for hour in hours):
             raise ConfigError(
@@ -262,15 +262,15 @@ class MessageStoreConfig:
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, object], base: Self | None = None) -> Self:
-        """A configuration with the given keys, camelCase or snake_case, over `base` (RocketMQ's defaults).
+        """Configuration with the given keys, camelCase or snake_case, over `base` (default: RocketMQ's defaults).
 
-        Raises ConfigError for a wrong value, and for a name that RocketMQ does not have, with the nearest one.
+        Raises ConfigError for a wrong value, and for a name that RocketMQ does not have, with the nearest known name.
         """
         return cls._from_keys([("", name, value) for name, value in mapping.items()], base)
 
     @classmethod
     def from_broker_conf(cls, text: str, source: str, base: Self | None = None) -> Self:
-        """The configuration that a broker.conf describes, over `base`; `source` is its name in errors.
+        """Configuration of a broker.conf, over `base`; `source` is its name in errors.
 
         Raises ConfigError with source and line, as `from_mapping` does.
         """
@@ -279,17 +279,17 @@ class MessageStoreConfig:
 
     @classmethod
     def _from_keys(cls, keys: list[tuple[str, str, object]], base: Self | None) -> Self:
-        """Over `base`; a key is the place for an error's beginning, its name and its value."""
+        """Configuration over `base`; each key is (start of its error messages, name, value)."""
         changes: dict[str, Any] = {}
         ignored = list(base.ignored) if base else []
-        for place, name, value in keys:
+        for prefix, name, value in keys:
             known = snake_case(name)
             if known in _KEYS:
-                changes[known] = _coerce(_KEYS[known], value, place)
+                changes[known] = _coerce(_KEYS[known], value, prefix)
             elif known in _IGNORED:
                 ignored.append(_IGNORED[known])
             else:
-                raise ConfigError(f"{place}{_unknown(name)}")
+                raise ConfigError(f"{prefix}{_unknown(name)}")
         changes["ignored"] = tuple(dict.fromkeys(ignored))
         return replace(base, **changes) if base else cls(**changes)
 
@@ -310,8 +310,8 @@ def _unknown(name: str) -> str:
     return f"unknown configuration key {name!r}: RocketMQ has none of this name{hint}"
 
 
-def _coerce(key: Field[Any], value: object, place: str = "") -> object:
-    """The value as its field's type, or ConfigError. Text is what a broker.conf, a command line or Spark gives."""
+def _coerce(key: Field[Any], value: object, prefix: str = "") -> object:
+    """The value as the type of its field, or ConfigError. A broker.conf, a command line and Spark give text."""
     text = value.strip() if isinstance(value, str) else value
     expected: str
     if key.default is None and value is None:
@@ -338,4 +338,4 @@ def _coerce(key: Field[Any], value: object, place: str = "") -> object:
         if isinstance(text, str) and text:
             return text
         expected = "a text"
-    raise ConfigError(f"{place}{camel_case(key.name)}={value}: expected {expected}")
+    raise ConfigError(f"{prefix}{camel_case(key.name)}={value}: expected {expected}")

@@ -1,7 +1,7 @@
-"""The text of a broker.conf, and the two spellings of a key.
+"""Parser of a broker.conf, and conversion between the two spellings of a key.
 
-The grammar is that of `java.util.Properties.load`, which RocketMQ's `BrokerStartup` reads a broker.conf with: `#` and
-`!` begin a comment, the first `=`, `:` or blank ends a key, a backslash escapes, and at the end of a line it continues
+The grammar is that of `java.util.Properties.load`, with which RocketMQ's `BrokerStartup` reads a broker.conf: `#` and
+`!` begin a comment; the first `=`, `:` or blank ends a key; a backslash escapes, and at the end of a line it continues
 the line.
 """
 
@@ -20,12 +20,12 @@ _SEPARATOR = re.compile(r"[ \t\f]*[=:]?[ \t\f]*")
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _CONTROL = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-#: Words that RocketMQ writes in capitals inside a key that reput honours.
+#: Words that RocketMQ writes in capitals inside the keys that reput uses.
 _CAPITALS = {"crc": "CRC", "ip1": "IP1"}
 
 
 class Property(NamedTuple):
-    """One key of a properties text: the line (from 1) on which it begins, its name and its value."""
+    """One key of a properties text: the number of its first line (from 1), its name and its value."""
 
     line: int
     name: str
@@ -33,22 +33,22 @@ class Property(NamedTuple):
 
 
 def read_properties(text: str, source: str) -> Iterator[Property]:
-    """The keys of a properties text in order, doubled ones included.
+    """The keys of a properties text in order, including repeated keys.
 
     Raises ConfigError, with `source` and the line, for a malformed Unicode escape and for a line without a key.
     """
     for line, content in _logical_lines(text):
         name_end = _KEY_END.match(content).end()  # type: ignore[union-attr]  # both patterns match the empty text
         value_begin = _SEPARATOR.match(content, name_end).end()  # type: ignore[union-attr]
-        place = f"{source}:{line}"
-        name = _unescape(content[:name_end], place)
+        location = f"{source}:{line}"
+        name = _unescape(content[:name_end], location)
         if not name:
-            raise ConfigError(f"{place}: no key before {content[:20]!r}; write key=value")
-        yield Property(line, name, _unescape(content[value_begin:], place))
+            raise ConfigError(f"{location}: no key before {content[:20]!r}; write key=value")
+        yield Property(line, name, _unescape(content[value_begin:], location))
 
 
 def parse_properties(text: str, source: str) -> dict[str, str]:
-    """The keys and values of a properties text; the last of a doubled key wins, as in Java.
+    """The keys and values of a properties text; of a repeated key the last value wins, as in Java.
 
     Raises ConfigError, with `source` (the name of the file) and the line.
     """
@@ -56,33 +56,33 @@ def parse_properties(text: str, source: str) -> dict[str, str]:
 
 
 def split_folders(text: str) -> tuple[str, ...]:
-    """The folders that a `storePathCommitLog` names, which a comma separates (MixAll.MULTI_PATH_SPLITTER)."""
-    return tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+    """The folders of a `storePathCommitLog`, separated by commas (MixAll.MULTI_PATH_SPLITTER)."""
+    return tuple(dict.fromkeys(stripped.strip() for stripped in text.split(",") if stripped.strip()))
 
 
 def snake_case(name: str) -> str:
-    """RocketMQ's key as reput spells it in Python: `checkCRCOnRecover` becomes `check_crc_on_recover`."""
+    """Python's spelling of RocketMQ's key: `checkCRCOnRecover` becomes `check_crc_on_recover`."""
     return _WORD_START.sub("_", name).lower()
 
 
 def camel_case(name: str) -> str:
-    """The inverse of `snake_case` for every key that reput honours."""
+    """Inverse of `snake_case` for every key that reput uses."""
     first, *others = name.split("_")
     return first + "".join(_CAPITALS.get(word, word.capitalize()) for word in others)
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Lines without comments and blank ones, continued lines joined; each with the number of its first line."""
+    """(number of the first line, content) of each line that is no comment and not blank; continued lines are joined."""
     begun = 0
     content = ""
     for number, line in enumerate(_LINE_END.split(text), start=1):
-        part = line.lstrip(_BLANKS)
+        stripped = line.lstrip(_BLANKS)
         if not begun:
-            if not part or part[0] in "#!":
+            if not stripped or stripped[0] in "#!":
                 continue
             begun = number
-        content += part
-        if (len(part) - len(part.rstrip("\\"))) % 2:
+        content += stripped
+        if (len(stripped) - len(stripped.rstrip("\\"))) % 2:
             content = content[:-1]
             continue
         yield begun, content
@@ -91,14 +91,14 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
         yield begun, content
 
 
-def _unescape(text: str, place: str) -> str:
+def _unescape(text: str, location: str) -> str:
     def character(match: re.Match[str]) -> str:
         code = match[1]
         if len(code) == 5:
             return chr(int(code[1:], 16))
         if code == "u":
-            raise ConfigError(f"{place}: {text[match.start() : match.start() + 6]!r} is no \\uXXXX escape")
+            raise ConfigError(f"{location}: {text[match.start() : match.start() + 6]!r} is no \\uXXXX escape")
         return _CONTROL.get(code, code)
 
-    # Java writes a character beyond U+FFFF as two escapes, its UTF-16 halves.
+    # Java writes a character above U+FFFF as two escapes, its UTF-16 halves.
     return _ESCAPE.sub(character, text).encode("utf-16", "surrogatepass").decode("utf-16", "replace")

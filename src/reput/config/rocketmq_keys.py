@@ -1,7 +1,7 @@
-"""Keys of a broker.conf that RocketMQ 5.3.3 knows and this store does not honour: accepted, and listed as ignored.
+"""Keys of a broker.conf that RocketMQ 5.3.3 knows and this store does not use: accepted, and listed as ignored.
 
 From the setters of `BrokerConfig`, `BrokerIdentity`, `MessageStoreConfig` (of the store and of the tiered store),
-`NettyServerConfig`, `NettyClientConfig` and `AuthConfig`, and what 4.9 has beyond them.
+`NettyServerConfig`, `NettyClientConfig` and `AuthConfig`, and the additional keys of 4.9.
 """
 
 from __future__ import annotations

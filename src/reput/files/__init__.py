@@ -1,7 +1,7 @@
 """The file layer: the only code of reput that opens, writes, allocates, syncs, renames, unlinks, locks and maps files.
 
-`DISK` is the real one. A component takes its layer as a parameter, so that a test can put one below it that loses what
-was not synced.
+`DISK` is the real disk. A component takes its layer as a parameter, so that a test can pass a layer that loses what was
+not synced.
 """
 
 from reput.files.file import File, Mapping

@@ -1,4 +1,4 @@
-"""What the operating system refused, told as one of reput's errors: the file, the reason, and what to do."""
+"""reput's errors for what the operating system refused: the file, the reason, and what to do."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ _REFUSED = {
 }
 
 
-def failure(error: OSError, path: str, deed: str) -> StoreError:
-    """The error to raise `from` an OSError that came while reput wanted to do `deed` (a verb) with `path`."""
+def failure(error: OSError, path: str, action: str) -> StoreError:
+    """StoreError for an OSError; `action` is a verb: what reput tried to do with `path`."""
     reason = _REFUSED.get(error.errno or 0) or error.strerror or str(error)
-    return StoreError(f"{path}: cannot {deed}: {reason}")
+    return StoreError(f"{path}: cannot {action}: {reason}")
 
 
 def sync_failure(error: OSError, path: str) -> StoreSyncError:
-    """As `failure`, for a file's sync. Never StoreFullError, which invites to a retry."""
+    """StoreSyncError for a failed sync of a file. Never StoreFullError, which invites to a retry."""
     return StoreSyncError(str(failure(error, path, "sync")))
 
 
-def write_failure(error: OSError, path: str, deed: str, needed_bytes: int) -> StoreError:
-    """As `failure`, for a deed that takes disk space: StoreFullError where there is none left."""
+def write_failure(error: OSError, path: str, action: str, needed_bytes: int) -> StoreError:
+    """Error for an action that takes disk space: StoreFullError if there is none left, else as `failure`."""
     reason = _FULL.get(error.errno or 0)
     if reason is None:
-        return failure(error, path, deed)
-    return StoreFullError(f"{path}: cannot {deed}: {needed_bytes} bytes needed, {_free_bytes(path)} free: {reason}")
+        return failure(error, path, action)
+    return StoreFullError(f"{path}: cannot {action}: {needed_bytes} bytes needed, {_free_bytes(path)} free: {reason}")
 
 
 def _free_bytes(path: str) -> int:
-    """Free bytes where `path` is or would be."""
+    """Free bytes on the disk where `path` is or would be."""
     while path and not os.path.exists(path):
         path = os.path.dirname(path)
     status = os.statvfs(path or ".")

@@ -1,4 +1,4 @@
-"""File and Mapping: one open file, and its bytes in memory."""
+"""File and Mapping: an open file, and a map of a whole file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _BLOCK_SIZE = 1 << 20
 _ZEROS = bytes(_BLOCK_SIZE)
-#: What `copy_file_range` says where it cannot copy between these two files at all.
+#: Errors of `copy_file_range` that mean: it cannot copy between these two files.
 _NO_COPY_RANGE = {errno.EXDEV, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS}
 
 
@@ -31,16 +31,16 @@ _MAP_FAILED = ctypes.c_void_p(-1).value
 
 
 class Mapping:
-    """The bytes of a whole file, mapped. They stay mapped as long as the Mapping or any view of it lives.
+    """Map of a whole file. The bytes stay mapped as long as the Mapping or a view of it lives.
 
-    Made with C's `mmap`, since a map of Python's holds a descriptor as long as it lives: a log of a terabyte is a
-    thousand maps.
+    Made with C's `mmap`: Python's map holds a descriptor as long as it lives, and a log of a terabyte has a thousand
+    maps.
 
-    Only space that was allocated may be written through a writable one: on a full disk the first store into a hole
-    kills the process (SIGBUS) where `File.allocate` and `File.write` raise an error.
+    A writable map may be written only where space was allocated: on a full disk the first store into a hole kills the
+    process (SIGBUS), where `File.allocate` and `File.write` raise an error.
 
     Attributes:
-        address: Where the bytes begin, for kernels; valid as long as the Mapping is held.
+        address: Address of the first byte, for kernels; valid as long as the Mapping is held.
         size: In bytes.
         view: The bytes.
     """
@@ -54,7 +54,7 @@ class Mapping:
         if address == _MAP_FAILED:
             code = ctypes.get_errno()
             raise OSError(code, os.strerror(code))
-        array = (ctypes.c_ubyte * size).from_address(address)  # what all views hold, and so the last of them lets go
+        array = (ctypes.c_ubyte * size).from_address(address)  # held by all views: the last view unmaps it
         weakref.finalize(array, _c.munmap, address, size).atexit = False
         view = memoryview(array).cast("B")
         self.address: int = address
@@ -62,23 +62,23 @@ class Mapping:
         self.view = view if writable else view.toreadonly()
 
     def advise(self, advice: int, begin: int = 0, end: int | None = None) -> None:
-        """Tell the system (`madvise`, one of `mmap.MADV_*`) about the pages of [begin, end): a hint, never an error."""
+        """Advise the system (`madvise`, one of `mmap.MADV_*`) on the pages of [begin, end): a hint, never an error."""
         begin -= begin % mmap.PAGESIZE
         end = self.size if end is None else end
         if end > begin:
             _c.madvise(self.address + begin, end - begin, advice)
 
     def release(self, begin: int = 0, end: int | None = None) -> None:
-        """Give back this process's memory of the whole pages of [begin, end), which stay in the page cache."""
+        """Release this process's memory of the whole pages in [begin, end); they stay in the page cache."""
         begin = -(-begin // mmap.PAGESIZE) * mmap.PAGESIZE
         end = self.size if end is None else end - end % mmap.PAGESIZE
         self.advise(mmap.MADV_DONTNEED, begin, end)
 
 
 class File:
-    """An open file with positioned reads and writes only; `FileLayer.open` makes it. Several threads may use one.
+    """Open file with positioned reads and writes only; made by `FileLayer.open`. Threads may share it.
 
-    Every method raises StoreError, and a method that takes disk space StoreFullError when there is none.
+    Every method raises StoreError; a method that takes disk space raises StoreFullError if there is none.
     """
 
     __slots__ = ("_descriptor", "path")
@@ -94,41 +94,41 @@ class File:
         self.close()
 
     def close(self) -> None:
-        """Close the descriptor; mappings live on. Closing again does nothing."""
+        """Close the descriptor; mappings stay valid. Closing again does nothing."""
         if self._descriptor >= 0:
             descriptor, self._descriptor = self._descriptor, -1
             os.close(descriptor)
 
     def fileno(self) -> int:
-        """The descriptor, for `FileLayer.write_runs`."""
+        """The file descriptor."""
         return self._descriptor
 
     @property
     def size(self) -> int:
-        """The length of the file in bytes, holes included."""
+        """Length of the file in bytes, holes included."""
         try:
             return os.fstat(self._descriptor).st_size
         except OSError as error:
             raise failure(error, self.path, "look up its size") from error
 
     def read(self, position: int, size: int) -> bytes:
-        """Up to `size` bytes from `position`; fewer only where the file ends."""
+        """Up to `size` bytes from `position` on; fewer only at the file's end."""
         try:
             data = os.pread(self._descriptor, size, position)
             if len(data) == size:
                 return data
-            parts = [data]
+            blocks = [data]
             read = len(data)
             while data and read < size:
                 data = os.pread(self._descriptor, size - read, position + read)
-                parts.append(data)
+                blocks.append(data)
                 read += len(data)
         except OSError as error:
             raise failure(error, self.path, f"read at {position}") from error
-        return b"".join(parts)
+        return b"".join(blocks)
 
     def read_into(self, position: int, buffer: WriteableBuffer) -> int:
-        """Fill `buffer` from `position`; returns the bytes read, fewer than its size only where the file ends."""
+        """Fill `buffer` from `position` on; returns the bytes read, fewer than its size only at the file's end."""
         view = memoryview(buffer).cast("B")
         read = 0
         try:
@@ -142,7 +142,7 @@ class File:
         return read
 
     def write(self, position: int, data: ReadableBuffer) -> None:
-        """Write all of `data` at `position`; into the page cache: `sync` makes it durable."""
+        """Write all of `data` at `position` into the page cache; `sync` makes it durable."""
         view = memoryview(data).cast("B")
         try:
             written = os.pwrite(self._descriptor, view, position)
@@ -152,9 +152,10 @@ class File:
             raise write_failure(error, self.path, f"write at {position}", view.nbytes) from error
 
     def copy_from(self, source: File, source_position: int, size: int, position: int) -> None:
-        """Write `size` bytes of another file, which must have them, at `position`.
+        """Write `size` bytes of another file at `position`; raises StoreError if the other file has fewer.
 
-        Where the file system can, the two files share the blocks (reflink): for bytes that nobody writes again only.
+        Where the file system supports it, the two files share blocks (reflink): only for bytes that are never written
+        again.
         """
         done = 0
         while done < size:
@@ -168,7 +169,7 @@ class File:
             done += count
 
     def _copied(self, source: File, source_position: int, size: int, position: int) -> int:
-        """Bytes that the system has copied; 0 where it does not do that."""
+        """Number of bytes that the system has copied; 0 where it cannot copy."""
         try:
             return os.copy_file_range(source._descriptor, self._descriptor, size, source_position, position)
         except OSError as error:
@@ -177,14 +178,14 @@ class File:
             raise write_failure(error, self.path, f"copy from {source.path} to {position}", size) from error
 
     def allocate(self, position: int, size: int) -> None:
-        """Reserve disk space for `size` bytes at `position`; they read as zeros, and the file grows where it must."""
+        """Reserve disk space for `size` bytes at `position`; they read as zeros, and the file grows if it must."""
         try:
             os.posix_fallocate(self._descriptor, position, size)
         except OSError as error:
             raise write_failure(error, self.path, f"allocate at {position}", size) from error
 
     def grow(self, size: int) -> None:
-        """Make the file `size` bytes long by a hole at its end; a file that is longer stays as it is."""
+        """Extend the file to `size` bytes by a hole; a longer file stays as it is."""
         try:
             if os.fstat(self._descriptor).st_size < size:
                 os.ftruncate(self._descriptor, size)
@@ -192,7 +193,7 @@ class File:
             raise write_failure(error, self.path, f"grow to {size} bytes", size) from error
 
     def zero_from(self, position: int) -> int:
-        """Turn every byte from `position` to the end into zero; returns how many were something else.
+        """Set all bytes from `position` to the end to zero; returns how many were not zero.
 
         Holes are not read, and blocks of zeros are not written.
         """
@@ -207,21 +208,21 @@ class File:
         return self.find_data(position) >= 0
 
     def find_data(self, position: int) -> int:
-        """Where the next block that is not all zeros begins, at `position` or behind it; -1 where none does."""
+        """Position of the first block at or after `position` that is not all zeros; -1 without one."""
         return next((start for start, _ in self._data_from(position)), -1)
 
     def write_again(self, position: int = 0) -> None:
-        """Write what is read from `position` to the end once more, zeros too, and sync it.
+        """Write the bytes from `position` to the end again as they are read, zeros included, and sync them.
 
-        Behind a failed sync the system reads from its memory what the disk may not have, and no later sync writes it.
-        Afterwards the disk has what was read. Holes stay holes.
+        After a failed sync, reads show what is in memory; the disk may not have it, and no later sync writes it. After
+        this call the disk has what was read. Holes stay holes.
         """
         for start, block in self._data_from(position, with_zeros=True):
             self.write(start, block)
         self.sync()
 
     def _data_from(self, position: int, *, with_zeros: bool = False) -> Iterator[tuple[int, bytes]]:
-        """(position, bytes) of each block of at most 1 MiB from `position` on, but of holes, and of zeros alone."""
+        """(position, bytes) of each block of at most 1 MiB from `position` on, without holes and blocks of zeros."""
         while (begin := self._seek(position, os.SEEK_DATA)) >= 0:
             end = self._seek(begin, os.SEEK_HOLE)
             for start in range(begin, end, _BLOCK_SIZE):
@@ -231,7 +232,7 @@ class File:
             position = end
 
     def _seek(self, position: int, whence: int) -> int:
-        """The next data or hole; -1 behind the last one."""
+        """Position of the next data or hole; -1 after the last one."""
         try:
             return os.lseek(self._descriptor, position, whence)
         except OSError as error:
@@ -240,22 +241,22 @@ class File:
             raise failure(error, self.path, f"look for data from {position}") from error
 
     def sync(self) -> None:
-        """Make everything written so far durable, through mappings too (fdatasync, without the interpreter lock).
+        """Make everything written so far durable, also through maps (fdatasync, without the interpreter lock).
 
-        Raises StoreSyncError. After it nobody knows what is on the disk: trying again may succeed without the lost
-        bytes. So it takes the place of a KeyboardInterrupt that has waited for a sync that failed.
+        Raises StoreSyncError: what is on the disk is unknown then, and another try may succeed without the lost bytes.
+        A KeyboardInterrupt that arrived during the failed sync is replaced by this error.
         """
         try:
             os.fdatasync(self._descriptor)
         except OSError as error:
             try:
-                told = sync_failure(error, self.path)
-            except BaseException:  # a signal handler's: it runs at the first call
-                told = sync_failure(error, self.path)
-            raise told from error
+                reported = sync_failure(error, self.path)
+            except BaseException:  # of a signal handler, which runs at the first call after the sync
+                reported = sync_failure(error, self.path)
+            raise reported from error
 
     def map(self, *, writable: bool = False, random: bool = False) -> Mapping:
-        """Map the whole file. `random`: read no pages ahead, for tables that are looked into here and there."""
+        """Map the whole file. `random`: no read-ahead, for tables that are read at random positions."""
         size = self.size
         if size == 0:
             raise StoreError(f"{self.path}: cannot map an empty file")

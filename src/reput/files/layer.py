@@ -1,4 +1,4 @@
-"""FileLayer: what reput does with folders and files by path, and where open files come from."""
+"""FileLayer: operations on folders and files by path; it opens all files."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-#: The settings of a hundred thousand topics are 20 MB.
+#: Limit of `read_bytes`: the settings of a hundred thousand topics are 20 MB.
 _MOST_BYTES = 256 << 20
 
 
 class Entry(NamedTuple):
-    """One file or folder of a folder. `size` counts holes, `allocated_bytes` is what it takes on the disk.
+    """One file or folder in a folder. `size` includes holes, `allocated_bytes` is its disk space.
 
-    `is_broken_link`: a symbolic link that leads nowhere, as to a disk that is not mounted; `is_special`: a device, a
-    pipe or a socket, or a link to a file with nothing in it, which may be one of /proc: that can be opened, and fails
-    at the first write.
+    `is_broken_link`: a symbolic link without a target, for example on a disk that is not mounted. `is_special`: a
+    device, a pipe or a socket, or a link to an empty file: such a file may be one of /proc, which can be opened and
+    fails at the first write.
     """
 
     name: str
@@ -40,18 +40,19 @@ class Entry(NamedTuple):
 
 
 class FileLayer:
-    """The real disk; without state. Every method raises StoreError, or StoreFullError when the disk is full."""
+    """The real disk; without state. Every method raises StoreError, or StoreFullError if the disk is full."""
 
     def open(self, path: str, *, writable: bool = False, create: bool = False, size: int | None = None) -> File:
-        """Open a file; with `size`, make it that long by a hole if it is shorter. StoreError for what is no file.
+        """Open a file; with `size`, extend a shorter file to that length by a hole.
 
         `create` makes a missing file (and needs `writable`). Its *name* survives a power cut only after
-        `sync_directory` of its folder, which is left to the caller: one such sync serves many files.
+        `sync_directory` of its folder, which is left to the caller: one such sync serves many files. Raises StoreError
+        for a folder, a device or a pipe.
         """
         flags = (os.O_RDWR if writable else os.O_RDONLY) | (os.O_CREAT if create else 0) | os.O_CLOEXEC
         missing = create and not os.path.exists(path)
         try:
-            file = File(path, os.open(path, flags | os.O_NONBLOCK, 0o644))  # else it would wait at a pipe
+            file = File(path, os.open(path, flags | os.O_NONBLOCK, 0o644))  # without O_NONBLOCK a pipe would block
         except OSError as error:
             if missing:
                 raise write_failure(error, path, "create", size or 0) from error
@@ -70,7 +71,7 @@ class FileLayer:
         return file
 
     def read_bytes(self, path: str) -> bytes:
-        """The content of a small file; StoreError for one of more than 256 MiB."""
+        """Content of a small file; StoreError for a file of more than 256 MiB."""
         with self.open(path) as file:
             size = file.size
             if size > _MOST_BYTES:
@@ -78,7 +79,7 @@ class FileLayer:
             return file.read(0, size)
 
     def write_atomically(self, path: str, data: ReadableBuffer) -> None:
-        """Replace a file: after a crash at any moment it has the old content or the new one, both whole.
+        """Replace a file: after a crash at any moment it has either the old or the new content, complete.
 
         The new content is written to `<path>.tmp`, synced, and renamed.
         """
@@ -96,7 +97,7 @@ class FileLayer:
             raise
 
     def list_directory(self, path: str) -> list[Entry]:
-        """What is in a folder, sorted by name; what vanishes meanwhile (another process cleans up) is left out."""
+        """Entries of a folder, sorted by name; a file that another process deletes meanwhile is left out."""
         entries = []
         try:
             with os.scandir(path) as found:
@@ -116,28 +117,28 @@ class FileLayer:
         return sorted(entries)
 
     def exists(self, path: str) -> bool:
-        """Whether there is a file or folder of this name."""
+        """Whether a file or folder of this name exists."""
         return os.path.exists(path)
 
     def is_directory(self, path: str) -> bool:
-        """Whether there is a folder of this name."""
+        """Whether a folder of this name exists."""
         return os.path.isdir(path)
 
     def file_size(self, path: str) -> int:
-        """The length of a file in bytes, holes included."""
+        """Length of a file in bytes, holes included."""
         return self._status(path).st_size
 
     def modified_ms(self, path: str) -> int:
-        """When a file was last written to, in ms since 1970; stores through a map count once they were synced."""
+        """Time of a file's last write, ms since 1970; stores through a map count once they were synced."""
         return self._status(path).st_mtime_ns // 1_000_000
 
     def identity(self, path: str) -> tuple[int, int]:
-        """(device, inode): the same for two paths of one file."""
+        """(device, inode): equal for two paths of one file."""
         status = self._status(path)
         return status.st_dev, status.st_ino
 
     def disk_free(self, path: str) -> int:
-        """Bytes that an ordinary user can still write to the disk that `path` is on."""
+        """Free bytes, for an ordinary user, of the disk that `path` is on."""
         try:
             status = os.statvfs(path)
         except OSError as error:
@@ -145,7 +146,7 @@ class FileLayer:
         return status.f_bavail * status.f_frsize
 
     def disk_used_percent(self, path: str) -> int:
-        """How full the disk is that `path` is on, in percent of what an ordinary user can have of it, rounded up."""
+        """Used share of the disk that `path` is on, in percent of what an ordinary user can use, rounded up."""
         try:
             status = os.statvfs(path)
         except OSError as error:
@@ -154,13 +155,14 @@ class FileLayer:
         return -(-100 * used // max(used + status.f_bavail, 1))
 
     def physical_memory(self) -> int:
-        """Bytes of memory that the machine has: what the page cache can hold of a log at most."""
+        """Bytes of memory of the machine: the page cache can hold at most so much of a log."""
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
     def make_directories(self, path: str) -> None:
-        """Make a folder and the missing ones above it, durably. One that exists already is left as it is.
+        """Make a folder and its missing parents, durably. A folder that exists is left as it is.
 
-        One after the other, so that a kill leaves at most one whose name is not synced: that of the last one there is.
+        Each folder is synced before the next is made: a kill leaves at most one folder with a name that is not synced,
+        the last one that exists.
         """
         missing = []
         current = os.path.abspath(path)
@@ -174,9 +176,10 @@ class FileLayer:
                 self.sync_directory(above)
 
     def sync_name(self, path: str) -> None:
-        """Make the name of a file or folder durable that an earlier process may have made, and have been killed then.
+        """Make the name of a file or folder durable that an earlier process may have made before it was killed.
 
-        Nothing, where the folder above cannot be read: then reput has not made it, for it would have failed to sync it.
+        Does nothing if the parent folder cannot be read: then reput has not made the name, since it could not have
+        synced it.
         """
         above = os.path.dirname(os.path.abspath(path))
         if os.access(above, os.R_OK):
@@ -185,7 +188,7 @@ class FileLayer:
     def add_directories(self, path: str) -> list[str]:
         """`make_directories` without its syncs: returns the folders that have new names in them, the topmost first.
 
-        They are for the caller to sync, since one sync serves many names.
+        The caller must sync them, since one sync serves many names.
         """
         missing = []
         current = os.path.abspath(path)
@@ -203,7 +206,7 @@ class FileLayer:
         return [os.path.dirname(folder) for folder in reversed(missing)]
 
     def sync_directory(self, path: str) -> None:
-        """Make the names in a folder durable: what was created, renamed and unlinked there."""
+        """Make the names in a folder durable: created, renamed and unlinked files and folders."""
         try:
             descriptor = os.open(path or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
@@ -214,18 +217,18 @@ class FileLayer:
             raise failure(error, path, "sync the folder") from error
 
     def rename(self, source: str, target: str) -> None:
-        """Give a file or folder another name, durably; a file that had that name is replaced."""
+        """Rename a file or folder, durably; a file at `target` is replaced."""
         try:
             os.rename(source, target)
         except OSError as error:
             raise write_failure(error, source, f"rename to {target}", 0) from error
         for folder in dict.fromkeys((os.path.dirname(target), os.path.dirname(source))):
-            self.sync_directory(folder)  # the new name first: a power cut in between must not leave none
+            self.sync_directory(folder)  # the new name first: after a power cut in between one name must be left
 
     def rename_files(self, names: Sequence[tuple[str, str]]) -> None:
-        """Give files other names, (source, target) each, all of them durably when this returns; with one sync a folder.
+        """Rename files, (source, target) each; all renames are durable at the return, with one sync a folder.
 
-        After an error those before the failed one have their new names.
+        After an error the files before the failed one have their new names.
         """
         for source, target in names:
             try:
@@ -233,12 +236,12 @@ class FileLayer:
             except OSError as error:
                 raise write_failure(error, source, f"rename to {target}", 0) from error
         targets, sources = ({os.path.dirname(pair[side]) for pair in names} for side in (1, 0))
-        # New names first: a power cut between two syncs may leave a file with both names, but not with neither.
+        # New names first: a power cut between two syncs may leave a file with both names, but never with neither.
         for folder in (*sorted(targets), *sorted(sources - targets)):
             self.sync_directory(folder)
 
     def link(self, source: str, target: str) -> None:
-        """Give a file one more name (a hard link), durably."""
+        """Add another name to a file (a hard link), durably."""
         try:
             os.link(source, target)
         except OSError as error:
@@ -254,7 +257,7 @@ class FileLayer:
         self.sync_directory(os.path.dirname(path))
 
     def remove_tree(self, path: str) -> None:
-        """Remove a folder with everything in it, durably; for folders that reput made itself."""
+        """Remove a folder with its content, durably; only for folders that reput has made."""
         try:
             shutil.rmtree(path)
         except OSError as error:
@@ -262,14 +265,14 @@ class FileLayer:
         self.sync_directory(os.path.dirname(path))
 
     def make_executable(self, path: str) -> None:
-        """Let everybody who may read a file run it."""
+        """Let every user who can read a file run it."""
         try:
             os.chmod(path, self._status(path).st_mode | 0o111)
         except OSError as error:
             raise failure(error, path, "make executable") from error
 
     def make_link(self, target: str, path: str) -> None:
-        """Make `path` a symbolic link to `target`. One that exists already is left as it is."""
+        """Make `path` a symbolic link to `target`. A file or link that exists is left as it is."""
         try:
             os.symlink(target, path)
         except FileExistsError:
@@ -278,28 +281,28 @@ class FileLayer:
             raise write_failure(error, path, "make a link", 0) from error
 
     def lock(self, path: str) -> RecordLock:
-        """Take the store lock on this file, making it when it is missing.
+        """Take the store lock on this file; a missing file is made.
 
-        Raises StoreLockedError when somebody holds it.
+        Raises StoreLockedError if another store holds the lock.
         """
         return RecordLock(path)
 
     def lock_text(self, path: str) -> bytes:
-        """What is in a lock file, at most 64 bytes; empty where there is none.
+        """Text of a lock file, at most 64 bytes; empty without the file.
 
-        To be read in no other way, for that would give back the lock that this process may have.
+        A lock file must be read only this way: closing any other descriptor of it would release this process's lock.
         """
         return lock_text(path)
 
     def write_runs(
         self, paths: Sequence[str], addresses: NDArray[int64], sizes: NDArray[int64], positions: NDArray[int64]
     ) -> None:
-        """Many writes in one call, in order: `sizes[i]` bytes at address `addresses[i]` to `positions[i]` of a file.
+        """Many writes in one call, in order: `sizes[i]` bytes from address `addresses[i]` to `positions[i]` of file i.
 
-        The files must exist. The arrays are int64[len(paths)], contiguous; nothing checks the addresses. After an error
-        the runs before the failed one are written.
+        The files must exist. The arrays are int64[len(paths)], contiguous; the addresses are not checked. After an
+        error the runs before the failed one are written.
         """
-        from reput.files.runs import write_runs  # not at the head: Numba takes 0.3 s to import
+        from reput.files.runs import write_runs  # not at the top: Numba takes 0.3 s to import
 
         text = _text(paths)
         index, code = write_runs(_address(text), addresses, sizes, positions)
@@ -308,9 +311,9 @@ class FileLayer:
             raise write_failure(error, paths[index], f"write at {positions[index]}", int(sizes[index])) from error
 
     def read_runs(self, paths: Sequence[str], positions: NDArray[int64], sizes: NDArray[int64]) -> NDArray[uint8]:
-        """Many reads in one call: uint8[sum of sizes], `sizes[i]` bytes from `positions[i]` of each file.
+        """Many reads in one call: uint8[sum of sizes], `sizes[i]` bytes from `positions[i]` of file i, concatenated.
 
-        Zeros stand for what lies behind a file's end.
+        Bytes after the end of a file are zeros.
         """
         import numpy
 
@@ -325,7 +328,7 @@ class FileLayer:
         return data
 
     def sync_files(self, paths: Sequence[str]) -> None:
-        """`File.sync` for many files in one call; after an error those before the failed one are synced."""
+        """`File.sync` for many files in one call; after an error the files before the failed one are synced."""
         self._sync(paths, only_data=True)
 
     def sync_directories(self, paths: Sequence[str]) -> None:
@@ -340,7 +343,7 @@ class FileLayer:
         text, result = _text(paths), numpy.zeros(2, numpy.int64)
         try:
             sync_paths(_address(text), len(paths), only_data, result)
-        finally:  # behind a KeyboardInterrupt, too: see `File.sync`
+        finally:  # after a KeyboardInterrupt, too: see `File.sync`
             index, code = result.tolist()
             if code:
                 error = OSError(code, os.strerror(code))
@@ -356,7 +359,7 @@ class FileLayer:
 
 
 def _text(paths: Sequence[str]) -> NDArray[uint8]:
-    """The paths with a zero byte behind each, for the kernels."""
+    """The paths for the kernels, with a zero byte after each; uint8."""
     import numpy
 
     return numpy.frombuffer(os.fsencode("\0".join(paths)) + b"\0", numpy.uint8)

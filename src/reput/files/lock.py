@@ -1,10 +1,12 @@
-"""RecordLock: the lock that keeps a second writer out of a store, RocketMQ's own included.
+"""RecordLock: the store lock, which keeps a second writer, RocketMQ's included, out of a store.
 
 `DefaultMessageStore.start` takes `FileChannel.tryLock(0, 1, false)` on the file `lock`, on Linux a POSIX record lock of
-the byte range [0, 1), and then writes the text `lock` and forces it. Here that is done in an empty file only: another
-text says that RocketMQ has not opened the store since it was written (`reput.log.sink_commits`). A process loses such a
-lock as soon as it closes *any* descriptor of the file. So all that opens the file is in here, and a second lock in the
-same process is refused before its file is opened. A child that was forked has no lock of its parent's.
+the byte range [0, 1), and then writes the text `lock` and syncs it. reput writes this text only into an empty file:
+another text shows that RocketMQ has not opened the store since that text was written (`reput.log.sink_commits`).
+
+A process loses a POSIX record lock as soon as it closes *any* descriptor of the file. So only this module opens the
+file, and a second lock in the same process is refused before the file is opened. A forked child does not have its
+parent's locks.
 """
 
 from __future__ import annotations
@@ -22,15 +24,15 @@ _CONTENT = b"lock"
 #: struct flock of 64-bit Linux: type, whence, start, length, process.
 _FLOCK = struct.Struct("hhqqi4x")
 
-#: By the files' identities, the descriptors of the locks that this process holds.
+#: Descriptors of the locks that this process holds, by the identities of their files.
 _held: dict[tuple[int, int], int] = {}
 _held_guard = threading.Lock()
 
 
 class RecordLock:
-    """A held lock, from its creation to `release`.
+    """Store lock, held from its creation to `release`.
 
-    Raises StoreLockedError when another process, or this one, holds it; StoreError when the file cannot be made.
+    Raises StoreLockedError if another process, or this one, holds it; StoreError if the file cannot be made.
     """
 
     __slots__ = ("_descriptor", "_identity", "path")
@@ -53,7 +55,7 @@ class RecordLock:
             _held[self._identity] = self._descriptor
 
     def release(self) -> None:
-        """Give the lock back; the file stays, as RocketMQ leaves it. Releasing again does nothing."""
+        """Release the lock; the file stays, as in RocketMQ. Releasing again does nothing."""
         with _held_guard:
             if self._descriptor >= 0:
                 descriptor, self._descriptor = self._descriptor, -1
@@ -61,9 +63,9 @@ class RecordLock:
                 os.close(descriptor)
 
     def write(self, text: bytes) -> None:
-        """Replace the file's text by another one of its length, durably; nothing is written where it is there already.
+        """Replace the file's text by `text` of the same length, durably; nothing is written if it is there already.
 
-        Raises StoreError where it cannot be written.
+        Raises StoreError if it cannot be written.
         """
         try:
             if os.pread(self._descriptor, len(text), 0) != text:
@@ -87,7 +89,7 @@ class RecordLock:
 
 
 def lock_text(path: str) -> bytes:
-    """What is in a lock file, whoever holds the lock; empty where there is no file. Raises StoreError."""
+    """Text of a lock file, whether or not the lock is held; empty without the file. Raises StoreError."""
     with _held_guard:
         try:
             descriptor = (
@@ -115,7 +117,7 @@ def _identity(status: os.stat_result) -> tuple[int, int]:
 
 
 def _forget_parents_locks() -> None:
-    """In a child that was forked, perhaps while another thread had the guard."""
+    """Reset the locks in a forked child; at the fork another thread may have held the guard."""
     global _held_guard
     _held_guard = threading.Lock()
     _held.clear()
@@ -125,7 +127,7 @@ os.register_at_fork(after_in_child=_forget_parents_locks)
 
 
 def _holder(descriptor: int) -> str:
-    """Who holds the lock, as far as the kernel tells (not across hosts and containers)."""
+    """Process that holds the lock, if the system knows it (not across hosts and containers)."""
     asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
     kind, _, _, _, process = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))
     return f"process {process}" if kind != fcntl.F_UNLCK and process > 0 else "another process"

@@ -1,17 +1,17 @@
-"""Whose a folder is: a process, named so that another one can ask later whether it lives."""
+"""Owner of a folder: a process, named so that another process can later ask whether it still runs."""
 
 from __future__ import annotations
 
 import os
 
-_ME = "/proc/self"
+_SELF = "/proc/self"
 
 
 def owner_text(ancestor: str | None = None) -> str:
-    """The name of this process, or of the nearest one above it whose command is `ancestor`, if there is one.
+    """Name of this process, or of the nearest process above it whose command is `ancestor`, if there is one.
 
-    Made of the machine's boot, the process namespace (of the container), the process id and the time of its start:
-    ids are used again.
+    It consists of the machine's boot id, the process namespace (of the container), the process id and the process's
+    start time: process ids are reused.
     """
     pid = os.getpid()
     chosen = pid
@@ -25,7 +25,7 @@ def owner_text(ancestor: str | None = None) -> str:
 
 
 def is_alive(owner: str) -> bool | None:
-    """Whether the process of an `owner_text` lives; None where this machine, or this container, cannot know."""
+    """Whether the process of an `owner_text` runs; None where this machine, or this container, cannot know."""
     fields = owner.split()
     if len(fields) != 4 or f"{fields[0]} {fields[1]}" != _machine() or not fields[2].isdigit():
         return None
@@ -37,11 +37,11 @@ def is_alive(owner: str) -> bool | None:
 
 def _machine() -> str:
     with open("/proc/sys/kernel/random/boot_id") as file:
-        return f"{file.read().strip()} {os.readlink(f'{_ME}/ns/pid')}"
+        return f"{file.read().strip()} {os.readlink(f'{_SELF}/ns/pid')}"
 
 
 def _status(pid: int) -> tuple[str, int, str]:
-    """(command, parent's id, start time) of a process; OSError where there is none."""
+    """(command, parent's id, start time) of a process; OSError without the process."""
     with open(f"/proc/{pid}/stat") as file:
         head, _, tail = file.read().rpartition(")")
     fields = tail.split()

@@ -1,7 +1,7 @@
-"""Many files opened, read, written or synced in one call of a kernel, without the interpreter's lock between them.
+"""Kernels that open, read, write or sync many files in one call, without the interpreter lock.
 
-A store can have ten thousand queues, and beside a busy thread each system call of Python waits up to 5 ms for the
-interpreter lock. So the kernels open, do their work and close, 4 to 5 us a file, and no descriptor stays open.
+A store can have ten thousand queues, and beside a busy thread each of Python's system calls waits up to 5 ms for the
+interpreter lock. The kernels open a file, do their work and close it, 4 to 5 us a file; no descriptor stays open.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from reput.kernels.memory import load_i32_native, load_u8
 
 _EINTR, _EIO = errno.EINTR, errno.EIO
 _SYNC_FILE_RANGE_WRITE = 2
-_FLAGS = os.O_CLOEXEC | os.O_NONBLOCK  # who opens a pipe does not wait: reading or writing it by position fails
+_FLAGS = os.O_CLOEXEC | os.O_NONBLOCK  # opening a pipe does not wait then; positioned reads and writes of it fail
 _READ_FLAGS, _WRITE_FLAGS = os.O_RDONLY | _FLAGS, os.O_WRONLY | _FLAGS
 
 _open = c_function("open", INT32, [POINTER, INT32], variadic=True)
@@ -38,8 +38,8 @@ def _errno():  # type: ignore[no-untyped-def]
 
 
 @njit
-def _behind(text):  # type: ignore[no-untyped-def]
-    """The address behind a text that ends with a zero byte."""
+def _after(text):  # type: ignore[no-untyped-def]
+    """The address after a text that ends with a zero byte."""
     while load_u8(text):
         text += 1
     return text + 1
@@ -59,10 +59,10 @@ def _opened(path, flags):  # type: ignore[no-untyped-def]
 
 @kernel("UniTuple(int64, 2)(int64, int64[::1], int64[::1], int64[::1])")
 def write_runs(paths, addresses, sizes, positions):  # type: ignore[no-untyped-def]
-    """Write `sizes[i]` bytes from `addresses[i]` to `positions[i]` of the file of path i, for each i in order.
+    """Write `sizes[i]` bytes from address `addresses[i]` to `positions[i]` of file i, for each i in order.
 
-    `paths` is the address of the paths, a zero byte behind each. Returns (number of runs, 0), or (index of the run that
-    failed, errno); the runs before it are written.
+    `paths` is the address of the files' paths, with a zero byte after each. Returns (number of runs, 0), or (index of
+    the failed run, errno); the runs before it are written.
     """
     for i in range(sizes.size):
         descriptor = _opened(paths, _WRITE_FLAGS)
@@ -79,15 +79,15 @@ def write_runs(paths, addresses, sizes, positions):  # type: ignore[no-untyped-d
         _close(descriptor)
         if code:
             return i, code
-        paths = _behind(paths)
+        paths = _after(paths)
     return sizes.size, 0
 
 
 @kernel("UniTuple(int64, 2)(int64, int64[::1], int64[::1], int64)")
 def read_runs(paths, positions, sizes, target):  # type: ignore[no-untyped-def]
-    """Read `sizes[i]` bytes from `positions[i]` of the file of path i, for each i, side by side from `target` on.
+    """Read `sizes[i]` bytes from `positions[i]` of file i, for each i, one after the other to the address `target`.
 
-    What lies behind a file's end is left as it is in the target. Paths and result are those of `write_runs`.
+    For bytes after the end of a file the target is left as it is. Paths and result as in `write_runs`.
     """
     for i in range(positions.size):
         descriptor = _opened(paths, _READ_FLAGS)
@@ -106,7 +106,7 @@ def read_runs(paths, positions, sizes, target):  # type: ignore[no-untyped-def]
         _close(descriptor)
         if code:
             return i, code
-        paths = _behind(paths)
+        paths = _after(paths)
         target += sizes[i]
     return positions.size, 0
 
@@ -115,18 +115,19 @@ def read_runs(paths, positions, sizes, target):  # type: ignore[no-untyped-def]
 def sync_paths(paths, count, only_data, result):  # type: ignore[no-untyped-def]
     """Sync the files (`only_data`: fdatasync) or folders of `count` paths; paths as in `write_runs`.
 
-    `result`: int64[2], what `write_runs` returns: there an error is not lost to a signal that comes behind the call.
+    `result` is int64[2], the same values as the result of `write_runs`: a signal that arrives after the call cannot
+    hide an error there.
 
-    The writing of all files is begun before the first is waited for, so that the file system gives all of them their
-    blocks at once: ten thousand new files take a third of the time.
+    The writing of all files is started before the first is waited for, so that the file system allocates blocks for all
+    of them at once: ten thousand new files take a third of the time.
     """
     path = paths
     for _ in range(count if only_data else 0):
         descriptor = _opened(path, _READ_FLAGS)
-        if descriptor >= 0:  # what cannot be opened is told below
+        if descriptor >= 0:  # a file that cannot be opened is reported below
             _sync_file_range(descriptor, 0, 0, _SYNC_FILE_RANGE_WRITE)
             _close(descriptor)
-        path = _behind(path)
+        path = _after(path)
     for i in range(count):
         result[0] = i
         descriptor = _opened(paths, _READ_FLAGS)
@@ -138,5 +139,5 @@ def sync_paths(paths, count, only_data, result):  # type: ignore[no-untyped-def]
         _close(descriptor)
         if result[1]:
             return
-        paths = _behind(paths)
+        paths = _after(paths)
     result[0] = count

@@ -1,1 +1,1 @@
-"""The bytes of RocketMQ's store: each format is encoded and decoded in one place (docs/formats)."""
+"""Binary and JSON formats of a store: each format is encoded and decoded in one place (docs/formats)."""

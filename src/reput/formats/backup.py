@@ -1,4 +1,4 @@
-"""What lies in a backup's target, and the manifest of one backup (docs/formats/backup.md); texts in, texts out."""
+"""Names in a backup's target, and the manifest of one backup (docs/formats/backup.md); texts in, texts out."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from typing import Any
 from reput.errors import CorruptBackupError
 from reput.formats.paths import BATCH_CONSUME_QUEUE, CONSUME_QUEUE
 
-#: Says that a folder, or a place in an object storage, is a target of backups; written before everything else.
+#: Marks a folder, or a location in an object storage, as a target of backups; written before everything else.
 TARGET_FILE = "target.json"
 TARGET_TEXT = b'{"format": "reput backup 1"}\n'
-#: Its folders: manifests, bytes of the log, JSON files.
+#: Folders of a target: manifests, bytes of the log, JSON files.
 BACKUPS, LOG, CONFIG = "backups", "log", "config"
 
 _SUFFIX = ".json"
@@ -29,7 +29,7 @@ _CHECKSUM = "sha256"
 
 @dataclass(frozen=True, slots=True)
 class LogPiece:
-    """Bytes of one log file, commit log offsets [begin, end), and their SHA-256 in hex."""
+    """Bytes of one log file: commit log offsets [begin, end), and their SHA-256 in hex."""
 
     begin: int
     end: int
@@ -37,12 +37,12 @@ class LogPiece:
 
     @property
     def size(self) -> int:
-        """In bytes."""
+        """Size in bytes."""
         return self.end - self.begin
 
     @property
     def name(self) -> str:
-        """Of the object that has them: other bytes of the same offsets, of a log that was cut, have another name."""
+        """Name of the object with these bytes; it depends on the bytes, which change at an offset when a log is cut."""
         return f"{LOG}/{self.begin:020d}-{self.end:020d}-{self.sha256[:_DIGEST_DIGITS]}"
 
 
@@ -56,19 +56,19 @@ class ConfigFile:
 
     @property
     def name(self) -> str:
-        """Of the object that has its bytes."""
+        """Name of the object with the file's bytes."""
         return f"{CONFIG}/{self.sha256}"
 
 
 @dataclass(frozen=True, slots=True)
 class EmptiedQueue:
-    """A queue that has no message in the log any more: its last unit alone knows the offset of the next message.
+    """A queue without a message in the log: only its last unit knows the offset of the next message.
 
     Attributes:
-        path: Of the queue in the store: `consumequeue/<topic>/<queue id>`, or below `batchconsumequeue`.
-        file_size: Of its files, in bytes.
-        position: Where the unit begins in the queue, in bytes over all files.
-        unit: Its bytes.
+        path: Path of the queue in the store: `consumequeue/<topic>/<queue id>`, or below `batchconsumequeue`.
+        file_size: Size of the queue's files in bytes.
+        position: Position of the unit in the queue, in bytes over all files.
+        unit: The unit's bytes.
     """
 
     path: str
@@ -79,7 +79,7 @@ class EmptiedQueue:
 
 @dataclass(frozen=True, slots=True)
 class LastBackedUp:
-    """The last record of a backup, as `reput.log.positions.LastRecord` keeps it."""
+    """The last record of a backup, with the fields of `reput.log.positions.LastRecord`."""
 
     offset: int
     store_timestamp: int
@@ -89,19 +89,20 @@ class LastBackedUp:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """One backup: everything that it is made of.
+    """Manifest of one backup.
 
     Attributes:
-        name: Of the backup: its time, UTC.
-        created_timestamp: The same in ms since 1970.
-        store: Path of the store directory that it is of.
-        begin_offset, end_offset: The part of the commit log; `last` is the record before its end, None where none is.
-        log_file_size: In bytes; 0 where the log had no file.
+        name: Name of the backup: its time, UTC.
+        created_timestamp: The same time in ms since 1970.
+        store: Path of the store directory.
+        begin_offset, end_offset: Range of the commit log.
+        last: The record before `end_offset`; None without a record.
+        log_file_size: Size of a log file in bytes; 0 where the log had no file.
         log: The bytes of the log, in order, without a gap.
-        config: JSON files.
-        queues: Those without a message in the log.
-        sizes: Keys of the configuration that a rebuild of queues and index takes, in snake_case.
-        left_out: Names in the store directory that are in no backup.
+        config: The JSON files.
+        queues: The queues without a message in the log.
+        sizes: Configuration keys that a rebuild of queues and index needs, in snake_case.
+        left_out: Names in the store directory that no backup contains.
     """
 
     name: str
@@ -119,29 +120,29 @@ class Manifest:
 
 
 def manifest_name(backup: str) -> str:
-    """The object that is the manifest of a backup of this name; the backup exists when it does."""
+    """Name of the manifest's object for a backup of this name; the backup exists if its manifest does."""
     return f"{BACKUPS}/{backup}{_SUFFIX}"
 
 
 def backup_name(file_name: str) -> str | None:
-    """The name of the backup whose manifest has this name in the folder `backups`; None for any other file."""
+    """Name of the backup whose manifest has this name in the folder `backups`; None for any other file."""
     name = file_name.removesuffix(_SUFFIX)
     return name if name != file_name and _NAME.fullmatch(name) else None
 
 
 def name_of_time(timestamp_ms: int) -> str:
-    """The name of a backup of a time (ms since 1970): UTC, year month day T hour minute second millisecond Z."""
+    """Name of a backup made at a time (ms since 1970): UTC, year month day T hour minute second millisecond Z."""
     time = _EPOCH + timedelta(milliseconds=timestamp_ms)
     return f"{time:%Y%m%dT%H%M%S}{time.microsecond // 1000:03d}Z"
 
 
 def time_of_name(backup: str) -> int:
-    """The time that `name_of_time` has made a name of."""
+    """Time in a backup's name, ms since 1970; inverse of `name_of_time`."""
     return round((datetime.strptime(backup, "%Y%m%dT%H%M%S%fZ").replace(tzinfo=UTC) - _EPOCH).total_seconds() * 1000)
 
 
 def encode_manifest(manifest: Manifest) -> bytes:
-    """The bytes of a manifest, its own checksum included."""
+    """Bytes of a manifest, with its checksum."""
     content = {
         "name": manifest.name,
         "createdTimestamp": manifest.created_timestamp,
@@ -161,10 +162,10 @@ def encode_manifest(manifest: Manifest) -> bytes:
 
 
 def decode_manifest(data: bytes, path: str) -> Manifest:
-    """What `encode_manifest` wrote.
+    """Inverse of `encode_manifest`.
 
     Raises:
-        CorruptBackupError: It is no manifest, or damaged.
+        CorruptBackupError: The bytes are no manifest, or a damaged one.
     """
     try:
         content = json.loads(data)
@@ -208,7 +209,7 @@ def _last_to_list(last: LastBackedUp) -> list[int]:
 
 
 def _text(content: object) -> str:
-    """What the checksum is of, however the file is laid out."""
+    """Text that the checksum covers, independent of the file's layout."""
     return json.dumps(content, sort_keys=True)
 
 

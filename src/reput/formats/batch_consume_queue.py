@@ -29,12 +29,12 @@ BATCH_UNIT = struct.Struct(struct_format(FIELDS))
 BATCH_UNIT_SIZE = BATCH_UNIT.size
 DEFAULT_FILE_SIZE = 13_800_000
 NO_COMPACTED_OFFSET = -1
-#: What `MESSAGE_COUNT` holds.
+#: Largest value of `MESSAGE_COUNT`.
 MAX_MESSAGE_COUNT = 0x7FFF
 
 
 class BatchUnit(NamedTuple):
-    """One record of a batch queue: where it is, and the queue offsets [base_offset, base_offset + message_count)."""
+    """One record of a batch queue, with the queue offsets [base_offset, base_offset + message_count)."""
 
     commit_log_offset: int
     size: int
@@ -47,12 +47,12 @@ class BatchUnit(NamedTuple):
 
     @property
     def next_offset(self) -> int:
-        """The queue offset behind its last message."""
+        """Queue offset after the record's last message."""
         return self.base_offset + self.message_count
 
     @property
     def is_in_use(self) -> bool:
-        """Whether it names a record (the test of `BatchConsumeQueue.recover`)."""
+        """Whether the unit names a record (the test of `BatchConsumeQueue.recover`)."""
         return self.commit_log_offset >= 0 and self.size > 0 and self.base_offset >= 0 and self.message_count > 0
 
 

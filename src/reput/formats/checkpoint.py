@@ -41,7 +41,7 @@ def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
 def decode_checkpoint(data: Buffer) -> Checkpoint:
     """The checkpoint of RocketMQ 4.x (24 bytes in use) or 5.x (40).
 
-    Missing bytes count as 0, as in Java's map of the file: a torn file is an early, and so a safe, bound.
+    Missing bytes count as 0, as in Java's map of the file: a torn file gives an earlier bound, which is safe.
     """
     return Checkpoint._make(_STRUCT.unpack(bytes(data[: _STRUCT.size]).ljust(_STRUCT.size, b"\x00")))
 

@@ -1,7 +1,7 @@
 """The unit of a consume queue extension (docs/formats/consume-queue-ext.md, RocketMQ's ConsumeQueueExt.CqExtUnit).
 
-The tags code of a consume queue unit may be an *address*: the place of an ext unit in its queue's extension files, plus
--2**63. Ext units vary in size, so they do not stand at a place that follows from the queue offset.
+The tags code of a consume queue unit may be an *address*: the offset of an ext unit in its queue's extension files,
+plus -2**63. Ext units vary in size, so their offset does not follow from the queue offset.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ MIN_UNIT_SIZE = HEAD.size
 MAX_UNIT_SIZE = 0x7FFF
 DEFAULT_FILE_SIZE = 50_331_648
 
-#: A file's last unit leaves this much room, and behind it stands END_MARK, which says to go on in the next file.
+#: A file's last unit leaves this much room for END_MARK, which says that the units go on in the next file.
 END_BLANK_SIZE = 4
 END_MARK = b"\xff\xff"
 
-#: The greatest tags code that is an address: no hash of tags is that low (`ConsumeQueueExt.MAX_ADDR`).
+#: The largest tags code that is an address: no hash of tags is that low (`ConsumeQueueExt.MAX_ADDR`).
 MAX_ADDRESS = -(1 << 31) - 1
 _FIRST_ADDRESS = -(1 << 63)
 
@@ -49,7 +49,7 @@ class ExtHead(NamedTuple):
 
 
 class ExtUnit(NamedTuple):
-    """What a queue knows of one message beside its place: tags code, store timestamp in ms, bit map (b"" for none)."""
+    """What a queue stores of one message beside its unit: tags code, store timestamp in ms, bit map (b"" for none)."""
 
     tags_code: int
     store_timestamp: int
@@ -57,7 +57,7 @@ class ExtUnit(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of the unit."""
+        """Size of the unit in bytes."""
         return MIN_UNIT_SIZE + len(self.bit_map)
 
 
@@ -67,12 +67,12 @@ def is_ext_address(tags_code: int) -> bool:
 
 
 def encode_address(offset: int) -> int:
-    """The tags code that stands for an ext unit at an offset in bytes of the extension (`ConsumeQueueExt.decorate`)."""
+    """Tags code for an ext unit at an offset in bytes of the extension (`ConsumeQueueExt.decorate`)."""
     return offset + _FIRST_ADDRESS
 
 
 def decode_address(address: int) -> int:
-    """The offset in bytes of the extension that an address stands for (`ConsumeQueueExt.unDecorate`)."""
+    """Offset in bytes of the extension for an address (`ConsumeQueueExt.unDecorate`)."""
     return address - _FIRST_ADDRESS
 
 
@@ -82,7 +82,7 @@ def encode_ext_unit(tags_code: int, store_timestamp: int, bit_map: bytes = b"") 
 
 
 def decode_ext_unit(buffer: Buffer, position: int = 0) -> ExtUnit | None:
-    """The unit at a position; None where the file is not in use there, or ends (SIZE is 0 or less).
+    """The unit at a position; None where the file is not in use, or ends (SIZE is 0 or less).
 
     Raises CorruptConsumeQueueError (path '') for a unit that does not fit into the buffer or contradicts itself.
     """

@@ -1,9 +1,9 @@
-"""The JSON that RocketMQ keeps its settings in, as fastjson 1.2.83 writes and reads it (docs/formats/metadata.md).
+"""Reader and writer of RocketMQ's JSON files, byte for byte as fastjson 1.2.83 (docs/formats/metadata.md).
 
-Not JSON by the standard: whole numbers as keys stand without quotes, and an object that occurs twice is written once,
-with `{"$ref":"$.path"}` in its other places. A value here is None, bool, int, float, str, dict (keys str, or int where
-there were no quotes), list (one item a line, Java's List) or tuple (all items on one line, Java's sets and arrays).
-What was read is written back byte for byte, but for references, which are written out.
+The format differs from standard JSON: whole numbers as keys have no quotes, and an object that occurs twice is written
+once, with `{"$ref":"$.path"}` at its other occurrences. A value here is None, bool, int, float, str, dict (keys str, or
+int where there were no quotes), list (one item a line, Java's List) or tuple (all items on one line, Java's sets and
+arrays). What was read is written again byte for byte, except that references are replaced by their values.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _TOKEN = re.compile(
 _WORDS = {"true": True, "false": False, "null": None}
 _MAX_DEPTH = 100
 _REFERENCE = "$ref"
-#: References to references can make any number of values: at most so many, and some for each byte of the text.
+#: References to references can make any number of values: so many are allowed, and more for each byte of the text.
 _MOST_VALUES, _MOST_VALUES_A_BYTE = 100_000, 20
 _STEP = re.compile(r"\.((?:[^\\.\[]|\\.)*)|\[(-?\d+)\]", re.DOTALL)
 _ESCAPED = re.compile('["\\\\\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]')
@@ -31,9 +31,9 @@ _SHORT_ESCAPES = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n
 
 
 def decode_fastjson(data: bytes) -> Any:
-    """The value of a file's bytes; the last one of a key wins.
+    """The value of a file's bytes; of a repeated key the last value wins.
 
-    Raises CorruptMetadataError (path '', the position in bytes) where they are no such text, or cut short.
+    Raises CorruptMetadataError (path '', the position in bytes) where the bytes are not in this format, or cut short.
     """
     try:
         text = data.decode()
@@ -48,7 +48,7 @@ def decode_fastjson(data: bytes) -> Any:
 
 
 class _Reader:
-    """Tokens from the left, and values of them; strings are tokens, so nothing inside one is ever looked at."""
+    """Recursive descent parser; strings are tokens, so nothing inside a string is parsed."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -57,7 +57,7 @@ class _Reader:
         self.has_references = False
 
     def refuse(self, expected: str, found: str) -> NoReturn:
-        """Raise for the token taken last."""
+        """Raise CorruptMetadataError for the token that was taken last."""
         position = len(self.text[: self.start].encode("utf-8", "surrogatepass"))
         what = repr(found[:40]) if found else "the end of the file"
         raise CorruptMetadataError("", position, f"expected {expected}, found {what}")
@@ -77,12 +77,12 @@ class _Reader:
         return kind, match[kind]
 
     def value(self, depth: int) -> Any:
-        """The value that begins here."""
+        """The value at the current position."""
         kind, found = self.take()
         return self.value_of(kind, found, depth)
 
     def value_of(self, kind: str, found: str, depth: int) -> Any:
-        """The value that begins with a token."""
+        """The value that begins with this token."""
         if depth > _MAX_DEPTH:
             self.refuse(f"at most {_MAX_DEPTH} levels", found)
         if kind == "text":
@@ -106,7 +106,7 @@ class _Reader:
         return text
 
     def members(self, depth: int) -> dict[str | int, Any]:
-        """An object whose brace is taken."""
+        """An object; its opening brace is taken already."""
         found: dict[str | int, Any] = {}
         kind, text = self.take()
         if text == "}" and kind == "mark":
@@ -124,7 +124,7 @@ class _Reader:
         return found
 
     def items(self, depth: int) -> list[Any] | tuple[Any, ...]:
-        """An array whose bracket is taken."""
+        """An array; its opening bracket is taken already."""
         on_lines = self.text[self.position : self.position + 1] == "\n"
         found: list[Any] = []
         kind, text = self.take()
@@ -137,7 +137,7 @@ class _Reader:
             kind, text = self.take()
 
     def mark(self, *expected: str) -> str:
-        """One of these marks."""
+        """Take the next token, which must be one of these marks."""
         kind, found = self.take()
         if kind != "mark" or found not in expected:
             self.refuse(" or ".join(map(repr, expected)), found)
@@ -145,7 +145,7 @@ class _Reader:
 
 
 class _Resolver:
-    """Puts in place of references what they name."""
+    """Replaces references by the values that they name."""
 
     def __init__(self, root: Any, size: int) -> None:
         self._root = root
@@ -168,7 +168,7 @@ class _Resolver:
         return value
 
     def _find(self, path: str) -> Any:
-        """What a path from the root names: `.name` (with a backslash before special characters) and `[3]`."""
+        """The value at a path from the root: `.name` (with a backslash before special characters) and `[3]`."""
         value, position = self._root, 1
         while path.startswith("$") and position < len(path):
             step = _STEP.match(path, position)
@@ -192,7 +192,7 @@ def encode_fastjson(value: Any) -> bytes:
 
 
 def _text_of(value: Any, line: str) -> str:
-    """The text of a value; `line` begins a new line of what is around it."""
+    """Text of a value; `line` is the line break and indentation of its parent."""
     inner = line + "\t"
     match value:
         case dict():

@@ -1,4 +1,4 @@
-"""The description of one field of a binary format: its name, struct code, width and meaning."""
+"""Description of one field of a binary format: its name, struct code, width and meaning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hosts as records store them: 4 or 16 bytes of address, then the port as an int32 (docs/formats/commit-log.md)."""
+"""Encoding of hosts in records: 4 or 16 bytes of address, then the port as an int32 (docs/formats/commit-log.md)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PORT_SIZE = 4
 def encode_host(text: str) -> bytes:
     """Bytes of "10.0.0.1:10911" (8) or "[2001:db8::1]:10911" (20).
 
-    Raises MessageIllegalError if the text is no address with a port of 0 to 65535. Names are not looked up.
+    Raises MessageIllegalError if the text is no address with a port of 0 to 65535. Names are not resolved.
     """
     address, _, port = text.rpartition(":")
     try:
@@ -35,7 +35,7 @@ def encode_host(text: str) -> bytes:
 
 @lru_cache(maxsize=4096)
 def decode_host(host: bytes) -> str:
-    """Text of a host of 8 or 20 bytes, in the form that encode_host reads; a port out of range is shown as stored."""
+    """Text of a host of 8 or 20 bytes, in the form that encode_host takes; a port out of range is shown as stored."""
     assert len(host) in (HOST_V4_SIZE, HOST_V6_SIZE), "a host takes 8 or 20 bytes"
     port = int.from_bytes(host[-_PORT_SIZE:], "big", signed=True)
     if len(host) == HOST_V4_SIZE:

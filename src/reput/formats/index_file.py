@@ -51,7 +51,7 @@ class IndexHeader(NamedTuple):
 
     @property
     def entry_count(self) -> int:
-        """Entries in the file: entry 0 is never used, so index_count, the next number, is one more."""
+        """Number of entries in the file: index_count is one more, since entry 0 is never used."""
         return max(self.index_count, 1) - 1
 
 

@@ -1,4 +1,4 @@
-"""Java's arithmetic, as far as bytes on disk depend on it."""
+"""Java's hashes and CRC, on which bytes on disk depend."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def string_hash(text: str) -> int:
 def index_hash(text: str) -> int:
     """IndexFile.indexKeyHashMethod: the absolute value of string_hash, 0 to 2**31 - 1.
 
-    Java's Math.abs(-2**31) stays negative; RocketMQ takes 0 for it.
+    Java's Math.abs(-2**31) stays negative; RocketMQ replaces it by 0.
     """
     value = string_hash(text)
     return 0 if value == _INT32_MIN else abs(value)

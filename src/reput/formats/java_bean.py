@@ -1,7 +1,7 @@
-"""Members of a Java class in JSON, as fastjson takes them from its getters, as a frozen dataclass.
+"""Conversion between frozen dataclasses and the JSON members that fastjson takes from a Java class's getters.
 
-The dataclass has RocketMQ's names in snake_case, and a field `others` for members that it does not know. Members are
-sorted by name, and null ones left out (`JavaBeanSerializer`).
+A dataclass has RocketMQ's names in snake_case, and a field `others` for unknown members. Members are sorted by name,
+and null members left out (`JavaBeanSerializer`).
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ _KINDS = {int: "a whole number of 64 bits", bool: "true or false", str: "a strin
 
 
 def decode_bean(kind: type[_T], value: Any) -> _T:
-    """A value that `decode_fastjson` gave as an instance of a dataclass; a missing or null member has its default.
+    """Instance of a dataclass from a value of `decode_fastjson`; a missing or null member has its default.
 
-    Raises CorruptMetadataError (path '') where a member is of another type, or has no default and is missing.
+    Raises CorruptMetadataError (path '') where a member has another type, or has no default and is missing.
     """
     bean: _T = _decode(kind, value, "")
     return bean
 
 
 def encode_bean(value: Any) -> Any:
-    """An instance of a dataclass, or tables and lists of some, as values for `encode_fastjson`."""
+    """Value for `encode_fastjson` of a dataclass instance, or of tables and lists of instances."""
     if is_dataclass(value):
         names = _members(value.__class__)
         plain = {
@@ -48,7 +48,7 @@ def encode_bean(value: Any) -> Any:
 
 @cache
 def _members(kind: Any) -> dict[str, tuple[str, Any, bool]]:
-    """RocketMQ's name of each member -> name here, type, whether it must be there; by RocketMQ's names, sorted."""
+    """RocketMQ's name of each member -> (name here, type, whether it is required); sorted by RocketMQ's names."""
     types = get_type_hints(kind)
     found = {}
     for one in fields(kind):
@@ -66,7 +66,7 @@ def _refuse(where: str, expected: str, found: object) -> NoReturn:
 
 
 def _decode(kind: Any, value: Any, where: str) -> Any:
-    """A value of the file as a type of this module; `where` names it for the message."""
+    """A value of the file as a type of this module; `where` names the value in errors."""
     if kind is Any:
         return value
     if is_dataclass(kind):

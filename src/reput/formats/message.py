@@ -1,4 +1,4 @@
-"""Messages: what a producer hands in, and the checks that it has to pass."""
+"""Message: what a producer puts, and RocketMQ's checks of it."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ class Message:
 
     tags, unique_key: an empty text counts as none. born_timestamp: ms since 1970 UTC, None = now; born_host: "ip:port",
     None = the store's host. properties: without TAGS, KEYS, UNIQ_KEY and WAIT, which have fields of their own, and
-    without INNER_NUM and INNER_BASE, which `MessageStore.put_batch` makes.
-    The store adds no UNIQ_KEY by itself (as DefaultMessageStore).
+    without INNER_NUM and INNER_BASE, which `MessageStore.put_batch` sets.
+    The store itself adds no UNIQ_KEY (as in DefaultMessageStore).
     """
 
     topic: str
@@ -73,17 +73,17 @@ class Message:
 def check_message(message: Message, *, max_message_size: int) -> None:
     """Raises MessageIllegalError with the reason if RocketMQ would refuse the message, or lose a part of it.
 
-    max_message_size: greatest size of a body in bytes (maxMessageSize). A writer that needs the properties anyway
-    calls check_head and encode_properties_of itself: the two are all that is checked.
+    max_message_size: largest size of a body in bytes (maxMessageSize). A writer that needs the encoded properties
+    anyway calls check_head and encode_properties_of instead: together they check the same.
     """
     check_head(message, max_message_size=max_message_size)
     encode_properties_of(message)
 
 
 def refuse_wrong_types(messages: object, queue_id: object) -> None:
-    """For a put that failed with an error of Python's: raises MessageIllegalError for what has the wrong type.
+    """Raises MessageIllegalError for a value of a wrong type, after a put failed with one of Python's errors.
 
-    Returns where nothing has. A put itself asks no types, since it has no time for that.
+    Returns if all types are right. A put itself does not check types: that would take too much time.
     """
     if isinstance(messages, Message | str | bytes) or not isinstance(messages, Sequence):
         raise MessageIllegalError(f"expected a list of messages, not {type(messages).__name__}")
@@ -98,7 +98,7 @@ def refuse_wrong_types(messages: object, queue_id: object) -> None:
 
 
 def check_head(message: Message, *, max_message_size: int) -> None:
-    """Checks of topic, body, numbers and born host; raises MessageIllegalError (see check_message)."""
+    """Check topic, body, numbers and born host; raises MessageIllegalError (see check_message)."""
     topic = message.topic
     if not isinstance(topic, str):
         raise MessageIllegalError(f"the topic must be text, not {type(topic).__name__}")
@@ -127,9 +127,9 @@ def check_head(message: Message, *, max_message_size: int) -> None:
 
 @lru_cache(maxsize=65_536)
 def check_topic(topic: str) -> None:
-    """Raises MessageIllegalError unless a message may be written to the topic; reading has no such limits.
+    """Raises MessageIllegalError unless a message may be written to the topic; reads have no such limits.
 
-    Characters as TopicValidator, sizes as HookUtils.checkBeforePutMessage: 127 bytes, %RETRY% topics 255.
+    Characters as in TopicValidator, sizes as in HookUtils.checkBeforePutMessage: 127 bytes, %RETRY% topics 255.
     """
     if not topic:
         raise MessageIllegalError("the topic is empty")
@@ -143,12 +143,12 @@ def check_topic(topic: str) -> None:
 
 
 def encode_properties_of(message: Message, reserved: int = 0) -> bytes:
-    """Properties text of a message, in the order of encode_properties, and `reserved` zero bytes behind it.
+    """Properties text of a message, in the order of encode_properties, with `reserved` zero bytes after it.
 
     `__CRC32#`, the CRC of the record that the properties were read from, is left out. Raises MessageIllegalError for
-    names, values, tags, keys or a unique key that the text cannot carry back, for reserved names, and for a text over
-    32767 bytes. It is on the path of each put: the text is built first, and only one with more separators than its
-    pairs need is searched for the culprit.
+    names, values, tags, keys or a unique key that the text cannot represent, for reserved names, and for a text of more
+    than 32767 bytes. Each put calls it, so the text is built first; only a text with more separators than its pairs
+    need is searched for the wrong value.
     """
     text = ""
     pairs = 0
@@ -210,7 +210,7 @@ def _refuse_numbers(message: Message) -> NoReturn:
 
 
 def _refuse_properties(message: Message) -> NoReturn:
-    """Raises MessageIllegalError for the first text of the message that its properties cannot carry."""
+    """Raises MessageIllegalError for the first text of the message that its properties cannot represent."""
     if message.unique_key:
         check_property(UNIQ_KEY, message.unique_key)
     if message.tags:

@@ -22,7 +22,7 @@ from reput.formats.record_layout import (
 
 #: Size, magic code, body CRC, flag and body length of one message of a batch; magic code and CRC are 0 and not read.
 _ITEM = struct.Struct(">iiiii")
-#: The bytes that a message in a batch takes at least, so what a queue offset takes of the log.
+#: Smallest size of a message in a batch, so the fewest log bytes for one queue offset.
 MIN_ITEM_SIZE = _ITEM.size + 2
 _INT16, _INT32, _INT64 = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">q")
 _MAX_OFFSET = 0x7FFFFFFFFFFFFFFF
@@ -44,18 +44,18 @@ class BatchItem(NamedTuple):
 class MessageExtBatch(Message):
     """A batch as a producer sends it: a message whose body holds the messages (`encode_batch`).
 
-    Topic, sys flag, times, hosts and reconsume times count for all of them. `of` makes one from messages.
+    Topic, sys flag, times, hosts and reconsume times apply to all of them. `of` makes a batch of messages.
     """
 
     @classmethod
     def of(cls, messages: Sequence[Message], *, unique_key: str | None = None) -> Self:
         """The batch that RocketMQ's client makes of messages (`MessageBatch.generateFromList`).
 
-        unique_key: the id of the batch as a whole, as the client gives it; see `MessageStore.put_batch`.
+        unique_key: the id of the whole batch, as the client sets it; see `MessageStore.put_batch`.
 
         Raises:
             MessageIllegalError: No message; messages of several topics, of a retry topic, delayed, with a sys flag, or
-                of which some wait for the store and others do not; a message that RocketMQ would refuse.
+                of which only some wait for the store; a message that RocketMQ would refuse.
         """
         if not messages:
             raise MessageIllegalError("a batch needs at least one message")
@@ -125,17 +125,17 @@ def decode_batch(body: bytes) -> list[BatchItem] | None:
 
 
 def unfold_record(record: bytes, body: bytes | None = None, *, max_bytes: int | None = None) -> list[bytes] | None:
-    """The records to show in place of one that changes: an inner batch as a record a message, a body as plain text.
+    """The records to show in place of one: an inner batch as a record for each message, a body decompressed.
 
-    Each is what a store would have written for the message by itself: with its queue offset and its own flag, body and
-    properties, and all else of the record. The bits of SYSFLAG that no longer hold are cleared.
+    Each record is what a store would have written for the message alone: it has its own queue offset, flag, body and
+    properties, and all other fields of the record. The bits of SYSFLAG that no longer hold are cleared.
 
     Args:
         record: A whole record.
-        body: Its body, decompressed; None where it is to be taken as it is.
-        max_bytes: The most that the records may grow to beside their messages.
+        body: The record's body, decompressed; None: the body as stored.
+        max_bytes: The largest total size of the records, beside their messages.
 
-    Returns None for a batch that cannot be taken apart.
+    Returns None for a batch that cannot be unfolded.
     """
     (_, _, _, _, flag, queue_offset, _, sys_flag, *_), bounds = unpack_record(record, 0)
     body_begin, body_end, _, topic_end, properties_begin, _ = bounds

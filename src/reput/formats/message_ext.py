@@ -1,4 +1,4 @@
-"""Stored messages: records whose fields are decoded when they are asked for."""
+"""MessageExt: a stored message, a view of a record whose fields are decoded at their first use."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _FIELD_NAMES = (
 
 
 class MessageExt:
-    """A stored message: a record at a position of a buffer, whose fields are decoded when they are first asked for.
+    """A stored message: a record at a position of a buffer, whose fields are decoded at their first use.
 
     buffer: bytes-like; it must not change while the message is in use (decode_record checks the record before).
-    body: the bytes as stored, so compressed where sys_flag says so. properties: all but TAGS, KEYS and UNIQ_KEY.
-    Timestamps in ms since 1970 UTC; hosts as "ip:port". Text that is no UTF-8 is shown with U+FFFD in it.
-    A field of a record that is damaged raises CorruptRecordError (path '', offset = position).
+    body: the bytes as stored, compressed if sys_flag says so. properties: all except TAGS, KEYS and UNIQ_KEY.
+    Timestamps in ms since 1970 UTC; hosts as "ip:port". Bytes that are no UTF-8 are shown as U+FFFD.
+    A field of a damaged record raises CorruptRecordError (path '', offset = position).
     """
 
-    # A field's slot is empty until __getattr__, which Python asks for empty slots only, has filled it.
+    # A slot is empty at first. Python calls __getattr__ for empty slots only; it fills the slot.
     __slots__ = ("_bounds", "_buffer", "_position", *_FIELD_NAMES)
 
     topic: str
@@ -73,9 +73,9 @@ class MessageExt:
         return encode_message_id(head[11], head[6])
 
     def unfold(self) -> list[MessageExt]:
-        """The messages of an inner batch, as the store would have kept each by itself; any other is its own only one.
+        """The messages of an inner batch, each as the store would have stored it alone; of another record, itself.
 
-        A client does this with what a topic with batch consume queues gives it (`MessageDecoder.decodesBatch`).
+        A client does this with messages of a topic with batch consume queues (`MessageDecoder.decodesBatch`).
         """
         if self.sys_flag & INNER_BATCH != INNER_BATCH:
             return [self]
@@ -116,7 +116,7 @@ class MessageExt:
         return f"MessageExt({', '.join(f'{name}={getattr(self, name)!r}' for name in _FIELD_NAMES)})"
 
     def __reduce__(self) -> tuple[type[MessageExt], tuple[bytes]]:
-        """Copies and pickles carry the record's bytes alone, not the buffer that it is part of."""
+        """Copy and pickle only the record's bytes, not the buffer that holds them."""
         return MessageExt, (bytes(self._buffer[self._position : self._position + self.store_size]),)
 
 

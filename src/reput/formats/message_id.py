@@ -1,4 +1,4 @@
-"""Offset message ids: where a message lies, and in whose log."""
+"""Offset message ids: a store's host and a commit log offset as a text."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What the JSON files below `config/` mean (docs/formats/metadata.md): topics, groups, offsets, filters.
+"""RocketMQ's JSON files below `config/` (docs/formats/metadata.md): topics, groups, offsets, filters.
 
-One frozen dataclass for each of RocketMQ's classes, members by RocketMQ's names in snake_case. A member that a file
-lacks has its default (4.9.7 writes fewer), and one that is not known here is kept in `others` and written back.
+One frozen dataclass for each of RocketMQ's classes; members have RocketMQ's names in snake_case. A member that a file
+lacks has its default (4.9.7 writes fewer members). An unknown member is kept in `others` and written again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _T = TypeVar("_T")
 
 
 class TopicFilterType(StrEnum):
-    """Whether a message of the topic has one tag or several (RocketMQ knows no use of the second)."""
+    """Whether a message of the topic has one tag or several (RocketMQ does not use several)."""
 
     SINGLE_TAG = "SINGLE_TAG"
     MULTI_TAG = "MULTI_TAG"
@@ -26,7 +26,7 @@ class TopicFilterType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DataVersion:
-    """How often a file was changed, and when last (ms since 1970 UTC)."""
+    """Number of changes of a file, and the time of the last change (ms since 1970 UTC)."""
 
     counter: int = 0
     state_version: int = 0
@@ -60,7 +60,7 @@ class Topics:
 
 @dataclass(frozen=True, slots=True)
 class SimpleSubscriptionData:
-    """What a group asked for of one topic."""
+    """A group's subscription to one topic."""
 
     topic: str
     expression_type: str = "TAG"
@@ -93,7 +93,7 @@ class SubscriptionGroupConfig:
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionGroups:
-    """`subscriptionGroup.json` (`SubscriptionGroupManager`): groups by name; what is forbidden by group and topic."""
+    """`subscriptionGroup.json` (`SubscriptionGroupManager`): groups by name; forbidden bits by group and topic."""
 
     subscription_group_table: Mapping[str, SubscriptionGroupConfig] = field(default_factory=dict)
     forbidden_table: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
@@ -112,7 +112,7 @@ class ConsumerOffsets:
 
 @dataclass(frozen=True, slots=True)
 class LmqConsumerOffsets:
-    """`lmqConsumerOffset.json` (`LmqConsumerOffsetManager`): as above, and for light queues by `topic@group` alone."""
+    """`lmqConsumerOffset.json` (`LmqConsumerOffsetManager`): as ConsumerOffsets, and light queues by `topic@group`."""
 
     offset_table: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     lmq_offset_table: Mapping[str, int] = field(default_factory=dict)
@@ -122,7 +122,7 @@ class LmqConsumerOffsets:
 
 @dataclass(frozen=True, slots=True)
 class DelayOffsets:
-    """`delayOffset.json` (`ScheduleMessageService`): next offset of each delay level, whose queue is level - 1."""
+    """`delayOffset.json` (`ScheduleMessageService`): next offset of each delay level; level n has queue n - 1."""
 
     offset_table: Mapping[int, int] = field(default_factory=dict)
     data_version: DataVersion = DataVersion()
@@ -131,7 +131,7 @@ class DelayOffsets:
 
 @dataclass(frozen=True, slots=True)
 class BloomFilterData:
-    """The bits that a subscription sets in the bit map of a consume queue ext unit."""
+    """Bits that a subscription sets in the bit map of a consume queue ext unit."""
 
     bit_num: int = 0
     bit_pos: tuple[int, ...] = ()
@@ -171,7 +171,7 @@ class ConsumerFilters:
     others: Mapping[str, Any] = field(default_factory=dict)
 
 
-#: The files whose members have names here. Any other JSON file of RocketMQ's is read as plain values.
+#: File names of the classes above. Any other JSON file of RocketMQ's is read as plain values.
 FILE_NAMES: dict[type, str] = {
     Topics: "topics.json",
     SubscriptionGroups: "subscriptionGroup.json",
@@ -183,15 +183,16 @@ FILE_NAMES: dict[type, str] = {
 
 
 def decode_metadata(kind: type[_T], data: bytes) -> _T:
-    """The content of a file as an instance of one of the classes of `FILE_NAMES`.
+    """Content of a file as an instance of one of the classes of `FILE_NAMES`.
 
-    Raises CorruptMetadataError (path ''): no such text (with the position), or a member of another type.
+    Raises CorruptMetadataError (path '') for bytes that are not fastjson's (with the position), and for a member of
+    another type.
     """
     return decode_bean(kind, decode_fastjson(data))
 
 
 def encode_metadata(value: object) -> bytes:
-    """The bytes of a file as RocketMQ writes it; tables keep their order."""
+    """Bytes of a file as RocketMQ writes it; tables keep their order."""
     return encode_fastjson(encode_bean(value))
 
 

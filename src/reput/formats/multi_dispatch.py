@@ -11,11 +11,11 @@ INNER_MULTI_DISPATCH = "INNER_MULTI_DISPATCH"
 INNER_MULTI_QUEUE_OFFSET = "INNER_MULTI_QUEUE_OFFSET"
 SEPARATOR = ","
 
-#: Names that begin so are light message queues; each has queue id 0 only.
+#: Prefix of the names of light message queues; each has only the queue id 0.
 LMQ_PREFIX = "%LMQ%"
 LMQ_QUEUE_ID = 0
 
-#: Topics that begin so take no part, as that of delayed messages.
+#: Prefixes of topics whose messages have no further queues; nor have messages of the schedule topic.
 EXCLUDED_PREFIXES = ("%RETRY%", "rmq_sys_")
 
 
@@ -25,7 +25,7 @@ def takes_part(topic: str) -> bool:
 
 
 def split_names(text: str) -> list[str]:
-    """The parts of a list as Java's `String.split(",")` gives them: empty ones at the end are left out."""
+    """The items of a list, split as by Java's `String.split(",")`: empty items at the end are left out."""
     parts = text.split(SEPARATOR)
     while len(parts) > 1 and not parts[-1]:
         parts.pop()

@@ -1,4 +1,4 @@
-"""The JSON of files that reput alone writes. RocketMQ's is `reput.formats.fastjson`."""
+"""JSON of files that only reput writes. RocketMQ's JSON is in `reput.formats.fastjson`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 
 def decode_json(data: bytes | str) -> Any:
-    """The value; ValueError for what is no JSON, is nested too deeply, or has a number that no computer holds."""
+    """Value of a JSON text; ValueError for no JSON, too deep nesting, or a number out of range."""
     try:
         return json.loads(data, parse_float=_finite, parse_constant=_refuse)
     except RecursionError:

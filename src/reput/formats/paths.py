@@ -28,7 +28,7 @@ def offset_to_file_name(offset: int) -> str:
 
 
 def topic_folder_name(topic: bytes) -> str | None:
-    """The folder of a topic's queues, decoded as RocketMQ does; None where it would lead elsewhere or be too long."""
+    """Folder of a topic's queues, decoded as in RocketMQ; None if it would lead out of its parent or be too long."""
     name = topic.decode("utf-8", "replace")
     if name in ("", ".", "..") or "/" in name or "\0" in name or len(name.encode()) > _MAX_NAME_SIZE:
         return None
@@ -36,7 +36,7 @@ def topic_folder_name(topic: bytes) -> str | None:
 
 
 def file_name_to_offset(name: str) -> int | None:
-    """Offset of a file of this name, or None if the name is not one that offset_to_file_name gives."""
+    """Offset of a file of this name; None if the name is not of the form of offset_to_file_name."""
     if len(name) != _OFFSET_DIGITS or not (name.isascii() and name.isdigit()):
         return None
     offset = int(name)
@@ -47,12 +47,12 @@ def index_file_name(timestamp_ms: int, utc_offset_s: int = 0) -> str:
     """Name of an index file made at a time: 17 digits yyyyMMddHHmmssSSS in local time.
 
     As UtilAll.timeMillisToHumanString.
-    timestamp_ms: ms since 1970 UTC; utc_offset_s: seconds that local time is ahead of UTC.
+    timestamp_ms: ms since 1970 UTC; utc_offset_s: seconds by which local time is later than UTC.
     """
     local = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=timestamp_ms, seconds=utc_offset_s)
     return f"{local:%Y%m%d%H%M%S}{local.microsecond // 1000:03d}"
 
 
 def is_index_file_name(name: str) -> bool:
-    """Whether an index file may have this name, as `index_file_name` gives it."""
+    """Whether a name has the form of `index_file_name`."""
     return len(name) == _INDEX_NAME_DIGITS and name.isascii() and name.isdigit()

@@ -29,7 +29,7 @@ _RANK_OF_OTHERS = 3
 def encode_properties(pairs: Iterable[tuple[str, str]]) -> bytes:
     """Text of the pairs in UTF-8: UNIQ_KEY, TAGS, KEYS, then the others as given, then WAIT; 0x02 ends each pair.
 
-    Raises MessageIllegalError for a name or value that the text cannot carry (see check_property).
+    Raises MessageIllegalError for a name or value that the text cannot represent (see check_property).
     """
     ordered = sorted(pairs, key=lambda pair: _RANKS.get(pair[0], _RANK_OF_OTHERS))
     for name, value in ordered:
@@ -38,11 +38,11 @@ def encode_properties(pairs: Iterable[tuple[str, str]]) -> bytes:
 
 
 def decode_properties(data: bytes) -> dict[str, str]:
-    """Properties by name, the last one of a name wins; bytes that are no UTF-8 become U+FFFD.
+    """Properties by name; of a repeated name the last value wins; bytes that are no UTF-8 become U+FFFD.
 
-    As MessageDecoder.string2messageProperties: the 0x02 of the last pair may be missing (RocketMQ 4), the first 0x01
-    of a pair separates, so a value may hold more of them, and a pair without name or value is ignored. RocketMQ
-    also skips pairs shorter than 3 characters; those lack one of the three parts.
+    As in MessageDecoder.string2messageProperties: the 0x02 of the last pair may be missing (RocketMQ 4); the first 0x01
+    of a pair separates name and value, so a value may contain 0x01; a pair without name or value is ignored. RocketMQ
+    also ignores pairs shorter than 3 characters, but these lack one of the three parts anyway.
     """
     properties = {}
     for pair in data.decode(errors="replace").split("\x02"):
@@ -53,7 +53,7 @@ def decode_properties(data: bytes) -> dict[str, str]:
 
 
 def check_property(name: object, value: object) -> None:
-    """Raises MessageIllegalError unless both are texts that survive a way through the file."""
+    """Raises MessageIllegalError unless both are texts that can be written and read back unchanged."""
     for kind, text in (("name", name), ("value", value)):
         if not isinstance(text, str):
             raise MessageIllegalError(f"property {name!r}: the {kind} must be text, not {type(text).__name__}")
@@ -66,7 +66,7 @@ def check_property(name: object, value: object) -> None:
 
 
 def split_keys(text: str) -> tuple[str, ...]:
-    """Keys of a KEYS value: cut at single blanks, empty ones left out (IndexService.buildIndex)."""
+    """Keys of a KEYS value: split at single blanks, empty keys left out (IndexService.buildIndex)."""
     return tuple(key for key in text.split(KEY_SEPARATOR) if key)
 
 

@@ -1,7 +1,8 @@
-"""The CRC of a whole record that RocketMQ 5 puts behind its properties with `enabledAppendPropCRC`.
+"""CRC of a whole record, which RocketMQ 5 writes after its properties with `enabledAppendPropCRC`.
 
-The record's last 20 bytes: the name `__CRC32#`, 0x01, ten digits, 0x02. The digits are those of the CRC-32 of all bytes
-before, its top bit cleared, the least significant first (docs/formats/commit-log.md, `MessageDecoder.createCrc32`).
+The record's last 20 bytes are the name `__CRC32#`, 0x01, ten digits, 0x02. The digits are those of the CRC-32 of all
+earlier bytes with its top bit cleared, the least significant digit first (docs/formats/commit-log.md,
+`MessageDecoder.createCrc32`).
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ _HEAD = f"{PROPERTY_CRC32}\x01".encode()
 
 
 def encode_property_crc(record: Buffer) -> bytes:
-    """The 20 bytes that belong at the end of a record, from all bytes before them."""
+    """The 20 bytes at the end of a record, from all bytes before them."""
     digits = str(zlib.crc32(record) & 0x7FFFFFFF)[::-1].ljust(10, "0")
     return _HEAD + digits.encode() + b"\x02"
 
 
 def pack_record_with_crc(*fields: Any) -> bytes:
-    """`pack_record`; the last 20 bytes of the properties are reserved, and take the CRC."""
+    """`pack_record` for properties whose last 20 bytes are reserved for the CRC."""
     record = pack_record(*fields)[:-PROPERTY_CRC_SIZE]
     return record + encode_property_crc(record)

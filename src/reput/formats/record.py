@@ -1,4 +1,4 @@
-"""One message record of the CommitLog, encode and decode side by side (docs/formats/commit-log.md).
+"""Encoding and decoding of one CommitLog record (docs/formats/commit-log.md).
 
 The layout itself (fields, positions, magic codes, flags) is in formats/record_layout.py.
 """
@@ -31,8 +31,8 @@ def encode_record(
 ) -> bytes:
     """Record of a message as RocketMQ's MessageExtEncoder writes it; property_crc as with enabledAppendPropCRC.
 
-    Times in ms since 1970 UTC; hosts as encode_host gives them. The message's own born_timestamp and born_host are
-    the caller's business. The topic's characters and the body's size are not checked (see check_message).
+    Times in ms since 1970 UTC; hosts as encode_host returns them. The message's own born_timestamp and born_host are
+    not used. The topic's characters and the body's size are not checked (see check_message).
     Raises MessageIllegalError for texts or numbers that a record cannot hold.
     """
     magic, topic = encode_topic(message.topic)
@@ -62,11 +62,11 @@ def encode_record(
 
 
 def decode_record(buffer: Buffer, position: int = 0, *, check_crc: bool = True) -> MessageExt:
-    """The message whose record begins at a position of the buffer; the buffer must stay as it is while it is in use.
+    """The message whose record begins at a position of the buffer; the buffer must not change while it is in use.
 
-    Raises CorruptRecordError (path '', offset = position) if the record does not prove itself: too short, size,
-    magic code, inner lengths, and with check_crc the body's CRC. Like CommitLog.checkMessageAndReturnSize, the CRC
-    of an empty body is not looked at.
+    Raises CorruptRecordError (path '', offset = position) if the record does not prove itself by its size, magic code,
+    inner lengths and, with check_crc, its body's CRC. As in CommitLog.checkMessageAndReturnSize, the CRC of an empty
+    body is not checked.
     """
     head, bounds = unpack_record(buffer, position)
     body, body_end = bounds[:2]
@@ -80,6 +80,6 @@ def decode_record(buffer: Buffer, position: int = 0, *, check_crc: bool = True) 
 
 
 def encode_blank(size: int) -> bytes:
-    """The 8 bytes that end a CommitLog file of which `size` bytes, at least 8, are left (TOTALSIZE = size)."""
+    """The 8 bytes of a blank record, which ends a CommitLog file with `size` bytes, at least 8, left (TOTALSIZE)."""
     assert size >= BLANK_SIZE, "the append keeps 8 bytes for the blank record"
     return _BLANK.pack(size, MagicCode.BLANK)

@@ -1,7 +1,7 @@
-"""Where the bytes of a CommitLog record stand: the one place that knows them (docs/formats/commit-log.md).
+"""Layout of a CommitLog record: the only module that knows its byte positions (docs/formats/commit-log.md).
 
-`pack_record` and `unpack_record` turn plain numbers and bytes into a record and back; formats/record.py and
-formats/message.py put messages on top. The layout is that of RocketMQ's MessageExtEncoder and CommitLog.
+`pack_record` and `unpack_record` convert plain numbers and bytes into a record and back; formats/record.py and
+formats/message.py do so for messages. The layout is that of RocketMQ's MessageExtEncoder and CommitLog.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ PHYSICAL_OFFSET = 28
 SYS_FLAG = 36
 BORN_TIMESTAMP = 40
 BORN_HOST = 48
-# From here on with two IPv4 hosts; each IPv6 host moves what follows it by 12 bytes.
+# From here on the positions hold with two IPv4 hosts; each IPv6 host moves the fields after it by 12 bytes.
 STORE_TIMESTAMP = 56
 STORE_HOST = 64
 RECONSUME_TIMES = 72
@@ -142,10 +142,10 @@ def record_size(body: int, topic: int, properties: int, *, magic: MagicCode, sys
 
 @lru_cache(maxsize=65_536)
 def encode_topic(topic: str) -> tuple[int, bytes]:
-    """Magic code for the topic, and TOPICLENGTH with TOPIC behind it.
+    """Magic code for the topic, and the bytes of TOPICLENGTH and TOPIC.
 
-    V2 from 128 characters (UTF-16 units) on, as CommitLog.asyncPutMessage. Raises MessageIllegalError if the length
-    field of that version cannot hold the topic's bytes: lengths are signed, a V1 topic ends at 127 bytes.
+    V2 from 128 characters (UTF-16 units) on, as in CommitLog.asyncPutMessage. Raises MessageIllegalError if the length
+    field of that version cannot hold the topic's size: lengths are signed, a V1 topic has at most 127 bytes.
     """
     try:
         encoded = topic.encode()
@@ -180,8 +180,8 @@ def pack_record(
 ) -> bytes:
     """Bytes of a record; arguments in the order of FIELDS.
 
-    topic: magic_code's TOPICLENGTH and TOPIC, as encode_topic gives them.
-    sys_flag: the two host bits are set or cleared to fit the hosts (8 or 20 bytes).
+    topic: magic_code's TOPICLENGTH and TOPIC, as encode_topic returns them.
+    sys_flag: the two host bits are set or cleared according to the hosts (8 or 20 bytes).
     Raises struct.error for a number that its field cannot hold.
     """
     sys_flag = sys_flag & ~_V6_MASK | _HOST_BITS[len(born_host), len(store_host)]
@@ -222,9 +222,9 @@ Bounds: TypeAlias = tuple[int, int, int, int, int, int]
 
 
 def unpack_record(buffer: Buffer, position: int) -> tuple[Head, Bounds]:
-    """Fields of the record at a position of the buffer, and where its body, topic and properties stand.
+    """Fields of the record at a position of the buffer, and the bounds of its body, topic and properties.
 
-    Everything but the body's CRC is checked. Raises CorruptRecordError (path '', offset = position).
+    Everything except the body's CRC is checked. Raises CorruptRecordError (path '', offset = position).
     """
     left = len(buffer) - position
     if position < 0 or left < BLANK_SIZE:

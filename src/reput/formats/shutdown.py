@@ -1,9 +1,9 @@
-"""What a clean shutdown of reput leaves in `config/reputShutdown.json`, so that the next start need not look for it.
+"""State of a store at a clean exit, `config/reputShutdown.json`: it spares the next start a scan.
 
-RocketMQ does not know the file and leaves it alone. What it says of queues counts only as long as the log ends where it
-says: after another writer it is void. Without it a start scans the last commit log file, and everything else works the
-same. What it says of topics counts as long as `topics.json` has the same data version: that file has nothing of its own
-that shows a wrong bit.
+RocketMQ does not know the file and leaves it alone. Its content on queues counts only if the log still ends where the
+file says: another writer makes it void. Without the file a start scans the last commit log file, with the same result.
+Its content on topics counts if `topics.json` has the same data version: `topics.json` itself has no checksum that would
+show a wrong bit.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ _CRC = "crc32"
 
 
 class Shutdown(NamedTuple):
-    """How far the derived files were when the store was closed, and what the topics were."""
+    """How far the derived files were when the store was closed, and the topics at that time."""
 
     commit_log_end: int
     index_file_count: int
     #: Next queue offset of each (topic, queue id).
     max_offsets: dict[tuple[str, int], int]
-    #: As `as_json` gives them; None where there were none, or an older reput closed the store.
+    #: In the form of `as_json`; None where there were none, or an older reput closed the store.
     topics: dict[str, Any] | None = None
 
 
 def as_json(value: object) -> Any:
-    """A value of `reput.formats.metadata` as any JSON file has it: all keys are strings, and all sequences lists."""
+    """A value of `reput.formats.metadata` in the types of standard JSON: all keys are strings, all sequences lists."""
     return json.loads(json.dumps(encode_bean(value)))
 
 
 def encode_shutdown(shutdown: Shutdown) -> bytes:
-    """The file's bytes."""
+    """Bytes of the file."""
     queues: dict[str, dict[str, int]] = {}
     for (topic, queue_id), offset in sorted(shutdown.max_offsets.items()):
         queues.setdefault(topic, {})[str(queue_id)] = offset
@@ -53,7 +53,7 @@ def encode_shutdown(shutdown: Shutdown) -> bytes:
 
 
 def decode_shutdown(data: bytes) -> Shutdown | None:
-    """What the file says; None where it is garbled, for it only spares work."""
+    """Content of the file; None for a damaged one, since the file only spares work."""
     try:
         content = decode_json(data)
         crc, topics = content.pop(_CRC, None), content.get("topics")
@@ -70,7 +70,7 @@ def decode_shutdown(data: bytes) -> Shutdown | None:
 
 
 def recorded_topics(shutdown: Shutdown | None, version: DataVersion | None = None) -> Topics | None:
-    """The topics that a file speaks of; None where there are none, or none of this data version (None: of any)."""
+    """The topics in the file; None if it has none, or none of this data version (`version` None: of any version)."""
     try:
         topics = None if shutdown is None or shutdown.topics is None else decode_bean(Topics, shutdown.topics)
     except CorruptMetadataError:
@@ -85,5 +85,5 @@ def recorded_topics(shutdown: Shutdown | None, version: DataVersion | None = Non
 
 
 def _checksum(content: dict[str, Any]) -> str:
-    """The CRC-32 of all other members, however they are spelled; 8 hex digits."""
+    """CRC-32 of all other members, independent of their layout in the file; 8 hex digits."""
     return f"{zlib.crc32(json.dumps(content, sort_keys=True).encode()):08x}"

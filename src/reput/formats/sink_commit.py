@@ -1,8 +1,8 @@
-"""What a store remembers of the batches that Spark's sink put into it: docs/formats/sink-commit.md.
+"""Commits and intents of sinks' batches in a store, `config/reputSinks.json` (docs/formats/sink-commit.md).
 
-`config/reputSinks.json` has the last committed batch of each sink, and while a batch is being appended its intent.
-RocketMQ does not know the file and leaves it alone. What it does write whenever it opens a store is the text of the
-file `lock`: so another text there, put there before the intent, says that nobody else has opened the store since.
+The file has the last committed batch of each sink, and the intent of a batch while it is being appended. RocketMQ does
+not know the file and leaves it alone. But RocketMQ writes the text of the file `lock` whenever it opens a store. So a
+sink writes another text there before the intent: as long as that text is there, no other program has opened the store.
 """
 
 from __future__ import annotations
@@ -15,29 +15,29 @@ from typing import Any, TypeVar
 from reput.errors import CorruptMetadataError
 from reput.formats.own_json import decode_json
 
-#: In the folder `config`.
+#: Name of the file in the folder `config`.
 SINKS_FILE = "reputSinks.json"
-#: The folder of staged records, in the store directory.
+#: Folder of staged records, in the store directory.
 STAGING = "reputStaging"
-#: The text of the file `lock` from the first batch on, until RocketMQ opens the store; it has the size of RocketMQ's.
+#: Text of the file `lock` from the first batch on, until RocketMQ opens the store; as long as RocketMQ's text.
 SINK_LOCK = b"sink"
 
 T = TypeVar("T")
 
-#: By the annotations of the classes below.
+#: Types by the annotations of the classes below.
 _KINDS: dict[str, type | tuple[type, ...]] = {"str": str, "int": int, "bool": bool, "str | None": (str, type(None))}
 _MOST = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
 class StagedPart:
-    """One file of staged records (`reput.formats.staged_records`): what one task wrote.
+    """One file of staged records (`reput.formats.staged_records`), written by one task.
 
     Attributes:
-        path: Where it is.
-        rows: Its records; never 0.
+        path: Path of the file.
+        rows: Number of its records; never 0.
         size: Bytes of the records.
-        crc: CRC-32 of the records, with the fields that the append fills left zero.
+        crc: CRC-32 of the records, with zeros in the fields that the append fills.
     """
 
     path: str
@@ -48,12 +48,12 @@ class StagedPart:
 
 @dataclass(frozen=True, slots=True)
 class SinkBatch:
-    """Which batch of which sink it is.
+    """Identity of a batch.
 
     Attributes:
         sink_id: The sink's name, chosen by the user.
-        batch_id: Spark's, or the user's: batches of a sink are counted upwards.
-        query_id: The stream's, which lives in its checkpoint; None for a batch write.
+        batch_id: Number of the batch, given by Spark or the user; it increases within a sink.
+        query_id: Id of the stream, stored in its checkpoint; None for a batch write.
     """
 
     sink_id: str
@@ -63,15 +63,15 @@ class SinkBatch:
 
 @dataclass(frozen=True, slots=True)
 class SinkIntent:
-    """A batch that is being appended, or was when its writer was killed.
+    """Intent to append a batch: the batch is being appended, or its writer was killed during the append.
 
     Attributes:
         batch: None for a write without a sink id.
-        begin_offset: Commit log offset where its first record goes.
-        store_timestamp: Store time (ms) of each of its records; later than of every record before.
-        last_store_timestamp: That of the record before; 0 where there was none.
+        begin_offset: Commit log offset of the first record.
+        store_timestamp: Store timestamp (ms) of all its records; later than those of all earlier records.
+        last_store_timestamp: Store timestamp of the record before the batch; 0 without one.
         property_crc: Whether each record ends with a CRC of its own.
-        parts: What is appended, in order.
+        parts: The staged files to append, in order.
     """
 
     batch: SinkBatch | None
@@ -83,19 +83,19 @@ class SinkIntent:
 
     @property
     def rows(self) -> int:
-        """Records of all parts."""
+        """Number of records of all parts."""
         return sum(part.rows for part in self.parts)
 
 
 @dataclass(frozen=True, slots=True)
 class SinkCommit:
-    """A batch that is in the log, whole.
+    """Commit of a batch: the log has all of it.
 
     Attributes:
-        batch: See `SinkBatch`; None for a write without a sink id, which leaves no trace.
-        begin_offset, end_offset: Commit log offsets of its first record and behind its last; equal where it has none.
-        rows: Its records.
-        store_timestamp: Their store time (ms); 0 where it has none.
+        batch: See `SinkBatch`; None for a write without a sink id, which is not recorded.
+        begin_offset, end_offset: Commit log offsets of its first record and after its last; equal without a record.
+        rows: Number of its records.
+        store_timestamp: Their store timestamp (ms); 0 without a record.
     """
 
     batch: SinkBatch | None
@@ -107,11 +107,11 @@ class SinkCommit:
 
 @dataclass(frozen=True, slots=True)
 class BrokenBatch:
-    """A batch that a kill cut short and that cannot be taken back, for somebody else has opened the store since.
+    """A batch cut short by a kill that cannot be cut off, because another program has opened the store since.
 
     Attributes:
-        intent: What was to be appended.
-        rows: How many of its records are in the log, at its begin_offset.
+        intent: The batch's intent.
+        rows: Number of its records in the log, from its begin_offset on.
     """
 
     intent: SinkIntent
@@ -120,13 +120,13 @@ class BrokenBatch:
 
 @dataclass(frozen=True, slots=True)
 class Sinks:
-    """All that the file says.
+    """Content of the file.
 
     Attributes:
         commits: The last committed batch by sink id.
         intent: The batch that is being appended.
         broken: Broken batches by sink id, until they are written again.
-        begun: How many intents there have ever been: it tells a reader that one came and went while he looked.
+        begun: Number of all intents so far: shows a reader that a batch was begun and ended while it read.
     """
 
     commits: Mapping[str, SinkCommit] = field(default_factory=dict)
@@ -136,15 +136,15 @@ class Sinks:
 
 
 def encode_sinks(sinks: Sinks) -> bytes:
-    """The file's bytes."""
+    """Bytes of the file."""
     return json.dumps(_to_json(sinks), ensure_ascii=False, indent="\t").encode()
 
 
 def decode_sinks(data: bytes, path: str) -> Sinks:
-    """What the file says.
+    """Content of the file.
 
     Raises:
-        CorruptMetadataError: It is no such file, or damaged: nothing says then whether a batch is whole.
+        CorruptMetadataError: The bytes are no such file, or a damaged one: whether a batch is whole is unknown then.
     """
     try:
         content = decode_json(data)
@@ -175,7 +175,7 @@ def _to_json(value: object) -> object:
 
 
 def _made(kind: type[T], content: dict[str, Any], **made: object) -> T:
-    """A dataclass from its JSON, but for the values that are made already."""
+    """A dataclass from its JSON members, except for the values in `made`."""
     plain = [one for one in fields(kind) if one.name not in made]  # type: ignore[arg-type]
     return kind(**{one.name: _checked(content[_camel_case(one.name)], str(one.type)) for one in plain}, **made)
 

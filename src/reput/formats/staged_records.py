@@ -1,7 +1,8 @@
-"""Staged records: what a task of Spark's sink writes, and the commit appends (docs/formats/sink-commit.md).
+"""Staged records: written by a task of Spark's sink, appended by the commit (docs/formats/sink-commit.md).
 
-A file is a row of frames. Each has whole records without their places (QUEUEOFFSET, PHYSICALOFFSET, STORETIMESTAMP and
-a reserved property CRC are zero), and the tables that the append needs to give them their places without reading them.
+A file is a series of frames. Each frame has whole records without a location (QUEUEOFFSET, PHYSICALOFFSET,
+STORETIMESTAMP and a reserved property CRC are zero), and tables with which the append fills these fields without
+reading the records.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ HEAD_SIZE = _HEAD.size
 
 
 class FrameHead(NamedTuple):
-    """What stands before a frame.
+    """Header of a frame.
 
     Attributes:
-        rows: Its records.
-        records_size: Bytes of them.
+        rows: Number of its records.
+        records_size: Bytes of the records.
         keys_size: Bytes of the queues' names.
         tables_crc: CRC-32 of the tables.
     """
@@ -43,11 +44,11 @@ class FrameHead(NamedTuple):
 def encode_frame_head(
     queue_keys: Sequence[tuple[str, int]], positions: bytes, queues: bytes, records_size: int
 ) -> bytes:
-    """Head and tables of a frame; its records follow.
+    """Header and tables of a frame; its records follow.
 
     Args:
         queue_keys: (topic, queue id) by the number in `queues`.
-        positions: int32[rows + 1], little-endian: where each record starts in the frame's records, and the last ends.
+        positions: int32[rows + 1], little-endian: start of each record in the frame's records, and end of the last.
         queues: int32[rows], little-endian: the queue of each record.
         records_size: bytes of the records.
     """
@@ -57,14 +58,14 @@ def encode_frame_head(
 
 
 def decode_frame_head(data: bytes, path: str) -> FrameHead:
-    """The head of a frame. Raises StoreFormatError where none is."""
+    """Header of a frame. Raises StoreFormatError for bytes that are no frame."""
     if len(data) != HEAD_SIZE or data[:4] != MAGIC:
         raise StoreFormatError(f"{path}: expected the {HEAD_SIZE} bytes of a frame of staged records, found {data!r}")
     return FrameHead(*_HEAD.unpack(data)[1:])
 
 
 def decode_tables(head: FrameHead, tables: bytes, path: str) -> tuple[list[tuple[str, int]], bytes, bytes]:
-    """(queue keys, positions, queues) as `encode_frame_head` took them. Raises StoreFormatError for other bytes."""
+    """(queue keys, positions, queues) as in `encode_frame_head`. Raises StoreFormatError for other bytes."""
     if len(tables) != head.tables_size or zlib.crc32(tables) != head.tables_crc:
         raise StoreFormatError(
             f"{path}: the tables of a frame of {head.rows} staged records are not what was written: expected "

@@ -1,6 +1,6 @@
-"""A store directory, read only: no lock, no thread, and not one byte changed. For live, killed and read-only stores.
+"""Read access to store directories: no lock, no thread, no byte changed. For live, killed and read-only stores.
 
-`reput.log.directory` needs the standard library alone; `read_log` brings NumPy, Numba and Arrow on its first use.
+`reput.log.directory` needs the standard library alone; `read_log` imports NumPy, Numba and Arrow at its first use.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["IndexFilePath", "LogFile", "QueueFiles", "StoreDirectory", "read_log
 
 
 def __getattr__(name: str) -> Any:
-    """Import `read_log` on its first use (PEP 562): it takes half a second."""
+    """Import `read_log` at its first use (PEP 562): the import takes half a second."""
     if name != "read_log":
         raise AttributeError(f"module 'reput.log' has no attribute {name!r}")
     from reput.log.reader import read_log

@@ -1,7 +1,7 @@
-"""Blocks: stretches of the log that begin at records, with the bounds of their times; found by walking the headers.
+"""Blocks: ranges of the log that begin and end at records, with the bounds of their timestamps; found by a walk.
 
-Where a log ends, and where its records begin, only a walk from a true start tells: content can forge the rest. A walk
-takes 0.1 s for a million records.
+A walk reads the record headers of one file from a true record start on. Nothing else shows where the log ends and where
+its records begin: content can forge the rest. A walk takes 0.1 s for a million records.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from reput.log.directory import LogFile
 from reput.log.scan import Damage, OnDamage, scan_split
 from reput.log.splits import Split, SplitStop
 
-#: Columns of `Walk.blocks`. A block without records has the largest least time and the least largest one.
+#: Columns of `Walk.blocks`. A block without records has the largest int64 as minimum and the smallest as maximum.
 BEGIN, END, MIN_STORE_MS, MAX_STORE_MS, MIN_BORN_MS, MAX_BORN_MS = range(6)
 _NO_TIMES = (np.iinfo(np.int64).max, np.iinfo(np.int64).min) * 2
 
 
 class Walk(NamedTuple):
-    """What a walk through one file found.
+    """Result of a walk through one file.
 
     Attributes:
         file: the file.
-        blocks: int64[n, 6], one behind the other; times in ms.
-        last_record: offset of the last record; -1 where there is none.
+        blocks: int64[n, 6], adjacent and in log order; times in ms.
+        last_record: offset of the last record; -1 without a record.
         goes_on: whether the log goes on in the next file.
-        damages: what proves no record.
+        damages: bytes that were skipped because no record proves them.
     """
 
     file: LogFile
@@ -43,7 +43,7 @@ class Walk(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Behind the last record, or the file's end where the log goes on."""
+        """Log offset after the last record, or the file's end where the log goes on."""
         return int(self.blocks[-1, END]) if self.blocks.size else self.file.start_offset
 
 
@@ -57,11 +57,11 @@ def walk(
     on_damage: OnDamage = OnDamage.RAISE,
     files: FileLayer = DISK,
 ) -> Walk:
-    """Walk a file; a block ends at the first record behind `block_bytes`.
+    """Walk a file; a block ends at the first record at least `block_bytes` after the block's begin.
 
     Args:
-        begin: a record's start; None: the file's.
-        end_offset: commit log offset at which the log ends, whatever lies behind; None: where its records do.
+        begin: where to start, a record's start; None: the file's start.
+        end_offset: commit log offset at which the log ends, whatever follows it; None: where its records end.
         flushed_ms: a record with a later store timestamp ends the log.
 
     Raises CorruptRecordError as `OnDamage` says.
@@ -93,7 +93,7 @@ def walk(
 
 
 def _add_rows(blocks: list[list[int]], columns: RecordColumns, rows: int, block_bytes: int, start: int) -> None:
-    """Add records to the last block, and begin new ones where they are due."""
+    """Add records to the last block, and begin new blocks after `block_bytes` each."""
     offsets = columns["commit_log_offset"][:rows]
     if not blocks:
         blocks.append([start, start, *_NO_TIMES])
@@ -113,9 +113,9 @@ def _add_rows(blocks: list[list[int]], columns: RecordColumns, rows: int, block_
         blocks.append([int(offsets[row]), int(offsets[row]), *_NO_TIMES])
 
 
-def joined(parts: Sequence[Walk]) -> Walk:
-    """One walk of two that follow each other in a file."""
-    first, second = parts
+def joined(walks: Sequence[Walk]) -> Walk:
+    """One walk of two that follow each other in one file."""
+    first, second = walks
     last = second.last_record if second.last_record >= 0 else first.last_record
     blocks = np.concatenate([first.blocks, second.blocks])
     return Walk(first.file, blocks, last, second.goes_on, first.damages + second.damages)

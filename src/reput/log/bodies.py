@@ -1,8 +1,8 @@
-"""Rows as their reader wants to see them: bodies decompressed, inner batches unfolded into one row a message.
+"""Decompression of bodies and unfolding of inner batches into one row for each message.
 
-A record that must change is written anew, as RocketMQ would have stored what it shows, and put behind the scanned
-bytes; so a changed row has the same columns as any other. Rows that need nothing are not looked at one by one.
-See SYSFLAG and "batches" in docs/formats/commit-log.md, and RocketMQ's `MessageDecoder`.
+A changed record is encoded again, as RocketMQ would have stored it, and appended to the scanned bytes; so a changed row
+has the same columns as any other row. Unchanged rows are not handled one by one. See SYSFLAG and "batches" in
+docs/formats/commit-log.md, and RocketMQ's `MessageDecoder`.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from reput.kernels.columns import N_SIZE, N_STATUS, W_COMMIT_LOG_OFFSET, RecordC
 from reput.kernels.record_scan import read_records_at
 from reput.log.scan import with_rows
 
-#: A body that would grow beyond this stays as stored: so does a bomb.
+#: A body larger than this when decompressed stays as stored, so that a small record cannot fill the memory.
 MAX_BODY_BYTES = 64 << 20
-#: Changed records are given out when there are this many bytes of them.
-_PART_BYTES = 32 << 20
+#: Changed rows are yielded in batches of about so many bytes of records.
+_BATCH_BYTES = 32 << 20
 _READ_BYTES = 64 << 10
 _ARROW_CODECS = {SysFlag.COMPRESSION_LZ4: "lz4", SysFlag.COMPRESSION_ZSTD: "zstd"}
 _ZLIB_TYPES = (0, SysFlag.COMPRESSION_ZLIB)  # clients before 4.9.3 wrote no type
@@ -31,7 +31,7 @@ _INT32 = struct.Struct(">i")
 
 
 def decompress(body: bytes, sys_flag: int, *, max_bytes: int = MAX_BODY_BYTES) -> bytes | None:
-    """The plain body; None if the compressed one is broken, of an unknown type, or plain larger than `max_bytes`."""
+    """The plain body; None if the body is broken, of an unknown compression, or larger than `max_bytes` when plain."""
     if not body:
         return body
     kind = sys_flag & SysFlag.COMPRESSION_MASK
@@ -42,21 +42,21 @@ def decompress(body: bytes, sys_flag: int, *, max_bytes: int = MAX_BODY_BYTES) -
             return plain if inflater.eof and len(plain) <= max_bytes else None
         if kind not in _ARROW_CODECS:
             return None
-        pieces, left = [], max_bytes + 1
+        blocks, left = [], max_bytes + 1
         with pa.CompressedInputStream(pa.BufferReader(body), _ARROW_CODECS[kind]) as stream:
-            while left and (piece := stream.read(min(left, _READ_BYTES))):
-                pieces.append(piece)
-                left -= len(piece)
-        return b"".join(pieces) if left else None
+            while left and (block := stream.read(min(left, _READ_BYTES))):
+                blocks.append(block)
+                left -= len(block)
+        return b"".join(blocks) if left else None
     except (zlib.error, pa.ArrowException, OSError):
         return None
 
 
 def shown_rows(columns: RecordColumns, *, bodies: bool) -> Iterator[RecordColumns]:
-    """The rows with inner batches unfolded and, where `bodies` asks for it, bodies decompressed; in one or more parts.
+    """Yield the rows with inner batches unfolded and, if `bodies` is set, bodies decompressed; in one or more batches.
 
-    A row whose body cannot be decoded stays as stored, its status has `BODY_UNDECODED`. A changed row keeps the store
-    size and body CRC of its record; the bits of SYSFLAG that no longer hold are cleared.
+    A row whose body cannot be decoded stays as stored and has `BODY_UNDECODED` in its status. A changed row keeps the
+    store size and body CRC of its record; bits of SYSFLAG that no longer hold are cleared.
     """
     sys_flag = columns["sys_flag"]
     if not (sys_flag & (INNER_BATCH | SysFlag.COMPRESSED)).any():
@@ -68,21 +68,21 @@ def shown_rows(columns: RecordColumns, *, bodies: bool) -> Iterator[RecordColumn
     if not changed.any():
         yield columns
         return
-    begin, part_bytes = 0, 0
+    begin, batch_bytes = 0, 0
     records: dict[int, list[bytes]] = {}
     for row in np.flatnonzero(changed).tolist():
         position, size = int(columns["position"][row]), int(columns["store_size"][row])
         records[row] = _records_shown(columns.buffer[position : position + size].tobytes())
-        part_bytes += sum(map(len, records[row]))
-        if part_bytes >= _PART_BYTES:
+        batch_bytes += sum(map(len, records[row]))
+        if batch_bytes >= _BATCH_BYTES:
             yield _with_records(columns, begin, row + 1, records)
-            begin, part_bytes, records = row + 1, 0, {}
+            begin, batch_bytes, records = row + 1, 0, {}
     if begin < columns.rows:
         yield _with_records(columns, begin, columns.rows, records)
 
 
 def _records_shown(record: bytes) -> list[bytes]:
-    """The records to show in place of one; none where its body cannot be decoded."""
+    """The records to show in place of one record; none if its body cannot be decoded."""
     (sys_flag,) = _INT32.unpack_from(record, SYS_FLAG)
     body: bytes | None = None
     if sys_flag & SysFlag.COMPRESSED:
@@ -94,7 +94,7 @@ def _records_shown(record: bytes) -> list[bytes]:
 
 
 def _with_records(columns: RecordColumns, begin: int, end: int, records: dict[int, list[bytes]]) -> RecordColumns:
-    """Rows [begin, end), those in `records` replaced by the records given there, or marked where there are none."""
+    """Rows [begin, end), each row of `records` replaced by its records there; a row without records is marked."""
     counts = np.ones(end - begin, np.int64)
     for row, shown in records.items():
         counts[row - begin] = max(len(shown), 1)

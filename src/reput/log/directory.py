@@ -1,7 +1,7 @@
-"""StoreDirectory: what is in a store directory (docs/formats/store-directory.md), as the files themselves say.
+"""StoreDirectory: the files of a store directory (docs/formats/store-directory.md), read only.
 
-Nothing is opened but the checkpoint, and nothing is remembered: each call lists anew, since a live store grows and its
-retention removes files. File sizes are those of the files, so no configuration is needed.
+Only the checkpoint is opened, and nothing is cached: each call lists again, since a live store grows and its retention
+removes files. File sizes are read from the files, so no configuration is needed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from reput.log.foreign import ForeignPart, dledger_part, foreign_parts, is_dledg
 
 _NAMES_OF_A_STORE = (COMMIT_LOG, CONSUME_QUEUE, BATCH_CONSUME_QUEUE, INDEX, CHECKPOINT, ABORT, LOCK, CONFIG)
 _FOLDERS_OF_A_STORE = (COMMIT_LOG, CONSUME_QUEUE, CONSUME_QUEUE_EXT, BATCH_CONSUME_QUEUE, INDEX, CONFIG)
-#: With what `FileLayer.write_atomically` makes beside a file.
+#: Includes what `FileLayer.write_atomically` writes beside a file.
 _FILES_OF_A_STORE = (CHECKPOINT, ABORT, f"{ABORT}.tmp", LOCK)
 _ENDS_OF_CONFIG_FILES = (".json", ".bak", ".lock", ".tmp")
 _RESTORE = "restore it from a copy"
@@ -44,19 +44,19 @@ _CLOSE_THE_GAP = "restore what is missing, or take what is whole by `reput repai
 
 @dataclass(frozen=True, slots=True)
 class LogFile:
-    """One file of a file set that is named by offsets: `start_offset` and `size` in bytes."""
+    """One file of a series named by offsets; `start_offset` and `size` in bytes."""
 
     path: str
     start_offset: int
     size: int
-    #: Where the files beside it are.
+    #: All folders that hold files of the series.
     folders: tuple[str, ...] = field(default=(), compare=False)
-    #: What it takes on the disk: about as much as was written.
+    #: Disk space that the file takes: about as much as was written.
     allocated_bytes: int = field(default=0, compare=False)
 
     @property
     def end_offset(self) -> int:
-        """The offset behind the file's last byte, where the next file starts."""
+        """Offset after the file's last byte, where the next file starts."""
         return self.start_offset + self.size
 
 
@@ -71,7 +71,7 @@ class QueueFiles:
 
 
 def usual_file_size(queues: Sequence[QueueFiles]) -> int:
-    """The size that most queues' files have; of two as frequent the larger, for files are cut, and never grow."""
+    """The most frequent file size of queues; of two as frequent the larger, since files are cut and never grow."""
     counts = Counter(queue.file_size for queue in queues)
     return max(counts, key=lambda size: (counts[size], size))
 
@@ -85,7 +85,7 @@ class IndexFilePath:
 
 
 def check_outside(path: str | os.PathLike[str], store: str, *log_folders: str, kind: str = "the store") -> None:
-    """Raises ConfigError where something that is to be written would come to lie among the files of a store, say."""
+    """Raises ConfigError if `path`, which is to be written, lies inside a store or one of its log folders."""
     output = os.path.realpath(path)
     for folder in map(os.path.realpath, (store, *log_folders)):
         if os.path.commonpath([output, folder]) == folder:
@@ -93,7 +93,7 @@ def check_outside(path: str | os.PathLike[str], store: str, *log_folders: str, k
 
 
 def check_replaceable(path: str) -> None:
-    """Raises StoreFormatError where a folder that is made elsewhere could not get this name: a link, a mount point."""
+    """Raises StoreFormatError if a new folder cannot be renamed to this path: it is a link or a mount point."""
     if os.path.islink(path) or os.path.ismount(path):
         what = "a link" if os.path.islink(path) else "a mount point"
         raise StoreFormatError(f"{path}: is {what}, which cannot be replaced; name a new folder, in it if you like")
@@ -104,13 +104,13 @@ class StoreDirectory:
 
     Args:
         path: the store's root (`storePathRootDir`).
-        commit_log_path: where the commit log is, if not in `commitlog` below the root (`storePathCommitLog`); a comma
-            separates several folders.
+        commit_log_path: the folder of the commit log if it is not `commitlog` below the root (`storePathCommitLog`);
+            several folders are separated by commas.
         files: the file layer.
 
-    Raises StoreFormatError if `path` is no directory or holds nothing of a store, a file in place of a folder, a folder
-    in place of a file, or a log that is no plain one (`reput.log.foreign`). A store without messages may lack any of
-    its folders.
+    Raises StoreFormatError if `path` is no directory or holds nothing of a store, for a file in place of a folder or a
+    folder in place of a file, and for a log that is not a plain commit log (`reput.log.foreign`). A store without
+    messages may lack any of its folders.
     """
 
     def __init__(
@@ -132,9 +132,9 @@ class StoreDirectory:
                 check_entry(entry, os.path.join(self.path, entry.name))
             if entry.name == CONFIG:
                 folder = os.path.join(self.path, CONFIG)
-                for found in files.list_directory(folder):
-                    if found.name.endswith(_ENDS_OF_CONFIG_FILES):
-                        check_entry(found, os.path.join(folder, found.name))
+                for config_file in files.list_directory(folder):
+                    if config_file.name.endswith(_ENDS_OF_CONFIG_FILES):
+                        check_entry(config_file, os.path.join(folder, config_file.name))
         if commit_log_path is not None:
             self.commit_log_folders = named_folders(os.fspath(commit_log_path))
             for folder in self.commit_log_folders:
@@ -153,44 +153,44 @@ class StoreDirectory:
 
     @property
     def name(self) -> str:
-        """The directory's own name."""
+        """Name of the directory, without its path."""
         return os.path.basename(self.path)
 
     @property
     def was_killed(self) -> bool:
-        """Whether the file `abort` is there: the store is open for writing now, or its writer was killed."""
+        """Whether the file `abort` exists: the store is open for writing now, or its writer was killed."""
         return self.files.exists(os.path.join(self.path, ABORT))
 
     def foreign_parts(self) -> list[ForeignPart]:
-        """What lies in the directory and reput does not read, each with what to do."""
+        """Parts of the directory that reput does not read, each with what to do."""
         return foreign_parts(self.files, self.path)
 
     def check_output(self, path: str | os.PathLike[str]) -> None:
-        """Raises ConfigError where something that is to be written would come to lie among the store's own files."""
+        """Raises ConfigError if `path`, which is to be written, lies among the store's own files."""
         check_outside(path, self.path, *self.commit_log_folders)
 
     def log_files(self) -> list[LogFile]:
         """The commit log's files in order; empty for a store without messages.
 
-        Raises StoreFormatError for a file of a foreign name, a file of another length than the others, and a file that
-        is missing between two others, as RocketMQ's `MappedFileQueue` does or warns of. A last file of no length is
-        left out: RocketMQ deletes it at its next start.
+        Raises StoreFormatError for a file with a foreign name, a file whose length differs from the others', and a gap
+        between two files: RocketMQ's `MappedFileQueue` does so, or warns. An empty last file is left out: RocketMQ
+        deletes it at its next start.
         """
         return numbered_files(self.files, *self.commit_log_folders)
 
     def queues(self) -> list[QueueFiles]:
-        """The consume queues, sorted by topic and queue id; a queue's folder without files is left out.
+        """The consume queues, sorted by topic and queue id; queue folders without files are left out.
 
-        Raises StoreFormatError as `log_files`. A queue folder whose name is no number is passed over, as RocketMQ does.
+        Raises StoreFormatError as `log_files`. Queue folders whose name is no number are ignored, as in RocketMQ.
         """
         return self._queues_in(CONSUME_QUEUE)
 
     def batch_queues(self) -> list[QueueFiles]:
-        """The batch consume queues, as `queues`."""
+        """The batch consume queues, in the same form as `queues`."""
         return self._queues_in(BATCH_CONSUME_QUEUE)
 
     def _queues_in(self, folder: str) -> list[QueueFiles]:
-        found = []
+        listing = []
         remedy = build_again(os.path.join(self.path, folder))
         for topic, topic_path in self._folders(os.path.join(self.path, folder)):
             for queue_id, path in self._folders(topic_path):
@@ -198,13 +198,14 @@ class StoreDirectory:
                     numbered = numbered_files(self.files, path, remedy=remedy)
                     if numbered:
                         paths = tuple(file.path for file in numbered)
-                        found.append(QueueFiles(topic, int(queue_id), paths, numbered[0].size))
-        return sorted(found, key=lambda queue: (queue.topic, queue.queue_id))
+                        listing.append(QueueFiles(topic, int(queue_id), paths, numbered[0].size))
+        return sorted(listing, key=lambda queue: (queue.topic, queue.queue_id))
 
     def check_queue_folders(self) -> None:
-        """Raises StoreFormatError where a file lies in the place of a queue's folder, or of a topic's.
+        """Raises StoreFormatError for a file in place of a queue's or a topic's folder.
 
-        Readers pass it over; whoever dispatches could not make the folder. A name with a dot is no topic's.
+        Readers ignore such a file, but a dispatch could not make the folder. A file with a dot in its name is ignored:
+        no topic has one.
         """
         for name in (CONSUME_QUEUE, BATCH_CONSUME_QUEUE, CONSUME_QUEUE_EXT):
             folder = os.path.join(self.path, name)
@@ -217,11 +218,11 @@ class StoreDirectory:
                         _refuse_kind(queue, os.path.join(path, queue.name))
 
     def index_files(self) -> list[IndexFilePath]:
-        """The index files, oldest first. Raises StoreFormatError for a file whose name is not 17 digits."""
+        """The index files, oldest first. Raises StoreFormatError for a file whose name is not 17 digits long."""
         folder = os.path.join(self.path, INDEX)
         if not self.files.is_directory(folder):
             return []
-        found = []
+        listing = []
         for entry in self.files.list_directory(folder):
             path = os.path.join(folder, entry.name)
             is_named = is_index_file_name(entry.name)
@@ -231,11 +232,11 @@ class StoreDirectory:
                 continue
             if not is_named:
                 raise StoreFormatError(f"{path}: no index file: its name is no time of 17 digits; move it away")
-            found.append(IndexFilePath(path, entry.size))
-        return found
+            listing.append(IndexFilePath(path, entry.size))
+        return listing
 
     def checkpoint(self) -> Checkpoint | None:
-        """The checkpoint; None where there is no such file."""
+        """The checkpoint; None without the file."""
         path = os.path.join(self.path, CHECKPOINT)
         if not self.files.exists(path):
             return None
@@ -243,7 +244,7 @@ class StoreDirectory:
             return decode_checkpoint(file.read(0, CHECKPOINT_SIZE))
 
     def _folders(self, path: str) -> Iterator[tuple[str, str]]:
-        """(name, path) of each folder in a folder, which may be missing."""
+        """(name, path) of each sub-folder of a folder; nothing where the folder is missing."""
         if self.files.is_directory(path):
             for entry in self.files.list_directory(path):
                 if entry.is_directory:
@@ -251,10 +252,10 @@ class StoreDirectory:
 
 
 def open_listed(files: FileLayer, path: str, *, writable: bool = False) -> File:
-    """Open a file of the store that was there when its folder was listed.
+    """Open a file of the store that existed when its folder was listed.
 
     Raises:
-        StoreError: It cannot be opened; where retention has deleted it since, the message says so.
+        StoreError: The file cannot be opened; the message says so if retention has deleted it since the listing.
     """
     try:
         return files.open(path, writable=writable)
@@ -262,13 +263,13 @@ def open_listed(files: FileLayer, path: str, *, writable: bool = False) -> File:
         if files.exists(path):
             raise
         raise StoreError(
-            f"{path}: it was there when the store was looked at, and is gone: retention has deleted it (or somebody "
-            "has moved it away); look at the store again, which begins later now"
+            f"{path}: it was there when the store was listed, and is gone: retention has deleted it (or it was moved "
+            "away); read the store again, which begins later now"
         ) from error
 
 
 def is_gone(error: BaseException) -> bool:
-    """Whether an error says no more than that a file is not there, as one that retention took after it was listed."""
+    """Whether an error only says that a file does not exist, for example because retention has deleted it."""
     cause: BaseException | None = error
     while type(cause) is StoreError:
         cause = cause.__cause__
@@ -276,7 +277,7 @@ def is_gone(error: BaseException) -> bool:
 
 
 def named_folders(text: str) -> tuple[str, ...]:
-    """The folders of a `storePathCommitLog` or `readOnlyCommitLogStorePaths`, absolute."""
+    """Absolute paths of the folders in a `storePathCommitLog` or `readOnlyCommitLogStorePaths`."""
     return tuple(os.path.abspath(os.path.expanduser(folder)) for folder in split_folders(text))
 
 
@@ -288,7 +289,7 @@ def _check_directory(files: FileLayer, path: str, advice: str = "check the path 
 
 
 def build_again(folder: str) -> str:
-    """What to do about queues that are damaged."""
+    """Advice for damaged queues."""
     return (
         f"queues derive from the log: move {folder} away, and the next start for writing builds them again; "
         "`reput rebuild` builds them elsewhere, of the size that its --set gives"
@@ -296,11 +297,12 @@ def build_again(folder: str) -> str:
 
 
 def numbered_files(files: FileLayer, *folders: str, remedy: str | None = None) -> list[LogFile]:
-    """The files of folders that are named by offsets, checked; sub-folders are passed over, as RocketMQ does.
+    """The files of folders that are named by offsets, checked and in order; sub-folders are ignored, as in RocketMQ.
 
-    `remedy` is what an error tells to do about files that are not what they were; None: to restore them.
+    Args:
+        remedy: the advice in an error about missing or damaged files; None: restore them.
     """
-    found = []
+    listing = []
     for folder in folders:
         for entry in files.list_directory(folder) if files.is_directory(folder) else ():
             path = os.path.join(folder, entry.name)
@@ -310,14 +312,14 @@ def numbered_files(files: FileLayer, *folders: str, remedy: str | None = None) -
             if not entry.is_directory:
                 if start_offset is None:
                     raise StoreFormatError(f"{path}: a foreign file: its name is no offset of 20 digits; move it away")
-                found.append(LogFile(path, start_offset, entry.size, folders, entry.allocated_bytes))
-    found.sort(key=lambda file: file.start_offset)
-    if found and not found[-1].size:
-        found.pop()
-    if not found:
+                listing.append(LogFile(path, start_offset, entry.size, folders, entry.allocated_bytes))
+    listing.sort(key=lambda file: file.start_offset)
+    if listing and not listing[-1].size:
+        listing.pop()
+    if not listing:
         return []
-    file_size = _usual_size(found)
-    for file in found:
+    file_size = _usual_size(listing)
+    for file in listing:
         if file.size != file_size or not file_size:
             others = f", but the files beside it {file_size}" if file_size else ""
             raise StoreFormatError(f"{file.path}: {file.size} bytes long{others}; {remedy or _RESTORE}")
@@ -326,7 +328,7 @@ def numbered_files(files: FileLayer, *folders: str, remedy: str | None = None) -
                 f"{file.path}: its name is no multiple of its {file_size} bytes, as that of each file must be; give it "
                 f"its name back; or: {remedy or _RESTORE}"
             )
-    for file, following in pairwise(found):
+    for file, following in pairwise(listing):
         if following.start_offset == file.start_offset:
             raise StoreFormatError(
                 f"{file.path}: the same file lies in {os.path.dirname(following.path)}; find out by `reput dump` which "
@@ -338,11 +340,11 @@ def numbered_files(files: FileLayer, *folders: str, remedy: str | None = None) -
                 f"{', '.join(folders)}: after {os.path.basename(file.path)} the file {missing} is expected, but the "
                 f"next one is {os.path.basename(following.path)}; {remedy or _CLOSE_THE_GAP}"
             )
-    return found
+    return listing
 
 
 def check_entry(entry: Entry, path: str) -> None:
-    """Raises StoreFormatError where something that is no file has the name of one."""
+    """Raises StoreFormatError for an entry with a file's name that is no regular file."""
     if entry.is_directory or entry.is_broken_link or entry.is_special:
         _refuse_kind(entry, path)
 
@@ -358,8 +360,8 @@ def _refuse_kind(entry: Entry, path: str) -> NoReturn:
     raise StoreFormatError(f"{path}: a {kinds[0]} lies where a {kinds[1]} is expected; move it away")
 
 
-def _usual_size(found: Sequence[LogFile]) -> int:
-    """The size that most files have; of two as frequent the one that a distance of names shows, else the larger."""
-    counts = Counter(file.size for file in found if file.size) or {0: 1}
-    distances = {following.start_offset - file.start_offset for file, following in pairwise(found)}
+def _usual_size(listing: Sequence[LogFile]) -> int:
+    """The most frequent file size; of two as frequent the one equal to a distance of names, else the larger one."""
+    counts = Counter(file.size for file in listing if file.size) or {0: 1}
+    distances = {following.start_offset - file.start_offset for file, following in pairwise(listing)}
     return max(counts, key=lambda size: (counts[size], size in distances, size))

@@ -1,7 +1,8 @@
-"""How far a dispatcher is: `config/reputDispatch.json` beside its queues (docs/formats/dispatch-marks.md).
+"""Marks of a dispatcher, `config/reputDispatch.json`: how far queues and index are (docs/formats/dispatch-marks.md).
 
-The newest mark is the truth: queues, extensions and index have what the log has before it, all of it is on the disk,
-and what lies behind it counts for nothing. The older ones are where to go back to when the log was cut in between.
+The newest mark is the truth: queues, extensions and index have everything of the log before the mark, all of it is
+synced, and what they have after the mark is ignored. Older marks are kept to go back to, where the log was cut before
+the newest one.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from reput.formats.paths import CONFIG
 from reput.log.positions import LastRecord, LogPosition
 
 DISPATCH_FILE = "reputDispatch.json"
-#: The one mark of a start that was killed (`reput.store.recovery.marks`).
+#: Mark of a start that takes long; a later start goes on from it after a kill (`reput.store.recovery.marks`).
 RECOVERY_FILE = "reputRecovery.json"
-#: Held by the process that dispatches into a store's own folders.
+#: Lock held by the process that dispatches into a store's own folders.
 DISPATCHER_LOCK = "reputDispatcher.lock"
-#: Older marks are the rarer the further back they lie: one for each power of two of so many bytes.
+#: Of the older marks one is kept for each power of two of the distance to the newest, in units of so many bytes.
 _NEAREST_BYTES = 1 << 20
 
 
@@ -34,7 +35,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class IndexMark:
-    """The index file that takes the next key: its name and its header. Files of later names count for nothing."""
+    """The index file that takes the next key: its name and its header. Files with later names are ignored."""
 
     name: str
     header: IndexHeader
@@ -42,13 +43,13 @@ class IndexMark:
 
 @dataclass(frozen=True, slots=True)
 class DispatchMark:
-    """Everything before `position` is dispatched; `index` is None where no record before it has a key."""
+    """All records before `position` are dispatched; `index` is None if none of them has a key."""
 
     position: LogPosition
     index: IndexMark | None = None
 
 
-#: The configuration that decides what is written: kept beside the marks, for files of two kinds do not go on.
+#: Configuration that decides what is written; kept beside the marks, since a dispatch cannot go on with other settings.
 SETTINGS = (
     "mapped_file_size_consume_queue",
     "mapper_file_size_batch_consume_queue",
@@ -65,12 +66,12 @@ SETTINGS = (
 
 
 def marks_path(root: str) -> str:
-    """Where the marks of queues below a directory are."""
+    """Path of the marks of the queues below a directory."""
     return os.path.join(root, CONFIG, DISPATCH_FILE)
 
 
 def read_marks(root: str, files: FileLayer) -> list[DispatchMark]:
-    """The marks, newest first; none where no dispatcher was there.
+    """The marks, newest first; empty where no dispatcher has written.
 
     Raises CorruptMetadataError where the file is not what a dispatcher writes.
     """
@@ -78,9 +79,9 @@ def read_marks(root: str, files: FileLayer) -> list[DispatchMark]:
 
 
 def read_config(root: str, files: FileLayer) -> MessageStoreConfig | None:
-    """What is written below a directory: RocketMQ's defaults but for `SETTINGS`; None where no dispatcher was there.
+    """Configuration of what was written below a directory: RocketMQ's defaults except for `SETTINGS`.
 
-    Raises CorruptMetadataError as `read_marks`.
+    None where no dispatcher has written. Raises CorruptMetadataError as `read_marks`.
     """
     return _read(root, files, lambda content: MessageStoreConfig.from_mapping(content["settings"]))
 
@@ -98,7 +99,7 @@ def _read(root: str, files: FileLayer, decode: Callable[[Any], T]) -> T | None:
 
 
 def write_marks(root: str, marks: Sequence[DispatchMark], config: MessageStoreConfig, files: FileLayer) -> None:
-    """Replace the file, durably."""
+    """Replace the file of the marks, durably."""
     content = {"settings": settings_of(config), "marks": [encode_mark(mark) for mark in marks]}
     path = marks_path(root)
     files.make_directories(os.path.dirname(path))
@@ -106,24 +107,24 @@ def write_marks(root: str, marks: Sequence[DispatchMark], config: MessageStoreCo
 
 
 def with_mark(newest: DispatchMark, marks: Sequence[DispatchMark]) -> list[DispatchMark]:
-    """The newest mark, and of those before (newest first) so many as are worth keeping."""
+    """The newest mark and the older ones (newest first) that are worth keeping."""
     kept: list[DispatchMark] = []
     seen = set()
     for mark in reversed(marks):
         distance = ((newest.position.offset - mark.position.offset) // _NEAREST_BYTES).bit_length()
-        if mark.position.last is not None and distance not in seen:  # else any log at all would fit
+        if mark.position.last is not None and distance not in seen:  # a mark without a last record fits any log
             seen.add(distance)
             kept.append(mark)
     return [newest, *reversed(kept)]
 
 
 def settings_of(config: MessageStoreConfig) -> dict[str, str]:
-    """`SETTINGS` as texts."""
+    """`SETTINGS` of a configuration, as texts."""
     return {name: str(value) for name in SETTINGS if (value := getattr(config, name)) is not None}
 
 
 def encode_mark(mark: DispatchMark) -> dict[str, Any]:
-    """A mark as plain values, for JSON."""
+    """A mark as values for JSON."""
     entry: dict[str, Any] = {"offset": mark.position.offset}
     if (last := mark.position.last) is not None:
         entry["last"] = {
@@ -138,7 +139,7 @@ def encode_mark(mark: DispatchMark) -> dict[str, Any]:
 
 
 def decode_mark(entry: dict[str, Any]) -> DispatchMark:
-    """What `encode_mark` gave; raises KeyError, TypeError or ValueError for anything else."""
+    """The mark of which `encode_mark` made `entry`; raises KeyError, TypeError or ValueError for any other value."""
     last, index = entry.get("last"), entry.get("index")
     return DispatchMark(
         LogPosition(

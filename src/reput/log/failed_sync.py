@@ -1,9 +1,9 @@
-"""A sync has failed: `config/reputFailedSync` says so to the next start (docs/design/durability.md).
+"""Mark of a failed sync, `config/reputFailedSync`, for the next start (docs/design/durability.md).
 
-Linux keeps the pages that it could not write, and counts them as written. Whoever reads them sees what the disk does
-not have, no later sync writes them, and the error is told once. So the next start in the same running machine must know
-of it. A power cut takes these pages, and may take the mark with them: it is never synced, and that it cannot be written
-is no error.
+Linux keeps the pages that it could not write, and counts them as written. Reads show these pages although the disk does
+not have them, no later sync writes them, and the error is reported once. So the next start must know of the failed
+sync, as long as the machine has not been restarted. A power cut removes these pages, and may remove the mark with them:
+the mark is never synced, and an error while it is written is only logged.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ logger = logging.getLogger("reput.log")
 
 
 def failed_sync_path(root: str) -> str:
-    """Where the mark of a store is."""
+    """Path of a store's mark."""
     return os.path.join(root, CONFIG, FAILED_SYNC_FILE)
 
 
 def leave_mark(root: str, files: FileLayer, error: ReputError) -> None:
-    """Leave the mark, if the error is that of a sync; its text is for those who look."""
+    """Leave the mark if the error comes from a sync; the error's text goes into the mark for a human reader."""
     if not isinstance(error, StoreSyncError | StorePoisonedError):
         return
     path = failed_sync_path(root)
@@ -41,14 +41,14 @@ def leave_mark(root: str, files: FileLayer, error: ReputError) -> None:
 
 
 def remove_mark(root: str, files: FileLayer) -> None:
-    """Remove the mark, durably: what is read of the store is on the disk."""
+    """Remove the mark, durably: all that can be read of the store is on the disk."""
     if files.exists(failed_sync_path(root)):
         files.unlink(failed_sync_path(root))
 
 
 @contextmanager
 def watched(root: str, files: FileLayer) -> Iterator[None]:
-    """A time in which a sync that fails leaves the mark."""
+    """Context in which a failed sync leaves the mark."""
     try:
         yield
     except StoreSyncError as error:

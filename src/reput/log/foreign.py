@@ -1,6 +1,7 @@
-"""Parts of a store directory that reput does not read: found by their folders, named with what to do.
+"""Parts of a store directory that reput does not read (DLedger, RocksDB, compaction, tiered storage).
 
-Where they hold the log itself, nothing can be read. Where they hold queues, the log can, and queues be built from it.
+They are detected by their folders, and reported with what to do. A part that holds the log itself makes the store
+unreadable. Where it holds the queues, the log can be read, and queues can be built from it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from reput.formats.paths import COMMIT_LOG, CONFIG, CONSUME_QUEUE
 
 _DLEDGER_PREFIX = "dledger-"
 _DLEDGER_DATA = "data"
-#: RocksDB's own file that says which of its others count.
+#: RocksDB's file that names the valid ones of its other files.
 _ROCKSDB_CURRENT = "CURRENT"
 _ROCKSDB_CONSUME_QUEUE = "consumequeue_rocksdb"
 _COMPACTION_LOG = ("compaction", "compactionLog")
@@ -22,13 +23,13 @@ _TIERED_METADATA = (CONFIG, "tieredStoreMetadata.json")
 
 @dataclass(frozen=True, slots=True)
 class ForeignPart:
-    """One such part.
+    """Part of a store directory that reput does not read.
 
     Attributes:
-        path: the file or folder that says so.
+        path: the file or folder that shows it.
         text: what it is, and what to do.
-        hides_log: whether messages of the log are in it.
-        hides_queues: whether consume queues are in it.
+        hides_log: whether it contains messages of the log.
+        hides_queues: whether it contains consume queues.
     """
 
     path: str
@@ -41,7 +42,7 @@ class ForeignPart:
 
 
 def foreign_parts(files: FileLayer, root: str) -> list[ForeignPart]:
-    """Those of a store directory; empty for most stores. `rocksdbstore/`, which 5.5.0 always makes, is none."""
+    """Foreign parts of a store directory; empty for most stores. `rocksdbstore/`, which 5.5.0 always makes, is none."""
     parts = []
     for entry in files.list_directory(root):
         data = os.path.join(root, entry.name, _DLEDGER_DATA)
@@ -71,9 +72,9 @@ def foreign_parts(files: FileLayer, root: str) -> list[ForeignPart]:
 
 
 def dledger_part(path: str, commit_log: str) -> ForeignPart:
-    """A log of DLedger's entries in a folder."""
+    """Foreign part for a DLedger log in a folder."""
     text = (
-        "a DLedger log (enableDLegerCommitLog), each record behind a header of its own, which reput does not read; let "
+        "a DLedger log (enableDLegerCommitLog), each record after a header of its own, which reput does not read; let "
         "a broker without DLedger consume the messages and store them again; or, for what was stored before DLedger "
         f"and lies in a plain log still, name {commit_log} as the commit log's folder (storePathCommitLog)"
     )
@@ -81,7 +82,7 @@ def dledger_part(path: str, commit_log: str) -> ForeignPart:
 
 
 def is_dledger_data(path: str) -> bool:
-    """Whether a folder is by its name the log of a DLedger."""
+    """Whether a folder has the name of a DLedger log."""
     head, name = os.path.split(os.path.normpath(path))
     return name == _DLEDGER_DATA and os.path.basename(head).startswith(_DLEDGER_PREFIX)
 

@@ -1,8 +1,9 @@
-"""How many slots and entries index files have, found out from the files: their length alone does not say it.
+"""Numbers of slots and entries of index files, found by the files' content: their length does not determine them.
 
-RocketMQ's index files do not carry the two numbers (`maxHashSlotNum`, `maxIndexNum`), and many pairs make one length:
-five slots less are one entry more. But the first entry has the offset that the header names, and the slot of each
-entry's hash leads to it or to a newer one, which rules out other pairs. A file with next to nothing in it may fit many.
+RocketMQ's index files do not store the two numbers (`maxHashSlotNum`, `maxIndexNum`), and many pairs make the same
+length: five slots less are one entry more. But the first entry must have the offset that the header names, and the slot
+of each entry's hash must lead to that entry or to a newer one; this rules out other pairs. A nearly empty file may fit
+many pairs.
 """
 
 from __future__ import annotations
@@ -27,28 +28,28 @@ from reput.formats.index_file import (
 from reput.log.directory import IndexFilePath, open_listed
 
 _PROBES = 64
-#: Slot counts that are looked at in one go.
+#: Slot counts tested in one call.
 _CHUNK = 1 << 20
-#: Longer ones Java cannot map, so no RocketMQ has made them.
+#: Largest index file: Java cannot map a longer one, so RocketMQ has made none.
 _MOST_BYTES = (1 << 31) - 1
-#: An entry more takes the space of so many slots.
+#: So many slots take the space of one entry.
 _STEP = ENTRY_SIZE // SLOT_SIZE
 
 
 def index_geometry(
-    found: Sequence[IndexFilePath], slots: int, entries: int, files: FileLayer = DISK
+    listing: Sequence[IndexFilePath], slots: int, entries: int, files: FileLayer = DISK
 ) -> tuple[int, int]:
     """Slots and entries of a store's index files.
 
     Args:
-        found: The files, oldest first; empty ones, which a kill leaves, say nothing.
+        found: The files, oldest first; empty files, which a kill leaves, are ignored.
         slots, entries: The configured numbers. They count unless the files prove others.
         files: The file layer.
 
     Raises:
-        StoreFormatError: A file was cut, or the files do not tell: then the numbers must be given.
+        StoreFormatError: A file was cut, or the files do not determine the numbers: then they must be given.
     """
-    written = [entry for entry in found if entry.size]
+    written = [entry for entry in listing if entry.size]
     if not written:
         return slots, entries
     path, size = written[0].path, written[0].size
@@ -58,7 +59,7 @@ def index_geometry(
     if fitting.size == 1:
         return int(fitting[0]), entries_of(size, int(fitting[0]))
     if size == expected and not fitting.size:
-        return slots, entries  # damaged: whatever is found by it is compared with the log
+        return slots, entries  # damaged: everything that is read from it is compared with the log
     made = f"{path}: {size} bytes, expected {expected}, which {slots} hash slots and {entries} entries make"
     count = _header(written[0], files).index_count
     if not fitting.size and (count > 1 or count < 0):
@@ -76,9 +77,9 @@ def index_geometry(
 
 
 def fitting_slots(entry: IndexFilePath, slots: int, entries: int, files: FileLayer = DISK) -> npt.NDArray[np.int64]:
-    """int64, the slot counts under which length and content of an index file agree; none where it is damaged.
+    """int64[n], the slot counts that agree with length and content of an index file; empty for a damaged file.
 
-    The configured one alone, where it is among them.
+    If the configured count agrees, it alone is returned.
     """
     if entry.size < HEADER_SIZE:
         return np.empty(0, np.int64)
@@ -92,13 +93,13 @@ def fitting_slots(entry: IndexFilePath, slots: int, entries: int, files: FileLay
 
 
 def _header(entry: IndexFilePath, files: FileLayer) -> IndexHeader:
-    """The header; of a file that was cut inside, what zeros make of the rest."""
+    """The header of an index file; missing bytes of a cut header count as zero."""
     with open_listed(files, entry.path) as file:
         return decode_header(file.read(0, HEADER_SIZE).ljust(HEADER_SIZE, b"\0"))
 
 
 def build_index_again(path: str) -> str:
-    """What to do about an index file that is damaged."""
+    """Advice for a damaged index file."""
     return (
         f"index files derive from the log: move {os.path.dirname(path)} away, and the next start for writing builds "
         "them again; `reput rebuild` builds them elsewhere, of the numbers that its --set gives"
@@ -106,7 +107,7 @@ def build_index_again(path: str) -> str:
 
 
 def _check_sizes(written: Sequence[IndexFilePath]) -> None:
-    """Raises StoreFormatError for a file of another size than most, or, of two as frequent, than the larger one."""
+    """Raises StoreFormatError for a file without the most frequent size; of two as frequent sizes the larger counts."""
     counts = Counter(entry.size for entry in written)
     usual = max(counts, key=lambda size: (counts[size], size))
     for entry in written:
@@ -118,12 +119,12 @@ def _check_sizes(written: Sequence[IndexFilePath]) -> None:
 
 
 def entries_of(size: int, slots: int) -> int:
-    """The entries of an index file of so many bytes and slots."""
+    """Number of entries of an index file of `size` bytes and so many slots."""
     return (size - HEADER_SIZE - SLOT_SIZE * slots) // ENTRY_SIZE
 
 
 def _candidates(data: npt.NDArray[np.uint8], header: IndexHeader) -> npt.NDArray[np.int64]:
-    """int64, the slot counts that make this length and agree with the content."""
+    """int64[n], the slot counts that make this length and agree with the content."""
     room = data.size - HEADER_SIZE
     most = (room - ENTRY_SIZE * max(header.index_count, 2)) // SLOT_SIZE
     if header.index_count <= 1 or room % SLOT_SIZE:
@@ -137,7 +138,7 @@ def _candidates(data: npt.NDArray[np.uint8], header: IndexHeader) -> npt.NDArray
 
 
 def _possible(data: npt.NDArray[np.uint8], header: IndexHeader, slots: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Those slot counts under which header, newest entries and their slots agree; all where there is no entry."""
+    """The slot counts for which header, newest entries and their slots agree; all where the file has no entry."""
     count = header.index_count
     if count <= 1:
         return slots
@@ -147,7 +148,7 @@ def _possible(data: npt.NDArray[np.uint8], header: IndexHeader, slots: npt.NDArr
         entry = HEADER_SIZE + SLOT_SIZE * slots + ENTRY_SIZE * number
         hashes, offsets = _int32(data, entry), _int64(data, entry + 4)
         newest = _int32(data, HEADER_SIZE + SLOT_SIZE * (np.maximum(hashes, 0) % slots))
-        # An older entry's slot leads to it or to a newer one; a live writer may have made some since.
+        # The slot of an older entry leads to it or to a newer one; a live writer may have added newer ones since.
         is_led_to = (newest >= number) & (newest < (data.size - HEADER_SIZE - SLOT_SIZE * slots) // ENTRY_SIZE)
         slots = slots[(hashes >= 0) & (offsets >= header.begin_phy_offset) & is_led_to]
     return slots

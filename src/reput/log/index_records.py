@@ -1,14 +1,14 @@
-"""Which records may have a key, by the index files, and the proof that they may be believed.
+"""Selection of the records that may have a key, by the index files, and the proof that the entries can be believed.
 
-The index knows a hash and a place for each key, and says nothing of a record without keys. It may be behind the log,
-lack a stretch for which it was switched off, or have lost pages in a power cut. So chains are not followed; all entries
-are read, and believed where
+The index has a hash and a log offset for each key, and nothing for a record without keys. It may lag the log, lack a
+range for which it was switched off, or have lost pages in a power cut. So chains are not followed. All entries are
+read, and believed if
 
-- in each file the places ascend, and each entry names the entry before it of its slot, so that none is lost or changed,
+- in each file the offsets ascend, and each entry names the previous entry of its slot: then none is lost or changed,
 - each entry leads to a record that the consume queues prove (`reput.log.queue_records`).
 
-A record has all its entries if it has one, and the records before and behind it have one too: one thread makes them in
-the order of the log. Any other record may have any key, and is read.
+A record has all its entries if it has one, and the records before and after it have one, too: one thread writes the
+entries in log order. Any other record may have any key, and is read.
 """
 
 from __future__ import annotations
@@ -42,10 +42,12 @@ class IndexNotProven(NotProven):
 
 
 class IndexedRecords:
-    """Which records may have one of some keys, piece after piece of the log; of the index a piece is held.
+    """Filter for the records that may have one of some keys; holds one batch of index entries at a time.
 
     Args:
-        topics: all that records may have.
+        topics: all topics that records may have.
+        keys: the keys that are looked for.
+        index_files: all index files of the store.
     """
 
     def __init__(
@@ -57,10 +59,10 @@ class IndexedRecords:
         self._last_indexed = False
 
     def rows(self, records: QueueRecords, end: int) -> npt.NDArray[np.bool_]:
-        """bool[n], those of a piece's proven records that may have a key; to be asked in the order of the log.
+        """bool[n], which of a batch's proven records may have a key; to be called batch by batch in log order.
 
         Args:
-            end: of the piece.
+            end: the end offset of the batch.
 
         Raises IndexNotProven.
         """
@@ -77,19 +79,19 @@ class IndexedRecords:
                 raise IndexNotProven("an index file leads into the middle of a record")
             indexed[rows[known]] = True
             matching[rows[known][np.isin(hashes[known], self._wanted)]] = True
-        goes_on = bool((self._rest[1][:1] == end).any())  # where the next piece begins
+        goes_on = bool((self._rest[1][:1] == end).any())  # the first record of the next batch has an entry
         before_it = np.append(self._last_indexed, indexed[:-1]) if indexed.size else indexed
-        behind_it = np.append(indexed[1:], goes_on) if indexed.size else indexed
+        after_it = np.append(indexed[1:], goes_on) if indexed.size else indexed
         self._last_indexed = bool(indexed[-1:].any())
-        return matching | ~(indexed & before_it & behind_it)
+        return matching | ~(indexed & before_it & after_it)
 
     def check_rest(self) -> None:
-        """Look at the entries that nobody asked for: a file proves itself as a whole. Raises IndexNotProven."""
+        """Read the entries that are left, since a file proves itself only as a whole. Raises IndexNotProven."""
         for _ in self._entries:
             pass
 
     def _before(self, end: int) -> Iterator[tuple[Int64s, Int64s]]:
-        """The next entries, those that lead to before `end`; what is left of the last piece stays in `_rest`."""
+        """The next entries, up to the log offset `end`; what is left of their block stays in `_rest`."""
         while True:
             hashes, offsets = self._rest
             count = int(np.searchsorted(offsets, end))
@@ -97,14 +99,14 @@ class IndexedRecords:
             yield hashes[:count], offsets[:count]
             if count < offsets.size:
                 return
-            piece = next(self._entries, None)
-            if piece is None:
+            entries = next(self._entries, None)
+            if entries is None:
                 return
-            self._rest = piece
+            self._rest = entries
 
 
 def _entries(index_files: Sequence[IndexFilePath], files: FileLayer) -> Iterator[tuple[Int64s, Int64s]]:
-    """Hashes and commit log offsets, int64[n] each, of all entries in the order of the log."""
+    """Hashes and commit log offsets, int64[n] each, of all entries in log order."""
     written = [file for file in index_files if file.size]
     if not written:
         return
@@ -140,10 +142,10 @@ def _begin_offset(file: IndexFilePath, first: int, files: FileLayer) -> int:
 
 
 class _Chains:
-    """Whether each entry of a file names the one before it of its slot; entries count from 1.
+    """Check that each entry of a file names the previous entry of its slot; entries are numbered from 1.
 
-    They do if each names an earlier one of its slot or none, no two name the same one, and only one of a slot names
-    none: then the entries of a slot are one chain, and it ascends.
+    This holds if each entry names an earlier entry of its slot or none, no two entries name the same one, and only one
+    entry of a slot names none: then the entries of a slot are one ascending chain.
     """
 
     def __init__(self, slots: int, count: int) -> None:
@@ -154,7 +156,7 @@ class _Chains:
         self._contradicts = False
 
     def add(self, hashes: Int64s, previous: Int64s) -> None:
-        """The next entries."""
+        """Add the next entries of the file."""
         numbers = np.arange(self._count + 1, self._count + 1 + hashes.size)
         if (hashes < 0).any() or (previous < 0).any() or (previous >= numbers).any():
             self._contradicts = True
@@ -169,7 +171,8 @@ class _Chains:
 
     @property
     def are_whole(self) -> bool:
-        """Whether all entries that were added are chained."""
-        # Each entry names one or is a first one: a place that two name, or two first ones, are missing in the sum.
+        """Whether the entries of each slot are one chain."""
+        # Each entry names another one or is the first of its slot. The sum is smaller where two entries name the same
+        # one, or a slot has two first ones.
         marks = np.count_nonzero(self._is_named) + np.count_nonzero(self._has_first)
         return not self._contradicts and bool(marks == self._count)

@@ -1,8 +1,8 @@
-"""The plan of a read: which parts of a log are read, cut so that tasks can share them, and why the rest is not.
+"""Plan of a read: which parts of a log are read, cut so that tasks can share them, and why the rest is not read.
 
 A plan fixes the log's end: its rows are a prefix of the log, less what is pruned, even while the store is written. No
-border is found by the bytes, which content can forge: it is a file's start, or the start of a record that a walk from
-there has met or that the consume queues prove.
+border is found by the bytes, which content can forge. A border is the start of a file, or the start of a record that a
+walk from there has met or the consume queues prove.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from reput.formats.record_layout import MIN_RECORD_SIZE
 from reput.log.blocks import BEGIN, END, Walk, joined, walk
 from reput.log.directory import LogFile, StoreDirectory, open_listed
 from reput.log.points import Points
-from reput.log.pruning import Places, Wanted, points_of, wanted_blocks, wanted_by, wanted_files, wanted_places
+from reput.log.pruning import Locations, Wanted, points_of, wanted_blocks, wanted_by, wanted_files, wanted_locations
 from reput.log.queue_records import NotProven
 from reput.log.reader import read_points, read_split
 from reput.log.selection import Selection
@@ -35,10 +35,10 @@ from reput.log.statistics import BLOCK_BYTES, read_statistics, write_statistics
 
 T = TypeVar("T")
 R = TypeVar("R")
-#: A part of a plan: a stretch of one file that begins at a record, or records of one file.
+#: A part of a plan: a range of one file that begins at a record, or single records of one file.
 Part = Split | Points
 
-#: Less is not worth a task.
+#: The smallest range that is worth a task.
 MIN_TASK_BYTES = 8 << 20
 
 logger = logging.getLogger("reput.log")
@@ -46,13 +46,13 @@ logger = logging.getLogger("reput.log")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanOptions:
-    """How a read is planned.
+    """Options of a planned read.
 
     Attributes:
-        processors: how many tasks are wanted at least.
-        split_bytes: the log bytes of a task; None: what makes a task for each processor.
-        flushed_ms: a record with a later store timestamp ends the log; None: none does.
-        statistics: the folder for what walks find; None: nothing is kept.
+        processors: the smallest number of tasks that is wanted.
+        split_bytes: log bytes of a task; None: as many as make one task for each processor.
+        flushed_ms: a record with a later store timestamp ends the log; None: no record does.
+        statistics: the folder in which the results of walks are kept; None: they are not kept.
         clock_margin_ms: how far store timestamps ever go back, by the user's word; None: unknown.
         prune: whether anything is pruned.
     """
@@ -67,12 +67,12 @@ class PlanOptions:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is read of one store.
+    """Plan of the read of one store.
 
     Attributes:
-        parts: in log order.
-        log_bytes: of the log as it is now, as far as it was looked at.
-        reasons: what was pruned by what, and what was not, and why.
+        parts: what is read, in log order.
+        log_bytes: size of the log files that have records.
+        reasons: what was pruned and by what, and what was not pruned and why.
     """
 
     parts: tuple[Part, ...]
@@ -81,12 +81,12 @@ class Plan:
 
     @property
     def read_bytes(self) -> int:
-        """Log bytes that are read."""
+        """Log bytes that the plan reads."""
         return sum(part_bytes(part) for part in self.parts)
 
 
 def one_by_one(task: Callable[[T], R], items: Sequence[T]) -> list[R]:
-    """The runner of a plan's walks where nothing runs side by side."""
+    """Runner of walks that runs them one after the other."""
     return [task(item) for item in items]
 
 
@@ -97,13 +97,13 @@ def plan_read(
     wanted: Wanted | None = None,
     run: Callable[[Callable[[LogFile], Walk], Sequence[LogFile]], list[Walk]] = one_by_one,
 ) -> Plan:
-    """The parts of a store whose wanted rows are those of a full scan.
+    """Plan the read of a store; the wanted rows of its parts are those of a full scan.
 
     Args:
-        wanted: what rows are wanted; at least as narrow as the selection. None: what the selection wants.
-        run: runs the walks, side by side.
+        wanted: the conditions of wanted rows, at least as narrow as the selection. None: those of the selection.
+        run: runs walks, if possible at the same time.
 
-    Raises CorruptRecordError for damage in what is walked, unless the selection skips damage.
+    Raises CorruptRecordError for damage in the files that are walked, unless the selection skips damage.
     """
     try:
         return _Planner(directory, selection, options, wanted or wanted_by(selection), run).plan()
@@ -112,7 +112,7 @@ def plan_read(
 
 
 def read_part(part: Part, selection: Selection, files: FileLayer) -> Iterator[pa.RecordBatch]:
-    """The wanted rows of a part. Raises as `read_log`."""
+    """The wanted rows of a part. Raises as `read_log` does."""
     if isinstance(part, Points):
         return read_points(part, selection, files=files)
     return read_split(part, selection, files=files)
@@ -124,7 +124,7 @@ def part_bytes(part: Part) -> int:
 
 
 def cut_part(part: Part, size: int) -> list[Part]:
-    """A part cut to about `size` bytes where its records are known; a stretch stays whole."""
+    """A part in parts of about `size` bytes if its records are known; a split stays whole."""
     if isinstance(part, Split) or part_bytes(part) <= size:
         return [part]
     rows = np.searchsorted(np.cumsum(part.sizes), np.arange(size, part_bytes(part), size), "right")
@@ -133,7 +133,7 @@ def cut_part(part: Part, size: int) -> list[Part]:
 
 
 def _before(part: Part, end: int) -> list[Part]:
-    """What of a part lies before a record's start."""
+    """The records of a part before the log offset `end`, which is a record's start."""
     if isinstance(part, Split):
         return [replace(part, end=min(part.end, end))] if part.begin < end else []
     count = int(np.searchsorted(part.offsets, end))
@@ -159,10 +159,10 @@ class _Planner:
     def plan(self) -> Plan:
         directory = self.directory
         watch = SinkWatch(directory.files, directory.path)
-        self.end_offset = watch.begin_offset  # what a power cut left behind it is no damage
+        self.end_offset = watch.begin_offset  # bytes after it that a power cut left are no damage
         parts = self._parts()
         end = watch.committed(self.log_end)
-        if end is None:  # a batch came and went: plan anew, below an end that none touches any more
+        if end is None:  # a batch was begun and ended: plan again, up to an end that no start changes any more
             end = committed_end(directory, self.log_files)
             parts = self._parts()
         if end < self.log_end:
@@ -173,7 +173,7 @@ class _Planner:
         return plan
 
     def _parts(self) -> list[Part]:
-        """What is read up to `log_end`, which this finds, whatever of it is committed."""
+        """What is read up to `log_end`, which is found here, committed or not."""
         self.reasons = []
         limit = self.end_offset
         self.log_files = [file for file in self.directory.log_files() if limit is None or file.start_offset < limit]
@@ -189,10 +189,10 @@ class _Planner:
         splits = None
         if self.options.statistics is not None or not self._asks_queues():
             splits = self._walked(keep)
-        places = self._places(begun, splits)
-        if places is None:
+        locations = self._locations(begun, splits)
+        if locations is None:
             return list[Part](self._walked(keep) if splits is None else splits)
-        return self._placed(places, splits, begun)
+        return self._located_parts(locations, splits, begun)
 
     def _asks_queues(self) -> bool:
         return self.options.prune and self.wanted.is_queued and self.options.flushed_ms is None and self.started > 0
@@ -200,19 +200,19 @@ class _Planner:
     # -- walks --------------------------------------------------------------------------------------------------------
 
     def _walked(self, keep: npt.NDArray[np.bool_]) -> list[Split]:
-        """Splits of what the walks leave, up to the log's end."""
+        """Splits of the blocks that pruning by walks leaves, up to the log's end."""
         options = self.options
         unwalked = self._whole_files(keep)
-        step = options.split_bytes or MIN_TASK_BYTES
+        block_bytes = options.split_bytes or MIN_TASK_BYTES
         if options.statistics is not None:
-            step = min(step, BLOCK_BYTES)
-        one = partial(self._walk, block_bytes=step)
+            block_bytes = min(block_bytes, BLOCK_BYTES)
+        walk_file = partial(self._walk, block_bytes=block_bytes)
         begun = [file for file, kept in zip(self.log_files[: self.started], keep, strict=True) if kept]
-        walks = self.run(one, begun[unwalked:])
+        walks = self.run(walk_file, begun[unwalked:])
         for file in self.log_files[self.started :]:
             if walks and not walks[-1].goes_on:
                 break
-            walks.append(one(file))
+            walks.append(walk_file(file))
         splits = [Split(file, file.start_offset, file.end_offset, True) for file in begun[:unwalked]]
         if unwalked and options.prune and self.wanted.is_timed:
             self.reasons.append(f"{unwalked} files read whole: clocks jump, and no statistics bound their times")
@@ -225,7 +225,7 @@ class _Planner:
                 wanted = wanted_blocks(blocks, self.wanted)
                 pruned += int((blocks[~wanted, END] - blocks[~wanted, BEGIN]).sum())
                 blocks = blocks[wanted]
-            splits += _merged(found.file, blocks, size)
+            splits += _joined_blocks(found.file, blocks, size)
             self.log_end = found.end
             if not found.goes_on:
                 break
@@ -234,7 +234,7 @@ class _Planner:
         return splits
 
     def _whole_files(self, keep: npt.NDArray[np.bool_]) -> int:
-        """How many of the kept files, from the first on, need no walk: they end with the blank record."""
+        """How many of the kept files, from the first on, need no walk: they end with a blank record."""
         options, wanted = self.options, self.wanted
         count = int(np.count_nonzero(keep))
         if options.split_bytes is not None or options.flushed_ms is not None or options.statistics is not None:
@@ -250,14 +250,14 @@ class _Planner:
                 file, block_bytes, begin=begin, end_offset=self.end_offset, flushed_ms=self.options.flushed_ms,
                 on_damage=self.on_damage, files=files,
             )  # fmt: skip
-        one = partial(walk, file, block_bytes, end_offset=self.end_offset, on_damage=self.on_damage, files=files)
+        walk_file = partial(walk, file, block_bytes, end_offset=self.end_offset, on_damage=self.on_damage, files=files)
         known = read_statistics(folder, file, files)
         if known is None:
-            known = one()
+            known = walk_file()
         elif known.goes_on:
             return known
         else:
-            more = one(begin=known.end)
+            more = walk_file(begin=known.end)
             if not more.blocks.size and not more.goes_on:
                 return known
             known = joined((known, more))
@@ -266,57 +266,59 @@ class _Planner:
 
     # -- queues and index ---------------------------------------------------------------------------------------------
 
-    def _places(self, begun: Sequence[LogFile], splits: Sequence[Split] | None) -> Places | None:
-        """What queues and index tell; None where the log is read as it is."""
+    def _locations(self, begun: Sequence[LogFile], splits: Sequence[Split] | None) -> Locations | None:
+        """Locations by queues and index; None where the log is read in full."""
         if not self._asks_queues() or (splits is not None and not splits):
             return None
         log_bytes = sum(file.size for file in begun)
         scan_bytes = log_bytes if splits is None else sum(split.end - split.begin for split in splits)
         try:
-            places = wanted_places(self.directory, begun, self.wanted, scan_bytes)
+            locations = wanted_locations(self.directory, begun, self.wanted, scan_bytes)
         except NotProven as reason:
             self.reasons.append(f"no use of consume queues and index: {reason}")
             return None
-        self.reasons.append(places.reason)
-        return places
+        self.reasons.append(locations.reason)
+        return locations
 
-    def _placed(self, places: Places, splits: Sequence[Split] | None, begun: Sequence[LogFile]) -> list[Part]:
-        """The places in log order: cut to what walks left, or else up to the log's end, which a walk then finds."""
-        records = places.records
+    def _located_parts(
+        self, locations: Locations, splits: Sequence[Split] | None, begun: Sequence[LogFile]
+    ) -> list[Part]:
+        """Parts of the locations in log order, within `splits`; without splits up to the log's end, which is found."""
+        records = locations.records
         parts: list[Part] = []
         if splits is None:
-            parts += self._gap_splits(places)
+            parts += self._gap_splits(locations)
         else:
             begins = np.array([split.begin for split in splits], np.int64)
             ends = np.array([split.end for split in splits], np.int64)
             at = np.searchsorted(begins, records.offsets, "right") - 1
             records = records.rows((at >= 0) & (records.offsets < ends[at]))
-            for gap in places.gaps:
+            for gap in locations.gaps:
                 inside = [(max(gap.begin, split.begin), min(gap.end, split.end)) for split in splits]
                 parts += [Split(gap.file, begin, end, True) for begin, end in inside if begin < end]
         parts += points_of(records, begun, [part.begin for part in parts if isinstance(part, Split)])
         return sorted(parts, key=lambda part: int(part.offsets[0]) if isinstance(part, Points) else part.begin)
 
-    def _gap_splits(self, places: Places) -> list[Split]:
-        """The gaps; behind the last record of the queues only what is written."""
-        splits = [Split(gap.file, gap.begin, gap.end, True) for gap in places.gaps if gap.begin < places.end]
-        self.log_end = places.end
-        tail = [(gap.file, gap.begin) for gap in places.gaps if gap.begin >= places.end]
+    def _gap_splits(self, locations: Locations) -> list[Split]:
+        """Splits of the gaps; after the last record of the queues they end at the log's end, found by a walk."""
+        splits = [Split(gap.file, gap.begin, gap.end, True) for gap in locations.gaps if gap.begin < locations.end]
+        self.log_end = locations.end
+        tail = [(gap.file, gap.begin) for gap in locations.gaps if gap.begin >= locations.end]
         tail += [(file, file.start_offset) for file in self.log_files[self.started :]]
         for file, begin in tail:
             found = walk(
                 file, MIN_TASK_BYTES, begin=begin, end_offset=self.end_offset, on_damage=self.on_damage,
                 files=self.directory.files,
             )  # fmt: skip
-            splits += _merged(file, found.blocks, MIN_TASK_BYTES)
+            splits += _joined_blocks(file, found.blocks, MIN_TASK_BYTES)
             self.log_end = max(self.log_end, found.end)
             if not found.goes_on:
                 break
         return splits
 
 
-def _merged(file: LogFile, blocks: npt.NDArray[np.int64], size: int) -> list[Split]:
-    """Splits of blocks that join, each at least `size` long where as much joins."""
+def _joined_blocks(file: LogFile, blocks: npt.NDArray[np.int64], size: int) -> list[Split]:
+    """Splits of blocks; adjacent blocks are joined until a split is at least `size` bytes long."""
     splits: list[Split] = []
     for begin, end in blocks[:, [BEGIN, END]].tolist():
         last = splits[-1] if splits else None
@@ -328,7 +330,7 @@ def _merged(file: LogFile, blocks: npt.NDArray[np.int64], size: int) -> list[Spl
 
 
 def _started_files(log_files: Sequence[LogFile], files: FileLayer) -> int:
-    """How many files the log's records have reached: behind them are only files made ahead."""
+    """How many files have records; the files after them were only made in advance."""
     for count in range(len(log_files), 0, -1):
         if _starts_with_record(log_files[count - 1], files):
             return count

@@ -1,4 +1,4 @@
-"""Records whose places are known, by a queue or an index: they alone are read, in log order, neighbours together."""
+"""Point reads: records at known offsets are read alone, in log order, neighbours with one system call."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from reput.kernels.record_scan import read_records_at
 from reput.log.directory import LogFile, open_listed
 from reput.log.scan import MAX_ROWS, record_damage
 
-#: Bytes between two records that are read with them: a second system call would cost as much.
+#: Bytes between two records that are read together with them: a second system call would cost as much.
 GAP_BYTES = 8 << 10
-_PIECE_BYTES = 8 << 20
+_BATCH_BYTES = 8 << 20
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,12 +29,12 @@ class Points:
 
 
 def read_records(points: Points, *, files: FileLayer = DISK) -> Iterator[RecordColumns]:
-    """The records at known places, without `queue`; each piece is valid on its own.
+    """Read the records at known offsets, without the column `queue`; each batch has a buffer of its own.
 
-    Raises CorruptRecordError where one does not prove itself by its place, its size, its lengths and its CRC.
+    Raises CorruptRecordError where a record is not proven by its own offset, size, inner lengths and CRC.
     """
     with open_listed(files, points.file.path) as file:
-        for begin, end in _pieces(points):
+        for begin, end in _batches(points):
             offsets, sizes = points.offsets[begin:end], points.sizes[begin:end]
             firsts = run_starts(offsets, sizes)
             lasts = np.append(firsts[1:], offsets.size) - 1
@@ -57,18 +57,18 @@ def read_records(points: Points, *, files: FileLayer = DISK) -> Iterator[RecordC
 
 
 def run_starts(offsets: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """The first record of each run of neighbours: records with less than GAP_BYTES between them."""
+    """The first record of each run of neighbours: records with at most GAP_BYTES between them."""
     gaps = offsets[1:] - offsets[:-1] - sizes[:-1]
     return np.append(0, np.flatnonzero(gaps > GAP_BYTES) + 1)
 
 
-def _pieces(points: Points) -> Iterator[tuple[int, int]]:
-    """Ranges of at most MAX_ROWS records and _PIECE_BYTES, what is read between them included; but of one record."""
+def _batches(points: Points) -> Iterator[tuple[int, int]]:
+    """Batches (begin, end) of at most MAX_ROWS records and _BATCH_BYTES, gaps included; a larger record is alone."""
     gaps = points.offsets[1:] - points.offsets[:-1] - points.sizes[:-1]
     ends = np.cumsum(points.sizes + np.append(0, np.where(gaps > GAP_BYTES, 0, gaps)))
     begin = 0
     while begin < ends.size:
-        limit = _PIECE_BYTES + (int(ends[begin - 1]) if begin else 0)
+        limit = _BATCH_BYTES + (int(ends[begin - 1]) if begin else 0)
         end = min(max(int(np.searchsorted(ends, limit, "right")), begin + 1), begin + MAX_ROWS)
         yield begin, end
         begin = end

@@ -1,4 +1,4 @@
-"""Positions in a commit log that are kept: where to go on, and what was read before it."""
+"""Kept positions in a commit log: where a reader goes on, and the record that it read before."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from reput.kernels.columns import RecordColumns
 class LastRecord:
     """The record before a position, as it was when it was read.
 
-    Its header says where it lies and when it was stored, its queue offset, its sizes and the CRC of its body: a CRC of
-    the header tells it from any other record, and is 112 bytes to read at the most, however large the body.
+    A record's header has its own offset, its store timestamp, its queue offset, its sizes and the CRC of its body. So a
+    CRC of the header identifies the record, and is computed from at most 112 bytes, however large the body.
 
     Attributes:
-        offset: its commit log offset.
+        offset: commit log offset of the record.
         store_timestamp: ms since 1970.
         header_size: bytes before the body.
-        header_crc: CRC-32 of these.
+        header_crc: CRC-32 of these bytes.
     """
 
     offset: int
@@ -36,7 +36,7 @@ class LastRecord:
 
 @dataclass(frozen=True, slots=True)
 class LogPosition:
-    """Where a record starts or will start: `offset`, a commit log offset; `last` is None where none was read before."""
+    """Commit log offset where a record starts or will start; `last` is None if no record was read before."""
 
     offset: int
     last: LastRecord | None = None
@@ -44,12 +44,12 @@ class LogPosition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TailLimit:
-    """What ends a walk before the log's end.
+    """Limits of a walk before the log's end.
 
     Attributes:
-        max_bytes: log bytes; but one record always goes.
+        max_bytes: log bytes; but one record is always taken.
         max_rows: records.
-        end_offset: a commit log offset, at or behind which no record starts.
+        end_offset: a commit log offset; no record is taken that starts there or later.
         newest_ms: a record with a later store timestamp ends the log.
     """
 
@@ -59,13 +59,13 @@ class TailLimit:
     newest_ms: int | None = None
 
     def before(self, offset: int | None) -> TailLimit:
-        """The same, with `offset` as `end_offset` where that is earlier."""
+        """The same limits, with `offset` as `end_offset` if that is earlier."""
         if offset is None or (self.end_offset is not None and self.end_offset <= offset):
             return self
         return replace(self, end_offset=offset)
 
     def rows_within(self, columns: RecordColumns, begin: int, rows_before: int) -> int:
-        """How many rows of a piece may go, of a walk that began at the offset `begin` and has taken `rows_before`."""
+        """Rows of a batch within the limits, in a walk that began at offset `begin` and has taken `rows_before`."""
         rows: int = columns.rows
         offsets = columns["commit_log_offset"]
         if self.end_offset is not None:

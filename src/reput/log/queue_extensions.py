@@ -1,4 +1,4 @@
-"""The consume queue extensions of a store directory (docs/formats/consume-queue-ext.md), as the files say."""
+"""Consume queue extensions of a store directory (docs/formats/consume-queue-ext.md): their files and units."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from reput.log.directory import QueueFiles, check_entry
 
 
 def queue_extensions(store_path: str, files: FileLayer = DISK) -> list[QueueFiles]:
-    """The extension files of each queue that has some, in order.
+    """The extension files of each queue that has any, in order.
 
-    They are derived, so a file that is named otherwise is passed over, and so is one of another size than most of the
-    queue's; files may be missing in between. Raises StoreFormatError for a folder of a file's name.
+    They are derived from the log, so files with other names are ignored, and so are files that do not have the most
+    frequent size of the queue's files; files may be missing in between. Raises StoreFormatError for a folder that has
+    the name of a file.
     """
-    found = []
+    listing = []
     for topic, topic_path in _folders(files, os.path.join(store_path, CONSUME_QUEUE_EXT)):
         for queue_id, path in _folders(files, topic_path):
             if queue_id.isascii() and queue_id.isdigit():
@@ -29,12 +30,12 @@ def queue_extensions(store_path: str, files: FileLayer = DISK) -> list[QueueFile
                 if sizes:
                     (file_size, _), *_ = Counter(sizes.values()).most_common(1)
                     paths = tuple(name for name, size in sizes.items() if size == file_size)
-                    found.append(QueueFiles(topic, int(queue_id), paths, file_size))
-    return found
+                    listing.append(QueueFiles(topic, int(queue_id), paths, file_size))
+    return listing
 
 
 def read_ext_unit(extension: QueueFiles, address: int, files: FileLayer = DISK) -> ExtUnit | None:
-    """The ext unit at an address; None where the files do not have it."""
+    """The ext unit at an address; None if the files do not have it."""
     if not is_ext_address(address):
         return None
     offset = decode_address(address)
@@ -46,7 +47,7 @@ def read_ext_unit(extension: QueueFiles, address: int, files: FileLayer = DISK) 
 
 
 def decode_whole(data: bytes) -> ExtUnit | None:
-    """The ext unit that the bytes begin with; None where there is none, or it is damaged."""
+    """The ext unit at the start of `data`; None if there is none or it is damaged."""
     try:
         return decode_ext_unit(data)
     except CorruptConsumeQueueError:
@@ -54,7 +55,7 @@ def decode_whole(data: bytes) -> ExtUnit | None:
 
 
 def _folders(files: FileLayer, path: str) -> list[tuple[str, str]]:
-    """(name, path) of each folder in a folder, which may be missing."""
+    """(name, path) of each sub-folder of a folder; empty where the folder is missing."""
     if not files.is_directory(path):
         return []
     return [(entry.name, os.path.join(path, entry.name)) for entry in files.list_directory(path) if entry.is_directory]

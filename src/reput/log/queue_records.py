@@ -1,15 +1,16 @@
-"""The records of a log as its consume queues know them, and the proof that they may be believed.
+"""Record locations from the units of all consume queues, and the proof that the units can be believed.
 
-Queues are derived, and can be anything: behind the log, restored from an older copy, half of them gone; RocketMQ also
-leaves units behind a queue's end that lead to records which a crash cut off. So nothing is taken from a queue before
+Consume queues are derived from the log and can differ from it: they lag, were restored from an older copy, or half of
+them is missing. RocketMQ also leaves units after a queue's end that lead to records which a crash cut off. So the units
+of a queue are used only if
 
-- its first and its last unit in the log lead to records of its own (a further queue, of light messages, holds the
-  records of other topics; a queue that fails is left out, so its records count as unknown),
+- the first and the last unit of the queue that lead into the log lead to records of that queue (a further queue, of
+  light messages, holds records of other topics; a queue that fails is left out, so its records count as unknown),
 - no two units of all queues claim the same byte, and
-- beside every stretch of the log that no unit claims, the units before and behind it lead to records of their own.
+- on both sides of each range of the log that no unit claims, the nearest units lead to records of their own queues.
 
-Then the units are tiles: what they claim is records, and what they do not claim (transactions in the making, what was
-not dispatched yet, batch consume queues) begins and ends at records, and is read as it is.
+Then the units tile the log. What they claim is records. What they do not claim (transactions in progress, records that
+are not dispatched yet, batch consume queues) begins and ends at records, and is read in full.
 """
 
 from __future__ import annotations
@@ -37,23 +38,23 @@ from reput.log.scan import is_blank
 
 Int64s = npt.NDArray[np.int64]
 
-#: Log bytes that are proven at once; at most 1.5 million records fit.
-PIECE_BYTES = 128 << 20
+#: Log bytes proven in one batch; at most 1.5 million records fit.
+BATCH_BYTES = 128 << 20
 _FIRST_READ_BYTES, _READ_BYTES = 64 << 10, 4 << 20
 
 
 class NotProven(Exception):
-    """Raised when queues or index do not prove what they say; the text is the reason. The log is read as it is then."""
+    """Raised when queues or index do not prove what they say; the text is the reason. The log is then read in full."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QueueRecords:
-    """Records by their units, in log order: int64[n] each.
+    """Records as their units describe them, in log order; int64[n] each.
 
     Attributes:
-        offsets, sizes: where they lie in the commit log.
-        queues: numbers into `names`, their topics and queue ids.
-        queue_offsets: which message of the queue each is.
+        offsets, sizes: the records' commit log offsets and sizes in bytes.
+        queues: for each record the number of its queue in `names`, the topics and queue ids.
+        queue_offsets: the records' queue offsets.
     """
 
     names: tuple[tuple[str, int], ...]
@@ -63,7 +64,7 @@ class QueueRecords:
     queue_offsets: Int64s
 
     def rows(self, wanted: npt.NDArray[np.bool_] | npt.NDArray[np.intp]) -> QueueRecords:
-        """Some of the records."""
+        """Selected records, by mask or row numbers."""
         arrays = (self.offsets, self.sizes, self.queues, self.queue_offsets)
         return QueueRecords(self.names, *(array[wanted] for array in arrays))
 
@@ -75,7 +76,7 @@ class QueueRecords:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A stretch of one file that no unit claims: it begins at a record's start, as does what is behind it."""
+    """Range of one file that no unit claims; a record starts at its begin and at its end."""
 
     file: LogFile
     begin: int
@@ -83,16 +84,16 @@ class Gap:
 
 
 def joined_records(parts: Sequence[QueueRecords]) -> QueueRecords:
-    """The records of parts of one log, of which there is at least one, in its order."""
+    """One QueueRecords of several, at least one, that are in log order."""
     columns = [(part.offsets, part.sizes, part.queues, part.queue_offsets) for part in parts]
     return QueueRecords(parts[0].names, *(np.concatenate(column) for column in zip(*columns, strict=True)))
 
 
-class ProvenPiece(NamedTuple):
-    """What the queues prove of a stretch of one log file: records, and all between them that no unit claims.
+class ProvenBatch(NamedTuple):
+    """Records that the queues prove in a range of one log file, and the gaps between them that no unit claims.
 
     Attributes:
-        end: behind the stretch's last record, or the file's end.
+        end: offset after the last record of the range, or the file's end.
     """
 
     file: LogFile
@@ -101,15 +102,15 @@ class ProvenPiece(NamedTuple):
     end: int
 
 
-def proven_pieces(
+def proven_batches(
     queues: Sequence[QueueFiles], log_files: Sequence[LogFile], files: FileLayer
-) -> Iterator[ProvenPiece]:
-    """What the queues prove, in log order, and the rest of the log; a file's blank end is no gap.
+) -> Iterator[ProvenBatch]:
+    """Proven records and gaps of the whole log, in log order; the blank record at a file's end is no gap.
 
     Raises NotProven where the queues contradict the log or each other.
     """
     begin = -1
-    for file, end, records in claimed_pieces(queues, log_files, files):
+    for file, end, records in claimed_batches(queues, log_files, files):
         begin = max(begin, file.start_offset)
         ends = records.offsets + records.sizes
         overlap = np.flatnonzero(records.offsets < np.append(begin, ends[:-1])[: ends.size])
@@ -119,22 +120,22 @@ def proven_pieces(
             raise NotProven(f"a consume queue claims a record beyond the end of {file.path}")
         lows = np.append(begin, ends)
         begin = file.end_offset if end == file.end_offset else int(lows[-1])
-        open_ones = np.flatnonzero(np.append(records.offsets, begin) > lows)
-        # The last record stands before what the next piece may find to be a gap.
-        beside = np.unique(np.concatenate([open_ones - 1, open_ones, [ends.size - 1]]))
+        gap_rows = np.flatnonzero(np.append(records.offsets, begin) > lows)
+        # The last record, too: the next batch may begin with a gap.
+        beside = np.unique(np.concatenate([gap_rows - 1, gap_rows, [ends.size - 1]]))
         check_records(records.rows(beside[(beside >= 0) & (beside < ends.size)]), [file], files)
-        highs = np.append(records.offsets, begin)[open_ones].tolist()
+        highs = np.append(records.offsets, begin)[gap_rows].tolist()
         gaps = [
             Gap(file, low, high)
-            for low, high in zip(lows[open_ones].tolist(), highs, strict=True)
+            for low, high in zip(lows[gap_rows].tolist(), highs, strict=True)
             if high < file.end_offset or not _is_blank_end(file, low, files)
         ]
-        yield ProvenPiece(file, records, gaps, begin)
+        yield ProvenBatch(file, records, gaps, begin)
 
 
 def check_records(records: QueueRecords, log_files: Sequence[LogFile], files: FileLayer) -> None:
-    """Raises NotProven where a unit does not lead to a record of its own queue and queue offset."""
-    wrong = np.flatnonzero(~_own(records, log_files, files))
+    """Raises NotProven where a unit does not lead to a record of its queue with its queue offset."""
+    wrong = np.flatnonzero(~_are_own(records, log_files, files))
     if wrong.size:
         row = int(wrong[0])
         topic, queue_id = records.names[int(records.queues[row])]
@@ -144,16 +145,16 @@ def check_records(records: QueueRecords, log_files: Sequence[LogFile], files: Fi
         )
 
 
-def _own(records: QueueRecords, log_files: Sequence[LogFile], files: FileLayer) -> npt.NDArray[np.bool_]:
-    """bool[n], whether each unit leads to its own record; one that is damaged makes all behind it in its file false."""
+def _are_own(records: QueueRecords, log_files: Sequence[LogFile], files: FileLayer) -> npt.NDArray[np.bool_]:
+    """bool[n], whether each unit leads to its own record; a damaged record makes all later ones of its file false."""
     topics = pa.array([topic for topic, _ in records.names], pa.string())
     queue_ids = np.array([queue_id for _, queue_id in records.names], np.int64)
     own = np.zeros(records.offsets.size, np.bool_)
     for file in log_files:
-        part = records.of_file(file)
+        in_file = records.of_file(file)
         done = int(np.searchsorted(records.offsets, file.start_offset))
         try:
-            for columns in read_records(Points(file, part.offsets, part.sizes), files=files):
+            for columns in read_records(Points(file, in_file.offsets, in_file.sizes), files=files):
                 rows = slice(done, done + columns.rows)
                 queues = records.queues[rows]
                 topic = record_batch(columns, ("topic",))["topic"]
@@ -168,32 +169,33 @@ def _own(records: QueueRecords, log_files: Sequence[LogFile], files: FileLayer) 
     return own
 
 
-def claimed_pieces(
+def claimed_batches(
     queues: Sequence[QueueFiles], log_files: Sequence[LogFile], files: FileLayer
 ) -> Iterator[tuple[LogFile, int, QueueRecords]]:
-    """What the units claim to begin in stretches of log files, with the end of each, in log order; nothing proves it.
+    """(file, end, records) for each range of the log: the records that units claim to start there, in log order.
 
-    Queues whose first record is not their own are left out, and of those whose last one is not, what this piece has.
+    Nothing proves them yet, but for the first and the last unit of each queue: a queue whose first unit does not lead
+    to a record of its own is left out, and so are the records in this range of a queue whose last unit does not.
     """
     names = tuple((queue.topic, queue.queue_id) for queue in queues)
     log_begin, log_end = log_files[0].start_offset, log_files[-1].end_offset
-    units = [_Units(queue, log_begin, log_end, files) for queue in queues]
+    units = [_UnitReader(queue, log_begin, log_end, files) for queue in queues]
     for file in log_files:
-        for end in [*range(file.start_offset + PIECE_BYTES, file.end_offset, PIECE_BYTES), file.end_offset]:
+        for end in [*range(file.start_offset + BATCH_BYTES, file.end_offset, BATCH_BYTES), file.end_offset]:
             records = _claimed(names, units, end)
-            if records.offsets.size > PIECE_BYTES // MIN_RECORD_SIZE + 1:
+            if records.offsets.size > BATCH_BYTES // MIN_RECORD_SIZE + 1:
                 raise NotProven(f"the consume queues have more units than {file.path} has room for")
-            strange = _strangers(records, units, file, files)
-            yield file, end, records.rows(~np.isin(records.queues, strange)) if strange else records
+            refuted = _refuted_queues(records, units, file, files)
+            yield file, end, records.rows(~np.isin(records.queues, refuted)) if refuted else records
 
 
-def _claimed(names: tuple[tuple[str, int], ...], units: Sequence[_Units], end: int) -> QueueRecords:
-    """The next units of all queues, those that lead to before `end`, in log order."""
+def _claimed(names: tuple[tuple[str, int], ...], units: Sequence[_UnitReader], end: int) -> QueueRecords:
+    """The next records that the units of all queues claim, up to the log offset `end`, in log order."""
     columns: list[list[Int64s]] = [[], [], [], []]
     for number, queue in enumerate(units):
         for offsets, sizes, queue_offsets in queue.before(end):
-            part = (offsets, sizes, np.full(offsets.size, number, np.int64), queue_offsets)
-            for column, values in zip(columns, part, strict=True):
+            arrays = (offsets, sizes, np.full(offsets.size, number, np.int64), queue_offsets)
+            for column, values in zip(columns, arrays, strict=True):
                 column.append(values)
     none = np.empty(0, np.int64)
     unordered = [np.concatenate([none, *column]) for column in columns]
@@ -201,8 +203,8 @@ def _claimed(names: tuple[tuple[str, int], ...], units: Sequence[_Units], end: i
     return QueueRecords(names, *(column[order] for column in unordered))
 
 
-def _strangers(records: QueueRecords, units: Sequence[_Units], file: LogFile, files: FileLayer) -> list[int]:
-    """The queues that begin or end here with a record that is not their own."""
+def _refuted_queues(records: QueueRecords, units: Sequence[_UnitReader], file: LogFile, files: FileLayer) -> list[int]:
+    """Numbers of the queues whose first or last unit in the log is among `records` and leads to a foreign record."""
     rows = np.arange(records.offsets.size)
     first = np.full(len(units), -1, np.intp)
     last = first.copy()
@@ -214,18 +216,18 @@ def _strangers(records: QueueRecords, units: Sequence[_Units], file: LogFile, fi
     for number in begun:
         units[number].has_begun = True
     probes = np.unique(np.concatenate([first[begun], last[ended]]))
-    strange = []
-    for row in probes[~_own(records.rows(probes), [file], files)].tolist():
-        # One that is damaged hides those behind it: each is asked for alone.
-        if not _own(records.rows(np.array([row], np.intp)), [file], files)[0]:
+    refuted = []
+    for row in probes[~_are_own(records.rows(probes), [file], files)].tolist():
+        # A damaged record hides the later ones: each row is checked alone.
+        if not _are_own(records.rows(np.array([row], np.intp)), [file], files)[0]:
             number = int(records.queues[row])
-            strange.append(number)
+            refuted.append(number)
             units[number].end()
-    return strange
+    return refuted
 
 
-class _Units:
-    """The units of one queue that lead into the log, as far as these ascend: behind a queue's end lies what was cut."""
+class _UnitReader:
+    """Reader of the units of one queue that lead into the log, while their offsets ascend: after them lie old units."""
 
     def __init__(self, queue: QueueFiles, log_begin: int, log_end: int, files: FileLayer) -> None:
         self._queue, self._files = queue, files
@@ -236,22 +238,22 @@ class _Units:
 
     @property
     def has_ended(self) -> bool:
-        """Whether no unit leads further into the log than those that were returned."""
+        """Whether all units that lead into the log were returned."""
         return self._number >= len(self._queue.paths)
 
     def end(self) -> None:
-        """Return no further units."""
+        """Return no more units."""
         self._number = len(self._queue.paths)
 
     def before(self, end: int) -> Iterator[tuple[Int64s, Int64s, Int64s]]:
-        """Commit log offsets, sizes and queue offsets of the next units, those that lead to before `end`."""
+        """Commit log offsets, sizes and queue offsets (int64[n] each) of the next units, up to the log offset `end`."""
         while not self.has_ended:
             path = self._queue.paths[self._number]
             start = file_name_to_offset(os.path.basename(path))
             assert start is not None, "StoreDirectory lists no other files"
             try:
                 file = self._files.open(path)
-            except StoreError:  # retention has taken it: its records are gone, or a gap
+            except StoreError:  # retention has deleted it: its records are gone, or a gap
                 self._go_on()
                 continue
             with file:
@@ -290,7 +292,7 @@ class _Units:
 
 
 def _is_blank_end(file: LogFile, offset: int, files: FileLayer) -> bool:
-    """Whether the blank record lies here, or too few bytes for one."""
+    """Whether the rest of a file from `offset` on is a blank record, or too short for one."""
     left = file.end_offset - offset
     with files.open(file.path) as opened:
         data = np.frombuffer(opened.read(offset - file.start_offset, min(left, BLANK_SIZE)), np.uint8)

@@ -1,7 +1,7 @@
-"""The sizes of queue files: those of one kind are all of one size, RocketMQ's configuration, and hold whole units.
+"""Check of queue file sizes: all files of a kind have one size, RocketMQ's configuration, and hold whole units.
 
-A queue alone with one file tells no other size than its own, so a cut between two of its units shows only where the
-units end (`reput.store.recovery.missing_units`).
+A single queue with a single file shows no other size than its own. A cut between two of its units is therefore only
+visible where the units end (`reput.store.recovery.missing_units`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from reput.log.directory import QueueFiles, build_again, usual_file_size
 
 
 class QueueKind(NamedTuple):
-    """What the files of one kind of queue have in common: folder, bytes of a unit, and the key of their size."""
+    """Kind of queue: its folder, the bytes of a unit, and the configuration key of the file size."""
 
     folder: str
     unit_size: int
@@ -30,17 +30,16 @@ BATCH = QueueKind(BATCH_CONSUME_QUEUE, BATCH_UNIT_SIZE, "mapperFileSizeBatchCons
 
 
 def check_file_sizes(queues: Sequence[QueueFiles], kind: QueueKind, root: str, configured: int | None = None) -> None:
-    """Look at the sizes of a store's queue files of one kind.
+    """Check the sizes of a store's queue files of one kind.
 
     Args:
-        queues: All of that kind.
-        kind: Which one.
+        queues: All queues of that kind.
+        kind: The kind.
         root: The store's directory.
-        configured: The size that they must have; None where the files' own counts.
+        configured: The size that the files must have; None: the size that most of them have.
 
     Raises:
-        StoreFormatError: The first file that does not hold whole units, is of another size than most, or than the
-            configured one.
+        StoreFormatError: A file does not hold whole units, differs from most, or does not have the configured size.
     """
     usual = usual_file_size(queues) if queues else 0
     advice = build_again(os.path.join(root, kind.folder))

@@ -1,4 +1,4 @@
-"""Which topics of a store directory have batch consume queues, and whether its files agree on that."""
+"""Queue types: which topics of a store have batch consume queues, and whether the store's files agree."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ def is_batch_cq(topic: TopicConfig) -> bool:
 
 @dataclass(slots=True)
 class QueueTypes:
-    """What is known of topics.
+    """Types of the queues of topics.
 
     Attributes:
-        batch: Topics with batch consume queues; more may be found.
-        simple: Topics of which `config/topics.json` says that they have none.
+        batch: Topics with batch consume queues; more may be added.
+        simple: Topics that have consume queues according to `config/topics.json`.
     """
 
     batch: set[str] = field(default_factory=set)
     simple: frozenset[str] = frozenset()
 
     def undeclared(self, columns: RecordColumns) -> set[str]:
-        """Topics of scanned inner batches that are neither: only a topic with batch consume queues takes those."""
+        """Topics of scanned inner batches that have no type yet: only topics with batch consume queues have these."""
         rows = np.flatnonzero((columns["sys_flag"] & INNER_BATCH) == INNER_BATCH)
         if not rows.size:
             return set()
@@ -47,11 +47,11 @@ class QueueTypes:
 
 
 def find_queue_types(directory: StoreDirectory, batch_folders: Set[str] | None = None) -> QueueTypes:
-    """By `config/topics.json`; a topic that it does not have is known by a folder of batch consume queues.
+    """Queue types by `config/topics.json`; a topic that the file lacks is `batch` if it has a batch queue folder.
 
     Args:
         directory: The store.
-        batch_folders: The topics with such a folder; None: those that `directory` lists.
+        batch_folders: The topics with such a folder; None: the topics that `directory` lists.
 
     Raises:
         CorruptMetadataError: `topics.json` and its backup are damaged.
@@ -64,7 +64,7 @@ def find_queue_types(directory: StoreDirectory, batch_folders: Set[str] | None =
 
 
 def check_queue_folders(directory: StoreDirectory, types: QueueTypes) -> None:
-    """Raises StoreFormatError where a topic has queues of the other type, or of both.
+    """Raises StoreFormatError where a topic has queues of the wrong type, or of both types.
 
     RocketMQ does not start with such a store (`ConsumeQueueStore.queueTypeShouldBe`).
     """

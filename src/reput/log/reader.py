@@ -44,32 +44,33 @@ def read_log(
     mode: str = "FAILFAST",
     files: FileLayer = DISK,
 ) -> pa.RecordBatchReader:
-    """The messages of a store as Arrow, without opening the store: nothing is locked, and nothing on the disk changes.
+    """Read the messages of a store as Arrow record batches; the store is not opened or locked, and no byte is changed.
 
-    Batches hold at most 32 768 rows and about 32 MiB, and are read as they are asked for. Of a store that is open for
-    writing, what is put after the first batch was asked for is not read: a loop that puts what it reads comes to an
-    end. Columns that are not asked for cost nothing.
+    Batches hold at most 32 768 rows and about 32 MiB, and are read on demand. Of a store that is open for writing,
+    messages put after the first batch was asked for are not read: a loop that puts what it reads ends. Columns that are
+    not asked for cost nothing.
 
     Args:
         path: the store directory.
         columns: names of `reput.kernels.record_batch.SCHEMA`, in any order; None: all.
         topics: only rows of these topics.
-        keys: only rows with one of these as unique key or among their keys.
+        keys: only rows that have one of these as unique key or among their keys.
         begin, end: bounds of the store timestamp, both included: a datetime with a time zone, or ms since 1970.
-        until: "proven": to the last record that proves itself; "flushed": only to what the checkpoint says is on the
-            disk (physicMsgTimestamp); nothing where there is no checkpoint.
-        raw_body: bodies as stored, inner batches as one row; else decompressed and unfolded.
-        commit_log_path: the commit log's folder where it is not below `path`; a comma separates several.
+        until: "proven": up to the last record that proves itself; "flushed": only up to the checkpoint's
+            physicMsgTimestamp, which is on the disk; no row without a checkpoint.
+        raw_body: True: bodies as stored, an inner batch as one row; False: decompressed and unfolded.
+        commit_log_path: the commit log's folder if it is not below `path`; several are separated by commas.
         store: the value of the column `store`; None: the directory's name.
-        mode: what becomes of a record that does not prove itself although a later one does. "FAILFAST": an error;
-            "PERMISSIVE": reading goes on at the next record that proves itself, and one row says what is lost: its
-            status is `DAMAGED: <reason>`, commit_log_offset and store_size are those of the bytes passed over, the rest
-            is null, so no bound of topics, keys or times finds it; "DROPMALFORMED": the same without that row.
+        mode: what happens at a record that does not prove itself although a later record does. "FAILFAST": an error.
+            "PERMISSIVE": the read goes on at the next record that proves itself, and one row reports what is lost: its
+            status is `DAMAGED: <reason>`, its commit_log_offset and store_size are those of the skipped bytes, and its
+            other columns are null, so that it is left out where topics, keys or times are given. "DROPMALFORMED": as
+            PERMISSIVE, without that row.
         files: the file layer.
 
-    Raises ConfigError for a wrong argument and StoreFormatError for a directory that is no store; while reading,
-    CorruptRecordError under FAILFAST for damage before the log's end, and StoreError for a file that cannot be read, or
-    that retention has deleted since the call.
+    Raises ConfigError for a wrong argument and StoreFormatError for a directory that is no store. During the read
+    raises CorruptRecordError under FAILFAST for damage before the log's end, and StoreError for a file that cannot be
+    read, or that retention has deleted since the call.
     """
     if until not in ("proven", "flushed"):
         raise ConfigError(f'until: {until!r} is neither "proven" nor "flushed"')
@@ -85,7 +86,7 @@ def read_log(
 def read_split(
     split: Split, selection: Selection, *, flushed_ms: int | None = None, files: FileLayer = DISK
 ) -> Iterator[pa.RecordBatch]:
-    """The wanted rows of the records that start in a split, bounded as those of `read_log`.
+    """Yield the wanted rows of the records that start in a split, in batches of the same limits as in `read_log`.
 
     Args:
         flushed_ms: a record with a later store timestamp ends the log.
@@ -97,9 +98,9 @@ def read_split(
 
 
 def read_points(points: Points, selection: Selection, *, files: FileLayer = DISK) -> Iterator[pa.RecordBatch]:
-    """The wanted rows of records whose places are known; all of them have one of the selection's topics.
+    """Yield the wanted rows of records at known offsets; all of these records have one of the selection's topics.
 
-    Raises CorruptRecordError where one of them does not prove itself.
+    Raises CorruptRecordError where a record does not prove itself.
     """
     selection = replace(selection, topics=None)
     for columns in read_records(points, files=files):
@@ -107,12 +108,12 @@ def read_points(points: Points, selection: Selection, *, files: FileLayer = DISK
 
 
 def read_scan(scan: SplitScan, selection: Selection, flushed_ms: int | None = None) -> Iterator[pa.RecordBatch]:
-    """The wanted rows of a scan that skips damage as the selection does, and a row for each damage if it says so."""
+    """Yield the wanted rows of a scan, and a row for each skipped damage if the selection shows damage."""
     return _read_scan(scan, selection, flushed_ms, None)
 
 
 def record_batches(columns: RecordColumns, selection: Selection) -> list[pa.RecordBatch]:
-    """Records that were scanned already, as `read_log` shows them; what rows are wanted is not asked again."""
+    """Scanned records in the form of `read_log`; all rows are taken as wanted."""
     return list(_batches(columns, selection))
 
 
@@ -131,11 +132,11 @@ def _read_files(
 def _read_from(
     begin: int, directory: StoreDirectory, log_files: Sequence[LogFile], selection: Selection, flushed_ms: int | None
 ) -> Generator[pa.RecordBatch, None, int | None]:
-    """Read from a record's start on; returns None at the end, or where to go on since a sink has come meanwhile."""
+    """Read from a record's start on; returns None at the end, or the offset to go on from when a sink's batch began."""
     watch: SinkWatch | None = None
     before = SinkWatch(directory.files, directory.path)
     if directory.was_killed or before.begin_offset is not None:
-        # Or the store is alive: files are made at their full length, and fill while they are read.
+        # A live store, too, has `abort`: its files have their full length at once, and fill while they are read.
         log_end = committed_end(directory, log_files)
     else:
         watch, log_end = before, log_files[-1].end_offset if log_files else 0
@@ -152,7 +153,7 @@ def _read_from(
 def _read_scan(
     scan: SplitScan, selection: Selection, flushed_ms: int | None, watch: SinkWatch | None
 ) -> Generator[pa.RecordBatch, None, int | None]:
-    """What is wanted of a scan; where `watch` saw a sink at the log, it ends, and returns what it has not given."""
+    """Yield the wanted rows of a scan; ends if `watch` saw a sink's batch, and returns the offset not yet yielded."""
     told = 0
     try:
         for columns in scan:
@@ -173,7 +174,7 @@ def _read_scan(
 
 
 def _damage_rows(scan: SplitScan, told: int, selection: Selection) -> Iterator[pa.RecordBatch]:
-    """Of what was passed over since `told` damages; what is behind the split's end is the next split's to tell."""
+    """Rows for the damages from number `told` on; damage after the split's end is left to the next split."""
     for found in scan.damages[told:]:
         damage = found._replace(end=min(found.end, scan.split.end))
         logger.warning("%s; passed over %d bytes", damage.error(), damage.end - damage.begin)
@@ -182,16 +183,16 @@ def _damage_rows(scan: SplitScan, told: int, selection: Selection) -> Iterator[p
 
 
 def _batches(columns: RecordColumns, selection: Selection) -> Iterator[pa.RecordBatch]:
-    parts = [columns] if selection.raw_body else shown_rows(columns, bodies=selection.needs_bodies)
-    for part in parts:
-        if part is not columns:
-            part = selection.select_by_keys(part)
-        for rows in _cut(part):
+    batches = [columns] if selection.raw_body else shown_rows(columns, bodies=selection.needs_bodies)
+    for batch in batches:
+        if batch is not columns:
+            batch = selection.select_by_keys(batch)
+        for rows in _cut(batch):
             yield record_batch(rows, selection.columns, store=selection.store)
 
 
 def _cut(columns: RecordColumns) -> Iterator[RecordColumns]:
-    """Pieces of at most MAX_ROWS rows and MAX_BATCH_BYTES of bodies and properties; but one row always goes."""
+    """Cut into batches of at most MAX_ROWS rows and MAX_BATCH_BYTES of bodies and properties, but at least one row."""
     sizes = columns["body_size"] + columns["properties_size"]
     if 0 < columns.rows <= MAX_ROWS and total_size(sizes) <= MAX_BATCH_BYTES:
         yield columns

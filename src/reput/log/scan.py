@@ -1,11 +1,12 @@
-"""Scanning the commit log's files: a window of bytes after the other, and the judgement where the log ends.
+"""Scan of commit log files, and the decision where the log ends.
 
-Files are read by `preadv` into one buffer that is used again and again. That is faster than a map, and a file that
-shrinks or fails under a reader cannot kill the process.
+Files are read by `preadv`, window by window, into one buffer that is reused. `preadv` is faster than a map here, and a
+file that shrinks or fails during the read cannot kill the process.
 
-The reader takes no lock, so it may meet a record that is being written, and on a killed store one that was never
-finished. A record counts only if its size, magic code, own offset, inner lengths and body CRC prove it; the first one
-that fails ends the log. Unless a later one proves itself: then it is damage, and is told.
+The reader takes no lock. It may meet a record that is being written, or, in a killed store, a record that was never
+finished. A record counts only if its size, magic code, own offset, inner lengths and body CRC prove it. The first
+record that fails ends the log, unless a later record proves itself: then the bytes before the later record are damage,
+and the damage is reported.
 """
 
 from __future__ import annotations
@@ -28,27 +29,28 @@ from reput.kernels.record_scan import DEFAULT_DELAYS_MS, RecordScanner, ScanLeve
 from reput.log.directory import LogFile, numbered_files, open_listed
 from reput.log.splits import Split, SplitResult, SplitStop
 
-#: Records a piece. Just below a power of two: columns that lie a power of two apart share cache sets, which costs 25 ns
+#: Records a batch. Just below a power of two: columns that lie a power of two apart share cache sets, which costs 25 ns
 #: a record.
 MAX_ROWS = 32_752
 WINDOW_BYTES = 4 << 20
 _SEARCH_BYTES = 16 << 20
-#: A record that fails although a later one is whole is read again, in case its writer copies bytes out of order.
+#: A record that fails although a later record is whole is read again: its writer may copy bytes out of order.
 _REREADS = 4
 _REREAD_PAUSE_S = 0.005
-#: A log with more damage than this is not one that is being written.
-_PATIENT_DAMAGES = 8
+#: With more damages than this, failed records are not being written: they are read again without a pause.
+_DAMAGES_WITH_PAUSE = 8
 _BLANK_MAGIC = int(MagicCode.BLANK)
 
 
 class OnDamage(Enum):
     """What a scan does at a record that does not prove itself."""
 
-    #: The log ends there, and nobody looks for a later record.
+    #: The log ends at the record; no later record is looked for.
     END = "end"
-    #: A CorruptRecordError where a later record proves itself; else the log ends there.
+    #: Raise CorruptRecordError if a later record proves itself; otherwise the log ends at the record.
     RAISE = "raise"
-    #: On at the later record, and what was passed over is among `SplitScan.damages`; else the log ends there.
+    #: Go on at a later record that proves itself, and add the skipped bytes to `SplitScan.damages`; without a later
+    #: record the log ends here.
     SKIP = "skip"
 
 
@@ -62,30 +64,30 @@ def scan_split(
     delays_ms: Sequence[int] = DEFAULT_DELAYS_MS,
     index_tags: bool = False,
     on_damage: OnDamage = OnDamage.RAISE,
-    look_ahead: bool = False,
+    double_buffered: bool = False,
     files: FileLayer = DISK,
 ) -> SplitScan:
-    """Scan the records that start in a split; nothing is read before the result is iterated over.
+    """Scan the records that start in a split; nothing is read before the iteration over the result starts.
 
     Args:
         level: what is extracted beside the header.
         check_crc: whether a body must agree with BODYCRC for its record to count.
-        max_rows: records a piece, at the most.
-        window_bytes: bytes read at once; a longer record is read whole all the same.
-        delays_ms, index_tags: as `RecordScanner` takes them.
-        on_damage: what a record that does not prove itself means.
-        look_ahead: whether a piece is valid until the one behind the next is asked for: another thread may ask for the
-            next one meanwhile.
+        max_rows: the largest number of records in a batch.
+        window_bytes: bytes of one read; a longer record is read whole all the same.
+        delays_ms, index_tags: as in `RecordScanner`.
+        on_damage: what happens at a record that does not prove itself.
+        double_buffered: a batch stays valid until the second batch after it is asked for, not only the next: another
+            thread can read the next batch while this one is used.
     """
     scanners = [
         RecordScanner(max_rows, level=level, delays_ms=delays_ms, index_tags=index_tags)
-        for _ in range(2 if look_ahead else 1)
+        for _ in range(2 if double_buffered else 1)
     ]
     return SplitScan(split, scanners, check_crc, window_bytes, on_damage, files)
 
 
 class Damage(NamedTuple):
-    """Bytes of one file, as commit log offsets, that no record of them proves: up to the next one that does."""
+    """Damaged bytes of one file, from `begin` to `end` (commit log offsets): no record in them proves itself."""
 
     path: str
     begin: int
@@ -93,14 +95,14 @@ class Damage(NamedTuple):
     reason: str
 
     def error(self) -> CorruptRecordError:
-        """The same as an error."""
+        """CorruptRecordError that reports this damage."""
         return CorruptRecordError(self.path, self.begin, self.reason)
 
 
 def find_end(file: LogFile, files: FileLayer) -> int:
-    """Commit log offset behind the records that a file has now; only headers are looked at.
+    """Commit log offset after the last record of a file as it is now; only headers are read.
 
-    The file's end where there is damage before: who reads the records is told.
+    Where the file is damaged, the file's end: whoever reads the records gets the error.
     """
     scan = scan_split(
         Split(file, file.start_offset, file.end_offset, True), level=ScanLevel.HEADER, check_crc=False, files=files
@@ -114,16 +116,17 @@ def find_end(file: LogFile, files: FileLayer) -> int:
 
 
 class SplitScan:
-    """The records of one split, as `scan_split` gives it: an iterable of `RecordColumns`, to be gone through once.
+    """Iterable of the records of one split, in batches of `RecordColumns`; made by `scan_split`, to be iterated once.
 
-    Each piece is valid until the next one is asked for, or with `look_ahead` the one behind it. Iterating raises
-    CorruptRecordError as `OnDamage` says, and StoreError where a file cannot be read, or retention has deleted it.
+    Each batch is valid until the next batch is asked for, or, with `double_buffered`, the second batch after it.
+    Iterating raises CorruptRecordError as `OnDamage` says, and StoreError where a file cannot be read or retention has
+    deleted it.
 
-    Attributes, as `SplitResult` has them, final when the iteration has ended:
+    Attributes as in `SplitResult`, final after the iteration:
         begin_offset: where the first record starts.
-        end_offset: where the next record must start; while iterating, the end of the last piece.
-        stop: why the reading ended. BLANK also where damage takes the rest of the file, and was skipped.
-        damages: what was skipped, up to the last piece.
+        end_offset: where the next record must start; during the iteration, the end of the last batch.
+        stop: why the reading ended. Also BLANK where skipped damage reaches the end of the file.
+        damages: the skipped bytes, up to the last batch.
     """
 
     def __init__(
@@ -142,19 +145,19 @@ class SplitScan:
         self.damages: list[Damage] = []
         self._on_damage = on_damage
         self._scanners = scanners
-        self._pieces = 0
+        self._batches = 0
         self._check_crc = check_crc
         self._window_bytes = window_bytes
         self._files = files
 
     @property
     def _scanner(self) -> RecordScanner:
-        """The one whose piece nobody has."""
-        return self._scanners[self._pieces % len(self._scanners)]
+        """The scanner whose last batch is no longer in use."""
+        return self._scanners[self._batches % len(self._scanners)]
 
     @property
     def result(self) -> SplitResult:
-        """What `check_stitches` needs to know."""
+        """Result of this scan, for `check_stitches`."""
         return SplitResult(self.split, self.begin_offset, self.end_offset, self.stop)
 
     def __iter__(self) -> Iterator[RecordColumns]:
@@ -167,7 +170,9 @@ class SplitScan:
                 yield from self._walk(window, begin)
 
     def _walk(self, window: _Window, offset: int) -> Iterator[RecordColumns]:
-        """The records from a true start on, up to the split's end, or through the blank record to the file's end."""
+        """Yield the records from the true record start `offset` on, to the split's end, or to the file's end after a
+        blank record.
+        """
         split, file_end = self.split, self.split.file.end_offset
         data: npt.NDArray[np.uint8] | None = window.read(offset)
         while data is not None and (offset < split.end or offset == file_end):
@@ -176,7 +181,7 @@ class SplitScan:
             if rows:
                 columns = first_rows(columns, rows)
                 offset = self.end_offset = columns.next_offset
-                self._pieces += 1
+                self._batches += 1
                 window.keep()
                 yield columns
                 data = data[columns.consumed :] if columns.stop is ScanStop.FULL else window.read(offset)
@@ -185,17 +190,18 @@ class SplitScan:
             elif self._on_damage is OnDamage.END:
                 self.stop, data = SplitStop.LOG_END, None
             else:
-                data = self._judge(window, offset)
+                data = self._reread_failed(window, offset)
                 if data is None and self.damages and self.damages[-1].begin == offset:
                     offset = self.end_offset = self.damages[-1].end
                     data = self._after_damage(window, offset)
 
-    def _judge(self, window: _Window, offset: int) -> npt.NDArray[np.uint8] | None:
-        """Read the record at `offset`, which failed, anew: its bytes where it proves itself now, else None.
+    def _reread_failed(self, window: _Window, offset: int) -> npt.NDArray[np.uint8] | None:
+        """Read the failed record at `offset` again: its bytes if it proves itself now, else None.
 
-        Then either the log ends here, or it is damage: an error, or the last one of `damages`. The order matters: a
-        writer finishes a record before it begins the next. So if a later one was seen and then the failed one fails
-        again, it is no record in the making.
+        None means that the log ends here (`stop` is LOG_END), or that the record is damaged: then an error is raised,
+        or the damage is the last of `damages`. The order matters: a writer finishes a record before it begins the next
+        record. If a later record was seen first, and the failed record fails again after that, the failed record is not
+        one that is being written.
         """
         later: tuple[LogFile, int] | None = None
         for attempt in range(_REREADS):
@@ -207,12 +213,12 @@ class SplitScan:
             if later is None:
                 self.stop = SplitStop.LOG_END
                 return None
-            if len(self.damages) < _PATIENT_DAMAGES:
+            if len(self.damages) < _DAMAGES_WITH_PAUSE:
                 time.sleep(_REREAD_PAUSE_S * attempt)
         assert later is not None, "the loop ends here only after a later record was found"
         reason = _reason(data, offset)
         later = self._later_record(window, later[1] - 1)
-        if later is None:  # it was of a batch that was taken back meanwhile
+        if later is None:  # the later record was of a sink's batch, which was cut off in the meantime
             self.stop = SplitStop.LOG_END
             return None
         file, later_offset = later
@@ -229,14 +235,14 @@ class SplitScan:
         return None
 
     def _after_damage(self, window: _Window, offset: int) -> npt.NDArray[np.uint8] | None:
-        """The bytes behind damage; None where it takes the rest of the file."""
+        """Bytes after skipped damage, from `offset` on; None where the damage reaches the end of the file."""
         if offset < window.log_file.end_offset:
             return window.read(offset)
         self.stop = SplitStop.BLANK
         return None
 
     def _later_record(self, window: _Window, offset: int) -> tuple[LogFile, int] | None:
-        """File and offset of a record behind `offset` that proves itself, body CRC included."""
+        """File and offset of a record after `offset` that proves itself, body CRC included; None without one."""
         found = _find_proven(window, offset + 1)
         if found is not None:
             return window.log_file, found
@@ -250,7 +256,7 @@ class SplitScan:
 
 
 class _Window:
-    """Reads pieces of one file into one buffer, or into two in turns; offsets are those of the commit log."""
+    """Reader of one file into one reused buffer, or into two buffers in turn; offsets are commit log offsets."""
 
     def __init__(self, file: File, log_file: LogFile, window_bytes: int, buffers: int = 1) -> None:
         self.log_file = log_file
@@ -263,13 +269,13 @@ class _Window:
         return self._buffers[self._free]
 
     def keep(self) -> None:
-        """Leave what was read last as it is, as long as the next pieces come from the other buffer, if there is one."""
+        """Keep the bytes of the last read: later reads go into the other buffer, if there is one."""
         self._free = (self._read_last + 1) % len(self._buffers)
 
     def read(self, offset: int) -> npt.NDArray[np.uint8]:
-        """Bytes from `offset` on, valid until the next call: a window, or the record there if that is longer.
+        """Bytes from `offset` on, valid until the next call: one window, or the whole record if it is longer.
 
-        Of a blank record only the head: behind it there may be a gigabyte of nothing, which takes time and cache.
+        Of a blank record only the header is read: a gigabyte of zeros may follow it.
         """
         left = self.log_file.end_offset - offset
         self._read_last = self._free
@@ -283,10 +289,10 @@ class _Window:
         return data
 
     def find(self, offset: int) -> int | None:
-        """The first record from `offset` on that proves itself by its place and its neighbours.
+        """Offset of the first record at or after `offset` that its own offset and its neighbours prove; else None.
 
-        Nearly always it lies in one window. Where not, windows overlap so far that a record of 8 MiB is found, twice
-        what RocketMQ allows by default; a larger one may be missed.
+        Nearly always the record lies in the first window. Otherwise windows overlap so far that a record of 8 MiB is
+        found, twice RocketMQ's default limit; a larger record may be missed.
         """
         buffer = self._buffer
         while offset < self.log_file.end_offset and self._file.has_data_from(offset - self.log_file.start_offset):
@@ -308,7 +314,7 @@ class _Window:
 
 
 def first_rows(columns: RecordColumns, rows: int) -> RecordColumns:
-    """The columns cut behind their first `rows` rows."""
+    """The first `rows` rows of the columns."""
     if rows == columns.rows:
         return columns
     keys = int(np.searchsorted(columns.key_rows, rows))
@@ -331,16 +337,16 @@ def with_rows(
     narrow: npt.NDArray[np.int32],
     buffer: npt.NDArray[np.uint8] | None = None,
 ) -> RecordColumns:
-    """The columns with other rows, and another buffer where these need it; without queues and keys."""
+    """The columns with other rows (and another buffer if the rows lie in it), without queues and keys."""
     none = np.empty(0, np.int32)
     buffer = columns.buffer if buffer is None else buffer
     return RecordColumns(buffer, columns.base_offset, columns.consumed, columns.stop, wide, narrow, none, none, none)
 
 
 def _find_proven(window: _Window, offset: int) -> int | None:
-    """The first record of a file from `offset` on that proves itself, body CRC included.
+    """Offset of the first record of a file at or after `offset` that proves itself, body CRC included; else None.
 
-    Where a file begins a record must, so one there needs no neighbours.
+    A file always begins with a record, so a record at the file's start needs no neighbours as proof.
     """
     scanner = RecordScanner(MAX_ROWS, level=ScanLevel.HEADER)
     found = offset if offset == window.log_file.start_offset else window.find(offset)
@@ -354,7 +360,7 @@ def _find_proven(window: _Window, offset: int) -> int | None:
 
 
 def is_blank(data: npt.NDArray[np.uint8], left: int) -> bool:
-    """Whether the blank record lies here: it must fill the file's end."""
+    """Whether `data` begins with a blank record: its size must be `left`, the bytes that are left of the file."""
     head = data[:BLANK_SIZE].tobytes()
     return len(head) == BLANK_SIZE and (
         int.from_bytes(head[:4], "big", signed=True) == left
@@ -363,7 +369,7 @@ def is_blank(data: npt.NDArray[np.uint8], left: int) -> bool:
 
 
 def record_damage(file: LogFile, offset: int, data: npt.NDArray[np.uint8]) -> CorruptRecordError:
-    """The error of a record that does not prove itself; `data` are its bytes."""
+    """Error for a record that does not prove itself; `data` are the record's bytes."""
     return CorruptRecordError(file.path, offset, f"{_reason(data, offset)}; restore the file from a copy")
 
 

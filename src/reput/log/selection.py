@@ -1,4 +1,4 @@
-"""Selection: which rows and columns of a log are wanted, and the rows of a scan that are."""
+"""Selection: the wanted rows and columns of a log, and the filter of scanned rows."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ from reput.log.scan import Damage, OnDamage, with_rows
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NAMES = tuple(SCHEMA.names)
-#: An error; a row of status DAMAGED; nothing but a warning.
+#: At damage: an error; a row of status DAMAGED; only a warning.
 MODES = ("FAILFAST", "PERMISSIVE", "DROPMALFORMED")
-#: How the status of a row begins that stands for damage.
+#: Start of the status of a row that reports damage.
 DAMAGED = "DAMAGED"
 _BODY_COLUMNS = frozenset({"body", "sys_flag", "status"})
 
 
 def on_damage_of(mode: str) -> OnDamage:
-    """What a scan does for one of `MODES`."""
+    """The scan's behaviour at damage for one of `MODES`."""
     return OnDamage.RAISE if mode == "FAILFAST" else OnDamage.SKIP
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """What a reader wants; made by `make_selection`, which checks it. Small and picklable.
+    """Wanted rows and columns of a log; made by `make_selection`, which checks them. Small and picklable.
 
     Attributes:
-        columns: names of `SCHEMA`, in the order wanted.
+        columns: names of `SCHEMA`, in the wanted order.
         topics, keys: rows of one of these topics; rows with one of these as unique key or among their keys; None: all.
         begin_ms, end_ms: bounds of the store timestamp, both included.
-        raw_body: give bodies, and records of inner batches, as stored.
+        raw_body: whether bodies, and records of inner batches, are given as stored.
         store: the value of the column `store`.
-        mode: what becomes of damage, as in Spark's readers; one of `MODES`.
+        mode: what happens at damage, as in Spark's readers; one of `MODES`.
     """
 
     columns: tuple[str, ...]
@@ -57,27 +57,27 @@ class Selection:
 
     @property
     def on_damage(self) -> OnDamage:
-        """What a scan does for this reader."""
+        """The scan's behaviour at damage."""
         return on_damage_of(self.mode)
 
     @property
     def shows_damage(self) -> bool:
-        """Whether damage is a row: it has no topic, no time and no key, so not where a row must have one of some."""
+        """Whether damage is reported as a row; not where topics, times or keys are bounded, since damage has none."""
         bounds = (self.topics, self.keys, self.begin_ms, self.end_ms)
         return self.mode == "PERMISSIVE" and all(bound is None for bound in bounds)
 
     def named_modes(self, error: CorruptRecordError) -> CorruptRecordError:
-        """The error that ends a read under FAILFAST, with the modes that go on."""
+        """The error that ends a read under FAILFAST, with a hint at the modes that read on."""
         if self.on_damage is OnDamage.SKIP:
             return error
         hint = (
-            "or read on behind it, as read_log and Spark's source do with the mode PERMISSIVE, which tells of it in a "
+            "or read on after it, as read_log and Spark's source do with the mode PERMISSIVE, which reports it in a "
             "row, or DROPMALFORMED"
         )
         return CorruptRecordError(error.path, error.offset, f"{error.reason}; {hint}")
 
     def damage_row(self, damage: Damage) -> pa.RecordBatch:
-        """The row that stands for damage: nulls, but for store, commit_log_offset, store_size and status."""
+        """The row that reports damage; null except for store, commit_log_offset, store_size and status."""
         values = {
             "store": self.store,
             "commit_log_offset": damage.begin,
@@ -94,18 +94,18 @@ class Selection:
 
     @property
     def level(self) -> ScanLevel:
-        """What a scan must extract."""
+        """Level of the scan that these rows need."""
         if self.keys is not None or not PROPERTY_COLUMNS.isdisjoint(self.columns):
             return ScanLevel.PROPERTIES
         return ScanLevel.HEADER if self.topics is None else ScanLevel.QUEUES
 
     @property
     def needs_bodies(self) -> bool:
-        """Whether a column is wanted that shows if a compressed body could be decompressed."""
+        """Whether a wanted column depends on the decompression of bodies."""
         return not _BODY_COLUMNS.isdisjoint(self.columns)
 
     def select(self, columns: RecordColumns) -> RecordColumns:
-        """The rows of a scan that may be wanted: an inner batch stays, whatever its keys, until it is unfolded."""
+        """The rows of a scan that may be wanted; inner batches stay, whatever their keys, until they are unfolded."""
         wanted = np.ones(columns.rows, np.bool_)
         if self.topics is not None:
             queues = [topic.decode("utf-8", "replace") in self.topics for topic, _ in columns.queues()]
@@ -122,7 +122,7 @@ class Selection:
         return _rows_where(columns, self._has_key(columns) | (inner_batch & (not self.raw_body)))
 
     def select_by_keys(self, columns: RecordColumns) -> RecordColumns:
-        """The rows that have one of the keys."""
+        """The rows that have one of the wanted keys."""
         return columns if self.keys is None else _rows_where(columns, self._has_key(columns))
 
     def _has_key(self, columns: RecordColumns) -> npt.NDArray[np.bool_]:
@@ -146,7 +146,7 @@ def make_selection(
     store: str,
     mode: str = "FAILFAST",
 ) -> Selection:
-    """A Selection from what a caller gave; see `reput.read_log`. Raises ConfigError with what is wrong."""
+    """Selection by the arguments of `reput.read_log`. Raises ConfigError for a wrong argument."""
     names = _NAMES if columns is None else tuple(_texts("columns", columns))
     if not names:
         raise ConfigError("columns: name at least one, or leave it out for all")
@@ -169,7 +169,7 @@ def make_selection(
 
 
 def milliseconds(option: str, time: object) -> int:
-    """A time that a caller gave, in ms since 1970 and rounded up. Raises ConfigError where it is no time."""
+    """Milliseconds since 1970 of a given time, rounded up. Raises ConfigError for a value that is no time."""
     return -(-_microseconds(option, time) // 1000)
 
 
@@ -190,7 +190,7 @@ def _texts(option: str, values: Iterable[str]) -> list[str]:
 
 
 def _microseconds(option: str, time: object) -> int:
-    """Since 1970 UTC."""
+    """Microseconds since 1970 UTC."""
     if isinstance(time, int):
         return time * 1000
     if not isinstance(time, datetime) or time.tzinfo is None:

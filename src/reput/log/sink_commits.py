@@ -1,8 +1,8 @@
-"""Where the log ends for readers beside Spark's sinks: before a batch that a start may take back.
+"""End of the log for readers, without a sink's batch that a start may cut off again.
 
-Batches come and go while a reader looks (docs/formats/sink-commit.md). One that is not committed stands under an
-intent, and is cut off again where its writer fails or is killed. What lies before an intent, or is there while none
-stands, no such cut touches any more. So a reader looks at the sinks before and after he looks at the log.
+Batches are appended while a reader reads (docs/formats/sink-commit.md). A batch that is not committed has an intent,
+and is cut off if its writer fails or is killed. Records before the begin of an intent, and records in the log while
+there is no intent, are never cut off. A reader therefore reads the sinks' file before and after it reads the log.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from reput.log.scan import find_end
 
 
 def read_sinks(files: FileLayer, root: str) -> Sinks:
-    """What the store in a directory says of its sinks; raises CorruptMetadataError for a damaged file."""
+    """The sinks' file of a store; raises CorruptMetadataError for a damaged file."""
     path = os.path.join(root, CONFIG, SINKS_FILE)
     return decode_sinks(files.read_bytes(path), path) if files.exists(path) else Sinks()
 
 
 def was_opened_since(files: FileLayer, root: str) -> bool:
-    """Whether somebody who does not know of intents has opened the store since the last batch was begun.
+    """Whether another program, which does not know intents, has opened the store since the last batch was begun.
 
-    Then nothing of that batch is taken back: it was read by others, and records of theirs may lie behind it.
+    Then the batch is not cut off: other programs have read it, and their records may follow it.
     """
     return files.lock_text(os.path.join(root, LOCK)) != SINK_LOCK
 
 
 class SinkWatch:
-    """The sinks of a store before and after somebody looks at its log; the first look is the making of this object.
+    """The sinks' file before and after a read of the log; it is first read when this object is made.
 
     Raises CorruptMetadataError for a damaged file.
     """
@@ -45,13 +45,16 @@ class SinkWatch:
 
     @property
     def begin_offset(self) -> int | None:
-        """Where the batch begins that was not committed at the last look; None where there was none."""
+        """Where the batch begins that was not committed at the last read of the sinks' file; None without one."""
         return None if self._before.intent is None else self._before.intent.begin_offset
 
     def committed(self, end: int) -> int | None:
-        """The end of a log that was found since the last look, but for what may be taken back; this is the next look.
+        """Read the sinks' file again; returns `end`, or the begin of a batch before `end` that may be cut off.
 
-        None where that cannot be told, for a batch came and went meanwhile: then look at the log once more.
+        Args:
+            end: the log's end that the caller found since the last read of the sinks' file.
+
+        None where a batch was begun and ended in between: then the log must be read again.
         """
         before, self._before = self._before, self._look()
         begins = [sinks.intent.begin_offset for sinks in (before, self._before) if sinks.intent is not None]
@@ -60,17 +63,17 @@ class SinkWatch:
         return end if before.begun == self._before.begun else None
 
     def _look(self) -> Sinks:
-        """The sinks now; with the intent only if a start may take its batch back."""
+        """The sinks' file now; its intent is kept only if a start may cut the batch off."""
         while True:
             sinks = read_sinks(self._files, self._root)
             if sinks.intent is None or not was_opened_since(self._files, self._root):
                 return sinks
-            if read_sinks(self._files, self._root) == sinks:  # else the text was not read beside this intent
+            if read_sinks(self._files, self._root) == sinks:  # else the lock's text may belong to another intent
                 return replace(sinks, intent=None)
 
 
 def committed_end(directory: StoreDirectory, log_files: Sequence[LogFile]) -> int:
-    """Where the records of a log end that no start takes back; looks at the last of these files that has any."""
+    """Log offset after the last record that no start cuts off; only the last file with records is read."""
     watch = SinkWatch(directory.files, directory.path)
     while True:
         end = watch.committed(_find_end(log_files, directory.files))
@@ -79,7 +82,7 @@ def committed_end(directory: StoreDirectory, log_files: Sequence[LogFile]) -> in
 
 
 def _find_end(log_files: Sequence[LogFile], files: FileLayer) -> int:
-    """Behind the records of the last file that has any: the one before it may be filling while the last is made."""
+    """Log offset after the last record. The last file may be empty while the file before it is still being filled."""
     for file in reversed(log_files):
         end = find_end(file, files)
         if end > file.start_offset:

@@ -1,8 +1,8 @@
-"""Splits: byte ranges of the commit log that can be read on their own, and the proof that together they miss nothing.
+"""Splits: byte ranges of the commit log that are read independently, and the proof that together they miss nothing.
 
-A split owns the records that *start* in it. One that begins inside a file looks for its first record by the bytes
-(`reput.kernels.record_scan.find_record`), and content can forge bytes. So no result is trusted before neighbours met: a
-file's start is a true record start, and where a split ended, the next one must have begun.
+A split owns the records that *start* in it. A split that begins inside a file finds its first record by the bytes
+(`reput.kernels.record_scan.find_record`), and content can forge bytes. So no result is trusted before it is compared
+with its neighbour: a file's start is a true record start, and where one split ended, the next one must have begun.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from reput.log.directory import LogFile
 class Split:
     """The records that start in [begin, end), commit log offsets within `file`.
 
-    `is_record_start` says that a record is known to start at `begin`; otherwise the first one is looked for.
+    `is_record_start` says that a record is known to start at `begin`; otherwise the first record is searched.
     """
 
     file: LogFile
@@ -31,20 +31,20 @@ class Split:
 class SplitStop(Enum):
     """Why the reading of a split ended."""
 
-    #: The next record starts at or behind the split's end.
+    #: The next record starts at or after the split's end.
     SPLIT_END = "split end"
-    #: The blank record that fills the end of a file: the log goes on in the next one.
+    #: A blank record fills the end of the file: the log goes on in the next file.
     BLANK = "blank"
-    #: The end of the log: no record that proves itself follows.
+    #: The end of the log: no further record proves itself.
     LOG_END = "log end"
 
 
 @dataclass(frozen=True, slots=True)
 class SplitResult:
-    """What the reading of a split tells its neighbours.
+    """Result of reading a split, for the comparison with its neighbours.
 
-    `begin_offset` is where its first record starts, or the blank record, or the log ends; `end_offset` is where the
-    next record must start: the file's end after a blank record. Both are None where nothing starts in the split.
+    `begin_offset` is where the split's first record starts, or its blank record, or where the log ends. `end_offset` is
+    where the next record must start: the file's end after a blank record. Both are None if nothing starts in the split.
     """
 
     split: Split
@@ -54,7 +54,7 @@ class SplitResult:
 
 
 def plan_splits(log_files: Sequence[LogFile], split_bytes: int) -> list[Split]:
-    """Cut each file into equal splits of at most `split_bytes`, in log order."""
+    """Splits of equal size, at most `split_bytes`, for each file, in log order."""
     splits = []
     for file in log_files:
         count = -(-file.size // split_bytes)
@@ -64,15 +64,15 @@ def plan_splits(log_files: Sequence[LogFile], split_bytes: int) -> list[Split]:
 
 
 def check_stitches(results: Sequence[SplitResult]) -> dict[int, Split]:
-    """Compare neighbours; returns what must be read again, and from where, by its index in `results`.
+    """Compare neighbours; returns the splits that must be read again, by their index in `results`.
 
-    Read those, put their results in place of the old ones, and check again until nothing comes back. A split begins at
-    a wrong place where a body forges a record. What a live store appended between the reading of a split that met the
-    log's end and that of a later one is given up: then the later one comes back as an empty split.
+    Read them, put their results in place of the old ones, and check again until the result is empty. A split begins at
+    a wrong offset if a body forges a record. If the split at the log's end was read before a live store appended more,
+    and a later split after that, the later records are given up: the later split is returned as an empty one.
 
     Args:
-        results: of all planned splits, in log order. The first one begins at a record by the caller's word, or at the
-            start of a file.
+        results: the results of all planned splits, in log order. The first split begins at a known record start or at
+            the start of a file.
     """
     again: dict[int, Split] = {}
     expected: int | None = None

@@ -1,8 +1,8 @@
-"""What a walk found of a log file, kept in a folder of the user's for later plans: one small JSON file a log file.
+"""Statistics sidecars: the results of walks, kept in a folder of the user's for later plans; a JSON file a log file.
 
-Nothing of it is needed, and nothing of it is believed that may be stale. A sidecar counts only if its own CRC fits, the
-log file has the name and the size that it says, and the first and the last record that it speaks of still begin with
-the very bytes: a log that was cut and has grown again holds another record there, put at another time.
+Sidecars are optional, and a stale one is never used. A sidecar counts only if its own CRC fits, the log file has the
+name and size that it names, and the headers of the first and the last record are the same bytes as then: a log that was
+cut and has grown again has another record there, with another store timestamp.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from reput.formats.own_json import decode_json
 from reput.log.blocks import Walk
 from reput.log.directory import LogFile, open_listed
 
-#: Finer than splits: an hour of a year in a log of a gibibyte is 120 KB.
+#: Finer than splits. A year of a log in one GiB: an hour is 120 KB.
 BLOCK_BYTES = 1 << 20
-#: A record's header up to the length of its body; the CRC of the body and the store time are in it.
+#: A record's header up to the length of its body, with the CRC of the body and the store timestamp.
 _HEAD_SIZE = 88
 _VERSION = 1
 
@@ -30,7 +30,7 @@ logger = logging.getLogger("reput.log")
 
 
 def read_statistics(folder: str, file: LogFile, files: FileLayer = DISK) -> Walk | None:
-    """The kept walk of a file, up to where the file was written then; None where there is none that can be believed."""
+    """The kept walk of a file, up to where the file was written then; None without one that is valid."""
     path = _path(folder, file, files)
     if path is None or not files.exists(path):
         return None
@@ -52,7 +52,7 @@ def read_statistics(folder: str, file: LogFile, files: FileLayer = DISK) -> Walk
 
 
 def write_statistics(folder: str, walk: Walk, files: FileLayer = DISK) -> None:
-    """Keep a walk. One that met damage is not kept, so that the damage is told again; nor is an empty one."""
+    """Keep a walk. A walk with damage is not kept, so that damage is reported again; nor is a walk without records."""
     path = _path(folder, walk.file, files)
     if path is None or walk.damages or walk.last_record < 0:
         return
@@ -74,7 +74,7 @@ def write_statistics(folder: str, walk: Walk, files: FileLayer = DISK) -> None:
 
 
 def _path(folder: str, file: LogFile, files: FileLayer) -> str | None:
-    """Named after the file and its first record, so that several stores can share a folder; None without a record."""
+    """Path by the file's name and first record, so that stores can share a folder; None if the file has no record."""
     head = _head(file, file.start_offset, files)
     if not any(bytes.fromhex(head)):
         return None

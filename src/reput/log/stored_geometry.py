@@ -1,4 +1,4 @@
-"""The sizes that a store's files have, as keys of a configuration: who writes to a store need not know them."""
+"""File sizes of a store as configuration keys, so that a writer need not be told them."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from reput.log.queue_sizes import BATCH, SIMPLE, check_file_sizes
 
 
 def stored_geometry(directory: StoreDirectory, config: MessageStoreConfig) -> dict[str, Any]:
-    """The keys, in snake_case, of which the store has files; sizes in bytes, index files in slots and entries.
+    """Configuration keys (snake_case) of the file kinds that the store has; bytes, or slots and entries of the index.
 
     Args:
         directory: The store.
-        config: Its slots and entries count where the index files fit them, and do not tell others.
+        config: Its numbers of slots and entries are kept if the index files fit them and prove no others.
 
     Raises:
-        StoreFormatError: Files of one kind that are of several sizes, or index files that do not tell their numbers.
+        StoreFormatError: Files of one kind have several sizes, or the index files do not determine their numbers.
     """
     geometry: dict[str, Any] = {}
     log_files, index_files = directory.log_files(), directory.index_files()
@@ -42,7 +42,7 @@ def stored_geometry(directory: StoreDirectory, config: MessageStoreConfig) -> di
 
 
 def is_size_proven(directory: StoreDirectory) -> bool:
-    """Whether more than one queue file tells the size of all of them, or it is RocketMQ's default."""
+    """Whether the size of queue files is certain: more than one file has it, or it is RocketMQ's default."""
     queues = directory.queues()
     default = MessageStoreConfig().mapped_file_size_consume_queue
     return sum(len(queue.paths) for queue in queues) != 1 or queues[0].file_size == default

@@ -1,4 +1,4 @@
-"""Several stores at once: the directories that paths and patterns mean, and a name for each that no other one has."""
+"""Several stores at once: the directories of paths and patterns, and a unique name for each."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from reput.log.directory import StoreDirectory
 def find_stores(
     paths: str | Iterable[str], *, commit_log_path: str | None = None, files: FileLayer = DISK
 ) -> list[StoreDirectory]:
-    """The stores of one path or of several, each once, in the order given; those of a pattern sorted.
+    """The stores of one or several paths, each once, in the given order; the stores of a pattern are sorted.
 
     Args:
-        paths: directories, or patterns with `*`, `?` and `[...]`, of which only what is a directory counts. A path that
-            is there is taken as it is.
+        paths: directories, or patterns with `*`, `?` and `[...]` that match directories. A path that exists is no
+            pattern.
         commit_log_path: the commit log's folders, for a single store.
 
-    Raises StoreFormatError for a directory that is no store and a pattern that nothing fits, and ConfigError for a
-    commit log path with several stores.
+    Raises StoreFormatError for a directory that is no store and a pattern without a match, and ConfigError for a commit
+    log path with several stores.
     """
     given = [paths] if isinstance(paths, str) else list(paths)
     found = list(dict.fromkeys(os.path.abspath(path) for text in given for path in _matches(text, files)))
@@ -35,7 +35,7 @@ def find_stores(
 
 
 def store_names(stores: Iterable[StoreDirectory]) -> list[str]:
-    """The directories' own names; where they are equal, with as many folders above as tell them apart."""
+    """Names of the directories; equal names get as many parent folders as are needed to tell them apart."""
     parts = [store.path.strip("/").split("/") for store in stores]
     lengths = [1] * len(parts)
     while True:

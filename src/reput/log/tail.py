@@ -1,8 +1,8 @@
-"""LogTail: one commit log, for a reader who comes again and again and goes on where he was.
+"""LogTail: repeated reads of one growing commit log, each from the position where the last one ended.
 
-Whoever keeps a position for long must expect another log when he comes back: retention deletes files from the front,
-and a power cut takes records from the end, in whose place others come to lie. So a position carries what tells the
-record before it from any other, and is checked before anything is read from there.
+A reader that keeps a position must expect a changed log when it comes back: retention deletes files at the front, and a
+power cut removes records at the end, where other records are written later. So a position identifies the record before
+it, and that record is checked before anything is read.
 """
 
 from __future__ import annotations
@@ -27,34 +27,36 @@ from reput.log.scan import MAX_ROWS, OnDamage, SplitScan, scan_split
 from reput.log.sink_commits import SinkWatch
 from reput.log.splits import Split, SplitStop
 
-#: What a reader finds who keeps up is small.
+#: Bytes of one read. A reader that keeps up with the writer finds little.
 _WINDOW_BYTES = 512 << 10
 
 
 class LogTail:
-    """Walks the commit log of a store directory from given positions; keeps nothing but the list of its files.
+    """Reader of the commit log of a store directory from given positions; its only state is the list of log files.
 
-    `on_damage` says what `advance` does at damage.
+    Args:
+        on_damage: what `advance` does at damage.
 
-    Every method raises StoreError where a file cannot be read, and StoreFormatError as `StoreDirectory.log_files`.
+    Every method raises StoreError where a file cannot be read, and StoreFormatError as `StoreDirectory.log_files` does.
     """
 
     def __init__(self, directory: StoreDirectory, *, on_damage: OnDamage = OnDamage.RAISE) -> None:
         self.directory = directory
         self._on_damage = on_damage
         self._files: list[LogFile] = []
-        self._judged_path = ""
-        self._judged_offset = -1
+        self._checked_path = ""
+        self._checked_offset = -1
 
     def earliest(self) -> LogPosition:
-        """The first record that is there."""
+        """Position of the first record in the files."""
         self._files = self.directory.log_files()
         return LogPosition(self._files[0].start_offset if self._files else 0)
 
     def latest(self, newest_ms: int | None = None) -> LogPosition:
-        """Where the log ends now. Looks at the last file that begins with a record; the others are not touched.
+        """Position of the log's end now. Of the files, only the last one that begins with a record is scanned.
 
-        Damage in that file, or where the next one begins, ends it, too: `advance` from there tells it, or goes on.
+        Damage in that file, or at the start of the next file, ends the log, too: `advance` from the returned position
+        raises the error, or goes on.
 
         Args:
             newest_ms: a record with a later store timestamp ends the log.
@@ -70,10 +72,10 @@ class LogTail:
         return self.advance(self._begin_of(last_begun), TailLimit(newest_ms=newest_ms))
 
     def since(self, timestamp_ms: int) -> LogPosition:
-        """The first record that was stored at or after a time; the log's end where there is none.
+        """Position of the first record stored at or after a time (ms since 1970); the log's end without such a record.
 
-        The file is found by the first records of all files. So after a clock that was set back, what a file has of the
-        wanted time is passed over where the next file begins before it.
+        The file is chosen by the first record of each file. After a clock was set back, records of the wanted time are
+        therefore missed in a file whose successor begins before that time.
         """
 
         def last_before(files: list[LogFile]) -> LogFile | None:
@@ -88,7 +90,7 @@ class LogTail:
         return self.advance(self._begin_of(last_before), TailLimit(newest_ms=timestamp_ms - 1))
 
     def at(self, offset: int) -> LogPosition:
-        """The record that starts at an offset, or the log's end. Raises ConfigError where neither is there."""
+        """Position of the record that starts at an offset, or of the log's end there. Raises ConfigError otherwise."""
         file = self._file_of(offset)
         if file is None:
             if offset == self._end_offset:
@@ -105,7 +107,7 @@ class LogTail:
         raise ConfigError(f"{file.path}: no record starts at offset {offset}; {following}")
 
     def check(self, position: LogPosition) -> None:
-        """Raises DataLossError if a position of before is none now: its file is gone, or the record before it."""
+        """Raises DataLossError if a kept position is no longer valid: its file or the record before it is gone."""
         file, last = self._file_of(position.offset), position.last
         if file is None and position.offset != self._end_offset:
             raise DataLossError(
@@ -125,10 +127,10 @@ class LogTail:
             )
 
     def resume(self, position: LogPosition) -> LogPosition:
-        """Where to go on after `check` has refused a position: nothing twice, and no more left out than is lost.
+        """Position to go on from after `check` has refused one: no record twice, and as few as possible left out.
 
-        Where retention was faster, it is the first record that is there. Where the log was cut, it is the first one
-        stored after the last that was read, by the store's clock.
+        Where retention has deleted the file, the first record in the files. Where the log was cut, the first record
+        with a later store timestamp than the last record that was read.
         """
         earliest = self.earliest()
         if position.offset < earliest.offset:
@@ -136,9 +138,9 @@ class LogTail:
         return self.latest() if position.last is None else self.since(position.last.store_timestamp + 1)
 
     def remainder(self, begin: LogPosition, end: LogPosition) -> tuple[int, int]:
-        """Of a part of the log that `check` refuses now, the offsets between which it is what it was.
+        """Offsets (begin, end) of what is left unchanged of a range of the log that `check` refuses now.
 
-        Where the log was cut in between, that is up to the first record stored after the last one at `end`: there
+        Where the log was cut inside the range, the end is the first record stored after the last record at `end`: there
         `resume` goes on.
         """
         earliest = self.earliest()
@@ -159,20 +161,22 @@ class LogTail:
         return True
 
     def advance(self, begin: LogPosition, limit: TailLimit = NO_LIMIT) -> LogPosition:
-        """Where the records end that prove themselves, one behind the other from `begin` on; `begin` where none does.
+        """Position after the last of the records that follow `begin` without a gap; `begin` itself if none follows.
 
-        A batch of a sink that is not committed ends the log. Without a limit, files whose successor has records are not
-        read: they end as files do, or whoever reads them finds the damage. Where nothing is new, 8 bytes are read.
+        A sink's batch that is not committed ends the log. Without a limit, only the last file that has records is read:
+        the files before it end as complete files do, or whoever reads their records finds the damage. Where nothing is
+        new, 8 bytes are read.
 
-        A record at the log's end whose properties end in a zero byte counts only when another one follows: a live
-        store may not have written the rest, which the CRC of the body does not cover.
+        A record at the log's end whose properties end in a zero byte counts only if another record follows: a live
+        store may not have written all of the properties, and the CRC of the body does not cover them.
 
-        Raises CorruptRecordError where a record does not prove itself, and a later one does, unless damage is skipped.
+        Raises CorruptRecordError where a record does not prove itself although a later record does, unless `on_damage`
+        skips damage.
         """
         file = self._file_of(begin.offset)
         if file is None or (limit.end_offset is not None and limit.end_offset <= begin.offset):
             return begin
-        if not self.is_written(begin.offset) and file.path == self._judged_path:
+        if not self.is_written(begin.offset) and file.path == self._checked_path:
             return begin
         while True:
             watch = SinkWatch(self.directory.files, self.directory.path)
@@ -181,22 +185,22 @@ class LogTail:
                 return end
 
     def _advance(self, begin: LogPosition, limit: TailLimit) -> LogPosition:
-        """`advance` to what is there, committed or not."""
+        """`advance` over all records, committed or not."""
         if limit.end_offset is not None and limit.end_offset <= begin.offset:
             return begin
         end = self._walk(begin, limit, OnDamage.END)
-        if end is begin and begin.offset != self._judged_offset:
-            # Damage, or the log's end? Told once: zeros end most logs, and other bytes a record in the making.
+        if end is begin and begin.offset != self._checked_offset:
+            # Damage, or the log's end? Checked once: most logs end in zeros; other bytes are a record being written.
             end = self._walk(begin, limit, self._on_damage)
             file = self._file_of(begin.offset)
-            self._judged_path, self._judged_offset = file.path if file is not None else "", begin.offset
+            self._checked_path, self._checked_offset = file.path if file is not None else "", begin.offset
         return end
 
     def splits(self, begin: int, end: int, split_bytes: int) -> list[Split]:
-        """The log from one record's start to another one's as splits, each of which begins at a record's start.
+        """Splits of the log from one record's start to another one's; each split begins at a record's start.
 
-        A file that holds at most `split_bytes` of it is one split; a larger part is walked, and cut at the first record
-        behind so many bytes. Raises DataLossError where no file has the first or the last byte.
+        A range of one file of at most `split_bytes` is one split. A longer range is scanned, and cut at the first
+        record after each `split_bytes`. Raises DataLossError where no file has the first or the last byte.
         """
         for offset in (begin, end - 1):
             if self._file_of(offset) is None:
@@ -218,9 +222,9 @@ class LogTail:
         return splits
 
     def _begin_of(self, choose: Callable[[list[LogFile]], LogFile | None]) -> LogPosition:
-        """The begin of the file that is chosen of those that begin before any batch of a sink that is not committed.
+        """Start of the file that `choose` returns, or the first record in the files if it returns None.
 
-        Without one it is the first record that is there.
+        `choose` gets the files that begin before any sink's batch that is not committed.
         """
         while True:
             watch = SinkWatch(self.directory.files, self.directory.path)
@@ -257,18 +261,18 @@ class LogTail:
         return self._position(begin, last, end_offset)
 
     def _last_begun_file(self, offset: int) -> LogFile | None:
-        """The last known file that has a record, from the one on that an offset lies in."""
+        """The last listed file that has a record, from the file on that contains `offset`."""
         for file in reversed(self._files):
             if file.start_offset <= offset or self._first_store_timestamp(file) is not None:
                 return file
         return None
 
     def _position(self, begin: LogPosition, last: _Row | None, end_offset: int) -> LogPosition:
-        """The position at `end_offset` behind a row; `begin` where there was none."""
+        """The position at `end_offset`, with the last row before it; `begin` if there was no row."""
         return begin if last is None else LogPosition(end_offset, self._read(last))
 
     def is_written(self, offset: int) -> bool:
-        """Whether something, if not a whole record, begins at an offset: 8 bytes are read."""
+        """Whether any of the 8 bytes at an offset is not zero: a record begins there, whole or not."""
         file = self._file_of(offset)
         if file is None:
             return False
@@ -276,17 +280,17 @@ class LogTail:
             return any(opened.read(offset - file.start_offset, BLANK_SIZE))
 
     def last_record(self, file: LogFile, columns: RecordColumns) -> LastRecord:
-        """The last row of a piece of a file, as a position keeps it."""
+        """The last row of a batch of a file, as a position keeps it."""
         return self._read(_row(file, columns, columns.rows - 1))
 
     def _read(self, row: _Row) -> LastRecord:
-        """Read anew: it may have been scanned while it was being written."""
+        """Read a row's header again: it may have been scanned while it was being written."""
         with open_listed(self.directory.files, row.file.path) as opened:
             header = opened.read(row.offset - row.file.start_offset, row.header_size)
         return LastRecord(row.offset, row.store_timestamp, row.header_size, zlib.crc32(header))
 
     def _first_store_timestamp(self, file: LogFile) -> int | None:
-        """That of a file's first record; None where no record that is whole for certain starts there."""
+        """Store timestamp of a file's first record; None without a record that is certainly whole."""
         split = Split(file, file.start_offset, file.end_offset, is_record_start=True)
         columns = next(iter(self._scan(split, max_rows=1)), None)
         return None if columns is None or not is_whole(columns) else int(columns["store_timestamp"][0])
@@ -312,7 +316,7 @@ class LogTail:
         )
 
     def _file_of(self, offset: int) -> LogFile | None:
-        """The file that an offset lies in; the folders are listed where none is known, or it is gone."""
+        """The file that contains an offset; the folders are listed again if no file is known or the file is gone."""
         found = self._known_file_of(offset)
         if found is None or not self.directory.files.exists(found.path):
             self._files = self.directory.log_files()
@@ -325,11 +329,11 @@ class LogTail:
 
     @property
     def _end_offset(self) -> int:
-        """Behind the last file's last byte."""
+        """Commit log offset after the last byte of the last file."""
         return self._files[-1].end_offset if self._files else 0
 
     def _path_of(self, offset: int) -> str:
-        """Of the file that an offset would lie in."""
+        """Path of the file that would contain an offset."""
         if not self._files:
             return self._folders
         name = offset_to_file_name(offset - offset % self._files[0].size)
@@ -347,7 +351,7 @@ class LogTail:
 
 
 class _Row(NamedTuple):
-    """What is needed of a scanned record when its piece is gone."""
+    """What a position needs of a scanned record after its batch is gone."""
 
     file: LogFile
     offset: int
@@ -367,6 +371,6 @@ def _row(file: LogFile, columns: RecordColumns, row: int) -> _Row:
 
 
 def is_whole(columns: RecordColumns) -> bool:
-    """Whether the last row has the end of its properties; see `LogTail.advance`."""
+    """Whether the end of the last row's properties has been written; see `LogTail.advance`."""
     end = int(columns["position"][-1] + columns["store_size"][-1])
     return bool(columns["properties_size"][-1] == 0 or columns.buffer[end - 1] != 0)

@@ -252,7 +252,7 @@ class LogDispatch:
                 delays_ms=self._config.delay_levels_ms,
                 index_tags=self._config.dispatch_rules.indexes_tags,
                 on_damage=on_damage,
-                look_ahead=True,
+                double_buffered=True,
                 max_rows=_MAX_ROWS_OF_MANY if many else MAX_ROWS,
                 window_bytes=_WINDOW_OF_MANY if many else WINDOW_BYTES,
                 files=self._log.files,
