@@ -1,7 +1,7 @@
 """Schemas of decoded bodies as text: `id bigint, price double, tags array<string>, at timestamp`.
 
-The words are those of Spark's DDL, and Arrow's where they are the same. A text that was made from a schema gives that
-schema again, so it can be kept in a file.
+Type names are those of Spark's DDL; Arrow's names are read, too. `parse_body_schema` gives back the schema that
+`body_schema_text` has written, so a job can keep a schema in a file.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pyarrow as pa
 from reput.errors import ConfigError
 
 _UTC = pa.timestamp("us", "UTC")
-#: By the name that a text made from a schema has. No date and no map: Arrow's JSON reader knows neither.
+#: Types by the names that `body_schema_text` writes. No date and no map: Arrow's JSON reader knows neither.
 _TYPES = {
     "boolean": pa.bool_(),
     "tinyint": pa.int8(),
@@ -47,15 +47,15 @@ _MOST_DIGITS = 38
 
 
 def parse_body_schema(text: str) -> pa.Schema:
-    """The schema that a text means; names with other characters than letters, digits and _ stand in backquotes.
+    """Parse the text of a schema. A name with characters other than letters, digits and _ stands in backquotes.
 
-    Raises ConfigError that says what was expected, and where.
+    Raises ConfigError, which names what was expected and the text found in its place.
     """
     return _Parser(text).schema()
 
 
 def body_schema_text(schema: pa.Schema) -> str:
-    """The text that `parse_body_schema` makes the schema of.
+    """Text of a schema, as `parse_body_schema` reads it.
 
     Raises ConfigError for a schema with a type that bodies are not decoded to.
     """
@@ -80,21 +80,21 @@ def _type_text(kind: pa.DataType, name: str) -> str:
 
 
 class _Parser:
-    """One text, token by token; `_at` is where the next one begins."""
+    """Parser of one text, token by token. `_at` is the position of the next token."""
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._at = 0
 
     def schema(self) -> pa.Schema:
-        """The fields up to the text's end."""
+        """Parse fields up to the end of the text."""
         fields = self._fields("")
         if self._text[self._at :].strip():
             self._fail("a comma or the end")
         return pa.schema(fields)
 
     def _fields(self, end: str) -> list[pa.Field]:
-        """Fields up to `end`, which is taken; `name type` or `name: type`."""
+        """Parse fields, each `name type` or `name: type`, up to the sign `end`, and take the sign."""
         fields: list[pa.Field] = []
         while True:
             name = self._word("the name of a field")
@@ -122,7 +122,7 @@ class _Parser:
             precision, scale = self._number(","), self._number(")")
             if not 1 <= precision <= _MOST_DIGITS or scale > precision:
                 raise ConfigError(f"schema: decimal({precision},{scale}): at most {_MOST_DIGITS} digits, and no more "
-                                  "behind the point")  # fmt: skip
+                                  "after the point")  # fmt: skip
             return pa.decimal128(precision, scale)
         kind = _TYPES.get(name) or _OTHER_NAMES.get(name)
         if kind is None:

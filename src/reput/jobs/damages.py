@@ -1,4 +1,4 @@
-"""`find_damages`: what of a log no record proves. Who reads past it is told that messages may be missing there."""
+"""`find_damages`: search a log for damage, bytes that are no whole records. Messages may be missing there."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SPLIT_BYTES = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class _Looked:
-    """What a task tells of its split: as `SplitOutcome`, but that damage is passed over, so there is no fault."""
+    """Outcome of one split, a `SplitOutcome`. Damage is passed over, so there is no fault."""
 
     read: SplitResult
     damages: tuple[Damage, ...]
@@ -33,7 +33,9 @@ def find_damages(
     split_bytes: int = SPLIT_BYTES,
     progress: Progress | None = None,
 ) -> tuple[Damage, ...]:
-    """The damage of a log, in its order, by headers and the CRCs of bodies; of a live store as it is now.
+    """Find the damage of a log by record headers and the CRCs of bodies. The result is in the order of the log.
+
+    The log of a live store is read up to where it ends now.
 
     Raises StoreFormatError where there is no store.
     """
@@ -45,7 +47,7 @@ def find_damages(
 
 
 def _look(split: Split) -> _Looked:
-    """The task for one split."""
+    """Task: search one split."""
     scan = scan_split(split, level=ScanLevel.HEADER, on_damage=OnDamage.SKIP)
     for _ in scan:
         pass

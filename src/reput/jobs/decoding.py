@@ -1,7 +1,7 @@
-"""Bodies -> typed values: raw, UTF-8, or JSON with a schema; what cannot be decoded is told row by row.
+"""Decoders of message bodies: raw, UTF-8, or JSON with a schema. A row that cannot be decoded has a reason.
 
-Whether a row can be decoded, and to what, depends on its body alone: not on the rows beside it, nor on how a log is cut
-into batches. Bodies are expected as `read_log` gives them, decompressed.
+The result for a row depends on its body alone: not on other rows of the batch, nor on how a log is cut into batches.
+Bodies are expected as `read_log` gives them, decompressed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _FAULTS = {
     EMPTY: "an empty body",
     NO_OBJECT: "no JSON object: it begins otherwise than with {",
     UNFINISHED: "a JSON object that is not closed",
-    MORE_BEHIND: "something behind the end of the JSON object",
+    MORE_BEHIND: "something after the end of the JSON object",
     CONTROL_BYTE: "no JSON: a control byte outside of an escape",
 }
 _UNDECOMPRESSED = "a compressed body that cannot be decompressed"
@@ -36,11 +36,11 @@ _MOST_REASON = 200
 
 
 class Decoded(NamedTuple):
-    """Decoded bodies.
+    """Values of decoded bodies, and the reasons of bodies that could not be decoded.
 
     Attributes:
-        values: an array of the decoder's type, null where a body could not be decoded.
-        reasons: a string array, why a body could not be decoded; null where it could.
+        values: array of the decoder's type, null where a body could not be decoded.
+        reasons: string array, why a body could not be decoded; null where the body was decoded.
     """
 
     values: pa.Array
@@ -48,25 +48,26 @@ class Decoded(NamedTuple):
 
 
 class BodyDecoder(Protocol):
-    """Decodes bodies, a batch at a time. Picklable, and without state."""
+    """Decodes bodies batch by batch. Picklable and stateless."""
 
     @property
     def type(self) -> pa.DataType:
-        """Of the values: binary, string, or a struct with a field for each of the schema."""
+        """Type of the values: binary, string, or a struct with the fields of the schema."""
         ...
 
     def decode(self, bodies: pa.Array, status: pa.Array | None = None) -> Decoded:
         """Decode a binary array.
 
         Args:
-            status: the rows' column `status` of `read_log`: it says which bodies are still compressed.
+            bodies: binary array.
+            status: column `status` of `read_log` for the same rows: it says which bodies are still compressed.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class RawDecoder:
-    """Leaves bodies as they are, also those that could not be decompressed."""
+    """Decoder that leaves all bodies as they are, also bodies that could not be decompressed."""
 
     @property
     def type(self) -> pa.DataType:
@@ -80,7 +81,7 @@ class RawDecoder:
 
 @dataclass(frozen=True, slots=True)
 class Utf8Decoder:
-    """Takes bodies for UTF-8."""
+    """Decoder of UTF-8 text."""
 
     @property
     def type(self) -> pa.DataType:
@@ -94,13 +95,13 @@ class Utf8Decoder:
 
 @dataclass(frozen=True, slots=True)
 class JsonDecoder:
-    """Takes bodies for JSON objects with these fields.
+    """Decoder of JSON objects with the fields of a schema.
 
-    A field that a body does not have is null, one that the schema does not have is left out. A value of another type
-    than the schema's (`1.5` or `"1"` for a bigint) makes the whole body undecodable, and so does a name given twice.
+    A field that a body lacks is null; a field that the schema lacks is left out. A value of another type than the
+    schema's (`1.5` or `"1"` for a bigint) makes the whole body undecodable, and so does a field name given twice.
 
     Attributes:
-        schema: of what `parse_body_schema` can make.
+        schema: of types that `parse_body_schema` knows.
     """
 
     schema: pa.Schema
@@ -121,14 +122,14 @@ class JsonDecoder:
 def make_decoder(
     name: str, schema: pa.Schema | str | None = None, sample: Callable[[], Iterable[pa.Array]] | None = None
 ) -> BodyDecoder:
-    """The decoder that a caller wants.
+    """Make a decoder by its name.
 
     Args:
         name: raw, utf8 or json.
-        schema: of json: an Arrow schema, or a text for `parse_body_schema`; None: inferred from the sample.
-        sample: gives bodies (binary arrays) to infer a schema from.
+        schema: for json only: an Arrow schema, or a text for `parse_body_schema`; None: inferred from the sample.
+        sample: returns bodies (binary arrays) to infer a schema from.
 
-    Raises ConfigError for another name, a schema that is not for json, or one that cannot be used or inferred.
+    Raises ConfigError for another name, a schema with raw or utf8, and a schema that cannot be used or inferred.
     """
     if name not in ("raw", "utf8", "json"):
         raise ConfigError(f"decode: {name!r} is none of raw, utf8 and json")
@@ -146,13 +147,13 @@ def make_decoder(
 
 
 def infer_schema(bodies: Iterable[pa.Array]) -> pa.Schema:
-    """The schema that all decodable JSON bodies of a sample fit, in the order in which their fields first come.
+    """Infer the schema that all decodable JSON bodies of a sample fit. Fields are in the order of their first body.
 
-    Times stay strings. A field that is null or empty in every body is left out: nothing tells its type.
+    Times stay strings. A field that is null or empty in every body is left out: its type is unknown.
 
-    Raises ConfigError where no body is a JSON object, or two of them have a field with types that do not agree.
+    Raises ConfigError where no body is a JSON object, or two bodies have a field with types that do not agree.
     """
-    found: list[pa.Schema] = []
+    schemas: list[pa.Schema] = []
     reason = "the sample is empty"
     for batch in bodies:
         faults = _json_faults(batch)
@@ -160,12 +161,12 @@ def infer_schema(bodies: Iterable[pa.Array]) -> pa.Schema:
             reason = f"no body of the sample is JSON: {next(iter(faults.values()))}"
         rows = np.delete(np.arange(len(batch)), list(faults))
         for schema in _parsed(batch.take(pa.array(rows)), _infer_one, {}):
-            if schema not in found:
-                found.append(schema)
-    if not found:
+            if schema not in schemas:
+                schemas.append(schema)
+    if not schemas:
         raise ConfigError(f"schema: {reason}; give a schema, or decode raw or utf8")
     try:
-        schema = pa.unify_schemas(found, promote_options="permissive")
+        schema = pa.unify_schemas(schemas, promote_options="permissive")
     except pa.ArrowException as error:
         raise ConfigError(
             f"schema: the bodies of the sample do not agree: {_first_line(error)}; give a schema with the fields that "
@@ -184,10 +185,10 @@ def _decode(
     parse: Callable[[pa.Array], pa.Array],
     check: Callable[[pa.Array], dict[int, str]] | None = None,
 ) -> Decoded:
-    """Decode all bodies by calls of `parse`, which refuses a batch for any bad body in it.
+    """Decode all bodies by calls of `parse`, which raises for a batch with any bad body.
 
     Args:
-        check: tells bodies that are not given to `parse`, and why.
+        check: returns the rows of bodies that `parse` must not see, with the reason of each.
     """
     reasons: dict[int, str] = {}
     if status is not None:
@@ -198,22 +199,22 @@ def _decode(
     rows = np.delete(np.arange(len(bodies)), list(reasons))
     given = bodies if rows.size == len(bodies) else bodies.take(pa.array(rows))
     refused: dict[int, str] = {}
-    pieces = list(_parsed(given, parse, refused))
+    arrays = list(_parsed(given, parse, refused))
     reasons |= {int(rows[row]): reason for row, reason in refused.items()}
-    values = pieces[0] if len(pieces) == 1 else pa.concat_arrays([*pieces, pa.nulls(0, kind)])
+    values = arrays[0] if len(arrays) == 1 else pa.concat_arrays([*arrays, pa.nulls(0, kind)])
     if not reasons:
         return Decoded(values, pa.nulls(len(bodies), pa.string()))
     bad = np.zeros(len(bodies), np.bool_)
     bad[list(reasons)] = True
-    places = pa.array(np.cumsum(~bad) - 1, mask=bad)
+    indices = pa.array(np.cumsum(~bad) - 1, mask=bad)
     texts = pa.array([reasons[row] for row in sorted(reasons)], pa.string())
-    return Decoded(values.take(places), texts.take(pa.array(np.cumsum(bad) - 1, mask=~bad)))
+    return Decoded(values.take(indices), texts.take(pa.array(np.cumsum(bad) - 1, mask=~bad)))
 
 
 def _parsed(bodies: pa.Array, parse: Callable[[pa.Array], T], refused: dict[int, str]) -> Iterator[T]:
-    """The bodies parsed in stretches, in order; a body that is refused even alone goes to `refused`, by its row.
+    """Parse ranges of the bodies, in order. A single body that `parse` refuses goes to `refused`, by its row.
 
-    Halves what is refused, until single bodies are left: a bad one costs two calls for each halving.
+    A range that `parse` refuses is halved until single bodies are left: a bad body costs two calls a halving.
     """
     stack = [(0, len(bodies))] if len(bodies) else []
     while stack:
@@ -233,11 +234,11 @@ def _parse_text(bodies: pa.Array) -> pa.Array:
 
 
 def _read_json(bodies: pa.Array, schema: pa.Schema | None) -> pa.Array:
-    """A struct array of bodies that are one object each; raises ArrowException if there is one that does not fit."""
+    """Parse bodies of one JSON object each to a struct array; raises ArrowException if any body does not fit."""
     bodies.cast(pa.string())  # the parser takes any bytes between quotes
     offsets = _offsets(bodies)
     text = bodies.buffers()[2].slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
-    # In one block: blocks end at newlines, and bodies may have some.
+    # One block for all: Arrow ends blocks at newlines, and bodies may hold newlines.
     read_options = pj.ReadOptions(use_threads=False, block_size=text.size + 1)
     unexpected = "infer" if schema is None else "ignore"
     parse_options = pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior=unexpected)
@@ -252,7 +253,7 @@ def _empty_structs(rows: int) -> pa.Array:
 
 
 def _infer_one(bodies: pa.Array) -> pa.Schema:
-    """The schema of some bodies, times as strings, so that what Arrow takes for one does not hide a text."""
+    """Infer the schema of some bodies. Times are strings: Arrow may take a text for a time."""
     return pa.schema([pa.field(field.name, _without_times(field.type)) for field in _read_json(bodies, None).type])
 
 
@@ -267,7 +268,7 @@ def _without_times(kind: pa.DataType) -> pa.DataType:
 
 
 def _known(kind: pa.DataType) -> pa.DataType | None:
-    """The type without what is null or empty everywhere; None where nothing is left."""
+    """A type without fields that are null or empty in every body; None where no field is left."""
     if pa.types.is_null(kind):
         return None
     if pa.types.is_list(kind):
@@ -280,7 +281,7 @@ def _known(kind: pa.DataType) -> pa.DataType | None:
 
 
 def _json_faults(bodies: pa.Array) -> dict[int, str]:
-    """Why bodies are not one JSON object each, by row, as far as brackets and strings tell."""
+    """Reasons why bodies are not one JSON object each, by row, as far as brackets and strings tell."""
     if not len(bodies):
         return {}
     faults = np.empty(len(bodies), np.uint8)
@@ -292,7 +293,7 @@ def _json_faults(bodies: pa.Array) -> dict[int, str]:
 
 
 def _offsets(bodies: pa.Array) -> npt.NDArray[np.int32]:
-    """int32[rows + 1], where each body begins in the array's data."""
+    """int32[rows + 1], position of each body in the array's data, and the end of the last body."""
     offsets = np.frombuffer(bodies.buffers()[1], np.int32)
     return offsets[bodies.offset : bodies.offset + len(bodies) + 1]
 

@@ -1,4 +1,4 @@
-"""Findings of `audit`: what does not agree, where, how bad it is, and what to do. The codes are stable names."""
+"""Findings of `audit`: a difference, its file, its class and what to do. The codes are stable names."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ import pyarrow as pa
 class FindingClass(StrEnum):
     """How bad a finding is, worst first."""
 
-    #: Bytes that were stored and cannot be read any more.
+    #: Bytes were stored and cannot be read any more.
     LOST = "lost"
-    #: In the log, but a consumer, a query or a start does not get at it.
+    #: A message is in the log, but a consumer, a query or a start does not reach it.
     HIDDEN = "hidden"
-    #: What a kill, a recovery or a retention leaves behind by RocketMQ's own rules; nobody reads anything wrong.
+    #: What a kill, a recovery or a retention leaves by RocketMQ's own rules; no reader gets anything wrong.
     HARMLESS = "harmless"
 
 
 class Kind(NamedTuple):
-    """What all findings of one code have in common."""
+    """Class, meaning and advice of a finding's code."""
 
     finding_class: FindingClass
     meaning: str
@@ -33,7 +33,7 @@ _LOST, _HIDDEN, _HARMLESS = FindingClass
 _SALVAGE = "restore the log file from a copy, or take what is whole by `reput repair --salvage`"
 _REBUILD = "build queues and index again with `reput rebuild`"
 
-#: By code; docs/jobs.md shows the same table.
+#: Kinds of findings by code; docs/jobs.md shows the same table.
 KINDS: dict[str, Kind] = {
     "record-damaged": Kind(_LOST, "bytes of the log that no record proves, in front of others", _SALVAGE),
     "log-file-missing": Kind(_LOST, "a log file between two others is not there, or none is", _SALVAGE),
@@ -72,7 +72,7 @@ KINDS: dict[str, Kind] = {
     ),
     "consumer-offset-ahead": Kind(
         _HIDDEN,
-        "a group stands behind the end of its queue: it passes over as many of the next messages",
+        "a group's offset is after the end of its queue: it passes over as many of the next messages",
         "lower the offset with `reput repair`, or let the broker reset it",
     ),
     "queue-file-missing": Kind(_HIDDEN, "a queue file between two others is not there", _REBUILD),
@@ -103,7 +103,7 @@ KINDS: dict[str, Kind] = {
     ),
     "torn-tail": Kind(
         _HARMLESS,
-        "bytes behind the log's end that no record proves, of a store that was not closed",
+        "bytes after the log's end that no record proves, of a store that was not closed",
         "none: a start cuts",
     ),
     "not-dispatched": Kind(
@@ -138,16 +138,16 @@ KINDS: dict[str, Kind] = {
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that does not agree, or `count` of them side by side.
+    """One finding, or `count` adjacent ones of the same kind.
 
     Attributes:
-        code: of `KINDS`.
+        code: a key of `KINDS`.
         path: the file.
         text: what was expected and what was found.
-        position: of the first byte in the file; None where it is the file as a whole.
-        commit_log_offset: of the (first) record, where it has one.
+        position: of the first byte in the file; None for a finding about the whole file.
+        commit_log_offset: of the (first) record, where the finding is about records.
         topic, queue_id, queue_offset: of the (first) message.
-        count: units, entries, records or bytes, as the code says.
+        count: of units, entries, records or bytes, as the code says.
     """
 
     code: str
@@ -162,7 +162,7 @@ class Finding:
 
     @property
     def kind(self) -> Kind:
-        """What findings of this code have in common."""
+        """Class, meaning and advice of this finding's code."""
         return KINDS[self.code]
 
     def __str__(self) -> str:
@@ -189,19 +189,24 @@ SCHEMA = pa.schema(
 
 
 def sorted_findings(findings: Iterable[Finding]) -> list[Finding]:
-    """The worst first, then by file and place; each once."""
+    """Findings without duplicates, the worst first, then by file and position."""
     classes = list(FindingClass)
     return sorted(
         set(findings),
-        key=lambda found: (classes.index(found.kind.finding_class), found.path, found.position or 0, found.text),
+        key=lambda finding: (
+            classes.index(finding.kind.finding_class),
+            finding.path,
+            finding.position or 0,
+            finding.text,
+        ),
     )
 
 
 def findings_table(findings: Iterable[Finding]) -> pa.Table:
-    """One row a finding, by `SCHEMA`."""
+    """Findings as a table with `SCHEMA`, one row a finding."""
     rows = []
-    for found in findings:
-        row = {name: getattr(found, name, None) for name in SCHEMA.names}
-        kind = found.kind
+    for finding in findings:
+        row = {name: getattr(finding, name, None) for name in SCHEMA.names}
+        kind = finding.kind
         rows.append(row | {"class": kind.finding_class.value, "meaning": kind.meaning, "advice": kind.advice})
     return pa.Table.from_pylist(rows, SCHEMA)

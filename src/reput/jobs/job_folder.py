@@ -1,7 +1,7 @@
-"""`JobFolder`: a folder that belongs to one job, and that the same job goes on with after it was killed.
+"""`JobFolder`: output folder that belongs to one job. The same job continues there after a kill.
 
-What the job keeps for itself lies below `_reput/`, a name that Spark, Hive and Parquet readers take for hidden:
-`job.json` says whose the folder is, `lock` is held by the process that works there.
+The job's own state lies below `_reput/`, a name that Spark, Hive and Parquet readers take for hidden: `job.json` names
+the job and its options, `lock` is held by the process that works in the folder.
 """
 
 from __future__ import annotations
@@ -16,32 +16,32 @@ from typing import Any, Self
 from reput.errors import ConfigError, StoreFormatError, StoreLockedError
 from reput.files import DISK, FileLayer
 
-#: Of everything that is not the job's output.
+#: Subfolder of everything that is not the job's output.
 STATE = "_reput"
-#: In there: whose the folder is.
+#: File in `STATE` that names the job and its options.
 JOB_FILE = "job.json"
 _LOCK = "lock"
 
 Option = str | int | float | bool | None | list[str]
-"""What an option of a job may be, as JSON has it."""
+"""Value of a job's option, as JSON has it."""
 
 
 class JobFolder:
-    """A folder that this process works in, from its creation to `close` or `finish`.
+    """Output folder that this process holds locked until `close` or `finish`.
 
-    The folder is made, or taken where it is empty. One that the same job left unfinished is gone on with, if the job
-    has the same options: half of an output by the old ones and half by the new would be neither.
+    A missing folder is made; an empty one is taken. A folder that the same job left unfinished is continued, if the job
+    has the same options: an output made half by old and half by new options would be wrong.
 
     Args:
-        path: the folder; the ones above it are made, too.
+        path: the folder; missing parents are made, too.
         job: the name of the job, as on the command line.
-        options: what the output depends on, in the user's words. The version of reput is added.
+        options: the options that the output depends on, in the user's words. The version of reput is added.
 
     Raises:
-        StoreFormatError: the folder is no folder, belongs to another job, or has files that no job is known to have
-            written. Nothing is changed then, nor by the errors below.
-        ConfigError: the same job, with other options.
-        StoreLockedError: another process works there.
+        StoreFormatError: `path` is no folder, belongs to another job, or has files that no known job has written.
+            None of these errors changes anything.
+        ConfigError: the folder belongs to the same job with other options.
+        StoreLockedError: another process works in the folder.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class JobFolder:
         try:
             self.resumed = self._check(wanted)
             if not self.resumed:
-                self._empty()  # a kill in the middle of `finish` may have left outcomes of another job
+                self._empty()  # a kill during `finish` may have left outcomes of another job
                 text = json.dumps(wanted, indent=1, ensure_ascii=False)
                 files.write_atomically(os.path.join(self._state, JOB_FILE), text.encode())
         except BaseException:
@@ -70,20 +70,20 @@ class JobFolder:
             raise
 
     def state_folder(self, *names: str) -> str:
-        """The path of a folder below `_reput/`, which is made if it is missing."""
+        """Path of a folder below `_reput/`. A missing folder is made."""
         folder = os.path.join(self._state, *names)
         self._files.make_directories(folder)
         return folder
 
     def finish(self) -> None:
-        """The job is done: remove what it kept for itself, and leave the output alone."""
-        self._files.unlink(os.path.join(self._state, JOB_FILE))  # from here on what is left is not gone on with
+        """End the job: remove its own state, and leave the output."""
+        self._files.unlink(os.path.join(self._state, JOB_FILE))  # from here on no start continues the rest
         self._empty()
-        self.close()  # who works here from now on finds nothing that is still to be removed
+        self.close()  # the next process that works here must find nothing that is still to be removed
         self._files.remove_tree(self._state)
 
     def _empty(self) -> None:
-        """Remove everything below `_reput/` but the lock, which is held."""
+        """Remove everything below `_reput/` but the lock file, which is held."""
         for entry in self._files.list_directory(self._state):
             path = os.path.join(self._state, entry.name)
             if entry.is_directory:
@@ -92,7 +92,7 @@ class JobFolder:
                 self._files.unlink(path)
 
     def close(self) -> None:
-        """Let others work in the folder; what the job kept stays. Closing again does nothing."""
+        """Release the lock. The job's state stays. Closing again does nothing."""
         self._lock.release()
 
     def __enter__(self) -> Self:
@@ -104,7 +104,7 @@ class JobFolder:
         self.close()
 
     def _check(self, wanted: Mapping[str, Option]) -> bool:
-        """Whether the folder has this job already; False where it may be taken for it."""
+        """Whether the folder has this job already. False: the folder is free. Raises for any other folder."""
         if not self._files.exists(self.path):
             return False
         if not self._files.is_directory(self.path):
@@ -118,17 +118,17 @@ class JobFolder:
                         f"{wanted['job']} left it; give an empty folder or a new name"
                     )
             return False
-        found = _read(path, self._files.read_bytes(path))
-        if found.get("job") != wanted["job"]:
+        written = _read(path, self._files.read_bytes(path))
+        if written.get("job") != wanted["job"]:
             raise StoreFormatError(
-                f"{self.path}: belongs to the job {found.get('job')} ({path}), and this is {wanted['job']}; "
+                f"{self.path}: belongs to the job {written.get('job')} ({path}), and this is {wanted['job']}; "
                 "give another folder"
             )
-        names = {**found, **wanted}
+        names = {**written, **wanted}
         changed = [
-            f"{name} was {json.dumps(found.get(name))} and is {json.dumps(wanted.get(name))}"
+            f"{name} was {json.dumps(written.get(name))} and is {json.dumps(wanted.get(name))}"
             for name in names
-            if found.get(name) != wanted.get(name)
+            if written.get(name) != wanted.get(name)
         ]
         if changed:
             raise ConfigError(
@@ -139,11 +139,11 @@ class JobFolder:
 
 
 def _read(path: str, data: bytes) -> Mapping[str, Any]:
-    """The object in a `job.json`."""
+    """Parse the JSON object of a `job.json`."""
     try:
-        found = json.loads(data)
+        written = json.loads(data)
     except ValueError as error:
         raise StoreFormatError(f"{path}: not the JSON that a job writes ({error}); give another folder") from None
-    if not isinstance(found, dict):
+    if not isinstance(written, dict):
         raise StoreFormatError(f"{path}: not the object that a job writes; give another folder")
-    return found
+    return written

@@ -1,4 +1,4 @@
-"""The part of a log that a job looks at: of a store that is written meanwhile, up to where its log ends now."""
+"""Range of the log that a job reads. A log that is being written is read up to its end at the job's start."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from reput.log.splits import Split, SplitResult, plan_splits
 
 
 def fixed_log_end(directory: StoreDirectory, log_files: Sequence[LogFile]) -> int | None:
-    """Where the log ends now, if it may grow: its writer has it open, or was killed. None: its end is final."""
+    """End of a log that may grow, as it is now: a writer has the store open, or was killed. None: the end is final."""
     if not directory.was_killed:
         return None
     return max(committed_end(directory, log_files), log_files[0].start_offset if log_files else 0)
 
 
 def bounded_splits(log_files: Sequence[LogFile], split_bytes: int, log_end: int | None) -> list[Split]:
-    """As `plan_splits`, up to a fixed end of the log."""
+    """Splits of `plan_splits` up to a fixed end of the log; None: up to the end of the files."""
     splits = plan_splits(log_files, split_bytes)
     if log_end is None:
         return splits
@@ -26,6 +26,6 @@ def bounded_splits(log_files: Sequence[LogFile], split_bytes: int, log_end: int 
 
 
 def proven_split(read: SplitResult) -> Split:
-    """A split that was read once, and whose begin was proven with its neighbours (`check_stitches`): from there on."""
+    """Split from its first record on, once the split was read and proven with its neighbours (`check_stitches`)."""
     begin = read.split.end if read.begin_offset is None else read.begin_offset
     return replace(read.split, begin=min(begin, read.split.end), is_record_start=True)

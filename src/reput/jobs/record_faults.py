@@ -1,4 +1,4 @@
-"""Records that are whole and cannot be right: they contradict a CRC of themselves, or no queue can have them."""
+"""Faults of whole records: a record contradicts its own CRC, or its topic or queue offset is impossible."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CONTRADICTS = "the property __CRC32# says otherwise than the record's bytes"
 
 
 def faulty_records(path: str, columns: RecordColumns) -> list[Damage]:
-    """Those of scanned records, as damage of the file `path`."""
+    """Faulty ones of scanned records, as damage of the file `path`."""
     reasons = dict.fromkeys(np.flatnonzero(columns["status"] & RecordStatus.BAD_PROPERTY_CRC).tolist(), _CONTRADICTS)
     wrong = wrong_queue_offsets(columns)
     if not all(_names_folder(topic) for topic, _ in columns.queues()):
@@ -30,19 +30,22 @@ def faulty_records(path: str, columns: RecordColumns) -> list[Damage]:
 
 
 def record_damage(path: str, columns: RecordColumns, row: int, reason: str) -> Damage:
-    """One whole record as damage."""
+    """Damage that covers one whole record."""
     begin = int(columns["commit_log_offset"][row])
     return Damage(path, begin, begin + int(columns["store_size"][row]), reason)
 
 
 def has_units(columns: RecordColumns) -> npt.NDArray[np.bool_]:
-    """bool[rows], False for prepared and rolled back messages."""
+    """bool[rows], whether a record has a unit: False for prepared and rolled back messages."""
     kind = columns["sys_flag"] & SysFlag.TRANSACTION_MASK
     return np.asarray((kind != SysFlag.TRANSACTION_PREPARED) & (kind != SysFlag.TRANSACTION_ROLLBACK))
 
 
 def wrong_queue_offsets(columns: RecordColumns) -> npt.NDArray[np.bool_]:
-    """bool[rows]: each message before one in its queue took at least so much of the log, alone or with others."""
+    """bool[rows], True for an impossible queue offset: negative, or more messages than the log before it can hold.
+
+    Each earlier message of the queue takes at least MIN_ITEM_SIZE bytes of the log, alone or in an inner batch.
+    """
     queue_offsets, offsets = columns["queue_offset"], columns["commit_log_offset"]
     if queue_offsets.min() >= 0 and int(queue_offsets.max()) <= int(offsets[0]) // MIN_ITEM_SIZE:
         return np.zeros(columns.rows, np.bool_)
@@ -50,7 +53,7 @@ def wrong_queue_offsets(columns: RecordColumns) -> npt.NDArray[np.bool_]:
 
 
 def queue_fault(columns: RecordColumns, row: int) -> str:
-    """Why a record that is whole cannot have a unit."""
+    """Reason why a whole record cannot have a unit."""
     topic = columns.queues()[columns["queue"][row]][0]
     if not _names_folder(topic):
         shown = topic[:80].decode("utf-8", "replace")

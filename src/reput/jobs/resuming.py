@@ -1,4 +1,4 @@
-"""`ResumingRunner`: keeps what tasks return, so that a job that was killed does only what is missing."""
+"""`ResumingRunner`: keeps the outcomes of tasks, so that a job that was killed runs only the missing tasks."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _SIZE_BYTES, _DIGEST_BYTES = 8, 16
 
 
 class ResumingRunner:
-    """Runs tasks with another runner, each at most once for the job, however often the job is started.
+    """Runner that runs each task of a job once, however often the job is started, by another runner.
 
-    The outcome of a task is written, synced and renamed where the task ran, so that all need to see the folder. What
-    the task itself writes it must sync before it returns. An outcome whose `fault` is set (`SplitOutcome`) is not kept:
-    the file may be mended before the next start.
+    The outcome of a task is written, synced and renamed where the task ran, so all machines must see the folder. A task
+    must sync its own output before it returns. An outcome whose `fault` is set (`SplitOutcome`) is not kept: the file
+    may be mended before the next start.
 
-    Without `synced` neither is: then finished tasks count as long as the machine runs, which is for the job to see to
-    (`reput.jobs.rebuild.plan`). An outcome costs no sync then, and one that is torn counts as none.
+    With `synced=False` neither outcomes nor output need a sync. Finished tasks then count only until the machine stops;
+    the job must take care of that (`reput.jobs.rebuild.plan`). A torn outcome counts as missing.
 
-    Tasks are told apart by the description and by the `repr` of their items: plans of dataclasses, texts and numbers
-    that are the same at each start. Whatever else an outcome depends on belongs to the options of the folder.
+    A task is identified by the description and by the `repr` of its item: dataclasses, texts and numbers that are the
+    same at each start. Anything else that an outcome depends on belongs to the options of the folder.
     """
 
     def __init__(self, runner: Runner, folder: JobFolder, *, synced: bool = True) -> None:
@@ -42,7 +42,7 @@ class ResumingRunner:
     def run(
         self, task: Callable[[T], R], items: Sequence[T], *, description: str, progress: Progress | None = None
     ) -> list[R]:
-        """As `Runner.run`; tasks that were finished before count as done from the start."""
+        """As `Runner.run`. Tasks that an earlier start has finished count as done in the progress."""
         paths = [self._path(description, item) for item in items]
         kept = {index: load(path) for index, path in enumerate(paths)}
         outcomes = {index: outcome for index, outcome in kept.items() if outcome is not None}
@@ -69,7 +69,7 @@ class ResumingRunner:
 
 @dataclass(frozen=True, slots=True)
 class _Keeping:
-    """A task that writes down what it returns."""
+    """Task that keeps its outcome in a file."""
 
     task: Callable[[Any], Any]
     synced: bool
@@ -83,11 +83,11 @@ class _Keeping:
 
 
 def keep(path: str, value: object, *, synced: bool) -> None:
-    """Write down a value, not None, for `load`."""
+    """Write a value other than None to a file, for `load`."""
     data = pickle.dumps(value)
     content = len(data).to_bytes(_SIZE_BYTES, "big") + _digest(data) + data
     if synced:
-        attempt = f"{path}.{uuid.uuid4().hex}"  # an attempt that counts as lost may live on
+        attempt = f"{path}.{uuid.uuid4().hex}"  # a task attempt that counts as lost may still run
         DISK.write_atomically(attempt, content)
         DISK.rename(attempt, path)
     else:
@@ -96,10 +96,10 @@ def keep(path: str, value: object, *, synced: bool) -> None:
 
 
 def load(path: str) -> Any:
-    """What `keep` has written; None where there is nothing, or a kill has torn it."""
+    """Read the value that `keep` has written; None where the file is missing, or was torn by a kill."""
     if not DISK.exists(path):
         return None
-    content = DISK.read_bytes(path)  # a shorter one may lie over a longer one that was torn
+    content = DISK.read_bytes(path)  # may end with bytes of a longer value that was torn before
     begin = _SIZE_BYTES + _DIGEST_BYTES
     data = content[begin : begin + int.from_bytes(content[:_SIZE_BYTES], "big")]
     return pickle.loads(data) if content[_SIZE_BYTES:begin] == _digest(data) else None

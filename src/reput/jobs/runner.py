@@ -1,7 +1,7 @@
-"""Who runs a job's tasks: the `Runner` protocol and its local form, threads in this process.
+"""Runners of a job's tasks: the `Runner` protocol, and `LocalRunner` with threads of this process.
 
-A job is a plan, a pure task for one item of the plan, and a merge of the small results. The task knows nothing of its
-runner: the same function runs here, in a thread, or in a Spark executor (`reput.spark.runner`).
+A job is a plan, a pure task for one item of the plan, and a merge of the small results. The task does not know its
+runner: the same function runs in a thread here, or in a Spark executor (`reput.spark.runner`).
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ class Runner(Protocol):
 
 
 class LocalRunner:
-    """Runs tasks in threads of this process, side by side as far as the kernels go: those release the interpreter lock.
+    """Runner with threads of this process. Kernels run in parallel, as they release the interpreter lock.
 
     Args:
-        threads: how many tasks run at once; None: as many as this process has processors.
+        threads: tasks that run at once; None: as many as this process has processors.
     """
 
     def __init__(self, threads: int | None = None) -> None:
@@ -49,7 +49,7 @@ class LocalRunner:
     def run(
         self, task: Callable[[T], R], items: Sequence[T], *, description: str, progress: Progress | None = None
     ) -> list[R]:
-        """As `Runner.run`; after an error no further task is started, and those that run are waited for."""
+        """As `Runner.run`. After an error no further task is started, and running tasks are waited for."""
         report = progress or _silent
         report(0, len(items), description)
         pool = ThreadPoolExecutor(self.threads, thread_name_prefix="reput-job")

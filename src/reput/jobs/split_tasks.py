@@ -1,4 +1,4 @@
-"""Runs a task over the splits of a commit log until it is proven that together they read every record once."""
+"""Run a task over the splits of a commit log, with proof that the splits together read every record once."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from reput.log.splits import Split, SplitResult, check_stitches
 
 
 class SplitOutcome(Protocol):
-    """What a task returns for a split, beside its own results."""
+    """Protocol of what a task returns for a split, beside its own results."""
 
     @property
     def read(self) -> SplitResult:
-        """What the neighbours need to know."""
+        """Range that was read, to be compared with the neighbour splits."""
         ...
 
     @property
     def fault(self) -> CorruptRecordError | None:
-        """The damage at which the reading ended. It is none where the split had begun in a body that forges records."""
+        """Damage that ended the reading. It is no fault where the split began in a body that forges records."""
         ...
 
 
@@ -35,11 +35,11 @@ def run_over_splits(
     description: str,
     progress: Progress | None = None,
 ) -> tuple[list[O], list[O]]:
-    """Run `task(split)` for each split, and again for those that turn out to have begun or ended at a wrong place.
+    """Run `task(split)` for each split, and again for splits that turn out to have begun or ended at a wrong offset.
 
     Returns:
-        The outcome of each split, in order, and the outcomes that were replaced because their split began wrongly.
-        What such a task has written elsewhere is the caller's to undo.
+        The outcome of each split, in order, and the outcomes that were replaced because their split began at a wrong
+        offset. The caller must undo what the tasks of replaced outcomes have written elsewhere.
 
     Raises:
         CorruptRecordError: the first fault of the log.

@@ -1,4 +1,4 @@
-"""`reput audit`: whether log, queues and index agree."""
+"""`reput audit`: compare queues and index with the log."""
 
 from reput.jobs.audit.job import AuditResult, audit
 

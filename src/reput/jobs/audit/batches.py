@@ -1,4 +1,4 @@
-"""Batch consume queues against the log: the units of a stretch of records stand in their order."""
+"""Compare batch consume queues with the log: the units of a range of records stand in the order of the log."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from reput.formats.batch_consume_queue import BATCH_UNIT_SIZE, PHYSICAL_OFFSET
 from reput.formats.paths import offset_to_file_name, topic_folder_name
 from reput.jobs.audit.files import ListedQueue
 from reput.jobs.audit.runs import AscendingRun, EntryFiles, Int64s, RunFinder
-from reput.jobs.audit.units import CONFIRMED, DIFFERENT, SlotRanges
+from reput.jobs.audit.units import DIFFERENT, VERIFIED, SlotRanges
 from reput.kernels.batch_consume_queue import NO_BATCH_QUEUE, group_batch_units
 from reput.kernels.columns import RecordColumns
 from reput.kernels.unit_types import BATCH_UNIT_TYPE
 
-#: A whole file of RocketMQ's own size.
-_PIECE_BYTES = 300_000 * BATCH_UNIT_SIZE
+#: Size of a file with RocketMQ's defaults.
+_BLOCK_BYTES = 300_000 * BATCH_UNIT_SIZE
 
 
 @dataclass(frozen=True, slots=True)
 class BatchQueueItem:
-    """One batch consume queue in its folder."""
+    """One batch consume queue: the folder of all such queues, and the queue's files."""
 
     folder: str
     file_size: int
@@ -31,45 +31,46 @@ class BatchQueueItem:
 
     @property
     def paths(self) -> list[str]:
-        """Its files."""
-        place = os.path.join(self.folder, self.queue.topic, str(self.queue.queue_id))
-        return [os.path.join(place, offset_to_file_name(start)) for start in self.queue.starts]
+        """Paths of the queue's files."""
+        folder = os.path.join(self.folder, self.queue.topic, str(self.queue.queue_id))
+        return [os.path.join(folder, offset_to_file_name(start)) for start in self.queue.starts]
 
     def first_unit(self, file: int) -> int:
-        """The number of a file's first unit in the queue."""
+        """Number, in the queue, of a file's first unit."""
         return self.queue.starts[file] // BATCH_UNIT_SIZE
 
 
 @dataclass(frozen=True, slots=True)
 class BatchQueueRuns:
-    """The runs of the units of one queue."""
+    """Ascending runs of the units of one queue."""
 
     item: BatchQueueItem
     runs: tuple[AscendingRun, ...]
 
 
 def find_batch_runs(item: BatchQueueItem) -> BatchQueueRuns:
-    """The task for one batch consume queue: how far its units ascend."""
+    """Task: find the ascending runs of one batch consume queue."""
     runs: list[AscendingRun] = []
     for number, path in enumerate(item.paths):
         finder = RunFinder(number)
         with DISK.open(path) as file:
-            for position in range(0, item.file_size, _PIECE_BYTES):
-                data = file.read(position, min(_PIECE_BYTES, item.file_size - position))
+            for position in range(0, item.file_size, _BLOCK_BYTES):
+                data = file.read(position, min(_BLOCK_BYTES, item.file_size - position))
                 units = np.frombuffer(data, BATCH_UNIT_TYPE, len(data) // BATCH_UNIT_SIZE)
                 used = np.flatnonzero((units["size"] > 0) & (units["message_count"] > 0))
                 count = int(used[-1]) + 1 if used.size else 0
                 finder.add(units["commit_log_offset"][:count].astype(np.int64))
-                if count < units.size or not count:  # units stand side by side, and behind the last one is nothing
+                if count < units.size or not count:  # units leave no gaps, and nothing comes after the last one
                     break
         runs += finder.runs
     return BatchQueueRuns(item, tuple(runs))
 
 
 class BatchCheck:
-    """Compares the units of one task's records; `close` gives ranges of units, numbered from the queue's begin.
+    """Compares units with the records of one task. `close` returns the ranges.
 
-    Records without their units are ranges of messages, by their queue offsets.
+    A range of units that are right counts unit numbers from the begin of the queue. A range of records without units
+    counts messages by their queue offsets.
     """
 
     def __init__(self, queues: tuple[BatchQueueRuns, ...], batch_topics: frozenset[str]) -> None:
@@ -80,10 +81,10 @@ class BatchCheck:
         self._ranges: list[tuple[int, ...]] = []
 
     def put(self, columns: RecordColumns) -> list[int]:
-        """Take scanned records (`ScanLevel.PROPERTIES` or above); returns rows that contradict themselves.
+        """Compare scanned records (`ScanLevel.PROPERTIES` or above); returns rows that contradict themselves.
 
-        RocketMQ gives an inner batch its queue offset twice (`BatchConsumeQueue.assignQueueOffset`). Units have that of
-        the properties.
+        RocketMQ gives an inner batch its queue offset twice (`BatchConsumeQueue.assignQueueOffset`): in a field of the
+        record and in the properties. Units have the queue offset of the properties.
         """
         contradicting: list[int] = []
         if not self._batch_topics:
@@ -107,23 +108,24 @@ class BatchCheck:
         known = self._known.get(key)
         missing = np.ones(offsets.size, np.bool_)
         last = -1
-        for part in () if known is None else self._files_of(known).between(int(offsets[0]), int(offsets[-1]) + 1):
+        slices = () if known is None else self._files_of(known).between(int(offsets[0]), int(offsets[-1]) + 1)
+        for file, number_in_file, stored in slices:
             assert known is not None
-            rows = np.searchsorted(offsets, part.entries["commit_log_offset"].astype(np.int64))
-            same = units[rows].view(f"V{BATCH_UNIT_SIZE}") == part.entries.view(f"V{BATCH_UNIT_SIZE}")
+            rows = np.searchsorted(offsets, stored["commit_log_offset"].astype(np.int64))
+            same = units[rows].view(f"V{BATCH_UNIT_SIZE}") == stored.view(f"V{BATCH_UNIT_SIZE}")
             missing[rows[same]] = False
             at = np.flatnonzero(same)
             starts = np.flatnonzero(np.append(True, np.diff(at) != 1)[: at.size])
             counts = np.diff(np.append(starts, at.size))
-            first = known.item.first_unit(part.file) + part.first
+            first = known.item.first_unit(file) + number_in_file
             for start, count in zip(starts.tolist(), counts.tolist(), strict=True):
                 row, end_row = int(rows[at[start]]), int(rows[at[start + count - 1]])
                 end = int(offsets[end_row]) + int(units["size"][end_row])
                 last = max(last, end)
-                self._ranges.append((number, first + int(at[start]), count, int(offsets[row]), end, CONFIRMED))
+                self._ranges.append((number, first + int(at[start]), count, int(offsets[row]), end, VERIFIED))
         at = np.flatnonzero(missing)
-        behind = offsets[at] >= last
-        starts = np.flatnonzero(np.append(True, (np.diff(at) != 1) | (np.diff(behind) != 0))[: at.size])
+        after = offsets[at] >= last
+        starts = np.flatnonzero(np.append(True, (np.diff(at) != 1) | (np.diff(after) != 0))[: at.size])
         counts = np.diff(np.append(starts, at.size))
         for start, count in zip(starts.tolist(), counts.tolist(), strict=True):
             row, end_row = int(at[start]), int(at[start + count - 1])
@@ -139,7 +141,7 @@ class BatchCheck:
         return self._files[key]
 
     def close(self) -> SlotRanges:
-        """The ranges of all records."""
+        """Close the files, and return the ranges of all records."""
         for files in self._files.values():
             files.close()
         columns = np.array(self._ranges, np.int64).reshape(-1, 6).T

@@ -1,4 +1,4 @@
-"""The log's damage, its end, and what the checkpoint says of it."""
+"""Findings of the log's damage, its tail, and the times of the checkpoint."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _HOST_GROWTH = 12
 
 
 def damage_findings(listing: StoreListing, may_grow: bool, outcomes: Sequence[SplitAudit]) -> Iterator[Finding]:
-    """Of damage inside the log, and of what lies behind its end."""
+    """Findings of damage inside the log, and of bytes after its end."""
     for outcome in outcomes:
         file = outcome.read.split.file
         for code, damages in (("record-damaged", outcome.damages), ("queue-offset-wrong", outcome.misnumbered)):
@@ -36,9 +36,12 @@ def damage_findings(listing: StoreListing, may_grow: bool, outcomes: Sequence[Sp
 
 
 def checkpoint_findings(listing: StoreListing, newest_ms: int) -> Iterator[Finding]:
-    """Of a checkpoint that speaks of later records than the log has: `newest_ms` is the newest one's time, 0 for none.
+    """Findings of a checkpoint that speaks of later records than the log has.
 
-    A log without records is fine where it begins behind offset 0: retention has deleted them.
+    A log without records is fine if it begins after offset 0: retention has deleted the records.
+
+    Args:
+        newest_ms: store timestamp of the log's newest record; 0 without records.
     """
     checkpoint = listing.checkpoint
     if checkpoint is not None and (newest_ms or not any(file.start_offset for file in listing.log_files[:1])):
@@ -54,9 +57,9 @@ def checkpoint_findings(listing: StoreListing, newest_ms: int) -> Iterator[Findi
 
 
 def has_grown(directory: StoreDirectory, end: int) -> bool:
-    """Whether a record is where the log's end was found: the store is open, and what leads there may be right.
+    """Whether a record was put at the end of the log that was read: then units that lead there may be right.
 
-    What lies farther behind may be as old as the last cut of the log.
+    Only a record at `end` itself counts: bytes farther on may be older than the last cut of the log.
     """
     for file in list_store(directory).log_files:
         if file.end_offset > end:
@@ -70,7 +73,7 @@ def has_grown(directory: StoreDirectory, end: int) -> bool:
 
 
 def _ends(listing: StoreListing, outcomes: Sequence[SplitAudit]) -> Iterator[tuple[LogFile, int]]:
-    """Where reading ended before a file did: at the log's end, or, where files are missing, in several files."""
+    """Files whose records end before the file does, with that end: one file, or several where log files are missing."""
     for file in listing.log_files:
         of_file = [outcome for outcome in outcomes if outcome.read.split.file == file]
         ends = [outcome.read.end_offset for outcome in of_file if outcome.read.end_offset is not None]
@@ -82,7 +85,7 @@ def _ends(listing: StoreListing, outcomes: Sequence[SplitAudit]) -> Iterator[tup
 
 
 def _tail_finding(listing: StoreListing, may_grow: bool, file: LogFile, end: int) -> Finding | None:
-    """What lies from the end of the records on, if it is anything, and no record either."""
+    """Finding of bytes from the end of the records on; None where there are none, or a record was put meanwhile."""
     position = end - file.start_offset
     with DISK.open(file.path) as opened:
         if not opened.has_data_from(position):
@@ -92,19 +95,19 @@ def _tail_finding(listing: StoreListing, may_grow: bool, file: LogFile, end: int
         np.frombuffer(head, np.uint8), np.zeros(1, np.int64), np.array([end], np.int64), check_crc=True
     )
     if min(read.first_fault(), read.rows):
-        return None  # it was put since
+        return None  # a record was put meanwhile
     checkpoint, stored_ms = listing.checkpoint, _store_timestamp(head)
     was_flushed = checkpoint is not None and 0 < stored_ms <= checkpoint.physic_msg_timestamp
     later = any(other.start_offset > file.start_offset for other in listing.log_files)
     if may_grow and not was_flushed and (listing.log_is_whole or not later):
         return Finding("torn-tail", file.path, "bytes that no record proves", position, end)
     why = "the checkpoint says that it was on the disk" if was_flushed else "the store was closed"
-    text = f"no record here, nor behind it, where one was: {why}"
+    text = f"no record here, nor after it, where one was: {why}"
     return Finding("record-damaged", file.path, text, position, end, count=file.end_offset - end)
 
 
 def _store_timestamp(head: bytes) -> int:
-    """The store timestamp of the record that the bytes begin with, if they do; 0 for too few."""
+    """Store timestamp of a record that begins with these bytes, if they are one; 0 for too few bytes."""
     if len(head) < MIN_RECORD_SIZE + _HOST_GROWTH:
         return 0
     sys_flag = int.from_bytes(head[SYS_FLAG : SYS_FLAG + 4], "big")

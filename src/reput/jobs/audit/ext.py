@@ -1,4 +1,4 @@
-"""Ext units of an audit: the tags codes that units with an address stand for."""
+"""Read ext units for an audit: the tags code of a unit that holds the address of an ext unit."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class ExtFiles:
     """Reads the heads of ext units, many in one call.
 
     Args:
-        folder: `consumequeue_ext`.
-        file_size: of each file below it, in bytes.
+        folder: path of `consumequeue_ext`.
+        file_size: size of each ext file, in bytes.
     """
 
     def __init__(self, folder: str, file_size: int) -> None:
@@ -38,16 +38,16 @@ class ExtFiles:
         tags_codes: Int64s,
         timestamps: Int64s,
     ) -> npt.NDArray[np.bool_]:
-        """Put tags codes in place of addresses.
+        """Replace addresses of ext units by the tags codes of the ext units.
 
         Args:
             names: topic and queue id of each queue.
-            queues: int64[n], numbers into `names`; units of one queue stand together.
+            queues: int64[n], numbers into `names`; units of one queue are adjacent.
             tags_codes: int64[n], changed.
             timestamps: int64[n], the store timestamps that the ext units must have.
 
         Returns:
-            bool[n], units whose ext unit is not there, contradicts itself, or has another store timestamp.
+            bool[n], units whose ext unit is missing, contradicts itself, or has another store timestamp.
         """
         wrong = tags_codes <= MAX_ADDRESS
         rows = np.flatnonzero(wrong)

@@ -1,4 +1,4 @@
-"""The files of a store as an audit lists them: a wrong name or size is a finding, the rest is looked into."""
+"""Listing of a store's files for an audit. A wrong name or size is a finding; other files are read later."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from reput.log.queue_types import QueueTypes, is_batch_cq
 
 @dataclass(frozen=True, slots=True)
 class ListedQueue:
-    """The files of one queue: `starts` are the bytes of the queue that they begin with."""
+    """The files of one queue. `starts` are the positions of the files' first bytes in the queue."""
 
     topic: str
     queue_id: int
@@ -46,25 +46,26 @@ class ListedQueue:
 
 @dataclass(frozen=True, slots=True)
 class ListedQueues:
-    """All queues of one kind: each file is `file_size` bytes long, 0 where there is none."""
+    """All queues of one kind. `file_size` is the size of each file in bytes, 0 without files."""
 
     path: str
     file_size: int
     queues: tuple[ListedQueue, ...]
 
     def file_path(self, topic: str, queue_id: int, start: int) -> str:
-        """The file of a queue that begins with a byte of it."""
+        """Path of the file of a queue that begins at the position `start` of the queue."""
         return os.path.join(self.path, topic, str(queue_id), offset_to_file_name(start))
 
 
 @dataclass(frozen=True, slots=True)
 class StoreListing:
-    """What is there.
+    """Files of a store, and findings about them.
 
     Attributes:
-        log_files: each taken for as long as most are. The log is whole where none is missing, and all are right.
+        log_files: each with the size that most log files have.
+        log_is_whole: no log file is missing, and no name or size is wrong.
         index_files: paths, oldest first, all of `index_file_size` bytes.
-        findings: of names, sizes, `config/` and the checkpoint.
+        findings: about names, sizes, `config/` and the checkpoint.
     """
 
     log_files: tuple[LogFile, ...]
@@ -83,18 +84,18 @@ class StoreListing:
 
 @dataclass(slots=True)
 class _FileSet:
-    """The files of one folder, or of several that hold one log."""
+    """The files of one folder, or of several folders that hold one log."""
 
-    found: list[LogFile] = field(default_factory=list)
+    files: list[LogFile] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
 
     def sizes(self) -> Counter[int]:
-        return Counter(file.size for file in self.found)
+        return Counter(file.size for file in self.files)
 
     def checked(self, size: int, missing: str) -> list[LogFile]:
-        """The files that may be looked into, each taken for `size` bytes long."""
+        """Files that may be read, each with the length `size`. Other files, and gaps between files, become findings."""
         taken: list[LogFile] = []
-        for file in self.found:
+        for file in self.files:
             if file.start_offset % size:
                 text = f"its name is no multiple of {size} bytes"
                 self.findings.append(Finding("foreign-file", file.path, text))
@@ -102,7 +103,7 @@ class _FileSet:
                 text = f"the same file lies in {os.path.dirname(taken[-1].path)}"
                 self.findings.append(Finding("foreign-file", file.path, text))
             else:
-                if file.size != size:  # asked of those alone that belong here: no other one is ever lengthened
+                if file.size != size:  # checked only for files that belong here: a repair must lengthen no other file
                     text = f"{file.size} bytes, those beside it have {size}"
                     self.findings.append(Finding("file-size", file.path, text))
                 taken.append(LogFile(file.path, file.start_offset, size, file.folders))
@@ -116,7 +117,10 @@ class _FileSet:
 
 
 def list_store(directory: StoreDirectory) -> StoreListing:
-    """Look at names, sizes and the small files of a store. Raises StoreError where a folder cannot be listed."""
+    """List names and sizes of a store's files, and read the small ones.
+
+    Raises StoreError where a folder cannot be listed.
+    """
     findings: list[Finding] = []
     log = _numbered(*directory.commit_log_folders)
     log_size = _usual_size([log], 1)
@@ -130,16 +134,16 @@ def list_store(directory: StoreDirectory) -> StoreListing:
     types = _queue_types(directory.path, queues, batch_queues, findings)
     findings += _config_findings(os.path.join(directory.path, CONFIG))
     findings += topic_findings(directory.path)
-    findings += [Finding("foreign-part", part.path, part.text) for part in directory.foreign_parts()]
+    findings += [Finding("foreign-part", foreign.path, foreign.text) for foreign in directory.foreign_parts()]
     checkpoint_path = os.path.join(directory.path, CHECKPOINT)
     checkpoint = _checkpoint(checkpoint_path, bool(log_files), findings)
     had_log = queues.queues or batch_queues.queues or (checkpoint is not None and checkpoint.physic_msg_timestamp > 0)
-    if had_log and not log.found and not _numbered(*directory.commit_log_folders).found:  # nor was one made meanwhile
+    if had_log and not log.files and not _numbered(*directory.commit_log_folders).files:  # nor was one made meanwhile
         text = (
             "no log file is here, but queues or checkpoint are: is its disk mounted, or is the log in another folder?"
         )
         findings.append(Finding("log-file-missing", directory.commit_log_folders[0], text))
-    if not log_is_whole:  # who asks for a later file asks the folder, which is not in order
+    if not log_is_whole:  # without its folders a file finds no later file: the folders are not in order
         log_files = [LogFile(file.path, file.start_offset, file.size) for file in log_files]
     return StoreListing(
         tuple(log_files), log_is_whole, queues, batch_queues, extensions, index_files, index_file_size,
@@ -148,7 +152,7 @@ def list_store(directory: StoreDirectory) -> StoreListing:
 
 
 def _numbered(*folders: str) -> _FileSet:
-    """The files of folders that are named by offsets, in order; a last one of no length is left out."""
+    """Files of folders whose names are offsets, in order. An empty last file is left out."""
     listed = _FileSet()
     for folder in folders:
         for entry in DISK.list_directory(folder) if DISK.is_directory(folder) else ():
@@ -160,15 +164,15 @@ def _numbered(*folders: str) -> _FileSet:
             elif start is None:
                 listed.findings.append(Finding("foreign-file", path, "its name is no offset of 20 digits"))
             else:
-                listed.found.append(LogFile(path, start, entry.size, folders))
-    listed.found.sort(key=lambda file: file.start_offset)
-    if listed.found and not listed.found[-1].size:
-        listed.found.pop()
+                listed.files.append(LogFile(path, start, entry.size, folders))
+    listed.files.sort(key=lambda file: file.start_offset)
+    if listed.files and not listed.files[-1].size:
+        listed.files.pop()
     return listed
 
 
 def _no_file(entry: Entry) -> str:
-    """What has the name of a file, and is none; nothing for a file."""
+    """Text of a finding about an entry that is no regular file; empty for a file."""
     if entry.is_broken_link:
         return "a symbolic link that leads nowhere"
     if entry.is_special:
@@ -177,14 +181,14 @@ def _no_file(entry: Entry) -> str:
 
 
 def _usual_size(sets: Sequence[_FileSet], unit_size: int) -> int:
-    """The size that most files have that hold whole units; of several the largest, since files are cut more often."""
+    """Most frequent size of files that hold whole units. The largest of equally frequent ones: files are rather cut."""
     sizes: Counter[int] = sum((listed.sizes() for listed in sets), Counter())
     whole = {size: count for size, count in sizes.items() if size and size % unit_size == 0} or sizes
     return max(whole, key=lambda size: (whole[size], size), default=0)
 
 
 def list_queues(folder: str, unit_size: int, findings: list[Finding]) -> ListedQueues:
-    """The queues in a folder; what is wrong with names and sizes goes to `findings`."""
+    """List the queues in a folder. Wrong names and sizes go to `findings`."""
     for entry in DISK.list_directory(folder) if DISK.is_directory(folder) else ():
         if not entry.is_directory:
             findings.append(Finding("foreign-file", os.path.join(folder, entry.name), "a file among folders of topics"))
@@ -217,7 +221,7 @@ def _list_index(folder: str, findings: list[Finding]) -> tuple[tuple[str, ...], 
             continue
         elif not is_named:
             findings.append(Finding("foreign-file", path, "its name is no time of 17 digits"))
-        elif entry.size:  # a kill leaves empty ones
+        elif entry.size:  # a kill leaves empty files
             sizes[path] = entry.size
     if not sizes:
         return (), 0
@@ -230,14 +234,14 @@ def _list_index(folder: str, findings: list[Finding]) -> tuple[tuple[str, ...], 
 
 
 def _queue_types(root: str, queues: ListedQueues, batch_queues: ListedQueues, findings: list[Finding]) -> QueueTypes:
-    """As `find_queue_types` and `check_queue_folders`, without their errors."""
+    """Queue types as by `find_queue_types` and `check_queue_folders`; findings in place of their errors."""
     path = os.path.join(root, CONFIG, FILE_NAMES[Topics])
     table: dict[str, TopicConfig] = {}
     for candidate in (path, path + BACKUP_SUFFIX):
         try:
             topics = decode_file(candidate, lambda data: decode_metadata(Topics, data), DISK)
         except CorruptMetadataError:
-            continue  # told by `_config_findings`
+            continue  # `_config_findings` reports it
         if topics is not None:
             table = dict(topics.topic_config_table)
             break
@@ -253,7 +257,7 @@ def _queue_types(root: str, queues: ListedQueues, batch_queues: ListedQueues, fi
 
 
 def _config_findings(folder: str) -> Iterator[Finding]:
-    """Of each JSON file that cannot be read as what it should be."""
+    """Findings of JSON files that cannot be decoded."""
     kinds = {name: kind for kind, name in FILE_NAMES.items()}
     for entry in DISK.list_directory(folder) if DISK.is_directory(folder) else ():
         path = os.path.join(folder, entry.name)
@@ -301,7 +305,7 @@ def _checkpoint(path: str, is_used: bool, findings: list[Finding]) -> Checkpoint
 
 
 def _folders(path: str) -> Iterator[tuple[str, str]]:
-    """(name, path) of each folder in a folder, which may be missing."""
+    """(name, path) of each subfolder of a folder; none where the folder is missing."""
     for entry in DISK.list_directory(path) if DISK.is_directory(path) else ():
         if entry.is_directory:
             yield entry.name, os.path.join(path, entry.name)

@@ -1,4 +1,4 @@
-"""One index file by itself: header, slots and chains must be what putting its own entries makes."""
+"""Check one index file by itself: putting its entries again must give its header, slots and chains."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from reput.jobs.findings import Finding
 from reput.kernels.index_file import SLOT_COUNT, IndexKeys, IndexTable
 from reput.kernels.unit_types import INDEX_ENTRY_TYPE
 
-_PIECE_ENTRIES = 256 << 10
-#: Of each kind, a file names so many places; the text says how many there are.
-_SHOWN_PLACES = 8
+_BLOCK_ENTRIES = 256 << 10
+#: Limit of broken chains that are reported for a file; the text says how many there are.
+_SHOWN_CHAINS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class IndexFileItem:
-    """One index file; one that `may_grow` has a writer now, or had when it was killed."""
+    """One index file. It `may_grow` if it has a writer now, or had one at a kill."""
 
     number: int
     path: str
@@ -41,7 +41,7 @@ class IndexFileItem:
 
 @dataclass(frozen=True, slots=True)
 class AuditedIndexFile:
-    """What a file says of itself: its header, the runs of its entries, and findings."""
+    """Result of `check_index_file`: the file's header, the runs of its entries, and findings."""
 
     path: str
     may_grow: bool
@@ -51,7 +51,7 @@ class AuditedIndexFile:
 
 
 def check_index_file(item: IndexFileItem) -> AuditedIndexFile:
-    """The task for one index file."""
+    """Task: check one index file."""
     with DISK.open(item.path) as file:
         return _Check(item, file).run()
 
@@ -73,7 +73,7 @@ class _Check:
         table, finder = IndexTable(item.slots, count), RunFinder(item.number)
         while table.count < count:
             first = table.count
-            size = min(count - first, _PIECE_ENTRIES) * ENTRY_SIZE
+            size = min(count - first, _BLOCK_ENTRIES) * ENTRY_SIZE
             data = self._file.read(entry_position(item.slots, first), size)
             entries = np.frombuffer(data, INDEX_ENTRY_TYPE, len(data) // ENTRY_SIZE)
             if not entries.size:
@@ -89,7 +89,7 @@ class _Check:
         self._tell_chains()
         runs = [replace(run, first=run.first + 1) for run in finder.runs]
         if len(runs) > MAX_RUNS:
-            text = f"the places of its {count - 1} entries fall back more than {MAX_RUNS} times"
+            text = f"the commit log offsets of its {count - 1} entries fall back more than {MAX_RUNS} times"
             self._findings.append(Finding("index-entry-wrong", item.path, text, count=count - 1))
             runs = []
         return AuditedIndexFile(item.path, item.may_grow, header, tuple(runs), tuple(self._findings))
@@ -97,7 +97,7 @@ class _Check:
     def _compare_chains(self, first: int, entries: npt.NDArray[np.void], made: npt.NDArray[np.void]) -> None:
         wrong = np.flatnonzero(entries["slot_value"] != made["slot_value"])
         self._broken_count += wrong.size
-        for i in wrong[:_SHOWN_PLACES].tolist():
+        for i in wrong[:_SHOWN_CHAINS].tolist():
             position = entry_position(self._item.slots, first + i) + SLOT_VALUE
             self._broken.append((position, int(made["slot_value"][i]), int(entries["slot_value"][i])))
 
@@ -108,16 +108,16 @@ class _Check:
             return
         slots, made = found.view(">i4").astype(np.int64), table.slot_table.view(">i4").astype(np.int64)
         wrong = slots != made
-        if self._item.may_grow:  # entries that were put since
+        if self._item.may_grow:  # slots of entries that were put meanwhile
             wrong &= slots < table.count
         self._broken_count += int(np.count_nonzero(wrong))
-        for slot in np.flatnonzero(wrong)[:_SHOWN_PLACES].tolist():
+        for slot in np.flatnonzero(wrong)[:_SHOWN_CHAINS].tolist():
             self._broken.append((slot_position(slot), int(made[slot]), int(slots[slot])))
 
     def _tell_chains(self) -> None:
-        for position, expected, found in self._broken[:_SHOWN_PLACES]:
+        for position, expected, found in self._broken[:_SHOWN_CHAINS]:
             text = f"leads to entry {found}, expected {expected}"
-            if self._broken_count > _SHOWN_PLACES:
+            if self._broken_count > _SHOWN_CHAINS:
                 text += f"; one of {self._broken_count} in this file"
             self._findings.append(Finding("index-chain-broken", self._item.path, text, position=position))
 

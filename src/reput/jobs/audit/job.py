@@ -1,8 +1,9 @@
-"""`audit`: the log against queues, extensions and index, file against file, and every finding named.
+"""`audit`: compare queues, extensions and index with the log, file by file, and report every difference as a finding.
 
-Exact in both directions: each record has its unit and each key its entry, each unit and entry has its record. Tasks
-know nothing of each other: a task for each index file and batch queue, one for each split of the log, whose results are
-ranges of places, then tasks for the places that no record has. What RocketMQ leaves legally is harmless, or nothing.
+The comparison is exact in both directions: each record has its unit and each key its entry; each unit and entry has its
+record. Tasks are independent: first a task for each index file and batch queue; then a task for each split of the log,
+whose result is ranges of units and entries; then tasks for units and entries that belong to no record. What RocketMQ
+leaves by its own rules is a harmless finding, or none.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from reput.jobs.audit.merge import MergedUnits, merge_keys, merge_units
 from reput.jobs.audit.offsets import offset_findings
 from reput.jobs.audit.plan import AuditPlan, list_extensions, make_plan
 from reput.jobs.audit.rest import IndexRest, LogBounds, QueueRest, look_at_index_file, look_at_queues
-from reput.jobs.audit.scan import AuditTarget, SplitAudit, audit_split, dispatched_end, is_behind
+from reput.jobs.audit.scan import AuditTarget, SplitAudit, audit_split, dispatched_end, lacks_units
 from reput.jobs.findings import Finding, FindingClass, findings_table, sorted_findings
 from reput.jobs.job_folder import JobFolder, Option
 from reput.jobs.log_bounds import proven_split
@@ -46,15 +47,20 @@ _BEHIND_END = ("unit-behind-end", "index-entry-behind-end")
 
 @dataclass(frozen=True, slots=True)
 class AuditResult:
-    """What an audit read and found.
+    """Result of an audit.
 
     Attributes:
-        findings: the worst first; `table` has the same by `reput.jobs.findings.SCHEMA`.
-        messages: records read; `log_bytes` in them; up to commit log offset `log_end`. The newest one's store time is
-            `newest_ms`, 0 for none.
-        units: of consume queues and batch consume queues that are right, in `queues` queues.
-        index_entries: in `index_files` files.
-        seconds: of the whole job, and of each phase.
+        findings: the worst first; `table` has them with `reput.jobs.findings.SCHEMA`.
+        messages: count of records that were read.
+        log_bytes: bytes of these records.
+        log_end: commit log offset of the end of the last record.
+        newest_ms: store timestamp of the newest record, 0 without records.
+        units: count of right units in consume queues and batch consume queues.
+        queues: count of queues.
+        index_entries: count of index entries in all index files.
+        index_files: count of index files.
+        seconds: time of the whole job.
+        phase_seconds: time of each phase.
     """
 
     findings: tuple[Finding, ...]
@@ -71,7 +77,7 @@ class AuditResult:
 
     @property
     def table(self) -> pa.Table:
-        """One row a finding."""
+        """Findings as a table, one row a finding."""
         return findings_table(self.findings)
 
     @property
@@ -94,17 +100,17 @@ def audit(
     work_dir: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
 ) -> AuditResult:
-    """Compare everything that is derived from a log with it. The store itself is not changed, and may be open.
+    """Compare all files derived from a log with the log. The store is not changed, and may be open.
 
     Args:
-        message_index_enable: whether the broker had an index; False: it is not looked at.
-        message_delay_level: the broker's delay levels, where it had levels of its own.
-        max_hash_slot_num, max_index_num: of index files that do not tell.
-        force_verify_prop_crc: whether each record must carry a CRC of itself; False: only those between such records.
-        work_dir: a folder for what the tasks found: an audit that was killed goes on there.
+        message_index_enable: whether the broker had an index; False: the index is not compared.
+        message_delay_level: the broker's delay levels, where they are not RocketMQ's defaults.
+        max_hash_slot_num, max_index_num: geometry of the index files, where the files do not tell it.
+        force_verify_prop_crc: whether each record must carry a property CRC; False: only records between such records.
+        work_dir: a folder for outcomes of tasks: an audit that was killed continues there.
 
     Raises:
-        StoreFormatError: no store; or `work_dir` is not empty and no audit's.
+        StoreFormatError: no store; or `work_dir` is not empty and belongs to no audit.
         ConfigError: `work_dir` belongs to an audit with other options; delay levels that RocketMQ does not allow.
         StoreError: a file cannot be read, or retention has deleted it meanwhile.
     """
@@ -129,7 +135,7 @@ def audit(
 
 
 class _Audit:
-    """One audit: the phases, and what they share."""
+    """Phases of one audit, with the arguments that they share."""
 
     def __init__(
         self,
@@ -147,7 +153,7 @@ class _Audit:
         self._findings: list[Finding] = []
 
     def run(self) -> AuditResult:
-        """All phases."""
+        """Run all phases."""
         started = time.perf_counter()
         task = partial(make_plan, self._directory)
         (plan,) = self._runner.run(task, [self._directory.path], description="list the store", progress=self._progress)
@@ -162,7 +168,7 @@ class _Audit:
         log = self._bounds(plan, outcomes)
         merged = self._merge_units(plan, log, batches, outcomes)
         index_rests = self._merge_keys(plan, keys, outcomes)
-        rests = [rest for part in merged for rest in part.rests]
+        rests = [rest for of_kind in merged for rest in of_kind.rests]
         self._findings += offset_findings(self._directory.path, plan.consumer_offsets, rests)
         self._look_at_rest(log, plan.listing.extensions, rests, index_rests)
         finished = time.perf_counter()
@@ -172,7 +178,7 @@ class _Audit:
             log_bytes=sum(outcome.log_bytes for outcome in outcomes),
             log_end=log.end,
             newest_ms=_newest_ms(outcomes),
-            units=sum(part.units for part in merged),
+            units=sum(of_kind.units for of_kind in merged),
             queues=len(rests),
             index_entries=sum(file.header.entry_count for file in index),
             index_files=len(index),
@@ -183,22 +189,22 @@ class _Audit:
         )  # fmt: skip
 
     def _check_index(self, plan: AuditPlan) -> KeyTarget | None:
-        """Each index file by itself; None where keys cannot be looked for, or shall not."""
+        """Check each index file by itself. None: keys are not compared, by option or for lack of the geometry."""
         config, listing = self._config, plan.listing
         if not config.message_index_enable:
             return None
         if not listing.index_files:
             return KeyTarget((), config.max_hash_slot_num, may_follow=False)
-        found = [IndexFilePath(path, listing.index_file_size) for path in listing.index_files]
+        files = [IndexFilePath(path, listing.index_file_size) for path in listing.index_files]
         try:
-            slots, entries = index_geometry(found, config.max_hash_slot_num, config.max_index_num)
+            slots, entries = index_geometry(files, config.max_hash_slot_num, config.max_index_num)
         except StoreFormatError as error:
             self._findings.append(Finding("index-geometry", listing.index_files[0], str(error)))
             return None
-        last = len(found) - 1
+        last = len(files) - 1
         items = [
             IndexFileItem(number, file.path, slots, entries, plan.was_killed and number == last)
-            for number, file in enumerate(found)
+            for number, file in enumerate(files)
         ]
         checked = self._runner.run(check_index_file, items, description="check the index", progress=self._progress)
         self._findings += [finding for file in checked for finding in file.findings]
@@ -219,7 +225,7 @@ class _Audit:
         target, groups = plan.target(keys, batches, self._config.delay_levels_ms), plan.groups(self._split_bytes)
         outcomes = self._run(target, groups)
         undeclared = frozenset[str]().union(*(outcome.undeclared for outcome in outcomes))
-        if undeclared and target.units is not None:  # such topics have batch queues
+        if undeclared and target.units is not None:  # topics of inner batches have batch queues
             topics = target.batch_topics | undeclared
             target = replace(target, batch_topics=topics, units=replace(target.units, batch_topics=topics))
             outcomes = self._run(target, groups, "read the log once more")
@@ -231,23 +237,23 @@ class _Audit:
         return plan, outcomes
 
     def _list_extensions(self, plan: AuditPlan) -> AuditPlan:
-        """The plan with the extensions of a store that may be open: its first units make them."""
+        """Plan with the extensions that an open store has made meanwhile: the first ext units make the files."""
         description = "list the extensions"
-        (found,) = self._runner.run(
+        (extensions,) = self._runner.run(
             list_extensions, [self._directory.path], description=description, progress=self._progress
         )
-        return replace(plan, listing=replace(plan.listing, extensions=found)) if found.file_size else plan
+        return replace(plan, listing=replace(plan.listing, extensions=extensions)) if extensions.file_size else plan
 
     def _look_again(self, target: AuditTarget, outcomes: list[SplitAudit]) -> None:
-        """Read those splits again, of a store that may be open, where units are missing although later ones are there.
+        """Audit splits of an open store again where units were missing although units of later records were there.
 
-        Its dispatch writes the units of many records queue by queue: what was missing may be there by now.
+        Dispatch writes the units of many records queue by queue: the missing units may be there by now.
         """
         last = dispatched_end(outcomes)
         again = [
             number
             for number, outcome in enumerate(outcomes)
-            if any(is_behind(part, last) for part in (outcome.units, outcome.batches) if part is not None)
+            if any(lacks_units(ranges, last) for ranges in (outcome.units, outcome.batches) if ranges is not None)
         ]
         splits = [proven_split(outcomes[number].read) for number in again]
         redone = self._runner.run(
@@ -269,17 +275,17 @@ class _Audit:
         log_files = plan.listing.log_files
         begin = log_files[0].start_offset if log_files else 0
         ends = [outcome.read.end_offset for outcome in outcomes if outcome.read.begin_offset != outcome.read.end_offset]
-        end = max((end for end in ends if end is not None), default=begin)  # files behind it may be all zeros
-        found = list(damage_findings(plan.listing, plan.was_killed, outcomes))
+        end = max((end for end in ends if end is not None), default=begin)  # later files may be all zeros
+        findings = list(damage_findings(plan.listing, plan.was_killed, outcomes))
         damaged = [
             (finding.commit_log_offset, finding.commit_log_offset + finding.count)
-            for finding in found
+            for finding in findings
             if finding.code == "record-damaged" and finding.commit_log_offset is not None
         ]
-        if not any(behind > end for _, behind in damaged):  # or the newest records are not known
-            found += checkpoint_findings(plan.listing, _newest_ms(outcomes))
+        if not any(damage_end > end for _, damage_end in damaged):  # else the newest records are not known
+            findings += checkpoint_findings(plan.listing, _newest_ms(outcomes))
         crcs, is_required = joined([outcome.crcs for outcome in outcomes]), self._config.force_verify_prop_crc
-        self._findings += [*found, *crc_findings(crcs, log_files, is_required=is_required)]
+        self._findings += [*findings, *crc_findings(crcs, log_files, is_required=is_required)]
         return LogBounds(begin, end, tuple(damaged))
 
     def _merge_units(
@@ -300,18 +306,18 @@ class _Audit:
             if last >= 0 or not has_units:
                 undispatched = max(last, log.begin)
         merged = []
-        for folder, is_batch, parts in ((listing.queues, False, of_units), (listing.batch_queues, True, of_batches)):
-            merged.append(merge_units(folder, is_batch, parts, undispatched))
+        for folder, is_batch, results in ((listing.queues, False, of_units), (listing.batch_queues, True, of_batches)):
+            merged.append(merge_units(folder, is_batch, results, undispatched))
             self._findings += merged[-1].findings
         return merged
 
     def _merge_keys(self, plan: AuditPlan, keys: KeyTarget | None, outcomes: Sequence[SplitAudit]) -> list[IndexRest]:
         if keys is None:
             return []
-        parts = [outcome.keys for outcome in outcomes if outcome.keys is not None]
-        may_wait = plan.was_killed and (not keys.files or any(part.last >= 0 for part in parts))
+        results = [outcome.keys for outcome in outcomes if outcome.keys is not None]
+        may_wait = plan.was_killed and (not keys.files or any(result.last >= 0 for result in results))
         folder = os.path.join(self._directory.path, INDEX)
-        findings, rests = merge_keys(keys.files, keys.slots, folder, parts, plan.listing.log_files, may_wait=may_wait)
+        findings, rests = merge_keys(keys.files, keys.slots, folder, results, plan.listing.log_files, may_wait=may_wait)
         self._findings += findings
         return rests
 
@@ -329,10 +335,10 @@ class _Audit:
         of_index = self._runner.run(
             partial(look_at_index_file, log), index, description=f"{description} of the index", progress=self._progress
         )
-        found = [finding for findings in (*of_queues, *of_index) for finding in findings]
-        if any(finding.code in _BEHIND_END for finding in found) and has_grown(self._directory, log.end):
-            found = [finding for finding in found if finding.code not in _BEHIND_END]
-        self._findings += found
+        findings = [finding for of_task in (*of_queues, *of_index) for finding in of_task]
+        if any(finding.code in _BEHIND_END for finding in findings) and has_grown(self._directory, log.end):
+            findings = [finding for finding in findings if finding.code not in _BEHIND_END]
+        self._findings += findings
 
 
 def _newest_ms(outcomes: Sequence[SplitAudit]) -> int:

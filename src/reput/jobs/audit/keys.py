@@ -1,4 +1,4 @@
-"""Index files against the log: each key of a stretch of records has its entry, with its time."""
+"""Compare index files with the log: each key of a range of records has its entry, with its time."""
 
 from __future__ import annotations
 
@@ -19,15 +19,18 @@ from reput.log.scan import MAX_ROWS
 
 _MAX_INT32 = 0x7FFFFFFF
 
-#: What an entry is: its record's; its record's once more; its record's, but for the time. Any other leads nowhere.
-CONFIRMED, REPEATED, WRONG_TIME = range(3)
+#: State of an entry: its record's; once more the same; its record's with a wrong time. Other entries lead nowhere.
+VERIFIED, REPEATED, WRONG_TIME = range(3)
 
 
 @dataclass(frozen=True, slots=True)
 class KeyTarget:
-    """The index files of a store, checked by themselves, oldest first; `slots` of each.
+    """Index files that keys are compared with.
 
-    `may_follow`: whether there may have been an older one, which retention has deleted.
+    Attributes:
+        files: oldest first, each checked by itself.
+        slots: count of hash slots of each file.
+        may_follow: whether an older file may have been deleted by retention.
     """
 
     files: tuple[AuditedIndexFile, ...]
@@ -36,12 +39,12 @@ class KeyTarget:
 
     @property
     def runs(self) -> list[AscendingRun]:
-        """Of all files."""
+        """Ascending runs of all files."""
         return [run for file in self.files for run in file.runs]
 
 
 class EntryRanges(NamedTuple):
-    """Ranges of consecutive entries of one file, int64[n] each; `files` numbers those of a `KeyTarget`."""
+    """Ranges of consecutive entries of one file, int64[n] each. `files` are numbers into `KeyTarget.files`."""
 
     files: Int64s
     firsts: Int64s
@@ -51,19 +54,19 @@ class EntryRanges(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MissingKeys:
-    """`count` keys one behind the other that have no entries, of records from commit log offset `first` to `last`."""
+    """`count` adjacent keys without entries, of records from commit log offset `first` to `last`."""
 
     first: int
     last: int
     count: int
 
     def joined(self, following: MissingKeys) -> MissingKeys:
-        """With those that follow, where no key with an entry stands between."""
+        """This range and the following one as one, where no key with an entry is between them."""
         return MissingKeys(self.first, following.last, self.count + following.count)
 
 
 class WrongTime(NamedTuple):
-    """The time at a position of a file's header is not that of its first or last record."""
+    """Time in the header of an index file, at `position`, that is not the time of the file's first or last record."""
 
     file: int
     position: int
@@ -71,12 +74,12 @@ class WrongTime(NamedTuple):
 
 
 class KeyAudit(NamedTuple):
-    """What a task found of the index.
+    """Result of comparing the index with the records of one task.
 
     Attributes:
-        last: offset of the last record that has an entry, -1 for none.
-        begins_missing, ends_missing: whether no key with an entry stands before the first or behind the last one
-            without.
+        last: commit log offset of the last record that has an entry, -1 where no record has one.
+        begins_missing: whether no key with an entry comes before the first key without one.
+        ends_missing: whether no key with an entry comes after the last key without one.
     """
 
     entries: EntryRanges
@@ -88,9 +91,9 @@ class KeyAudit(NamedTuple):
 
 
 class KeyCheck:
-    """Compares the entries of one task's records; the results after `close`.
+    """Compares index entries with the records of one task. `close` returns the result.
 
-    RocketMQ 5.5.0 indexes tags, too: where entries are not those of keys alone, they may be those.
+    RocketMQ 5.5.0 indexes tags, too: entries that do not fit keys alone may fit keys and tags.
     """
 
     def __init__(self, target: KeyTarget) -> None:
@@ -113,11 +116,11 @@ class KeyCheck:
         self._missing: list[MissingKeys] = []
 
     def put(self, columns: RecordColumns) -> None:
-        """Take scanned records (`ScanLevel.KEYS`, without tags)."""
+        """Compare scanned records (`ScanLevel.KEYS`, without tags)."""
         if not columns.rows:
             return
         slices = list(self._files.between(int(columns["commit_log_offset"][0]), columns.next_offset))
-        entries = np.concatenate([np.empty(0, INDEX_ENTRY_TYPE), *(part.entries for part in slices)])
+        entries = np.concatenate([np.empty(0, INDEX_ENTRY_TYPE), *(chunk.entries for chunk in slices)])
         hashes, offsets = entries["key_hash"].astype(np.int32), entries["phy_offset"].astype(np.int64)
         keys = self._tag_keys(columns) if self._prefers_tags else index_keys(columns)
         if not _are_equal(keys, hashes, offsets):
@@ -133,7 +136,7 @@ class KeyCheck:
             self._tell_entries(slices, np.zeros(hashes.size, np.int64), keys.timestamps, entries)
 
     def close(self) -> KeyAudit:
-        """What was found."""
+        """Close the files, and return the result."""
         self._files.close()
         none = np.empty(0, np.int64)
         return KeyAudit(
@@ -159,12 +162,12 @@ class KeyCheck:
         offsets: Int64s,
         entries: npt.NDArray[np.void],
     ) -> None:
-        """Tell which keys, tags among them, and entries belong together, where they are not one behind the other."""
+        """Match keys (with tags) and entries that are not in the same order; add missing keys and repeated entries."""
         base = int(columns["commit_log_offset"][0])
-        wanted, found = _joined(keys.hashes, keys.offsets, base), _joined(hashes, offsets, base)
-        is_there, _ = _ranked(wanted, found)
-        is_wanted, is_known = _ranked(found, wanted)
-        states = np.where(is_wanted, CONFIRMED, np.where(is_known, REPEATED, -1))
+        wanted, stored = _joined(keys.hashes, keys.offsets, base), _joined(hashes, offsets, base)
+        is_there, _ = _ranked(wanted, stored)
+        is_wanted, is_known = _ranked(stored, wanted)
+        states = np.where(is_wanted, VERIFIED, np.where(is_known, REPEATED, -1))
         rows = np.searchsorted(columns["commit_log_offset"], offsets, "right") - 1
         timestamps = columns["store_timestamp"][rows]
         self._tell_entries(slices, states, timestamps, entries)
@@ -175,32 +178,38 @@ class KeyCheck:
         self._last = max(self._last, last)
 
     def _add_missing(self, offsets: Int64s, before: Int64s, entries: int) -> None:
-        """Ranges of the keys of a piece without entry; `before` each are so many of the piece's keys with `entries`."""
+        """Add ranges of a scan's keys without entries.
+
+        Args:
+            offsets: of the keys without entries.
+            before: for each of them, the count of the scan's keys with an entry before it.
+            entries: count of the scan's keys with an entry.
+        """
         if not offsets.size:
             self._ends_missing &= not entries
             return
         starts = np.flatnonzero(np.append(True, np.diff(before) != 0))
         counts = np.diff(np.append(starts, offsets.size))
         firsts, lasts = offsets[starts], offsets[starts + counts - 1]
-        found = [MissingKeys(*row) for row in np.stack((firsts, lasts, counts), axis=1).tolist()]
+        missing = [MissingKeys(*row) for row in np.stack((firsts, lasts, counts), axis=1).tolist()]
         if not self._missing:
             self._begins_missing = self._last < 0 and before[0] == 0
         elif self._ends_missing and before[0] == 0:
-            found[0] = self._missing.pop().joined(found[0])
-        self._missing += found
+            missing[0] = self._missing.pop().joined(missing[0])
+        self._missing += missing
         self._ends_missing = bool(before[-1] == entries)
 
     def _tell_entries(
         self, slices: list[Slice], states: Int64s, timestamps: Int64s, entries: npt.NDArray[np.void]
     ) -> None:
-        files = np.concatenate([np.full(part.entries.size, part.file, np.int64) for part in slices] or [states])
+        files = np.concatenate([np.full(chunk.entries.size, chunk.file, np.int64) for chunk in slices] or [states])
         numbers = np.concatenate(
-            [np.arange(part.first, part.first + part.entries.size, dtype=np.int64) for part in slices] or [states]
+            [np.arange(chunk.first, chunk.first + chunk.entries.size, dtype=np.int64) for chunk in slices] or [states]
         )
         self._check_headers(slices, states, timestamps)
         seconds = _seconds(timestamps, self._begins[files])
-        wrong = (seconds != entries["time_diff"]) & (states == CONFIRMED)
-        # A file's first entry counts from the end of the file before; what was before the first file, nobody knows.
+        wrong = (seconds != entries["time_diff"]) & (states == VERIFIED)
+        # The time of a file's first entry counts from the end of the file before it; nobody knows what preceded file 0.
         firsts = np.flatnonzero(wrong & (numbers == 1))
         former = self._former_ends[files[firsts]]
         stored = entries["time_diff"][firsts]
@@ -215,16 +224,16 @@ class KeyCheck:
         self._entries.append(tuple(column[told] for column in (files[starts], numbers[starts], counts, states[starts])))
 
     def _check_headers(self, slices: list[Slice], states: Int64s, timestamps: Int64s) -> None:
-        """The times of a file's first and last entry are those of its header."""
+        """Compare the times of a file's first and last entry with its header."""
         begin = 0
-        for part in slices:
-            last, end_time = self._ends[part.file].tolist()
-            begin_time = int(self._begins[part.file])
+        for chunk in slices:
+            last, end_time = self._ends[chunk.file].tolist()
+            begin_time = int(self._begins[chunk.file])
             for number, field, time in ((1, "BEGINTIMESTAMP", begin_time), (last, "ENDTIMESTAMP", end_time)):
-                row, position = begin + number - part.first, HEADER_POSITIONS[field]
-                if begin <= row < begin + part.entries.size and states[row] == CONFIRMED and timestamps[row] != time:
-                    self._wrong_times.append(WrongTime(part.file, position, int(timestamps[row])))
-            begin += part.entries.size
+                row, position = begin + number - chunk.first, HEADER_POSITIONS[field]
+                if begin <= row < begin + chunk.entries.size and states[row] == VERIFIED and timestamps[row] != time:
+                    self._wrong_times.append(WrongTime(chunk.file, position, int(timestamps[row])))
+            begin += chunk.entries.size
 
 
 def _are_equal(keys: IndexKeys, hashes: npt.NDArray[np.int32], offsets: Int64s) -> bool:
@@ -232,7 +241,7 @@ def _are_equal(keys: IndexKeys, hashes: npt.NDArray[np.int32], offsets: Int64s) 
 
 
 def _tag_rows(columns: RecordColumns, with_tags: IndexKeys) -> npt.NDArray[np.bool_]:
-    """bool[keys], the keys that are tags: the last one of each record that has one more than without."""
+    """bool[keys], the keys that are tags: the last key of a record that has more keys with tags than without."""
     plain = index_keys(columns)
     last = np.append(with_tags.offsets[1:] != with_tags.offsets[:-1], True)[: with_tags.offsets.size]
     counts = np.searchsorted(with_tags.offsets, with_tags.offsets, "right") - np.searchsorted(
@@ -246,13 +255,13 @@ def _tag_rows(columns: RecordColumns, with_tags: IndexKeys) -> npt.NDArray[np.bo
 
 
 def _joined(hashes: npt.NDArray[np.int32], offsets: Int64s, base: int) -> Int64s:
-    """Offset and hash as one number: offsets of a piece lie less than 2 GiB apart."""
+    """Offset and hash as one number: offsets of a scan lie less than 2 GiB apart."""
     joined: Int64s = (offsets - base) << 32 | (hashes.astype(np.int64) & 0xFFFFFFFF)
     return joined
 
 
 def _ranked(values: Int64s, others: Int64s) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-    """bool[n] twice: whether a value has a partner of its own among the others, and whether any is equal."""
+    """bool[n] twice: whether a value has its own equal partner among `others`, and whether any of `others` is equal."""
     order, others = np.argsort(values, kind="stable"), np.sort(others)
     ascending = values[order]
     ranks = np.arange(values.size) - np.searchsorted(ascending, ascending)
@@ -263,6 +272,6 @@ def _ranked(values: Int64s, others: Int64s) -> tuple[npt.NDArray[np.bool_], npt.
 
 
 def _seconds(timestamps: Int64s, begins: Int64s) -> Int64s:
-    """TIMEDIFF of entries (`IndexFile.putKey`)."""
+    """Seconds in the field TIMEDIFF of entries (`IndexFile.putKey`)."""
     seconds: Int64s = np.where(begins > 0, np.clip((timestamps - begins) // 1000, 0, _MAX_INT32), 0)
     return seconds

@@ -1,4 +1,4 @@
-"""What the tasks of an audit found of queues and index, put together: findings, and what is still to be looked at."""
+"""Merge what the tasks of an audit returned for queues and index: findings, and what is still to be compared."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from reput.jobs.audit.units import DIFFERENT, EXT_DIFFERENT, SlotRanges
 from reput.jobs.findings import Finding
 from reput.log.directory import LogFile
 
-#: Columns of the ranges of one queue.
+#: Columns of the ranges of one queue: first slot, count of slots, begin and end in the log, state.
 _FIRST, _COUNT, _OFFSET, _END, _STATE = range(5)
 
 
 @dataclass(slots=True)
 class MergedUnits:
-    """The units of all tasks: what is told, and the queues to be looked at."""
+    """Result of `merge_units`: findings, the queues with what is still to be compared, and the count of right units."""
 
     findings: list[Finding] = field(default_factory=list)
     rests: list[QueueRest] = field(default_factory=list)
@@ -31,33 +31,33 @@ class MergedUnits:
 
 
 def merge_units(
-    folder: ListedQueues, is_batch: bool, parts: Sequence[SlotRanges], undispatched: int | None
+    folder: ListedQueues, is_batch: bool, results: Sequence[SlotRanges], undispatched: int | None
 ) -> MergedUnits:
-    """The ranges of all tasks by queue.
+    """Merge the ranges of all tasks by queue.
 
     Args:
-        parts: of all tasks, in log order.
-        undispatched: records from this commit log offset on need no unit yet; None: all need one.
+        results: of all tasks, in log order.
+        undispatched: records from this commit log offset on need no unit yet; None: all records need one.
     """
     merged = MergedUnits()
     listed = {(queue.topic, queue.queue_id): queue.starts for queue in folder.queues}
     waiting: list[tuple[int, int]] = []
-    for key, ranges in _by_queue(parts).items():
+    for key, ranges in _by_queue(results).items():
         different = ranges[:, _STATE] == DIFFERENT
         if undispatched is not None:
             late = different & (ranges[:, _OFFSET] >= undispatched)
             waiting += zip(ranges[late, _OFFSET].tolist(), ranges[late, _COUNT].tolist(), strict=True)
             ranges, different = ranges[~late], different[~late]
         merged.units += int(ranges[~different, _COUNT].sum())
-        confirmed = _joined(ranges[~different])
+        verified = _joined(ranges[~different])
         wrong_ext = ranges[ranges[:, _STATE] == EXT_DIFFERENT]
         rest = QueueRest(
-            folder.path, *key, is_batch, folder.file_size, listed.pop(key, ()), confirmed,
-            (confirmed[0][0], confirmed[-1][1]) if confirmed else (0, 0), (),
+            folder.path, *key, is_batch, folder.file_size, listed.pop(key, ()), verified,
+            (verified[0][0], verified[-1][1]) if verified else (0, 0), (),
             tuple((first, count) for first, count, _ in _adjacent(wrong_ext[:, [_FIRST, _COUNT, _STATE]])),
         )  # fmt: skip
         merged.rests.append(_with_different(rest, ranges[different], merged.findings))
-    for (topic, queue_id), starts in listed.items():  # no record of theirs is left, or ever was
+    for (topic, queue_id), starts in listed.items():  # queues whose records retention has deleted, or that had none
         merged.rests.append(
             QueueRest(folder.path, topic, queue_id, is_batch, folder.file_size, starts, (), (0, 0), (), ())
         )
@@ -70,14 +70,14 @@ def merge_units(
     return merged
 
 
-def _by_queue(parts: Sequence[SlotRanges]) -> dict[tuple[str, int], Int64s]:
-    """int64[n, 5], the ranges of each queue by their first slots."""
+def _by_queue(results: Sequence[SlotRanges]) -> dict[tuple[str, int], Int64s]:
+    """int64[n, 5] for each queue, its ranges by their first slots."""
     numbers: dict[tuple[str, int], int] = {}
     columns: list[Int64s] = [np.empty((0, 6), np.int64)]
-    for part in parts:
-        of_part = np.array([numbers.setdefault(name, len(numbers)) for name in part.names], np.int64)
-        if part.queues.size:
-            columns.append(np.stack([of_part[part.queues], *part[2:]], axis=1))
+    for result in results:
+        queue_numbers = np.array([numbers.setdefault(name, len(numbers)) for name in result.names], np.int64)
+        if result.queues.size:
+            columns.append(np.stack([queue_numbers[result.queues], *result[2:]], axis=1))
     ranges = np.concatenate(columns)
     ranges = ranges[np.lexsort((ranges[:, 1 + _OFFSET], ranges[:, 1 + _FIRST], ranges[:, 0]))]
     borders = np.searchsorted(ranges[:, 0], np.arange(len(numbers) + 1))
@@ -95,29 +95,29 @@ def _joined(ranges: Int64s) -> tuple[Range, ...]:
 
 
 def _with_different(rest: QueueRest, different: Int64s, findings: list[Finding]) -> QueueRest:
-    """The queue with the slots that are to be looked at; records whose slot another one has are told."""
+    """The queue with the slots whose units differ. Records whose slot belongs to another record become findings."""
     if not len(different):
         return rest
-    looked_at = []
+    remaining = []
     for first, count, offset, end in _side_by_side(different):
         taken = () if rest.is_batch else tuple(_within(rest.known, first, first + count))
-        for begin, behind in taken:
-            text = f"the record at commit log offset {offset} comes later than the one that the unit is of"
-            findings.append(rest.finding("queue-offset-repeated", begin, behind - begin, text, offset))
+        for taken_begin, taken_end in taken:
+            text = f"the record at commit log offset {offset} comes later than the record that the unit is of"
+            findings.append(rest.finding("queue-offset-repeated", taken_begin, taken_end - taken_begin, text, offset))
         begin = first
         for taken_begin, taken_end in (*taken, (first + count, first + count)):
             if begin < taken_begin:
-                looked_at.append((begin, taken_begin - begin, offset, end))
+                remaining.append((begin, taken_begin - begin, offset, end))
             begin = taken_end
     known = rest.known
     if not rest.is_batch:
-        slots = [(first, first + count) for first, count, *_ in looked_at]
+        slots = [(first, first + count) for first, count, *_ in remaining]
         known = _joined(np.array(sorted((a, b - a) for a, b in [*known, *slots]), np.int64).reshape(-1, 2))
-    return replace(rest, known=known, different=tuple(looked_at))
+    return replace(rest, known=known, different=tuple(remaining))
 
 
 def _adjacent(ranges: Int64s) -> Iterator[tuple[int, int, int]]:
-    """First, count and state of ranges in order, joined where one goes on with another's state."""
+    """First, count and state of ranges in order. Adjacent ranges with the same state are joined."""
     before: tuple[int, int, int] | None = None
     for first, count, state in ranges.tolist():
         if before is not None and before[0] + before[1] == first and before[2] == state:
@@ -131,7 +131,7 @@ def _adjacent(ranges: Int64s) -> Iterator[tuple[int, int, int]]:
 
 
 def _side_by_side(different: Int64s) -> Iterator[tuple[int, int, int, int]]:
-    """First slot, count, offset and end of ranges, joined where one goes on with another: tasks end anywhere."""
+    """First slot, count, offset and end of ranges. Adjacent ranges are joined: a split may end anywhere."""
     before: tuple[int, int, int, int] | None = None
     for first, count, offset, end, _ in different.tolist():
         if before is not None and before[0] + before[1] == first and before[3] <= offset:
@@ -145,65 +145,66 @@ def _side_by_side(different: Int64s) -> Iterator[tuple[int, int, int, int]]:
 
 
 def _within(ranges: Iterable[Range], begin: int, end: int) -> Iterator[Range]:
-    for first, behind in ranges:
-        if first < end and behind > begin:
-            yield max(first, begin), min(behind, end)
+    for range_begin, range_end in ranges:
+        if range_begin < end and range_end > begin:
+            yield max(range_begin, begin), min(range_end, end)
 
 
 def merge_keys(
     files: Sequence[AuditedIndexFile],
     slots: int,
     folder: str,
-    parts: Sequence[KeyAudit],
+    results: Sequence[KeyAudit],
     log_files: Sequence[LogFile],
     *,
     may_wait: bool,
 ) -> tuple[list[Finding], list[IndexRest]]:
-    """The entries and keys of all tasks: what is told, and the files to be looked at.
+    """Merge the entries and keys of all tasks: findings, and the files with what is still to be compared.
 
     Args:
         folder: of the index.
-        may_wait: keys behind the last record that has an entry need none yet.
+        results: of all tasks, in log order.
+        may_wait: whether keys after the last record that has an entry need no entry yet.
     """
     findings: list[Finding] = []
     wrong_begins = set()
-    for number, position, expected in (wrong for part in parts for wrong in part.wrong_times):
+    for number, position, expected in (wrong for result in results for wrong in result.wrong_times):
         header, name = files[number].header, "ENDTIMESTAMP" if position else "BEGINTIMESTAMP"
         found = header.end_timestamp if position else header.begin_timestamp
         wrong_begins |= set() if position else {number}
         text = f"{name} is {found}, the record was stored at {expected}"
         findings.append(Finding("index-header-wrong", files[number].path, text, position))
     rests = []
-    entries = np.concatenate([np.empty((0, 4), np.int64), *(np.stack(part.entries, axis=1) for part in parts)])
+    entries = np.concatenate([np.empty((0, 4), np.int64), *(np.stack(result.entries, axis=1) for result in results)])
     for number, file in enumerate(files):
         of_file = entries[entries[:, 0] == number]
         of_file = of_file[np.argsort(of_file[:, 1], kind="stable")]
         for first, count, state in _adjacent(of_file[of_file[:, 3] != 0, 1:]):
             position = entry_position(slots, first)
             if state == REPEATED:
-                text = f"entry {first}: its record has another one for the key"
+                text = f"entry {first}: its record has another entry for the key"
                 findings.append(Finding("index-entry-repeated", file.path, text, position, count=count))
             elif state == WRONG_TIME and number not in wrong_begins:
                 text = f"entry {first}: TIMEDIFF is not its record's"
                 findings.append(Finding("index-entry-wrong", file.path, text, position, count=count))
         known = _joined(of_file[:, 1:3])
         rests.append(IndexRest(file.path, slots, file.header.index_count, known))
-    last = max((part.last for part in parts), default=-1)
-    findings += _missing_findings(folder, parts, log_files, last if may_wait else None)
+    last = max((result.last for result in results), default=-1)
+    findings += _missing_findings(folder, results, log_files, last if may_wait else None)
     return findings, rests
 
 
 def _missing_findings(
-    folder: str, parts: Sequence[KeyAudit], log_files: Sequence[LogFile], last: int | None
+    folder: str, results: Sequence[KeyAudit], log_files: Sequence[LogFile], last: int | None
 ) -> Iterator[Finding]:
     waiting = []
-    for missing in _joined_missing(parts):
-        offset, behind, count = missing.first, missing.last, missing.count
+    for missing in _joined_missing(results):
+        offset, to, count = missing.first, missing.last, missing.count
         if last is not None and offset >= last:
             waiting.append((offset, count))
             continue
         file = next(file for file in log_files if file.start_offset <= offset < file.end_offset)
-        where = f"at commit log offset {offset}" if offset == behind else f"from commit log offset {offset} to {behind}"
+        where = f"at commit log offset {offset}" if offset == to else f"from commit log offset {offset} to {to}"
         text = f"{count} keys of the records {where} are not in {folder}"
         yield Finding("index-entry-missing", file.path, text, offset - file.start_offset, offset, count=count)
     if waiting:
@@ -212,15 +213,15 @@ def _missing_findings(
         yield Finding("not-dispatched", folder, text, commit_log_offset=offset, count=count)
 
 
-def _joined_missing(parts: Sequence[KeyAudit]) -> list[MissingKeys]:
-    """Those of all tasks, joined where they go on from one to the next."""
+def _joined_missing(results: Sequence[KeyAudit]) -> list[MissingKeys]:
+    """Missing keys of all tasks. A range that goes on in the next task is joined."""
     missing: list[MissingKeys] = []
     goes_on = False
-    for part in parts:
-        found = list(part.missing)
-        if goes_on and found and part.begins_missing:
-            found[0] = missing.pop().joined(found[0])
-        missing += found
-        if found or part.last >= 0:
-            goes_on = part.ends_missing
+    for result in results:
+        of_task = list(result.missing)
+        if goes_on and of_task and result.begins_missing:
+            of_task[0] = missing.pop().joined(of_task[0])
+        missing += of_task
+        if of_task or result.last >= 0:
+            goes_on = result.ends_missing
     return missing

@@ -1,4 +1,4 @@
-"""Consumer groups that stand behind the end of their queue: what a power cut or damage took they have consumed."""
+"""Consumer offsets after the end of their queue: the group has consumed messages that a power cut or damage took."""
 
 from __future__ import annotations
 
@@ -13,15 +13,18 @@ from reput.log.metadata import metadata_path, read_metadata
 
 
 def read_offsets(root: str) -> ConsumerOffsets:
-    """Those of a store, to be read before its log: what a group has had is in the log then."""
+    """Read the consumer offsets of a store. Read them before the log: then the log has what a group has consumed."""
     try:
         return read_metadata(root, ConsumerOffsets, DISK) or ConsumerOffsets()
-    except CorruptMetadataError:  # a finding of its own
+    except CorruptMetadataError:  # another finding reports it
         return ConsumerOffsets()
 
 
 def offset_findings(root: str, offsets: ConsumerOffsets, queues: Sequence[QueueRest]) -> Iterator[Finding]:
-    """Of each group and queue; queues without a record do not say where they end, and batch queues count otherwise."""
+    """Findings of consumer offsets after the end of a queue.
+
+    Queues without records are left out, as their end is unknown, and batch queues, as they count otherwise.
+    """
     ends = {(queue.topic, queue.queue_id): queue.known[-1][1] for queue in queues if queue.known and not queue.is_batch}
     path = metadata_path(root, ConsumerOffsets)
     for key, of_group in offsets.offset_table.items():

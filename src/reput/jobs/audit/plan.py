@@ -1,4 +1,4 @@
-"""What an audit looks at, fixed at its beginning, and what its main tasks compare the records with."""
+"""Plan of an audit: the files and the end of the log, fixed at the start, and the target of its main tasks."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from reput.jobs.log_bounds import bounded_splits, fixed_log_end
 from reput.log.directory import StoreDirectory
 from reput.log.splits import Split
 
-#: More splits would make more results than the merge should hold.
+#: Limit of splits: the merge holds the results of all.
 _MOST_SPLITS = 2048
 
 
 @dataclass(frozen=True, slots=True)
 class AuditPlan:
-    """The files of a store, and the end of its log where that may grow (`fixed_log_end`).
+    """The files of a store, and the end of its log if the log may grow (`fixed_log_end`).
 
     Attributes:
-        was_killed: its writer has it open, or was killed.
-        has_queues: whether its consume queues are files.
-        consumer_offsets: of groups, as they were before the end of the log.
+        consumer_offsets: offsets of groups, read before the end of the log.
+        was_killed: a writer has the store open, or was killed.
+        has_queues: whether the store's consume queues are files.
     """
 
     listing: StoreListing
@@ -41,7 +41,7 @@ class AuditPlan:
     def target(
         self, keys: KeyTarget | None, batches: tuple[BatchQueueRuns, ...], delays_ms: tuple[int, ...]
     ) -> AuditTarget:
-        """What records are compared with."""
+        """Files that records are compared with."""
         listing = self.listing
         queues, extensions = listing.queues, listing.extensions
         has_light_queues = any(queue.topic.startswith(LMQ_PREFIX) for queue in queues.queues)
@@ -54,16 +54,16 @@ class AuditPlan:
 
     @property
     def may_get_extensions(self) -> bool:
-        """Whether the store had none."""
+        """Whether extensions may still be made: the store had none when it was listed."""
         return self.has_queues and not self.listing.extensions.file_size
 
     def with_extensions(self, target: AuditTarget) -> AuditTarget:
-        """A target of this plan, made before it had extensions."""
+        """Target with this plan's extensions, from a target that was made before the plan had any."""
         assert target.units is not None
         return replace(target, units=replace(target.units, ext_file_size=self.listing.extensions.file_size))
 
     def groups(self, split_bytes: int) -> list[list[Split]]:
-        """The splits of the log, those that must join together: where the log has gaps, those of each file."""
+        """Groups of splits. The splits of a group must join: one group, or one a file where the log has gaps."""
         log_files = self.listing.log_files
         size = max(split_bytes, -(-sum(file.size for file in log_files) // _MOST_SPLITS))
         splits = bounded_splits(log_files, size, self.log_end)
@@ -73,14 +73,14 @@ class AuditPlan:
 
 
 def list_extensions(path: str) -> ListedQueues:
-    """The task that lists extensions."""
+    """Task: list the extensions of consume queues."""
     return list_queues(os.path.join(path, CONSUME_QUEUE_EXT), 1, [])
 
 
 def make_plan(directory: StoreDirectory, _: str) -> AuditPlan:
-    """The task that lists a store."""
+    """Task: list a store."""
     consumer_offsets = read_offsets(directory.path)
     listing = list_store(directory)
     log_end = fixed_log_end(directory, listing.log_files) if listing.log_is_whole else None
-    has_queues = not any(part.hides_queues for part in directory.foreign_parts())
+    has_queues = not any(foreign.hides_queues for foreign in directory.foreign_parts())
     return AuditPlan(listing, consumer_offsets, directory.was_killed, has_queues, log_end)

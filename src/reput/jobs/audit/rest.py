@@ -1,4 +1,4 @@
-"""What stands in the derived files where no record has its place, and where one has found something else."""
+"""Units and index entries that belong to no record, and slots whose unit is not their record's, as findings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from reput.jobs.audit.runs import Int64s
 from reput.jobs.findings import Finding
 from reput.kernels.unit_types import BATCH_UNIT_TYPE, INDEX_ENTRY_TYPE, UNIT_TYPE
 
-_PIECE_BYTES = 1 << 20
+_BLOCK_BYTES = 1 << 20
 _FIRST_BYTES = 4096
 
 #: Numbers [begin, end) of units or entries.
@@ -32,14 +32,14 @@ Range = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class LogBounds:
-    """The part of the log that was read: what leads to before it has expired, what leads to `damaged` is excused."""
+    """Range of the log that was read. A unit that leads to before `begin` has expired; a unit of damage is excused."""
 
     begin: int
     end: int
     damaged: tuple[Range, ...]
 
     def is_damaged(self, offsets: Int64s) -> npt.NDArray[np.bool_]:
-        """bool[n], offsets in damage."""
+        """bool[n], whether an offset is within damage."""
         inside = np.zeros(offsets.size, np.bool_)
         for begin, end in self.damaged:
             inside |= (offsets >= begin) & (offsets < end)
@@ -51,10 +51,12 @@ class QueueRest:
     """One queue, after all records were compared.
 
     Attributes:
-        known: slots of records; `confirmed` from the first to the last whose unit is right, empty for none.
-        different: (first slot, count, commit log offset of the first record, of the end of the last) of records whose
-            unit is not right.
-        ext_different: (first slot, count) of units that are right, but for their ext units.
+        starts: positions of the files' first bytes in the queue.
+        known: slots that belong to records.
+        verified: from the first to the last slot whose unit is right; empty where no unit is right.
+        different: (first slot, count, commit log offset of the first record, end offset of the last record) of records
+            whose unit is not right.
+        ext_different: (first slot, count) of units that are right except for their ext units.
     """
 
     folder: str
@@ -64,18 +66,18 @@ class QueueRest:
     file_size: int
     starts: tuple[int, ...]
     known: tuple[Range, ...]
-    confirmed: Range
+    verified: Range
     different: tuple[tuple[int, int, int, int], ...]
     ext_different: tuple[tuple[int, int], ...]
 
     def path(self, slot: int) -> str:
-        """The file with a slot."""
+        """Path of the file that holds a slot."""
         start = slot * self.unit_size
         name = offset_to_file_name(start - start % self.file_size if self.file_size else 0)
         return os.path.join(self.folder, self.topic, str(self.queue_id), name)
 
     def position(self, slot: int) -> int:
-        """Of a slot in its file."""
+        """Position of a slot in its file."""
         return slot * self.unit_size % self.file_size if self.file_size else 0
 
     @property
@@ -84,7 +86,7 @@ class QueueRest:
         return BATCH_UNIT_SIZE if self.is_batch else UNIT_SIZE
 
     def finding(self, code: str, slot: int, count: int, text: str, offset: int | None = None) -> Finding:
-        """Of `count` units from a slot on."""
+        """Make a finding of `count` units from a slot on."""
         return Finding(
             code, self.path(slot), text, self.position(slot), offset, self.topic, self.queue_id,
             None if self.is_batch else slot, count,
@@ -92,7 +94,7 @@ class QueueRest:
 
 
 def look_at_queues(log: LogBounds, extensions: ListedQueues, queues: Sequence[QueueRest]) -> tuple[Finding, ...]:
-    """The task for some queues."""
+    """Task: findings of some queues."""
     return tuple(finding for queue in queues for finding in _look_at_queue(log, extensions, queue))
 
 
@@ -119,20 +121,20 @@ def _look_at_queue(log: LogBounds, extensions: ListedQueues, queue: QueueRest) -
 
 
 def _wrong_ext_unit(queue: QueueRest, extensions: ListedQueues, slot: int, count: int) -> Finding:
-    """At the place that a unit leads to."""
+    """Finding at the position of the ext unit that a unit leads to."""
     with DISK.open(queue.path(slot)) as file:
-        unit = file.read(queue.position(slot), UNIT_SIZE).ljust(UNIT_SIZE, b"\0")  # of a file that was cut
+        unit = file.read(queue.position(slot), UNIT_SIZE).ljust(UNIT_SIZE, b"\0")  # the file may have been cut
     offset = decode_address(decode_unit(unit).tags_code)
     position = offset % extensions.file_size
     path = extensions.file_path(queue.topic, queue.queue_id, offset - position)
     text = f"the unit in {queue.path(slot)} at {queue.position(slot)} leads here, where no ext unit of its record is"
     if count > 1:
-        text += f", nor is it for the {count - 1} units behind it"
+        text += f", nor is it for the {count - 1} units after it"
     return Finding("ext-unit-wrong", path, text, position, None, queue.topic, queue.queue_id, slot, count)
 
 
 def _different_units(queue: QueueRest, first: int, count: int, offset: int, end: int) -> Iterator[Finding]:
-    """What stands at the slots of records that found something else there."""
+    """Findings of slots whose unit is missing, or is not their record's."""
     if queue.is_batch:
         text = f"no units for {count} messages of the queue, commit log offsets {offset} to {end}"
         yield Finding("unit-missing", queue.path(0), text, None, offset, queue.topic, queue.queue_id, first, count)
@@ -145,7 +147,7 @@ def _different_units(queue: QueueRest, first: int, count: int, offset: int, end:
     while slot < first + count:
         size = min(
             first + count - slot,
-            _PIECE_BYTES // UNIT_SIZE,
+            _BLOCK_BYTES // UNIT_SIZE,
             max(1, (queue.file_size - queue.position(slot)) // UNIT_SIZE),
         )
         path = queue.path(slot)
@@ -173,21 +175,21 @@ def _different_units(queue: QueueRest, first: int, count: int, offset: int, end:
 
 
 def _gaps(known: Sequence[Range], begin: int, end: int) -> Iterator[Range]:
-    """What of [begin, end) is in none of the ranges, which ascend."""
-    for first, behind in known:
-        if behind <= begin:
+    """Ranges of [begin, end) between the ascending ranges `known`."""
+    for known_begin, known_end in known:
+        if known_end <= begin:
             continue
-        if first >= end:
+        if known_begin >= end:
             break
-        if first > begin:
-            yield begin, first
-        begin = behind
+        if known_begin > begin:
+            yield begin, known_begin
+        begin = known_end
     if begin < end:
         yield begin, end
 
 
 def _used_units(queue: QueueRest, file: File, first: int, end: int) -> Iterator[tuple[Int64s, npt.NDArray[Any]]]:
-    """Slots and units in use of a stretch of one file, piece by piece; a tail without any data is not read."""
+    """Slots and units in use of a range of one file, block by block. A tail without any data is not read."""
     kind = BATCH_UNIT_TYPE if queue.is_batch else UNIT_TYPE
     begin, size = first, _FIRST_BYTES
     while begin < end:
@@ -200,11 +202,11 @@ def _used_units(queue: QueueRest, file: File, first: int, end: int) -> Iterator[
         used = np.flatnonzero(is_used(units))
         if used.size:
             yield begin + used, units[used]
-        begin, size = begin + wanted, _PIECE_BYTES
+        begin, size = begin + wanted, _BLOCK_BYTES
 
 
 def is_used(units: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """bool[n], units of messages of a queue or a batch queue, fillers not among them."""
+    """bool[n], whether a unit of a queue or batch queue is of a message: it is neither empty nor a filler."""
     used: npt.NDArray[np.bool_] = units["size"] > 0
     if units.dtype == BATCH_UNIT_TYPE:
         used &= units["message_count"] > 0
@@ -218,18 +220,18 @@ def is_used(units: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
 def _judged(
     log: LogBounds, queue: QueueRest, slots: Int64s, units: npt.NDArray[Any]
 ) -> Iterator[tuple[str, npt.NDArray[np.bool_]]]:
-    """The code of units at slots that no record has, and which of them have it."""
+    """Finding codes of units at slots that belong to no record: (code, bool[n] of the units with that code)."""
     offsets = units["commit_log_offset"].astype(np.int64)
-    first, end = queue.confirmed
-    has_confirmed = first < end
-    expired = (offsets < log.begin) & (offsets >= 0) & ((slots < first) | (not has_confirmed))
-    behind = offsets >= log.end
-    if has_confirmed:
-        behind |= slots >= end
+    first, end = queue.verified
+    has_verified = first < end
+    expired = (offsets < log.begin) & (offsets >= 0) & ((slots < first) | (not has_verified))
+    after_end = offsets >= log.end
+    if has_verified:
+        after_end |= slots >= end
     excused = log.is_damaged(offsets)
-    behind &= ~excused & ~expired
-    wrong = ~(expired | behind | excused)
-    for code, some in (("unit-expired", expired), ("unit-behind-end", behind), ("unit-wrong", wrong)):
+    after_end &= ~excused & ~expired
+    wrong = ~(expired | after_end | excused)
+    for code, some in (("unit-expired", expired), ("unit-behind-end", after_end), ("unit-wrong", wrong)):
         if some.any():
             yield code, some
 
@@ -245,7 +247,13 @@ def _wrong_units(queue: QueueRest, slots: Int64s, units: npt.NDArray[Any]) -> It
 
 @dataclass(frozen=True, slots=True)
 class IndexRest:
-    """One index file, after all keys were compared: `known` entries belong to keys; `end` is behind the last entry."""
+    """One index file, after all keys were compared.
+
+    Attributes:
+        slots: count of hash slots.
+        end: number after the last entry.
+        known: entries that belong to keys.
+    """
 
     path: str
     slots: int
@@ -254,20 +262,20 @@ class IndexRest:
 
 
 def look_at_index_file(log: LogBounds, rest: IndexRest) -> tuple[Finding, ...]:
-    """The task for one index file."""
+    """Task: findings of one index file."""
     findings: list[Finding] = []
     totals: dict[str, tuple[int, int]] = {}
     with DISK.open(rest.path) as file:
         for begin, end in _gaps(rest.known, 1, rest.end):
-            for first in range(begin, end, _PIECE_BYTES // ENTRY_SIZE):
-                size = min(end - first, _PIECE_BYTES // ENTRY_SIZE) * ENTRY_SIZE
+            for first in range(begin, end, _BLOCK_BYTES // ENTRY_SIZE):
+                size = min(end - first, _BLOCK_BYTES // ENTRY_SIZE) * ENTRY_SIZE
                 data = file.read(entry_position(rest.slots, first), size)
                 offsets = np.frombuffer(data, INDEX_ENTRY_TYPE, len(data) // ENTRY_SIZE)["phy_offset"].astype(np.int64)
-                expired, behind = (offsets < log.begin) & (offsets >= 0), offsets >= log.end
+                expired, after_end = (offsets < log.begin) & (offsets >= 0), offsets >= log.end
                 excused = log.is_damaged(offsets)
-                wrong = np.flatnonzero(~(expired | behind | excused))
+                wrong = np.flatnonzero(~(expired | after_end | excused))
                 findings += _wrong_entries(rest, first + wrong, offsets[wrong])
-                for code, some in (("expired", expired), ("behind-end", behind & ~excused)):
+                for code, some in (("expired", expired), ("behind-end", after_end & ~excused)):
                     if some.any():
                         number, total = totals.get(code, (first + int(some.argmax()), 0))
                         totals[code] = number, total + int(np.count_nonzero(some))

@@ -1,7 +1,7 @@
-"""Derived files whose entries follow the log: index files and batch consume queues. Entries are found by log offset.
+"""Ascending runs of entries: find entries of index files and units of batch consume queues by commit log offset.
 
 In such a file the commit log offsets of the entries ascend; after a crash, or where a bit has flipped, they fall back.
-So a file is described by its ascending runs, in each of which the entries of a stretch of the log are one range.
+So a file is described by its ascending runs. In a run the entries of a range of the log are one range.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from reput.files import DISK, File
 Int64s = npt.NDArray[np.int64]
 Entries = npt.NDArray[Any]
 
-#: A file that falls back more often holds anything but entries.
+#: Limit of runs: a file whose offsets fall back more often does not hold entries.
 MAX_RUNS = 1_000
 _OFFSET_SIZE = 8
 
@@ -39,7 +39,7 @@ class AscendingRun:
 
 
 class RunFinder:
-    """Finds the runs of one file, whose offsets are given piece by piece."""
+    """Finds the ascending runs of one file. Offsets are added block by block."""
 
     def __init__(self, file: int) -> None:
         self.runs: list[AscendingRun] = []
@@ -47,7 +47,7 @@ class RunFinder:
         self._count = 0
 
     def add(self, offsets: Int64s) -> None:
-        """The offsets of the next entries."""
+        """Add the commit log offsets of the next entries."""
         if not offsets.size or len(self.runs) > MAX_RUNS:
             return
         starts = [0, *(np.flatnonzero(np.diff(offsets) < 0) + 1)[: MAX_RUNS + 1].tolist(), offsets.size]
@@ -62,7 +62,7 @@ class RunFinder:
 
 
 class Slice(NamedTuple):
-    """Entries of one file, from number `first` on."""
+    """Adjacent entries of one file, from entry number `first` on."""
 
     file: int
     first: int
@@ -70,12 +70,14 @@ class Slice(NamedTuple):
 
 
 class EntryFiles:
-    """Reads entries by commit log offset. Not for several threads; `close` it.
+    """Reads entries by commit log offset, for one thread. To be closed.
 
     Args:
         paths: the files.
-        position: of entry 0 in each file; `offset_field` is the position of the offset in an entry of `kind`.
-        runs: of all files, in log order as far as there is one.
+        position: position of entry 0 in each file.
+        kind: dtype of an entry.
+        offset_field: position of the commit log offset in an entry.
+        runs: ascending runs of all files, in log order as far as they have one.
     """
 
     def __init__(
@@ -92,20 +94,20 @@ class EntryFiles:
         self._last_found = (-1, -1, -1)
 
     def between(self, begin: int, end: int) -> Iterator[Slice]:
-        """The entries with offsets in [begin, end)."""
+        """Entries with commit log offsets in [begin, end), a slice from each run."""
         for number in np.flatnonzero((self._begins < end) & (self._lasts >= begin)).tolist():
             run = self._runs[number]
             first = self._first_from(number, run, begin)
-            behind = self._first_from(number, run, end)
-            if first < behind:
-                self._last_found = (number, end, behind)
+            stop = self._first_from(number, run, end)
+            if first < stop:
+                self._last_found = (number, end, stop)
                 data = self._file(run.file).read(
-                    self._position + first * self._kind.itemsize, (behind - first) * self._kind.itemsize
+                    self._position + first * self._kind.itemsize, (stop - first) * self._kind.itemsize
                 )
                 yield Slice(run.file, first, np.frombuffer(data, self._kind, len(data) // self._kind.itemsize))
 
     def _first_from(self, number: int, run: AscendingRun, offset: int) -> int:
-        """The first entry of a run whose offset is not before `offset`."""
+        """Number of a run's first entry with a commit log offset of at least `offset`."""
         if self._last_found[:2] == (number, offset):
             return self._last_found[2]
         if offset <= run.begin:
@@ -129,7 +131,7 @@ class EntryFiles:
         return self._open[1]
 
     def close(self) -> None:
-        """Close the file that is open."""
+        """Close the open file, if there is one."""
         if self._open is not None:
             self._open[1].close()
             self._open = None

@@ -1,4 +1,4 @@
-"""The main task of an audit: the records of one split of the log, and what the derived files have of them."""
+"""Main task of an audit: scan one split of the log, and compare derived files with its records."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from reput.errors import CorruptRecordError
 from reput.jobs.audit.batches import BatchCheck, BatchQueueRuns
 from reput.jobs.audit.crcs import PropertyCrcs, find_property_crcs, joined
 from reput.jobs.audit.keys import KeyAudit, KeyCheck, KeyTarget
-from reput.jobs.audit.units import CONFIRMED, SlotRanges, UnitCheck, UnitTarget
+from reput.jobs.audit.units import VERIFIED, SlotRanges, UnitCheck, UnitTarget
 from reput.jobs.record_faults import faulty_records, has_units, record_damage
 from reput.kernels.columns import RecordColumns
 from reput.kernels.record_scan import ScanLevel
@@ -22,7 +22,7 @@ from reput.log.splits import Split, SplitResult
 
 @dataclass(frozen=True, slots=True)
 class AuditTarget:
-    """What the records are compared with; `units` or `keys` is None where that part is left out."""
+    """Files that records are compared with. `units` or `keys` is None where queues or index are left out."""
 
     units: UnitTarget | None
     batches: tuple[BatchQueueRuns, ...]
@@ -34,14 +34,14 @@ class AuditTarget:
 
 @dataclass(frozen=True, slots=True)
 class SplitAudit:
-    """What one task tells the merge.
+    """Outcome of one task, a `SplitOutcome`.
 
     Attributes:
-        read, fault: as in `SplitOutcome`; damage is passed over and told in `damages`, so there is no fault.
         newest_ms: the greatest store timestamp.
-        misnumbered: inner batches with two queue offsets.
+        damages: damage and faulty records. Damage is passed over, so there is no `fault`.
+        misnumbered: inner batches with two different queue offsets.
         found_units: whether there is a unit at the slot of any record, right or wrong.
-        undeclared: topics of inner batches that nothing says have batch queues.
+        undeclared: topics of inner batches that are not known to have batch queues.
     """
 
     read: SplitResult
@@ -60,7 +60,7 @@ class SplitAudit:
 
 
 def audit_split(target: AuditTarget, split: Split) -> SplitAudit:
-    """Scan a split, every CRC checked, and compare queues and index with its records."""
+    """Scan a split, check all CRCs, and compare queues and index with its records."""
     units = None if target.units is None else UnitCheck(target.units)
     batches = BatchCheck(target.batches, target.batch_topics)
     keys = None if target.keys is None else KeyCheck(target.keys)
@@ -93,23 +93,23 @@ def audit_split(target: AuditTarget, split: Split) -> SplitAudit:
 
 
 def _misplaced(path: str, columns: RecordColumns) -> list[Damage]:
-    """Records that no queue has and that have a place in one all the same (`CommitLog`: prepared and rolled back)."""
+    """Prepared or rolled back messages with a queue offset, as damage: no queue has them (`CommitLog`)."""
     rows = np.flatnonzero(~has_units(columns) & (columns["queue_offset"] != 0)).tolist()
     reason = "a prepared or rolled back message is in no queue, and its queue offset is not 0"
     return [record_damage(path, columns, row, reason) for row in rows]
 
 
 def _misnumbered(path: str, columns: RecordColumns, row: int) -> Damage:
-    """An inner batch that says two queue offsets."""
+    """Inner batch with two different queue offsets, as damage."""
     return record_damage(path, columns, row, f"the record says {columns['queue_offset'][row]}, and its INNER_BASE not")
 
 
 def dispatched_end(outcomes: Sequence[SplitAudit]) -> int:
-    """Where the last record ends whose unit is right; -1 without any."""
-    parts = [part for outcome in outcomes for part in (outcome.units, outcome.batches) if part is not None]
-    return max((int(part.ends[part.states == CONFIRMED].max(initial=-1)) for part in parts), default=-1)
+    """End offset of the last record whose unit is right; -1 where no unit is right."""
+    results = [ranges for outcome in outcomes for ranges in (outcome.units, outcome.batches) if ranges is not None]
+    return max((int(ranges.ends[ranges.states == VERIFIED].max(initial=-1)) for ranges in results), default=-1)
 
 
-def is_behind(part: SlotRanges, dispatched: int) -> bool:
-    """Whether a record before that end has no right unit."""
-    return bool(((part.states != CONFIRMED) & (part.offsets < dispatched)).any())
+def lacks_units(ranges: SlotRanges, end: int) -> bool:
+    """Whether a record before commit log offset `end` has no right unit."""
+    return bool(((ranges.states != VERIFIED) & (ranges.offsets < end)).any())

@@ -1,4 +1,4 @@
-"""The topics against what reput recorded of them: `topics.json` has nothing of its own that shows a wrong bit."""
+"""Compare `topics.json` with the topics that reput has recorded: the file has no checksum that shows a wrong bit."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _CODE = "config-changed"
 
 
 def topic_findings(root: str) -> Iterator[Finding]:
-    """Of each recorded topic that has other settings in `topics.json`, or is not there, in the same data version.
+    """Findings of recorded topics with other settings in `topics.json`, or missing there, in the same data version.
 
-    Every change that RocketMQ makes raises the data version (`TopicConfigManager.updateDataVersion`). Without that a
-    broker writes the file anew, in its own order, with its system topics (`init`), and with members that only its
-    version has (5.5.0: `liteTopicExpiration`). So recorded topics are compared, member by member, and nothing else. A
-    member that is not known may be such a one, or one of ours under a wrong name: then ours is missing.
+    Every change by RocketMQ raises the data version (`TopicConfigManager.updateDataVersion`). Without a change a broker
+    writes the file anew, in its own order, with its system topics (`init`), and with members that only its version has
+    (5.5.0: `liteTopicExpiration`). So only recorded topics are compared, member by member. An unknown member may be of
+    another version, or a recorded member under a wrong name: then the recorded member is missing.
     """
     path, shutdown = metadata_path(root, Topics), _read_shutdown(root)
     if shutdown is None or shutdown.topics is None:
@@ -37,7 +37,7 @@ def topic_findings(root: str) -> Iterator[Finding]:
         plain = decode_fastjson(data) if data else {}
         topics = decode_bean(Topics, plain)
     except CorruptMetadataError:
-        return  # told by itself
+        return  # another finding reports it
     recorded = recorded_topics(shutdown, topics.data_version if data else None)
     if recorded is None:
         return
@@ -57,7 +57,7 @@ def topic_findings(root: str) -> Iterator[Finding]:
 
 
 def _difference(expected: Mapping[str, Any], found: Mapping[str, Any], written: Mapping[Any, Any]) -> str:
-    """What of a topic is not as expected; `found` has defaults for members that are not `written`."""
+    """Text of a topic's differences; empty without any. `found` has defaults for members that are not `written`."""
     texts = [
         f"{name}: expected {json.dumps(value)}, found {json.dumps(found.get(name))}"
         for name, value in expected.items()
@@ -69,17 +69,17 @@ def _difference(expected: Mapping[str, Any], found: Mapping[str, Any], written: 
     return "; ".join(texts)
 
 
-def with_recorded_topics(root: str, found: Topics) -> Topics:
-    """Topics, with those that reput has recorded as it has recorded them; none of them under a wrong name.
+def with_recorded_topics(root: str, topics: Topics) -> Topics:
+    """Topics with the recorded topics in their recorded form, and the recorded data version.
 
-    The data version is that of the record, which is about them still.
+    A recorded topic under a wrong name is left out.
     """
     recorded = recorded_topics(_read_shutdown(root))
     if recorded is None:
-        return found
-    known = recorded.topic_config_table
-    others = {name: topic for name, topic in found.topic_config_table.items() if topic.topic_name not in known}
-    return replace(found, topic_config_table=others | dict(known), data_version=recorded.data_version)
+        return topics
+    table = recorded.topic_config_table
+    others = {name: topic for name, topic in topics.topic_config_table.items() if topic.topic_name not in table}
+    return replace(topics, topic_config_table=others | dict(table), data_version=recorded.data_version)
 
 
 def _read_shutdown(root: str) -> Shutdown | None:

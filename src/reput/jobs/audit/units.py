@@ -1,6 +1,6 @@
-"""Consume queues against the log: each record of a stretch has its unit at the slot of its queue offset.
+"""Compare consume queues with the log: each record of a range has its unit at the slot of its queue offset.
 
-What a task finds is ranges of slots. The merge knows the slots of all tasks, and so, what stands in the rest.
+A task returns ranges of slots. The merge knows the slots of all tasks, and so the slots that belong to no record.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from reput.kernels.unit_types import UNIT_TYPE
 
 Int64s = npt.NDArray[np.int64]
 
-#: Rows that are compared at once: with many queues, so many of each that opening its file pays.
+#: Rows that are compared at once: with many queues, each has enough rows to be worth opening its file.
 _ROWS = 128 << 10
 
-#: What a range of slots is: the unit is the record's; it is not; it is, but for its ext unit.
-CONFIRMED, DIFFERENT, EXT_DIFFERENT = range(3)
+#: State of a range of slots: the units are their records'; they are not; they are, except for their ext units.
+VERIFIED, DIFFERENT, EXT_DIFFERENT = range(3)
 
 
 class SlotRanges(NamedTuple):
@@ -39,9 +39,9 @@ class SlotRanges(NamedTuple):
     Attributes:
         names: topic and queue id of each queue.
         queues: numbers into `names`.
-        firsts, counts: the queue offsets.
-        offsets, ends: where in the log the first record begins and the last one ends.
-        states: CONFIRMED, DIFFERENT or EXT_DIFFERENT.
+        firsts, counts: first queue offset, and count of queue offsets.
+        offsets, ends: commit log offset of the first record, and of the end of the last record.
+        states: VERIFIED, DIFFERENT or EXT_DIFFERENT.
     """
 
     names: tuple[tuple[str, int], ...]
@@ -55,13 +55,14 @@ class SlotRanges(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class UnitTarget:
-    """Where the units of records are to be found.
+    """Consume queue files that records are compared with.
 
     Attributes:
-        folder: of consume queues, each file `file_size` bytes.
-        batch_topics: have none here.
-        multi_dispatch: whether records have units in the queues that they name.
-        ext_folder, ext_file_size: of extensions; 0 where there are none.
+        folder: path of the consume queues.
+        file_size: size of each queue file, in bytes.
+        batch_topics: topics whose records have no units in these queues.
+        multi_dispatch: whether records have units in further queues that they name.
+        ext_folder, ext_file_size: of extensions; size 0 where there are none.
     """
 
     folder: str
@@ -74,26 +75,26 @@ class UnitTarget:
 
 @dataclass(slots=True)
 class _Rows:
-    """Records with a unit, in log order: arrays of one scan each."""
+    """Columns of records that have a unit, in log order: lists with an array a scan."""
 
     queues: list[npt.NDArray[np.int32]] = field(default_factory=list)
     queue_offsets: list[Int64s] = field(default_factory=list)
     offsets: list[Int64s] = field(default_factory=list)
     sizes: list[npt.NDArray[np.int32]] = field(default_factory=list)
     tags_codes: list[Int64s] = field(default_factory=list)
-    #: What is right, too: 4.9.7's units of delayed messages that were dispatched again.
+    #: Tags codes that are right, too: in units that RocketMQ 4.9.7 has dispatched again for delayed messages.
     other_tags_codes: list[Int64s] = field(default_factory=list)
     timestamps: list[Int64s] = field(default_factory=list)
-    #: Units that only some versions make.
+    #: True for units that only some versions of RocketMQ make.
     optional: list[npt.NDArray[np.bool_]] = field(default_factory=list)
     count: int = 0
 
 
 class UnitCheck:
-    """Compares the units of one task's records.
+    """Compares units with the records of one task. `close` returns the ranges.
 
     Attributes:
-        found_any: whether there was a unit at any of their slots.
+        found_any: whether any slot of these records had a unit.
     """
 
     def __init__(self, target: UnitTarget) -> None:
@@ -107,7 +108,7 @@ class UnitCheck:
         self._ext = ExtFiles(target.ext_folder, target.ext_file_size) if target.ext_file_size else None
 
     def put(self, columns: RecordColumns) -> None:
-        """Take scanned records (`ScanLevel.PROPERTIES` or above)."""
+        """Add scanned records (`ScanLevel.PROPERTIES` or above), and compare when there are enough."""
         record_columns, sources = columns, None
         if self._target.multi_dispatch:
             columns, sources = add_multi_dispatch_rows(columns, enable_lmq=True, any_topic=True)
@@ -119,7 +120,7 @@ class UnitCheck:
         taken = slice(None) if kept.all() else kept
         rows = self._rows
         rows.queues.append(queues[taken])
-        rows.queue_offsets.append(columns["queue_offset"][taken].copy())  # of the scanner's memory
+        rows.queue_offsets.append(columns["queue_offset"][taken].copy())  # the scanner reuses its memory
         rows.offsets.append(columns["commit_log_offset"][taken].copy())
         rows.sizes.append(columns["store_size"][taken].copy())
         rows.tags_codes.append(columns["tags_code"][taken].copy())
@@ -132,7 +133,7 @@ class UnitCheck:
             self._compare()
 
     def close(self) -> SlotRanges:
-        """Compare what is left; the ranges of all."""
+        """Compare the remaining records, and return the ranges of all."""
         if self._rows.count:
             self._compare()
         none = (np.empty(0, np.int64),) * 6
@@ -141,7 +142,7 @@ class UnitCheck:
         )
 
     def _number(self, topic: bytes, queue_id: int) -> int:
-        """The queue's number; -1 where its records have no units."""
+        """Number of a queue; -1 where its records have no units."""
         number = self._numbers.get((topic, queue_id))
         if number is None:
             name = topic_folder_name(topic)
@@ -155,7 +156,7 @@ class UnitCheck:
     def _compare(self) -> None:
         rows, self._rows = self._rows, _Rows()
         unsorted = np.concatenate(rows.queues)
-        # Sixteen bits are sorted by counting, in a fifth of the time.
+        # NumPy sorts 16-bit numbers by counting, in a fifth of the time.
         order = np.argsort(unsorted.astype(np.uint16) if len(self._names) < 1 << 16 else unsorted, kind="stable")
         queues, slots = unsorted[order].astype(np.int64), np.concatenate(rows.queue_offsets)[order]
         expected = np.empty(order.size, UNIT_TYPE)
@@ -164,7 +165,7 @@ class UnitCheck:
         expected["tags_code"] = np.concatenate(rows.tags_codes)[order]
         found = self._read(queues, slots)
         self.found_any = self.found_any or bool((found["size"] != 0).any())
-        states = np.full(order.size, CONFIRMED, np.int64)
+        states = np.full(order.size, VERIFIED, np.int64)
         if not np.array_equal(found.view(np.uint8), expected.view(np.uint8)):
             tags_codes, others = found["tags_code"].astype(np.int64), np.concatenate(rows.other_tags_codes)[order]
             right = (found["commit_log_offset"] == expected["commit_log_offset"]) & (found["size"] == expected["size"])
@@ -185,7 +186,7 @@ class UnitCheck:
         self._parts.append(_ranges(queues, slots, offsets, sizes, states))
 
     def _read(self, queues: Int64s, slots: Int64s) -> npt.NDArray[np.void]:
-        """The units at the slots; zeros where there is no file."""
+        """Read the units at the slots; zeros where there is no file."""
         units_of_a_file = max(self._target.file_size // UNIT_SIZE, 1)
         goes_on = (queues[1:] == queues[:-1]) & (slots[1:] == slots[:-1] + 1) & (slots[1:] % units_of_a_file != 0)
         starts = np.flatnonzero(np.append(True, ~goes_on))
@@ -213,7 +214,7 @@ class UnitCheck:
 
 
 def _hashed_tags(columns: RecordColumns) -> Int64s | None:
-    """The hash of the tags in every topic; None where that is `tags_code`, as no message is delayed."""
+    """int64[rows], hash of the tags for every topic. None: equal to `tags_code`, as no message is delayed."""
     delayed = [number for number, (topic, _) in enumerate(columns.queues()) if topic == SCHEDULE_TOPIC.encode()]
     if not delayed:
         return None
@@ -228,7 +229,7 @@ def _hashed_tags(columns: RecordColumns) -> Int64s | None:
 def _optional_rows(
     records: RecordColumns, columns: RecordColumns, sources: npt.NDArray[np.int32] | None
 ) -> npt.NDArray[np.bool_]:
-    """bool[rows], further rows of topics that take no part in RocketMQ 5."""
+    """bool[rows], rows of further queues that RocketMQ 5 does not make, as the record's topic takes no part."""
     optional = np.zeros(columns.rows, np.bool_)
     if sources is not None:
         further = np.flatnonzero(sources < 0)
@@ -239,18 +240,18 @@ def _optional_rows(
 
 
 def _ranges(queues: Int64s, slots: Int64s, offsets: Int64s, sizes: Int64s, states: Int64s) -> tuple[Int64s, ...]:
-    """The columns of `SlotRanges` for rows sorted by queue.
+    """Columns of `SlotRanges` for rows sorted by queue.
 
-    A range does not go on across the end of the last confirmed record: behind it may be what was not dispatched yet.
+    A range ends at the end of the last verified record: records after it may not have been dispatched yet.
     """
-    confirmed = states == CONFIRMED
-    last = int((offsets + sizes)[confirmed].max()) if confirmed.any() else -1
-    behind = offsets >= last
+    verified = states == VERIFIED
+    last = int((offsets + sizes)[verified].max()) if verified.any() else -1
+    after = offsets >= last
     goes_on = (
         (queues[1:] == queues[:-1])
         & (slots[1:] == slots[:-1] + 1)
         & (states[1:] == states[:-1])
-        & (behind[1:] == behind[:-1])
+        & (after[1:] == after[:-1])
     )
     starts = np.flatnonzero(np.append(True, ~goes_on)[: queues.size])
     counts = np.diff(np.append(starts, queues.size))

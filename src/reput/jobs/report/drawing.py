@@ -1,4 +1,4 @@
-"""Drawing the plots of a report, with plotly (the extra `report`), which is imported when it is used."""
+"""Draw the plots of a report with plotly (the extra `report`), which is imported at the first use."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _COLOUR_SCALE = ((0.0, "#fbf4e8"), (0.35, "#f6cf8f"), (0.65, "#e8894a"), (1.0, "
 
 
 def draw(plots: Sequence[Plot]) -> tuple[str, list[str]]:
-    """Plotly's script, and the HTML of each plot.
+    """Draw plots: Plotly's script, and the HTML of each plot.
 
     Raises ReputError when plotly is not installed.
     """
@@ -37,7 +37,7 @@ def draw(plots: Sequence[Plot]) -> tuple[str, list[str]]:
 
 
 def _figure(plot: Plot, shared: dict[str, str]) -> Any:
-    """The plotly Figure of a plot; what areas and treemaps of a page name alike has one colour, kept in `shared`."""
+    """Plotly Figure of a plot. A name has one colour in all areas and treemaps of a page, kept in `shared`."""
     from plotly.subplots import make_subplots
 
     if plot.kind == "treemap":
@@ -76,20 +76,20 @@ def _figure(plot: Plot, shared: dict[str, str]) -> Any:
 
 
 def _with_bars_for_one_x(plot: Plot) -> Plot:
-    """Lines and areas over a single x have no extent: a bar a series instead."""
-    places = {x for series in plot.series for x in series.x}
-    if plot.kind not in ("line", "area") or len(places) != 1 or any(series.y_label for series in plot.series):
+    """Plot with a bar a series where lines or areas have a single x, and so no extent; any other plot as it is."""
+    all_x = {x for series in plot.series for x in series.x}
+    if plot.kind not in ("line", "area") or len(all_x) != 1 or any(series.y_label for series in plot.series):
         return plot
     values = {series.name: value for series in plot.series for value in series.y}
-    (place,) = places
+    (only_x,) = all_x
     bars = Series(plot.y_label, list(values), list(values.values()))
     return replace(
-        plot, kind="bar", x_label="", y_label=f"{plot.y_label}, {plot.x_label} {format_value(place)}", series=[bars]
+        plot, kind="bar", x_label="", y_label=f"{plot.y_label}, {plot.x_label} {format_value(only_x)}", series=[bars]
     )
 
 
 def _treemap(plot: Plot, shared: dict[str, str]) -> Any:
-    """Rectangles; what is too small for a text shows it under the mouse."""
+    """Plotly Figure of a treemap. A rectangle too small for its text shows the text under the mouse."""
     from plotly import graph_objects
 
     labels = [str(label) for series in plot.series for label in series.x]
@@ -126,7 +126,7 @@ def _shared_colour(name: str, shared: dict[str, str]) -> str:
 
 
 def _traces(plot: Plot, shared: dict[str, str]) -> list[tuple[Any, str]]:
-    """Plotly's traces of a plot, each with the label of the pane that it belongs to."""
+    """Plotly's traces of a plot, each with the label of its pane."""
     from plotly import graph_objects
 
     if plot.kind == "heatmap":

@@ -1,4 +1,4 @@
-"""What reports show over time: when messages were stored, and how fast a job was; in little memory, however many."""
+"""Plots over time for reports: when messages were stored, and how fast a job was, in bounded memory."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ import pyarrow as pa
 
 from reput.jobs.report.plot import Plot, Series
 
-#: Points of a line, at the most.
+#: Limit of a line's points.
 _MOST_POINTS = 300
-#: Series that are shown; the rest is one.
+#: Series that are shown; all other series are one more.
 _SHOWN_SERIES = 7
 _DAY_S = 86_400
-#: Of a stretch of time; each is a multiple of the one before it, and the last one fits thousands of years.
+#: Widths of a time interval; each is a multiple of the width before it, and the last one fits thousands of years.
 _WIDTHS_MS = tuple(1000 * width for width in (1, 10, 60, 600, 3_600, 21_600, *(_DAY_S * 10**n for n in range(6))))
-#: When Python's dates begin.
+#: First time that Python's dates can show.
 _FIRST_MS = -62_135_596_800_000
 
 
 def stacked_over_time(counts: Mapping[str, Mapping[str, int]], x_label: str) -> Plot:
-    """Messages by series and time (ISO 8601), the largest series first and the rest as one."""
+    """Plot of messages by series and time (ISO 8601), the largest series first, all small series as one."""
     times = sorted({moment for of_series in counts.values() for moment in of_series})
     largest = sorted(counts, key=lambda name: -sum(counts[name].values()))
     shown = largest if len(largest) == _SHOWN_SERIES + 1 else largest[:_SHOWN_SERIES]
@@ -35,14 +35,14 @@ def stacked_over_time(counts: Mapping[str, Mapping[str, int]], x_label: str) -> 
 
 
 class StoredOverTime:
-    """Counts messages by topic and store time: by the second, and by longer stretches where there are many."""
+    """Counts messages by topic and store time, in intervals of a second, or of more where there are many intervals."""
 
     def __init__(self) -> None:
         self._width = 0
         self._counts: dict[tuple[str, int], int] = {}
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Count the rows of `topic` and `store_timestamp`; those without either are passed over."""
+        """Count rows by their columns `topic` and `store_timestamp`; rows that lack either are passed over."""
         rows = pa.table([batch["topic"], batch["store_timestamp"].view(pa.int64())], ["topic", "start"]).drop_null()
         starts = rows["start"].to_numpy() // (_WIDTHS_MS[self._width] * 1000)
         groups = rows.set_column(1, "start", pa.array(starts))
@@ -59,7 +59,7 @@ class StoredOverTime:
         self._counts[topic, start] = self._counts.get((topic, start), 0) + count
 
     def plots(self) -> list[Plot]:
-        """The picture of it; none of nothing."""
+        """The plot; an empty list without messages."""
         counts: dict[str, dict[str, int]] = {}
         width_ms = _WIDTHS_MS[self._width]
         for (topic, start), count in self._counts.items():
@@ -68,24 +68,27 @@ class StoredOverTime:
         return [stacked_over_time(counts, "stored (UTC)")] if counts else []
 
 
-class _Stretch(NamedTuple):
-    """What was done from the end of the stretch before to `end_s`, in seconds since the start; and the longest lag."""
+class _Interval(NamedTuple):
+    """Messages of a time interval, and its longest lag. It ends at `end_s`, in seconds since the start.
+
+    An interval begins at the end of the interval before it.
+    """
 
     end_s: float
     messages: int
     lag: float | None
 
-    def joined(self, later: _Stretch) -> _Stretch:
-        """Both as one."""
+    def joined(self, later: _Interval) -> _Interval:
+        """One interval of this one and the next."""
         lags = [lag for lag in (self.lag, later.lag) if lag is not None]
-        return _Stretch(later.end_s, self.messages + later.messages, max(lags, default=None))
+        return _Interval(later.end_s, self.messages + later.messages, max(lags, default=None))
 
 
 class RateOverTime:
-    """How many messages a second a job came through, from its first second to its last, and how far behind it was.
+    """Messages a second of a job from its start to its end, and its lag.
 
     Args:
-        lag_label: what `add` is told as lag, with its unit; None where it is told none.
+        lag_label: name and unit of the lag that is given to `add`; None where `add` is given none.
         clock: seconds that only grow.
     """
 
@@ -94,32 +97,32 @@ class RateOverTime:
         self._clock = clock
         self._started = clock()
         self._least_s = 0.2
-        self._stretches: list[_Stretch] = []
+        self._intervals: list[_Interval] = []
 
     def add(self, messages: int, lag: float | None = None) -> None:
-        """So many messages more are done now."""
-        known = self._stretches
-        new = _Stretch(self._clock() - self._started, messages, lag)
-        if known and known[-1].end_s - (known[-2].end_s if len(known) > 1 else 0) < self._least_s:
-            new = known.pop().joined(new)
-        known.append(new)
-        if len(known) > _MOST_POINTS:
+        """Count messages that are done now."""
+        intervals = self._intervals
+        new = _Interval(self._clock() - self._started, messages, lag)
+        if intervals and intervals[-1].end_s - (intervals[-2].end_s if len(intervals) > 1 else 0) < self._least_s:
+            new = intervals.pop().joined(new)
+        intervals.append(new)
+        if len(intervals) > _MOST_POINTS:
             self._least_s *= 2
-            pairs = [known[i : i + 2] for i in range(0, len(known), 2)]
-            self._stretches = [pair[0].joined(pair[-1]) if len(pair) == 2 else pair[0] for pair in pairs]
+            pairs = [intervals[i : i + 2] for i in range(0, len(intervals), 2)]
+            self._intervals = [pair[0].joined(pair[-1]) if len(pair) == 2 else pair[0] for pair in pairs]
 
     def plots(self) -> list[Plot]:
-        """The picture of it; none of nothing."""
-        if not any(stretch.messages for stretch in self._stretches):
+        """The plot; an empty list without messages."""
+        if not any(interval.messages for interval in self._intervals):
             return []
-        begins = [0.0, *(stretch.end_s for stretch in self._stretches)]
+        begins = [0.0, *(interval.end_s for interval in self._intervals)]
         rates = [
-            round(stretch.messages / max(stretch.end_s - begin, 1e-3))
-            for begin, stretch in zip(begins, self._stretches, strict=False)
+            round(interval.messages / max(interval.end_s - begin, 1e-3))
+            for begin, interval in zip(begins, self._intervals, strict=False)
         ]
-        series = [Series("messages a second", [round(one.end_s, 1) for one in self._stretches], rates)]
-        if self._lag_label is not None and len(self._stretches) > 1:  # else it is a bar, and has one pane
-            behind = [one for one in self._stretches if one.lag is not None]
-            lags = [one.lag for one in behind]
-            series.append(Series(self._lag_label, [round(one.end_s, 1) for one in behind], lags, self._lag_label))
+        series = [Series("messages a second", [round(one.end_s, 1) for one in self._intervals], rates)]
+        if self._lag_label is not None and len(self._intervals) > 1:  # one interval is drawn as a bar, in one pane
+            known = [one for one in self._intervals if one.lag is not None]
+            lags = [one.lag for one in known]
+            series.append(Series(self._lag_label, [round(one.end_s, 1) for one in known], lags, self._lag_label))
         return [Plot("line", "Messages a second", "seconds since the start", "messages a second", series)]

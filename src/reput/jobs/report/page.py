@@ -1,4 +1,4 @@
-"""The HTML page of a report: one file, with script and style within."""
+"""HTML page of a report: one file that contains script and style."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from reput.jobs.report.drawing import FONT, draw
 from reput.jobs.report.plot import Plot
 from reput.jobs.report.table import Table, Value, format_value, numeric_columns
 
-#: Characters that need not wrap.
+#: Characters of a text that need not wrap.
 _SHORT_TEXT = 40
 
 
@@ -20,22 +20,22 @@ def page(
     plots: Sequence[Plot],
     tables: Sequence[Table],
 ) -> str:
-    """The whole report as HTML; raises ReputError when there are plots and plotly is not installed."""
+    """HTML of a whole report; raises ReputError when there are plots and plotly is not installed."""
     script, drawn = draw(plots) if plots else ("", [])
     verdict = "".join(f"<li>{escape(finding)}</li>" for finding in findings)
     terms = (f"<div><dt>{escape(k)}</dt><dd>{escape(format_value(v))}</dd></div>" for k, v in facts.items())
-    parts = [
+    sections = [
         f"<h1>{escape(title)}</h1>",
         f'<section class="findings"><h2>Findings</h2><ul>{verdict}</ul></section>' if verdict else "",
         f'<dl class="facts">{"".join(terms)}</dl>',
         *(f"<figure><h2>{escape(plot.title)}</h2>{html}</figure>" for plot, html in zip(plots, drawn, strict=True)),
         *map(_html_table, tables),
     ]
-    return _PAGE.format(title=escape(title), style=_STYLE, script=script, body="\n".join(parts))
+    return _PAGE.format(title=escape(title), style=_STYLE, script=script, body="\n".join(sections))
 
 
 def _short_columns(table: Table) -> list[bool]:
-    """Whether the texts of a column stay on one line each."""
+    """Whether all texts of a column are short, by column; short texts stay on one line."""
     return [
         all(len(format_value(row[index])) <= _SHORT_TEXT for row in table.rows) for index in range(len(table.columns))
     ]

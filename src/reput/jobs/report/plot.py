@@ -1,4 +1,4 @@
-"""Plots of a report: described as data, drawn by `reput.jobs.report.drawing`."""
+"""Plots of a report as data; `reput.jobs.report.drawing` draws them."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ PlotKind = Literal["bar", "line", "area", "heatmap", "treemap"]
 class Series:
     """Points of a plot: `y[i]` at `x[i]`; None is a gap.
 
-    `y_label` names another quantity than the plot's: lines that differ in it are drawn in panes of their own, one below
-    the other, over the same x axis. Raises ValueError when x and y differ in length.
+    `y_label` names another quantity than the plot's: each `y_label` has its own pane, and the panes stand one below the
+    other over the same x axis. Raises ValueError when x and y differ in length.
     """
 
     name: str
@@ -31,11 +31,11 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """One plot, described and not drawn. Labels carry the units.
+    """Description of one plot. Labels carry the units.
 
     kind: "bar" draws a horizontal bar a category (x: categories, top down; y: lengths); "line" a line a series; "area"
     the series stacked; "heatmap" a row a series (name: its label; x: columns; y: colours, named by `value_label`);
-    "treemap" a rectangle a category, each as large as its y. Lines and areas over one x only are drawn as bars.
+    "treemap" a rectangle a category, each as large as its y. Lines and areas with a single x are drawn as bars.
     Raises ValueError without any series.
     """
 

@@ -1,8 +1,8 @@
-"""`Report`: what every job returns. It prints itself, becomes one JSON object, or one HTML file with plots.
+"""`Report`: result of a job, shown on the terminal, as one JSON object, or as one HTML file with plots.
 
-A report is data only: facts, tables, plots and findings, made of texts, numbers and None. The HTML file carries its
-script and style within, so that it opens anywhere, without a network. Drawing needs plotly (the extra `report`),
-printing needs rich; both are imported when they are used.
+A report is data only: facts, tables, plots and findings, made of texts, numbers and None. The HTML file contains its
+script and style, so it opens anywhere, without a network. Drawing needs plotly (the extra `report`), printing needs
+rich; both are imported at the first use.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Report:
-    """The result of a job. `findings` are sentences that name what is wrong and where; without any the job is fine."""
+    """Result of a job. `findings` are sentences, each a fault and its file; a job without findings is fine."""
 
     title: str
     facts: Mapping[str, Value] = field(default_factory=dict)
@@ -52,18 +52,18 @@ class Report:
         for table in self.tables:
             cells = [[printable(format_value(value)) for value in row] for row in table.rows]
             console.print(Text(f"\n{table.name}", style="italic"))
-            headings = [name.replace("_", " ") for name in table.columns]  # which wrap
+            headings = [name.replace("_", " ") for name in table.columns]  # headings wrap at blanks
             console.print(draw_table(headings, cells, numeric_columns(table), (), console.width))
         for finding in self.findings:
             console.print(Text.assemble(("finding  ", "bold red"), printable(finding)), soft_wrap=True)
 
     def to_html(self) -> str:
-        """The whole report as one HTML page that needs nothing else.
+        """Whole report as one HTML page that needs no other file.
 
         Raises ReputError when there are plots and plotly is not installed.
         """
         return page(self.title, self.facts, self.findings, self.plots, self.tables)
 
     def write_html(self, path: str) -> None:
-        """Write `to_html()` to `path` in one step: the file is the old or the new one, never a part."""
+        """Write `to_html()` to `path` atomically: the file is the old or the new one, never half of one."""
         DISK.write_atomically(path, self.to_html().encode())

@@ -1,4 +1,4 @@
-"""Tables of a report, and how their values are shown to people."""
+"""Tables of a report, and the text form of their values."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from reput.jobs.report.terminal_table import BETWEEN_DIGITS
 
 Value = str | int | float | bool | None
-"""What a fact, a cell or a point may be. Times are ISO 8601 texts: a plot places them on a time axis."""
+"""Value of a fact, a cell or a point. Times are ISO 8601 texts: a plot shows them on a time axis."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A named table; each row has one value for each column.
+    """Named table; each row has one value for each column.
 
     Raises ValueError for a row of another length.
     """
@@ -31,7 +31,7 @@ class Table:
 
 
 def format_value(value: Value) -> str:
-    """A value for people: 1 027 730, 3.14, 0.00123; yes and no; nothing for None."""
+    """Text of a value for people: 1 027 730, 3.14, 0.00123; yes and no; empty for None."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -44,7 +44,7 @@ def format_value(value: Value) -> str:
 
 
 def numeric_columns(table: Table) -> list[bool]:
-    """Whether a column holds numbers (and None) only: such columns are set flush right."""
+    """Whether a column holds only numbers (and None), by column: such columns are aligned right."""
     return [
         all(value is None or type(value) in (int, float) for value in (row[index] for row in table.rows))
         for index in range(len(table.columns))

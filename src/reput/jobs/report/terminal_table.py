@@ -1,4 +1,4 @@
-"""What a terminal shows of texts and rows: a table where it fits, else each row as a block, a field a line."""
+"""Tables on a terminal: a table where it fits, else a block for each row with a line for each field."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-#: What is left of a cell that is cut, and of one that wraps, where there is no more room; a time is of the latter size.
+#: Least width of a column whose cells are cut, and of a column whose cells wrap (the width of a time).
 _LEAST_CUT, _LEAST_WRAPPED = 10, 24
-#: Between two columns.
+#: Blanks between two columns.
 _GAP = 2
-#: Between thousands, in what `reput.jobs.report.report.format_value` gives; to Python it is not printable.
+#: Separator of thousands in the text of `reput.jobs.report.table.format_value`; Python takes it for not printable.
 BETWEEN_DIGITS = "\N{NARROW NO-BREAK SPACE}"
 
 
 def printable(text: str) -> str:
-    """Control characters escaped: what a message says must not reach the terminal as a command."""
+    """Escape control characters: the text of a message must not reach the terminal as a command."""
     return "".join(c if c.isprintable() or c == BETWEEN_DIGITS else c.encode("unicode_escape").decode() for c in text)
 
 
 def draw_table(
     columns: Sequence[str], cells: Sequence[Sequence[str]], numeric: Sequence[bool], cut: Sequence[str], room: int
 ) -> RenderableType:
-    """Rows as something that rich prints.
+    """Make a table or blocks of rows for rich to print.
 
     Args:
-        columns: Their names.
-        cells: The texts, printable, by row and column.
-        numeric: Of each column whether it holds numbers, which stand flush right and are never cut or wrapped.
-        cut: Names of the columns whose cells are cut where they do not fit; those of other columns wrap.
-        room: Characters of a line.
+        columns: names of the columns.
+        cells: printable texts by row and column.
+        numeric: whether a column holds numbers, by column; numbers are aligned right, and never cut or wrapped.
+        cut: names of the columns whose cells are cut where they do not fit; cells of other columns wrap.
+        room: characters of a line.
     """
     from rich import box
     from rich.table import Table
@@ -57,7 +57,7 @@ def draw_table(
 def _fit(
     columns: Sequence[str], cells: Sequence[Sequence[str]], numeric: Sequence[bool], cut: Sequence[str], room: int
 ) -> list[int] | None:
-    """The width of each column: what it needs, as far as there is room; None where it could not be read."""
+    """Width of each column: its natural width as far as there is room; None where the columns would be too narrow."""
     from rich.cells import cell_len
 
     natural, least = [], []
@@ -72,8 +72,8 @@ def _fit(
         return None
     wanted = [most - width for most, width in zip(natural, least, strict=True)]
     by_want = sorted(range(len(columns)), key=wanted.__getitem__)
-    for place, number in enumerate(by_want):
-        more = min(wanted[number], spare // (len(columns) - place))
+    for done, number in enumerate(by_want):
+        more = min(wanted[number], spare // (len(columns) - done))
         least[number] += more
         spare -= more
     return least

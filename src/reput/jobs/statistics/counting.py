@@ -1,6 +1,6 @@
-"""Counting the rows of a scan by groups: each dimension becomes numbers, and the numbers of a row one number.
+"""Count the rows of a scan by groups. Each dimension becomes numbers, and the numbers of a row become one number.
 
-A dimension that is a header column costs a few nanoseconds a message; texts become numbers by Arrow's dictionaries.
+A dimension from a header column costs a few nanoseconds a message; texts become numbers by Arrow's dictionaries.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from reput.kernels.columns import RecordColumns
 from reput.kernels.record_batch import record_batch
 from reput.kernels.record_scan import ScanLevel
 
-#: What is summed up for each group.
+#: Columns that are summed for each group.
 SUMS = ("messages", "bytes", "body_bytes")
-#: The column of a latency's number; see `reput.jobs.statistics.latency`.
+#: Column of latency codes; see `reput.jobs.statistics.latency`.
 LATENCY = "latency"
 
 TYPES: dict[str, pa.DataType] = {
@@ -35,22 +35,22 @@ TYPES: dict[str, pa.DataType] = {
     LATENCY: pa.int64(),
 }
 _TEXTS = frozenset({"tags", "key"})
-#: Milliseconds of 0001-01-01 and of 10000-01-01: what Arrow's readers can show.
+#: Milliseconds of 0001-01-01 and of 10000-01-01: the times that readers of Arrow can show.
 _FIRST_MS, _END_MS = -62_135_596_800_000, 253_402_300_800_000
-#: Up to so many numbers are counted in a table, more are sorted.
+#: Group numbers up to this size are counted in an array of counters; larger ones are sorted first.
 _TABLE = 1 << 17
 _LARGEST = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
 class Grouping:
-    """What makes a group.
+    """Columns and time bucket that make a group.
 
     Attributes:
         columns: some of topic, queue_id, tags, key and born_host.
         time_column: store_timestamp or born_timestamp.
-        bucket_ms: width of a time bucket; 0: no time.
-        latency: whether the numbers of latencies are kept, too.
+        bucket_ms: width of a time bucket; 0: groups without time.
+        latency: whether latency codes are counted, too.
     """
 
     columns: tuple[str, ...]
@@ -65,7 +65,7 @@ class Grouping:
 
     @property
     def fine_names(self) -> list[str]:
-        """The columns of what is counted: those of a group, and the latency where it is wanted."""
+        """The columns of the counted rows: the columns of a group, and the latency where it is wanted."""
         return [*self.names, *([LATENCY] if self.latency else [])]
 
     @property
@@ -75,17 +75,17 @@ class Grouping:
 
     @property
     def counts_twice(self) -> bool:
-        """Whether a message is in several groups: one with several keys is counted for each."""
+        """Whether a message may be in several groups: it is counted for each of its keys."""
         return "key" in self.columns
 
     @property
     def schema(self) -> pa.Schema:
-        """Of `count`."""
+        """Schema of the table from `count`."""
         return pa.schema([(name, TYPES[name]) for name in self.fine_names] + [(name, pa.int64()) for name in SUMS])
 
 
 class _Dimension(NamedTuple):
-    """The number of each row, from 0 on, and what the numbers stand for: columns of as many values."""
+    """Number of each row in 0 <= n < size, and the value of each number: columns of `size` values."""
 
     numbers: npt.NDArray[Any]
     values: dict[str, pa.Array]
@@ -93,7 +93,7 @@ class _Dimension(NamedTuple):
 
 
 def count(columns: RecordColumns, grouping: Grouping) -> pa.Table:
-    """The rows of one scan by groups: `grouping.schema`, a row a group, in no order that means anything."""
+    """Count the rows of one scan by groups: a table with `grouping.schema`, a row a group, in any order."""
     dimensions = []
     if not {"topic", "queue_id"}.isdisjoint(grouping.columns):
         dimensions.append(_queues(columns))
@@ -116,10 +116,10 @@ def count(columns: RecordColumns, grouping: Grouping) -> pa.Table:
 
 
 def add_up(tables: Sequence[pa.Table], names: Sequence[str]) -> pa.Table:
-    """One row for each group of all tables, which are one at least: the columns `names`, and `SUMS`."""
+    """Add up tables of counts (at least one): a row a group, the columns `names` and `SUMS`."""
     rows = pa.concat_tables(tables).select([*names, *SUMS])
     if not rows.num_rows:
-        return rows  # grouped by nothing, no rows would make one
+        return rows  # Arrow's group_by without names makes one row of none
     grouped = rows.group_by(names, use_threads=False).aggregate([(name, "sum") for name in SUMS])
     return grouped.select([*names, *(f"{name}_sum" for name in SUMS)]).rename_columns([*names, *SUMS])
 
@@ -138,7 +138,7 @@ def _counted(dimensions: Sequence[_Dimension], grouping: Grouping, sizes: Sequen
     # float64 holds these sums exactly: a scan has less than 2^53 bytes.
     sums = [np.bincount(groups, weights=size, minlength=total).astype(np.int64) for size in sizes]
     row_of = np.empty(total, np.int64)
-    row_of[groups] = np.arange(rows)  # any row of a group will do
+    row_of[groups] = np.arange(rows)  # any row of a group has the values of the group
     present = np.flatnonzero(messages)
     named: dict[str, pa.Array] = {}
     for one in dimensions:
@@ -149,9 +149,9 @@ def _counted(dimensions: Sequence[_Dimension], grouping: Grouping, sizes: Sequen
 
 
 def _ranks(groups: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], int]:
-    """Numbers that may be large as numbers from 0 on without gaps; and how many."""
-    found, ranks = np.unique(groups, return_inverse=True)
-    return ranks, found.size
+    """Rank of each number among the distinct numbers, and the count of distinct numbers."""
+    distinct, ranks = np.unique(groups, return_inverse=True)
+    return ranks, distinct.size
 
 
 def _queues(columns: RecordColumns) -> _Dimension:
@@ -167,14 +167,14 @@ def _texts(name: str, texts: pa.Array) -> _Dimension:
 
 
 def _hosts(columns: RecordColumns) -> _Dimension:
-    """Without the port, which a producer has another one of with each connection."""
+    """Dimension of born hosts without their port, which differs from connection to connection of a producer."""
     hosts = _texts("born_host", record_batch(columns, ["born_host"]).column(0))
     addresses = [text.rpartition(":")[0] for text in hosts.values["born_host"].to_pylist()]
     return hosts._replace(values={"born_host": pa.array(addresses, pa.string())})
 
 
 def _keys(columns: RecordColumns) -> tuple[npt.NDArray[np.int64], pa.Array]:
-    """A row for each key of each message, once even where the message names it twice; one without keys has null."""
+    """Row and text of each key of each message. A key named twice counts once; a message without keys has a null."""
     keys = record_batch(columns, ["keys"]).column(0)
     rows, texts = pc.list_parent_indices(keys), keys.flatten()
     if len(texts) > columns.rows or pc.max(pc.list_value_length(keys)).as_py() > 1:
@@ -188,20 +188,20 @@ def _keys(columns: RecordColumns) -> tuple[npt.NDArray[np.int64], pa.Array]:
 
 
 def _buckets(times: npt.NDArray[np.int64], grouping: Grouping) -> _Dimension:
-    """The start of each row's bucket; null for one outside the years 1 to 9999."""
+    """Dimension of time buckets by their start; null for a bucket outside the years 1 to 9999."""
     numbers = int(times.min()) // grouping.bucket_ms, int(times.max()) // grouping.bucket_ms
-    if numbers[0] == numbers[1]:  # mostly: a division of each takes as long as all the rest
-        found = _Dimension(np.zeros(times.size, np.int64), {"bucket": pa.array(numbers[:1], pa.int64())}, 1)
+    if numbers[0] == numbers[1]:  # the usual case; dividing the time of each row takes as long as all other steps
+        dimension = _Dimension(np.zeros(times.size, np.int64), {"bucket": pa.array(numbers[:1], pa.int64())}, 1)
     else:
-        found = _integers("bucket", times // grouping.bucket_ms, pa.int64())
-    starts = np.asarray(found.values["bucket"]) * grouping.bucket_ms
+        dimension = _integers("bucket", times // grouping.bucket_ms, pa.int64())
+    starts = np.asarray(dimension.values["bucket"]) * grouping.bucket_ms
     outside = (starts < _FIRST_MS) | (starts >= _END_MS)
     starts = pa.array(np.where(outside, 0, starts) * 1000, mask=outside).view(TYPES[grouping.time_column])
-    return found._replace(values={grouping.time_column: starts})
+    return dimension._replace(values={grouping.time_column: starts})
 
 
 def _integers(name: str, values: npt.NDArray[np.int64], kind: pa.DataType) -> _Dimension:
-    """Numbers by their distance from the least one, or where they lie far apart by their rank."""
+    """Dimension of integers: numbered by the distance from the least integer, or by rank where they lie far apart."""
     low, high = int(values.min()), int(values.max())
     if high - low < 4096:
         return _Dimension(values - low, {name: pa.array(np.arange(low, high + 1), kind)}, high - low + 1)

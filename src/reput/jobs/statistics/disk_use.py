@@ -1,8 +1,8 @@
-"""Who uses the disk, and when retention will delete it.
+"""Disk use of the log by file and topic, and the times when retention will delete it.
 
-RocketMQ deletes whole log files, oldest first: one that was last written to `fileReservedTime` hours ago has expired,
-the first that has not keeps all behind it, and the last file always stays (`CleanCommitLogService`,
-docs/design/retention.md). It looks in the hours of `deleteWhen`, by the local clock; a full disk makes it go sooner.
+RocketMQ deletes whole log files, oldest first. A file expires `fileReservedTime` hours after its last write. The first
+file that has not expired keeps all files after it, and the last file always stays (`CleanCommitLogService`,
+docs/design/retention.md). RocketMQ deletes in the hours of `deleteWhen`, by the local clock; on a full disk, sooner.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ _TIMES = ("modified", "expires", "deleted")
 
 @dataclass(frozen=True, slots=True)
 class DiskUse:
-    """What the log's files hold, by topic.
+    """Disk use by file, by topic, and by file and topic.
 
     Attributes:
         files: a row a file, oldest first: start_offset, path, size (bytes on the disk), and as timestamp[us, UTC]
             modified, expires (fileReservedTime later, and no sooner than the file before it), deleted (when retention
-            will delete it; null for the last file, which stays).
-        topics: a row a topic, the largest first: topic, messages, bytes (of records), body_bytes, files (that have some
-            of it), share (of all records, 0 to 1), first_deleted and last_deleted (when retention takes the first and
-            the last file that has some of it; null where that is the last file of the log).
+            will delete the file; null for the last file, which stays).
+        topics: a row a topic, the largest first: topic, messages, bytes (of records), body_bytes, files (with records
+            of the topic), share (of the bytes of all records, 0 to 1), first_deleted and last_deleted (when retention
+            deletes the first and the last file with records of the topic; null for the last file of the log).
         parts: a row a file and topic: start_offset (of the file), topic, messages, bytes, body_bytes.
     """
 
@@ -51,13 +51,13 @@ def disk_use(
     zone: tzinfo | None = None,
     files: FileLayer = DISK,
 ) -> DiskUse:
-    """Put together what the tasks counted by file and topic, and what the rules of retention say about the files.
+    """Join the counts by file and topic with the deletion times of the files.
 
     Args:
-        log_files: all, oldest first. One that retention has deleted meanwhile is left out.
-        parts: as `DiskUse.parts`.
-        config: `fileReservedTime` and `deleteWhen`.
-        zone: of the broker's clock; None: of this machine's.
+        log_files: all log files, oldest first. A file that retention has deleted meanwhile is left out.
+        parts: as `DiskUse.parts`; a file and topic may have several rows.
+        config: gives `fileReservedTime` and `deleteWhen`.
+        zone: time zone of the broker's clock; None: the time zone of this machine.
     """
     rows = []
     expires = datetime.min.replace(tzinfo=UTC)
@@ -67,7 +67,7 @@ def disk_use(
         except StoreError:
             continue
         modified = datetime.fromtimestamp(modified_ms / 1000, UTC)
-        # A file waits for the ones before it.
+        # No file is deleted before older files.
         expires = max(expires, modified + config.file_reserved_time * _HOUR)
         deleted = None if file is log_files[-1] else _next_run(expires, config.delete_hours, zone)
         rows.append((file.start_offset, file.path, file.size, modified, expires, deleted))
@@ -81,7 +81,7 @@ def disk_use(
 
 
 def _next_run(moment: datetime, hours: frozenset[int], zone: tzinfo | None) -> datetime:
-    """The first moment from one on that lies in one of the hours of a local day."""
+    """First time at or after `moment` within one of `hours` of the local day."""
     local = moment.astimezone(zone)
     while local.hour not in hours:
         local = (local.replace(minute=0, second=0, microsecond=0).astimezone(UTC) + _HOUR).astimezone(zone)

@@ -1,9 +1,9 @@
-"""`statistics`: how many messages and bytes a log holds, by topic, queue, tag, key, producer and time; and the rest
-that one reading of the headers tells: latencies, the largest bodies, who uses the disk, and damage.
+"""`statistics`: count messages and bytes of a log by topic, queue, tag, key, producer and time.
 
-Each task reduces its split to small tables; the merge adds them up, so neither the runner nor the splits change the
-result. Headers and properties are read, no body is looked at unless CRCs are to be checked. What counts is the stored
-record: an inner batch is one message, and a compressed body counts as stored.
+The same pass over the headers gives latencies, the largest bodies, disk use and damage. Each task reduces its split to
+small tables; the merge adds them up, so neither the runner nor the splits change the result. Headers and properties are
+read; bodies are read only to check CRCs. A stored record counts: an inner batch is one message, and a compressed body
+counts with its stored size.
 """
 
 from __future__ import annotations
@@ -49,22 +49,22 @@ _BY_TOPIC = Grouping(("topic",))
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """What `statistics` found.
+    """Result of `statistics`.
 
     Attributes:
         table: a row a group: the columns of `by` in their order (topic string, queue_id int32, tags string, key string,
-            born_host string, the address without the port; null for messages without), `store_timestamp` or
-            `born_timestamp` (timestamp[us, UTC], the bucket's start, null for one outside the years 1 to 9999), then
-            messages, bytes (whole records) and body_bytes, int64, and with `latency` the columns of
+            born_host string, the address without the port; null for messages that have none), `store_timestamp` or
+            `born_timestamp` (timestamp[us, UTC], the bucket's start, null for a start outside the years 1 to 9999),
+            then messages, bytes (whole records) and body_bytes, int64, and with `latency` the columns of
             `reput.jobs.statistics.latency.QUANTILES`. Sorted by the group's columns, null last. A message with
             several keys is counted for each of them.
-        largest: the largest bodies as stored, largest first, of equal ones the older: body_bytes, topic, queue_id,
-            queue_offset, commit_log_offset, store_timestamp.
-        disk: who uses the disk, and until when.
-        damages: what of the log proves no record, and is counted nowhere.
-        messages: of the whole log.
-        log_bytes: of all their records.
-        seconds: of the job.
+        largest: the largest bodies as stored, largest first, the older first among equal ones: body_bytes, topic,
+            queue_id, queue_offset, commit_log_offset, store_timestamp.
+        disk: disk use, and when retention deletes what.
+        damages: ranges of the log that are no whole records; they are counted nowhere.
+        messages: count of messages of the whole log.
+        log_bytes: bytes of all records.
+        seconds: time that the job took.
     """
 
     table: pa.Table
@@ -83,7 +83,7 @@ class Statistics:
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """What one task tells the merge; `read` as in `SplitOutcome`. Damage is passed over, so there is no fault."""
+    """Outcome of one task, a `SplitOutcome`. Damage is passed over, so there is no fault."""
 
     read: SplitResult
     table: pa.Table
@@ -111,26 +111,26 @@ def statistics(
 ) -> Statistics:
     """Count the messages of a log by some of topic, queue, tag, key and producer host, and by time.
 
-    A store that is open counts up to where its log ends when the job begins, whatever the number.
+    The log of an open store is counted up to its end at the job's start.
 
-    A task keeps its groups in memory, the merge all of them: about 100 bytes each, so 10 million different keys take a
-    gigabyte in this process.
+    A task keeps its groups in memory, and the merge keeps the groups of all tasks: about 100 bytes each, so 10 million
+    different keys take a gigabyte in this process.
 
     Args:
-        by: what makes a group, beside the time.
+        by: dimensions that make a group, beside the time.
         bucket: width of a time bucket: a number and s, m, h or d (`15m`), aligned to 1970 UTC; None for no time.
-        time_of: whether the bucket is that of the store timestamp or of the born timestamp.
-        latency: also the quantiles of each group's times from birth to store.
-        largest: how many of the largest bodies.
-        check_crc: a record whose body does not agree with its CRC is damage; else a record proves itself by its size,
-            its magic code, its own offset and its inner lengths, and its body is not read.
-        config: `fileReservedTime` and `deleteWhen`, for when retention deletes; None: RocketMQ's defaults.
-        work_dir: a folder for what the tasks found: a job that was killed goes on there.
+        time_of: whether buckets are of the store timestamp or of the born timestamp.
+        latency: also count quantiles of the time from birth to store for each group.
+        largest: how many of the largest bodies are listed.
+        check_crc: a record whose body does not agree with its CRC is damage. Without it a record proves itself by its
+            size, its magic code, its own offset and its inner lengths, and its body is not read.
+        config: gives `fileReservedTime` and `deleteWhen`, for the times of deletion; None: RocketMQ's defaults.
+        work_dir: a folder for outcomes of tasks: a job that was killed continues there.
 
     Raises:
         ConfigError: an unknown name in `by` or `time_of`, or a `bucket` that is no width; or `work_dir` belongs to a
             job with other options.
-        StoreFormatError: no store, or a foreign file in its log; or `work_dir` is not empty and no such job's.
+        StoreFormatError: no store, or a foreign file in its log; or `work_dir` is not empty and belongs to no such job.
     """
     started = time.perf_counter()
     grouping = grouping_of(by, bucket, time_of, latency=latency)
@@ -142,7 +142,7 @@ def statistics(
         config or MessageStoreConfig(), split_bytes, progress,
     )  # fmt: skip
     if work_dir is None:
-        found = job(runner)
+        result = job(runner)
     else:
         directory.check_output(work_dir)
         options: dict[str, Option] = {
@@ -151,13 +151,13 @@ def statistics(
             "commitLogPath": list(directory.commit_log_folders),
         }  # fmt: skip
         with JobFolder(work_dir, "stats", options) as folder:
-            found = job(ResumingRunner(runner, folder))
+            result = job(ResumingRunner(runner, folder))
             folder.finish()
-    return replace(found, seconds=time.perf_counter() - started)
+    return replace(result, seconds=time.perf_counter() - started)
 
 
 def _list_log(directory: StoreDirectory, _: str) -> tuple[list[LogFile], int | None]:
-    """The task that looks what there is to be counted: the log's files, and where it ends now if it may grow."""
+    """Task: list the log's files, and its end as it is now if the log may grow."""
     log_files = directory.log_files()
     return log_files, fixed_log_end(directory, log_files)
 
@@ -172,12 +172,12 @@ def _count(
     progress: Progress | None,
     runner: Runner,
 ) -> Statistics:
-    """All phases."""
+    """Run all phases of the job."""
     listing = partial(_list_log, directory)
     ((log_files, log_end),) = runner.run(listing, [directory.path], description="list the store", progress=progress)
     splits = bounded_splits(log_files, split_bytes, log_end)
     outcomes, _ = run_over_splits(runner, task, splits, description="read the log", progress=progress)
-    disk = disk_use(log_files, _parts(outcomes, log_files), config)
+    disk = disk_use(log_files, _by_file_and_topic(outcomes, log_files), config)
     messages, log_bytes = (sum(disk.topics[name].to_pylist()) for name in ("messages", "bytes"))
     return Statistics(
         table=_table([outcome.table for outcome in outcomes], grouping),
@@ -191,7 +191,7 @@ def _count(
 
 
 def grouping_of(by: Sequence[str], bucket: str | None, time_of: str, *, latency: bool = False) -> Grouping:
-    """The grouping that a user's words mean; raises ConfigError for other words."""
+    """Grouping from the arguments of `statistics`; raises ConfigError for unknown words."""
     unknown = [name for name in by if name not in _COLUMN_OF]
     if unknown or len(set(by)) != len(by):
         raise ConfigError(f"by={','.join(by)}: expected each of topic, queue, tag, key and host at most once")
@@ -205,27 +205,27 @@ def grouping_of(by: Sequence[str], bucket: str | None, time_of: str, *, latency:
 
 
 def _reduce(grouping: Grouping, largest: int, check_crc: bool, split: Split) -> _Outcome:
-    """The task: one split -> a table with a row a group, one with a row a topic, and its largest bodies."""
+    """Task: reduce one split to a table by group, a table by topic, and its largest bodies."""
     scan = scan_split(split, level=grouping.level, check_crc=check_crc, on_damage=OnDamage.SKIP)
     tables, by_topic = [], []
-    found, floor = _LARGEST_SCHEMA.empty_table(), -1 if largest else np.iinfo(np.int32).max
+    bodies, floor = _LARGEST_SCHEMA.empty_table(), -1 if largest else np.iinfo(np.int32).max
     derived = "topic" in grouping.columns and not grouping.counts_twice
     for columns in scan:
         tables.append(count(columns, grouping))
         if not derived:
             by_topic.append(count(columns, _BY_TOPIC))
-        if columns["body_size"].max() > floor:  # of equal ones the older, which is there already
-            found = _largest([found, _large(columns, largest, floor)], largest)
-            floor = found["body_bytes"][-1].as_py() if found.num_rows == largest else -1
+        if columns["body_size"].max() > floor:  # an equal one is younger than the body that is listed already
+            bodies = _largest([bodies, _large(columns, largest, floor)], largest)
+            floor = bodies["body_bytes"][-1].as_py() if bodies.num_rows == largest else -1
     table = add_up([grouping.schema.empty_table(), *tables], grouping.fine_names)
     topics = add_up(
         [_BY_TOPIC.schema.empty_table(), *([table.select(["topic", *SUMS])] if derived else by_topic)], ["topic"]
     )
-    return _Outcome(scan.result, table, topics, found, tuple(scan.damages))
+    return _Outcome(scan.result, table, topics, bodies, tuple(scan.damages))
 
 
 def _large(columns: RecordColumns, count: int, floor: int) -> pa.Table:
-    """The rows of a scan that have the largest bodies of those above `floor`."""
+    """The `count` rows of a scan with the largest bodies above `floor` bytes."""
     rows = np.flatnonzero(columns["body_size"] > floor)
     rows = rows[np.argsort(-columns["body_size"][rows], kind="stable")[:count]]
     chosen = with_rows(columns, columns.wide[:, rows], columns.narrow[:, rows])
@@ -239,8 +239,8 @@ def _largest(tables: Sequence[pa.Table], count: int) -> pa.Table:
     return pa.concat_tables([_LARGEST_SCHEMA.empty_table(), *tables]).sort_by(order).slice(0, count).combine_chunks()
 
 
-def _parts(outcomes: Sequence[_Outcome], log_files: Sequence[LogFile]) -> pa.Table:
-    """Messages and bytes by file and topic."""
+def _by_file_and_topic(outcomes: Sequence[_Outcome], log_files: Sequence[LogFile]) -> pa.Table:
+    """Messages and bytes by file and topic, a row for each split and topic."""
     fields = [("start_offset", pa.int64()), ("topic", pa.string()), *((name, pa.int64()) for name in SUMS)]
     tables = [pa.schema(fields).empty_table()]
     for outcome in outcomes:
@@ -250,19 +250,19 @@ def _parts(outcomes: Sequence[_Outcome], log_files: Sequence[LogFile]) -> pa.Tab
 
 
 def _table(tables: Sequence[pa.Table], grouping: Grouping) -> pa.Table:
-    """All groups in their order; latencies as quantiles."""
+    """Sorted table of all groups, with latencies as quantiles."""
     fine = add_up([grouping.schema.empty_table(), *tables], grouping.fine_names)
     if grouping.fine_names:
         fine = fine.sort_by([(name, "ascending") for name in grouping.fine_names])
     if not grouping.latency:
         return fine
-    fine = fine.append_column("all", pa.repeat(0, fine.num_rows))  # a group where nothing else makes one
+    fine = fine.append_column("all", pa.repeat(0, fine.num_rows))  # a group where no other column makes one
     names = [*grouping.names, "all"]
     sums = [(name, "sum") for name in SUMS]
     grouped = fine.group_by(names, use_threads=False).aggregate([*sums, (LATENCY, "list"), ("messages", "list")])
     grouped = grouped.combine_chunks()
-    found = quantiles(
+    latencies = quantiles(
         *(pc.cast(grouped[f"{name}_list"].combine_chunks(), pa.list_(pa.int64())) for name in (LATENCY, "messages"))
     )
     columns = {name: grouped[name] for name in grouping.names} | {name: grouped[f"{name}_sum"] for name in SUMS}
-    return pa.table(columns | found)
+    return pa.table(columns | latencies)

@@ -1,9 +1,9 @@
-"""The time from a message's birth to its store, in numbers that can be added up and still give quantiles.
+"""Histogram of latencies, the times from a message's birth to its store. Its counts add up and give quantiles.
 
-A latency becomes the number of a bucket: one a millisecond up to 256 ms, beyond that 128 between a power of two and
-the next. A quantile is the largest latency of its bucket: exact below 256 ms, above at most 1/128 (0.8 %) more than the
-true one, and never less. Counts by bucket add up the same in any order, so every runner and every split agrees.
-Messages that were born after they were stored (two clocks disagree) have negative latencies.
+A latency becomes the code of a bucket: a bucket a millisecond up to 256 ms, beyond that 128 buckets between a power of
+two and the next. A quantile is the largest latency of its bucket: exact below 256 ms; above, at most 1/128 (0.8 %) more
+than the true quantile, and never less. Counts by bucket add up the same in any order, so every runner and every split
+agree. A message that was born after it was stored (two clocks disagree) has a negative latency.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import pyarrow as pa
 
 _EXACT_BITS = 8
 _STEPS = 1 << (_EXACT_BITS - 1)
-#: Times farther from 1970 count as this far: a producer may give any, and differences shall not overflow.
+#: Limit of times, in ms from 1970: a producer may give any time, and differences must not overflow.
 _FARTHEST = 1 << 61
 
-#: Columns of quantiles, in ms, and what part of the messages is not later.
+#: Columns of quantiles, in ms, and the share of messages with at most that latency.
 QUANTILES = {
     "latency_p50_ms": 0.5,
     "latency_p90_ms": 0.9,
@@ -28,7 +28,7 @@ QUANTILES = {
 
 
 def latency_codes(born_ms: npt.NDArray[np.int64], store_ms: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """int64[n], the bucket of each latency; ordered as the latencies are."""
+    """int64[n], the bucket code of each latency. Codes have the order of latencies."""
     latencies = np.clip(store_ms, -_FARTHEST, _FARTHEST) - np.clip(born_ms, -_FARTHEST, _FARTHEST)
     sizes = np.abs(latencies)
     if int(sizes.max(initial=0)) >= 2 * _STEPS:
@@ -48,11 +48,11 @@ def largest_latencies(codes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 
 
 def quantiles(codes: pa.ListArray, counts: pa.ListArray) -> dict[str, pa.Array]:
-    """The columns of `QUANTILES` for each group.
+    """Compute the columns of `QUANTILES` for each group.
 
     Args:
-        codes: list<int64>, the buckets of each group, ascending.
-        counts: list<int64>, how many messages each has; none is 0.
+        codes: list<int64>, the bucket codes of each group, ascending.
+        counts: list<int64>, the messages of each bucket, at least 1.
     """
     ends = np.cumsum(np.asarray(counts.flatten()))
     borders = np.asarray(codes.offsets)
@@ -60,7 +60,7 @@ def quantiles(codes: pa.ListArray, counts: pa.ListArray) -> dict[str, pa.Array]:
     totals = np.diff(before)
     largest = largest_latencies(np.asarray(codes.flatten()))
     columns = {}
-    for name, part in QUANTILES.items():
-        wanted = np.maximum(np.ceil(totals * part).astype(np.int64), 1)
+    for name, share in QUANTILES.items():
+        wanted = np.maximum(np.ceil(totals * share).astype(np.int64), 1)
         columns[name] = pa.array(largest[np.searchsorted(ends, before[:-1] + wanted)])
     return columns
