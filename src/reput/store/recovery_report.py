@@ -1,4 +1,4 @@
-"""What a start found and did: `LogEnd` and `RecoveryReport`."""
+"""Report of a start: `LogEnd` and `RecoveryReport`."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from reput.errors import CorruptConsumeQueueError, CorruptRecordError
 
 
 class LogEnd(NamedTuple):
-    """Where the written part of a log ends, and what lies behind it.
+    """End of the written log, and what lies after it.
 
     Attributes:
-        offset: Commit log offset behind the last whole record (or behind a blank one).
-        last_timestamp: Store time (ms) of the last record that was read; 0 when none was.
-        has_tail: Whether bytes behind it are not zero: a torn record, or older ones.
-        scanned_bytes: What was read to find out.
-        cut_records: Whole records behind it, not older than the last one, which nothing says were on the disk.
+        offset: Commit log offset after the last whole record, or after a blank record.
+        last_timestamp: Store time (ms) of the last record that was read; 0 when none was read.
+        has_tail: Whether bytes after the end are not zero: a torn record, or records of an earlier life of the file.
+        scanned_bytes: Bytes that were read to find the end.
+        cut_records: Whole records after the end that are not older than the last record before it. Nothing says that
+            they were on the disk.
     """
 
     offset: int
@@ -26,15 +27,15 @@ class LogEnd(NamedTuple):
 
 
 class RecoveryReport(NamedTuple):
-    """What a start had to do.
+    """What a start found, and what it dispatched again.
 
     Attributes:
-        was_killed: Whether the last exit was no clean one.
+        was_killed: Whether the last exit was not clean.
         log_end: See `LogEnd`.
         dispatched_from: Commit log offset from which records were dispatched again.
-        dispatched_records: How many that were.
-        verified_records: How many before them had what dispatch writes in queues and index, and were left alone.
-        damage: Read-only: what ended the log or a queue before its time; what lies before it can be read.
+        dispatched_records: Number of records that were dispatched again.
+        verified_records: Number of records before `dispatched_from` whose units and index entries were found right.
+        damage: Read-only: damage that ends the log or a queue early; what lies before it can be read.
     """
 
     was_killed: bool

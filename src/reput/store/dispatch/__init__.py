@@ -1,1 +1,1 @@
-"""From records of the log to queues and index."""
+"""Dispatch: units of queues and entries of the index from records of the log."""

@@ -1,7 +1,8 @@
-"""What a dispatch of records would come upon, found out without dispatching them: nothing is changed.
+"""Dispatch check: what dispatch would refuse of some records, found out without a change.
 
-Dispatch refuses a record whose topic cannot name a folder, or whose queue offset no log can hold; and records behind
-which others are missing send it back to the log's beginning. A start must know all that before it changes anything.
+Dispatch refuses a record whose topic cannot name a folder, or whose queue offset no log can hold. And where units are
+missing before a record's unit, all records must be dispatched from the log's begin on. A start must know all of this
+before it changes anything.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ _MAX_ROWS = 65_536
 
 
 class DispatchCheck(NamedTuple):
-    """What is to be dispatched.
+    """Result of a dispatch check.
 
     Attributes:
-        begin: Commit log offset of the first record.
-        batch_topics: Topics that its records prove to have batch consume queues, and nothing else says so.
+        begin: Commit log offset of the first record to dispatch.
+        batch_topics: Topics whose records show that they have batch consume queues, though no configuration says so.
     """
 
     begin: int
@@ -35,7 +36,7 @@ class DispatchCheck(NamedTuple):
 
 
 def check_queue_offsets(columns: RecordColumns, rows: int, path: str) -> None:
-    """Raises CorruptRecordError for a queue offset among the first rows that dispatch would refuse."""
+    """Check the queue offsets of the first rows; raises CorruptRecordError where dispatch would refuse one."""
     offsets, queue_offsets = columns["commit_log_offset"][:rows], columns["queue_offset"][:rows]
     wrong = np.flatnonzero(queue_offsets > offsets // MIN_ITEM_SIZE)
     if wrong.size:
@@ -49,14 +50,15 @@ def check_queue_offsets(columns: RecordColumns, rows: int, path: str) -> None:
 
 
 def check_dispatch(log: CommitLog, queues: QueueTables, begin: int, end: int, progress: Progress) -> DispatchCheck:
-    """Look at the records that are to be dispatched, from `begin` up to `end`.
+    """Check the records that are to be dispatched, from `begin` up to `end`.
 
-    A queue offset that leaves a gap behind its queue's last unit says that units before are missing, in a queue
-    whose folder vanished for one; then all is dispatched from the log's first record, and gaps are filled. So it is
-    where an inner batch shows that its topic has batch consume queues (`QueueTables.turn_to_batch`).
+    A queue offset that leaves a gap after its queue's last unit says that units before it are missing, for example
+    because the queue's folder vanished. Then all records are dispatched from the log's first record on, and remaining
+    gaps are filled. The same is done where an inner batch shows that its topic has batch consume queues
+    (`QueueTables.turn_to_batch`).
 
     Raises:
-        CorruptRecordError: What dispatch would refuse, or no record where one should start.
+        CorruptRecordError: Dispatch would refuse a record, or no record lies where one should start.
     """
     scanner = RecordScanner(_MAX_ROWS, level=ScanLevel.PROPERTIES)
     ends: dict[tuple[bytes, int], int] = {}
@@ -65,14 +67,14 @@ def check_dispatch(log: CommitLog, queues: QueueTables, begin: int, end: int, pr
     lacks_units = False
     ranges = [(begin, end), (log.min_offset, begin)]
     for first, last in ranges:
-        for piece in walk(log, lambda: scanner, first, last):
-            columns = piece.columns
+        for batch in walk(log, lambda: scanner, first, last):
+            columns = batch.columns
             progress("looking at what is to be dispatched again", columns.base_offset - first, last - first)
             check_queue_offsets(columns, columns.rows, log.queue.path_of(columns.base_offset))
             follows = queues.check_dispatch(columns, ends, batch_ends)
             batch_topics |= queues.types.undeclared(columns)
             lacks_units = lacks_units or bool(batch_topics) or not follows
-            piece.release()
+            batch.release()
         if not lacks_units:
             return DispatchCheck(begin)
     return DispatchCheck(log.min_offset, frozenset(batch_topics))

@@ -1,4 +1,4 @@
-"""What a store sees that another process dispatches: its thread looks at the marks, and writes nothing."""
+"""Follower of an external dispatch: a thread of the store that reads the other process's marks, and writes nothing."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _LOOK_EVERY_S = 0.01
 
 
 class DispatchFollower(ReputMessageService):
-    """Stands in for the thread that dispatches: `reput_from_offset` is how far the other process is, durably.
+    """In place of the thread that dispatches: `reput_from_offset` is the mark up to which the other process has.
 
-    Queues and index show what it wrote a moment later. The put side knows which queues can have grown, so only these
-    are looked at, whatever the log's length.
+    Queues and index show what the other process wrote, a moment later. The put side knows which queues can have grown,
+    so only these are read, whatever the log's length.
     """
 
     def __init__(self, path: str, parts: Parts, config: MessageStoreConfig, files: FileLayer) -> None:
@@ -31,9 +31,9 @@ class DispatchFollower(ReputMessageService):
         self._seen: tuple[object, ...] = ()
 
     def run_once(self) -> int:
-        """Look once; returns 1 if the other process has come further."""
+        """Read the marks once; returns 1 if the other process has come further, else 0."""
         files, parts = self._files, self._parts
-        if not files.exists(self._marks_path):  # between two versions of it there is none on some shared file systems
+        if not files.exists(self._marks_path):  # on some shared file systems it is missing while it is replaced
             return 0
         seen = (files.identity(self._marks_path), files.modified_ms(self._marks_path))
         if seen == self._seen:

@@ -1,8 +1,11 @@
-"""Locks that serialise dispatch of two processes: of a store that another process dispatches (`dispatch="external"`).
+"""Locks that serialise dispatch of two processes: the store's own, and an external one (`dispatch="external"`).
 
-`config/reputDispatch.json` is there as long as that is so: a store that is opened makes it when its queues are in step
-with its log, and a store that is opened to dispatch by itself removes it. Two locks: a dispatcher holds one as long as
-it lives, so that there is one, and the other for each batch, so that a store can be opened while a dispatcher waits.
+The marks in `config/reputDispatch.json` are there as long as another process dispatches. A store that is opened with
+`dispatch="external"` writes them when its queues have all of its log; a store that is opened to dispatch by itself
+removes them.
+
+There are two locks. A dispatcher holds the dispatcher lock as long as it lives, so that there is only one dispatcher.
+It holds the batch lock for each batch, so that a store can be opened while the dispatcher waits between two batches.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
     from reput.store.parts import WriterParts
 
 _BATCH_LOCK = "reputDispatchBatch.lock"
-#: Its name in 0.1, which is locked, too, for one release: a process of that version may dispatch.
+#: Name of the batch lock in 0.1. It is locked, too, for one release: a process of that version may dispatch.
 _FORMER_BATCH_LOCK = "reputDispatch.lock"
 #: A batch is a gigabyte of log at the most.
 _BATCH_TIMEOUT_S = 60.0
@@ -35,7 +38,7 @@ _RETRY_S = 0.01
 
 
 def dispatcher_lock_path(root: str) -> str:
-    """The lock that a dispatcher of a store's own queues holds as long as it lives."""
+    """Path of the lock that a dispatcher of a store's own queues holds as long as it lives."""
     return os.path.join(root, CONFIG, DISPATCHER_LOCK)
 
 
@@ -44,17 +47,17 @@ def _batch_lock_path(root: str) -> str:
 
 
 def lock_dispatcher(root: str, files: FileLayer) -> RecordLock:
-    """Be the dispatcher of a store's own queues.
+    """Become the only dispatcher of a store's own queues; the lock is the caller's to release.
 
     Raises:
-        StoreLockedError: Another one is, and which process that is.
+        StoreLockedError: Another process is the dispatcher; the message names it.
         StoreStateError: The store dispatches by itself.
     """
-    if not files.exists(_batch_lock_path(root)):  # it never was otherwise, and no lock file is left there
+    if not files.exists(_batch_lock_path(root)):  # a store that never was dispatched externally gets no lock file
         check_external_dispatch(root, files)
     lock = _lock(dispatcher_lock_path(root), f"dispatches the log of {root} already; stop it first", files)
     try:
-        with batch_lock(root, files):  # a store that is being opened has no marks for a while
+        with batch_lock(root, files):  # waits for a store that is being opened: it has no marks meanwhile
             check_external_dispatch(root, files)
     except BaseException:
         lock.release()
@@ -63,9 +66,10 @@ def lock_dispatcher(root: str, files: FileLayer) -> RecordLock:
 
 
 def check_external_dispatch(root: str, files: FileLayer) -> None:
-    """Raises StoreStateError where a store dispatches by itself, or RocketMQ does, which writes `lock` as it starts.
+    """Check that a store leaves dispatch to another process; raises StoreStateError where it dispatches by itself.
 
-    The text tells, not its time: a start between a look and the next mark would be the older one for ever.
+    RocketMQ writes the file `lock` when it starts, and dispatches from then on. The text of the file shows this, not
+    its time: where RocketMQ starts between this check and the next mark, `lock` stays older than the mark.
     """
     path = marks_path(root)
     if not files.exists(path):
@@ -81,13 +85,13 @@ def check_external_dispatch(root: str, files: FileLayer) -> None:
 
 @contextmanager
 def batch_lock(root: str, files: FileLayer) -> Iterator[None]:
-    """Hold the lock of a batch, in which queues and index are written; waits for another process's batch.
+    """Hold the batch lock, under which queues and index are written; waits for another process's batch.
 
     Raises:
-        StoreLockedError: Another process has held it for 60 s, and which one that is.
+        StoreLockedError: Another process has held the lock for 60 s; the message names it.
     """
     deadline = time.monotonic() + _BATCH_TIMEOUT_S
-    what = f"writes the queues of {root} since {_BATCH_TIMEOUT_S:.0f} s; look what it does"
+    what = f"has been writing the queues of {root} for {_BATCH_TIMEOUT_S:.0f} s; look at what it does"
     with ExitStack() as held:
         for path in (_batch_lock_path(root), os.path.join(root, CONFIG, _FORMER_BATCH_LOCK)):
             while True:
@@ -103,10 +107,10 @@ def batch_lock(root: str, files: FileLayer) -> Iterator[None]:
 
 @contextmanager
 def opening(root: str, files: FileLayer, *, external: bool) -> Iterator[None]:
-    """The time in which a store that is opened brings queues and index in step with its log by itself.
+    """Hold the locks while a store that is opened dispatches what its queues and index lack.
 
     Raises:
-        StoreLockedError: It is to dispatch by itself from now on, and another process does.
+        StoreLockedError: The store is to dispatch by itself from now on, and another process dispatches.
     """
     path = marks_path(root)
     with ExitStack() as held:
@@ -120,17 +124,17 @@ def opening(root: str, files: FileLayer, *, external: bool) -> Iterator[None]:
 
 
 def take_back(root: str, files: FileLayer) -> None:
-    """Before a start changes queues or index: what the marks say of them need not be so any more."""
+    """Remove the marks before a start changes queues or index: they may not be true any more."""
     if files.exists(marks_path(root)):
         files.unlink(marks_path(root))
 
 
 def hand_over(root: str, files: FileLayer, parts: WriterParts, config: MessageStoreConfig) -> None:
-    """Say that queues and index have all of the log, and that another process goes on from there."""
+    """Write the mark that queues and index have all of the log; another process dispatches from there on."""
     parts.queues.flush()
     if parts.index is not None:
         parts.index.flush()
-    parts.lock.write(SINK_LOCK)  # before the marks; no intent stands, for the start has settled it
+    parts.lock.write(SINK_LOCK)  # before the marks; there is no intent, as the start has settled it
     mark = DispatchMark(LogPosition(parts.log.max_offset), parts.index.mark if parts.index is not None else None)
     write_marks(root, [mark], config, files)
 

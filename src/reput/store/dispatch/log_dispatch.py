@@ -1,8 +1,8 @@
-"""Dispatch by another process than the one that writes the log: it follows the files, and commits batch by batch.
+"""External dispatch: a process follows the log files that another process writes, and commits batch by batch.
 
-What is written is what `ReputMessageService` writes, by the same tables. What differs is the other writer: the log is
-read as a reader does, and may be found cut. So each batch ends with a mark that says how far everything derived is, and
-which record was the last (`reput.log.dispatch_marks`). Whatever ends this process, the next one takes queues and index
+It writes the same units and entries as `ReputMessageService`, by the same tables. But the log has another writer: it is
+read as a reader reads it, and may be cut meanwhile. So each batch ends with a mark (`reput.log.dispatch_marks`): how
+far queues and index are, and which record was the last. Whatever ends this process, the next one takes queues and index
 back to a mark and goes on from there: each record counts once.
 """
 
@@ -44,9 +44,9 @@ from reput.store.queues.tables import QueueTables
 if TYPE_CHECKING:
     from reput.kernels.consume_queue_ext import BitMaps
 
-#: Log bytes of a batch, at the most. Each ends with syncs, and what a kill interrupts is done again.
+#: Log bytes of a batch, at the most. A batch ends with syncs; one that a kill interrupts is done again.
 BATCH_BYTES = 1 << 30
-#: Each piece opens each of its queues: with many of them, larger pieces.
+#: Each scan of records opens each of its queues, so scans are larger where queues are many.
 _MANY_QUEUES = 1_000
 _MAX_ROWS_OF_MANY, _WINDOW_OF_MANY = 131_072, 64 << 20
 _NO_END = (1 << 63) - 1
@@ -56,14 +56,15 @@ logger = logging.getLogger("reput.dispatch")
 
 @dataclass(frozen=True, slots=True)
 class DispatchedBatch:
-    """What one batch dispatched, and how far that is.
+    """Result of one dispatched batch.
 
     Attributes:
-        messages: records, `log_bytes` in them.
-        end_offset: commit log offset of the first record that is not dispatched.
-        last_store_timestamp: of the last record, ms since 1970.
-        lag_ms: how long ago the first record was stored when the batch was on the disk.
-        seconds: reading, writing and syncing.
+        messages: Number of records.
+        log_bytes: Bytes of the log that the batch covers.
+        end_offset: Commit log offset of the first record that is not dispatched.
+        last_store_timestamp: Store time of the last record, ms since 1970.
+        lag_ms: Time from the store time of the first record until the batch was on the disk.
+        seconds: Time for reading, writing and syncing.
     """
 
     messages: int
@@ -75,14 +76,16 @@ class DispatchedBatch:
 
 
 class LogDispatch:
-    """Keeps queues, extensions and index below `path` in step with a log; one process at a time, see the callers' lock.
+    """Dispatcher that keeps queues, extensions and index below `path` in step with a log.
+
+    Only one process at a time may have one for a path: the callers hold a lock.
 
     Args:
         log: The store whose log is read.
-        path: Where the queues go: a folder of their own, or the store's own directory.
+        path: Directory of the queues: a folder of their own, or the store's own directory.
         config: File sizes, and what is written beside units.
-        in_store: Whether `path` is the store's own directory: then its writer deletes what retention lets go, and may
-            be opened anew, so that each batch needs its lock (`reput.store.dispatch.locks`).
+        in_store: Whether `path` is the store's own directory. Then the store itself deletes expired files, and may be
+            opened anew at any time, so each batch needs the batch lock (`reput.store.dispatch.locks`).
         files: The file layer.
         bit_maps: As for `MessageStore.open`.
 
@@ -90,8 +93,8 @@ class LogDispatch:
         position: Where the next batch begins.
 
     Raises:
-        DataLossError: The log is not the one that was dispatched, nor has a part of it in common.
-        StoreFormatError: The files there are of other sizes.
+        DataLossError: The log has none of the records that the marks name: it is not the log that was dispatched.
+        StoreFormatError: Existing files have other sizes.
     """
 
     def __init__(
@@ -127,7 +130,7 @@ class LogDispatch:
 
     @contextmanager
     def _batch_lock(self) -> Iterator[None]:
-        """The time in which queues and index may be written."""
+        """Hold the lock under which queues and index may be written."""
         if not self._in_store:
             yield
             return
@@ -147,17 +150,17 @@ class LogDispatch:
                 continue
             if lost is not None:
                 logger.warning("%s. Dispatched again from offset %d", lost, mark.position.offset)
-                self._write(marks[number:])  # before anything is cut: what lies behind the newest mark is nothing
+                self._write(marks[number:])  # before anything is cut: what comes after the newest mark does not count
             self._marks = marks[number:]
             self._load(mark)
             return
         raise DataLossError(
-            f"{lost}. Of what {marks_path(self._path)} says was dispatched the log has no part: give another output, "
-            "or remove the queues, the index and that file to dispatch the log as it is"
+            f"{lost}. The log has none of the records at which {marks_path(self._path)} says that dispatch ended: give "
+            "another output, or remove the queues, the index and that file to dispatch the log as it is"
         )
 
     def _load(self, mark: DispatchMark) -> None:
-        self._let_go()
+        self._close_files()
         config, offset = self._config, mark.position.offset
         self._topics_identity = ()
         self._files.make_directories(os.path.join(self._path, CONSUME_QUEUE))
@@ -167,8 +170,8 @@ class LogDispatch:
             config.mapper_file_size_batch_consume_queue, config, writable=True,
             types=find_queue_types(here), bit_maps=self._bit_maps,
         )  # fmt: skip
-        found, batch_found = here.queues(), here.batch_queues()
-        queues.check(found, batch_found)
+        listed, batch_listed = here.queues(), here.batch_queues()
+        queues.check(listed, batch_listed)
         index = None
         if config.message_index_enable:
             slots, capacity = config.max_hash_slot_num, config.max_index_num
@@ -176,7 +179,7 @@ class LogDispatch:
             restore_index(self._files, self._path, mark.index, slots, capacity)
             index.check(here.index_files())
             index.load(here.index_files(), safe_timestamp=None)
-        queues.load(found, batch_found, offset)
+        queues.load(listed, batch_listed, offset)
         queues.cut()
         queues.recover_extensions()
         self._queues, self._index = queues, index
@@ -186,7 +189,7 @@ class LogDispatch:
 
         Raises:
             CorruptRecordError: Damage in the log.
-            DataLossError: As the constructor; a log that was only cut at its end is no error.
+            DataLossError: As from the constructor; a log that was only cut at its end is no error.
             StoreFullError: No space. The same call may succeed later.
         """
         started = time.perf_counter()
@@ -197,7 +200,7 @@ class LogDispatch:
             return self._run_once(max_bytes, started)
 
     def _has_changed(self) -> bool:
-        """Whether the log, or the queues of a store that was opened anew, are not those of the last batch."""
+        """Whether the log was cut, or the store was opened anew, since the last batch."""
         try:
             self._tail.check(self.position)
         except DataLossError:
@@ -209,12 +212,12 @@ class LogDispatch:
             self._recover()
         begin = self.position
         if begin.last is None:
-            max_bytes = 1  # so that there is a mark near the log's beginning, which tells it from any other
+            max_bytes = 1  # a first mark near the log's begin tells this log from any other
         rows = first_timestamp = 0
         end = begin
-        # The log's end is judged once: zeros end most logs, and to look for a record behind them takes time.
+        # Damage at an offset is looked for once: most logs end with zeros, and a search for records after them is slow.
         for on_damage in (OnDamage.END, OnDamage.RAISE) if begin.offset != self._judged_offset else (OnDamage.END,):
-            for file, columns in self._pieces(begin.offset, max_bytes, on_damage):
+            for file, columns in self._scan(begin.offset, max_bytes, on_damage):
                 self._dispatch(columns, file)
                 first_timestamp = first_timestamp or int(columns["store_timestamp"][0])
                 rows += columns.rows
@@ -231,8 +234,8 @@ class LogDispatch:
             int(time.time() * 1000) - first_timestamp, time.perf_counter() - started,
         )  # fmt: skip
 
-    def _pieces(self, begin: int, max_bytes: int, on_damage: OnDamage) -> Iterator[tuple[LogFile, RecordColumns]]:
-        """The records from an offset on that prove themselves, up to the log's end or behind so many bytes."""
+    def _scan(self, begin: int, max_bytes: int, on_damage: OnDamage) -> Iterator[tuple[LogFile, RecordColumns]]:
+        """Scan the records from an offset on that prove themselves, up to the log's end or after so many bytes."""
         queues = self._queues
         assert queues is not None
         many = len(queues.simple.queues()) >= _MANY_QUEUES
@@ -259,7 +262,7 @@ class LogDispatch:
             )
             for columns in prefetched(iter(scan)):
                 committed = watch.committed(columns.next_offset)
-                if committed is None:  # a batch came and went: what was read may be gone, the next run looks again
+                if committed is None:  # a sink's batch was cut off meanwhile: rows may be gone, the next run reads anew
                     return
                 rows = int(np.searchsorted(columns["commit_log_offset"], committed))
                 is_cut = rows < columns.rows
@@ -288,7 +291,7 @@ class LogDispatch:
             self._index.dispatch(columns)
 
     def _learn_types(self) -> None:
-        """Take over which topics have batch consume queues, if the store's `topics.json` is another than before."""
+        """Read which topics have batch consume queues, if the store's `topics.json` has changed."""
         assert self._queues is not None
         path = metadata_path(self._log.path, Topics)
         is_there = self._log.files.exists(path)
@@ -301,7 +304,7 @@ class LogDispatch:
             self._topics_identity = identity
 
     def _commit(self, end: LogPosition) -> None:
-        """Sync what was dispatched, and say so."""
+        """Sync what was dispatched, then write the mark."""
         queues = self._queues
         assert queues is not None
         if self._index is not None:
@@ -319,7 +322,7 @@ class LogDispatch:
         self._marks = marks
 
     def _delete_expired(self, queues: QueueTables) -> None:
-        """Files of messages that the log no longer has go, as in the store."""
+        """Delete files whose messages the log no longer has, as a store does."""
         min_offset = self._tail.earliest().offset
         if min_offset > self._min_offset:
             queues.delete_expired(min_offset, lambda: None)
@@ -328,10 +331,10 @@ class LogDispatch:
             self._min_offset = min_offset
 
     def close(self) -> None:
-        """Close all files. What is not committed counts for nothing."""
-        self._let_go()
+        """Close all files. What is not committed does not count."""
+        self._close_files()
 
-    def _let_go(self) -> None:
+    def _close_files(self) -> None:
         if self._queues is not None:
             self._queues.close()
         if self._index is not None:

@@ -1,4 +1,4 @@
-"""Work that is done in a second thread, one step ahead of who needs it."""
+"""Prefetch: a second thread works one step ahead of its caller."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def prefetched(pieces: Iterator[T]) -> Iterator[T]:
-    """The same pieces, each made by another thread while the caller has the one before.
+def prefetched(items: Iterator[T]) -> Iterator[T]:
+    """The same items, each made by another thread while the caller has the item before.
 
-    So a piece may use again what the last but one has used, and nothing of the last one.
+    So an item may reuse the memory of the last item but one, and not the memory of the last item.
     """
     with ThreadPoolExecutor(1, thread_name_prefix="reput-prefetch") as pool:
-        upcoming = pool.submit(next, pieces, None)
-        while (piece := upcoming.result()) is not None:
-            upcoming = pool.submit(next, pieces, None)
-            yield piece
+        upcoming = pool.submit(next, items, None)
+        while (item := upcoming.result()) is not None:
+            upcoming = pool.submit(next, items, None)
+            yield item

@@ -1,4 +1,4 @@
-"""Dispatch of records again, whose units and index entries a killed store lacks."""
+"""Dispatch records again, whose units and index entries a store may lack at a start."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from reput.store.log.commit_log import CommitLog
 from reput.store.queues.tables import QueueTables
 
 _MAX_ROWS = 65_536
-#: Each piece opens each of its queues once: with many of them, larger pieces.
+#: Each batch opens each of its queues once, so batches are larger where queues are many.
 _MANY_QUEUES = 1_000
 _MAX_ROWS_OF_MANY = 131_072
 
@@ -27,47 +27,47 @@ Progress = Callable[[str, int, int], None]
 
 
 class Scanner(Protocol):
-    """What scans as a `RecordScanner` does."""
+    """The interface of `RecordScanner` that `walk` needs."""
 
     def scan(self, buffer: npt.NDArray[np.uint8], base_offset: int, /) -> RecordColumns:
-        """The records from the buffer's start on."""
+        """Scan the records from the buffer's start on."""
 
 
 def max_rows(queues: QueueTables) -> int:
-    """Records of a piece, at the most."""
+    """Records of a batch, at the most."""
     return _MAX_ROWS if len(queues.queues()) < _MANY_QUEUES else _MAX_ROWS_OF_MANY
 
 
 def dispatch_scanner(config: MessageStoreConfig, rows: int) -> RecordScanner:
-    """What gives the columns that dispatch takes, so many rows a piece."""
+    """Scanner for the columns that dispatch takes, with at most `rows` records a batch."""
     rules = config.dispatch_rules
     delays_ms = config.delay_levels_ms if rules.redispatches_deliver_time else ()
     return RecordScanner(rows, delays_ms=delays_ms, index_tags=rules.indexes_tags)
 
 
-class Piece(NamedTuple):
-    """Scanned records, and where in their file they lie."""
+class ScannedBatch(NamedTuple):
+    """Scanned records, the map of their file, and their position in it."""
 
     columns: RecordColumns
     mapping: Mapping
     position: int
 
     def release(self) -> None:
-        """A start over gigabytes keeps little of them in its memory."""
+        """Release the file's pages, so that a start over gigabytes keeps little of them in memory."""
         self.mapping.release(self.position, self.position + self.columns.consumed)
 
 
-def walk(log: CommitLog, scanner: Callable[[], Scanner | None], begin: int, end: int) -> Iterator[Piece]:
-    """The records that start in [begin, end), piece by piece, as long as there is a scanner for the next one.
+def walk(log: CommitLog, scanner: Callable[[], Scanner | None], begin: int, end: int) -> Iterator[ScannedBatch]:
+    """Scan the records that start in [begin, end), batch by batch, as long as `scanner()` gives a scanner.
 
     Raises:
-        CorruptRecordError: Where one should start lies none.
+        CorruptRecordError: No record lies where one should start.
     """
     offset = begin
     while offset < end and (file := log.queue.find(offset)) is not None and (using := scanner()) is not None:
         position, limit = offset - file.start_offset, min(file.size, end - file.start_offset)
         columns = using.scan(np.frombuffer(file.view[position:limit], np.uint8), offset)
-        yield Piece(columns, file.mapping, position)
+        yield ScannedBatch(columns, file.mapping, position)
         if columns.stop is ScanStop.BLANK:
             offset = file.start_offset + file.size
         elif columns.rows:
@@ -76,8 +76,8 @@ def walk(log: CommitLog, scanner: Callable[[], Scanner | None], begin: int, end:
             raise CorruptRecordError(
                 file.path,
                 offset,
-                f"expected a record, found {columns.stop.name}. This is damage, and queues and index lack what lies "
-                "behind it: copy the store, see what `reput repair` can save, or restore the file from a replica or a "
+                f"expected a record, found {columns.stop.name}. This is damage, and queues and index lack the records "
+                "after it: copy the store, see what `reput repair` can save, or restore the file from a replica or a "
                 "backup; `read_log` in mode PERMISSIVE and a read-only store can be read meanwhile",
             )
 
@@ -89,21 +89,21 @@ def redispatch(
     config: MessageStoreConfig,
     begin: int,
     progress: Progress,
-    on_piece: Callable[[RecordColumns], None],
+    on_batch: Callable[[RecordColumns], None],
 ) -> int:
-    """Dispatch again all records from an offset on, at which one starts; returns how many that were.
+    """Dispatch again all records from `begin` on, at which a record starts; returns their number.
 
-    `on_piece` is called with each piece that was.
+    `on_batch` is called with each batch that was dispatched.
     """
     scanner = dispatch_scanner(config, max_rows(queues))
     end, records = log.max_offset, 0
-    for piece in walk(log, lambda: scanner, begin, end):
-        columns = piece.columns
+    for batch in walk(log, lambda: scanner, begin, end):
+        columns = batch.columns
         progress("bringing queues and index in step", columns.base_offset - begin, end - begin)
         queues.dispatch(columns)
         if index is not None:
             index.dispatch(columns)
         records += columns.rows
-        on_piece(columns)
-        piece.release()
+        on_batch(columns)
+        batch.release()
     return records

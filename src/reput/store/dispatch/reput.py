@@ -1,4 +1,4 @@
-"""The one thread that turns the log into queues and index, and tells who waits for new messages."""
+"""Thread that dispatches the log to queues and index, and notifies callers that wait for new messages."""
 
 from __future__ import annotations
 
@@ -18,14 +18,13 @@ from reput.store.service_thread import ServiceThread
 
 logger = logging.getLogger("reput.store")
 
-#: Most that one pass looks at. A pass opens each queue that it has units for, so with many queues large passes are what
-#: makes dispatch fast: over 10 000 it took 0.80 us a message instead of 1.07 with half of these. The scanner keeps
-#: 0.2 KB for each row of the largest pass.
+#: Bytes and records of a pass, at the most. A pass opens each queue that it has units for, so with many queues large
+#: passes make dispatch fast: with 10 000 queues it took 0.80 us a message, and 1.07 with half of these limits. The
+#: scanner keeps 0.2 KB for each row of the largest pass.
 _PASS_BYTES = 256 << 20
 _PASS_ROWS = 524_288
-#: A pass over fewer rows waits for more: each pass asks the interpreter lock back several times, which a busy producer
-#: pays for. When messages come one by one, nobody is that busy, and they are dispatched
-#: within a millisecond or two.
+#: After a pass over fewer rows the thread waits for more: each pass takes the interpreter lock several times, which
+#: slows a busy producer down. Messages that come one by one are dispatched within a millisecond or two.
 _SMALL_PASS_ROWS = 4_000
 _SMALL_PASS_WAIT_S = 0.010
 _FEW_ROWS = 4
@@ -35,7 +34,7 @@ _RETRY_WAIT_S = 1.0
 
 
 class Dispatcher(Protocol):
-    """What is derived from the log. Dispatching what is there already does no harm."""
+    """Writer of something that is derived from the log. Dispatching the same records again does no harm."""
 
     def dispatch(self, columns: RecordColumns) -> object:
         """Take scanned records, in log order."""
@@ -45,9 +44,9 @@ class ReputMessageService:
     """RocketMQ's `ReputMessageService`.
 
     Attributes:
-        between_passes: Held during a pass. Who has it may change what a pass goes by.
+        between_passes: Lock that is held during a pass. Its holder may change what a pass relies on.
         reput_from_offset: Commit log offset of the first record that is not dispatched.
-        failure: Why the thread gave up, or what it is trying again because of; None while all is well.
+        failure: The error that ended the thread, or after which it tries again; None while all is well.
     """
 
     def __init__(
@@ -82,7 +81,7 @@ class ReputMessageService:
         return max(0, self._commit_log.max_offset - self.reput_from_offset)
 
     def run_once(self) -> int:
-        """One pass; returns the number of records dispatched, 0 when there is nothing to do.
+        """Do one pass; returns the number of records dispatched, 0 when there is nothing to do.
 
         Raises:
             StoreFullError: No space for a queue or index file; try again later.
@@ -119,7 +118,7 @@ class ReputMessageService:
                 self._progress.notify_all()
 
     def _arrivals(self, columns: RecordColumns) -> RecordColumns:
-        """A row for each queue that a message arrived in, further ones too (`notifyMessageArrive4MultiQueue`).
+        """Rows for listeners, one for each queue of a message, further queues too (`notifyMessageArrive4MultiQueue`).
 
         A copy: the next pass overwrites the scanner's memory.
         """
@@ -147,7 +146,7 @@ class ReputMessageService:
 
     def _run(self) -> None:
         while True:
-            stopping = self._stopping.is_set()  # asked first: what came before the stop is then seen by this pass
+            stopping = self._stopping.is_set()  # read before the pass, which then sees all that came before the stop
             try:
                 with self.between_passes:
                     rows = self.run_once()
@@ -161,7 +160,7 @@ class ReputMessageService:
             except ReputError as error:
                 self._give_up(error)
                 return
-            except Exception as error:  # a bug, or an error of bit_maps: nobody may believe that dispatch goes on
+            except Exception as error:  # a bug, or an error of bit_maps: callers must learn that dispatch has stopped
                 failure = StoreError(f"dispatch stopped at commit log offset {self.reput_from_offset}: {error!r}")
                 failure.__cause__ = error
                 self._give_up(failure)
@@ -183,26 +182,26 @@ class ReputMessageService:
             self._progress.notify_all()
 
     def _rest(self) -> None:
-        """Wait until a put wakes us."""
+        """Wait until a put wakes the thread, or a short time has passed."""
         self._idle = True
         if self._commit_log.confirm_offset <= self.reput_from_offset:
             self._wake.acquire(timeout=_IDLE_WAIT_S)
         self._idle = False
 
     def wake_if_idle(self) -> None:
-        """There is something to do; cheap enough for every put."""
+        """Wake the thread if it waits; cheap enough for every put."""
         if self._idle:
             self.wake()
 
     def wake(self) -> None:
-        """End the thread's rest."""
+        """Wake the thread."""
         try:
             self._wake.release()
-        except RuntimeError:  # somebody else was faster
+        except RuntimeError:  # another caller has just woken it
             return
 
     def wait(self, offset: int, timeout_s: float) -> bool:
-        """Wait until everything before an offset is dispatched; False when the time is over.
+        """Wait until all records before an offset are dispatched; False after `timeout_s`.
 
         Raises:
             ReputError: Dispatch gave up, see `failure`.
@@ -228,7 +227,7 @@ class ReputMessageService:
         self._thread.start()
 
     def shutdown(self) -> None:
-        """Dispatch what there is, and stop the thread."""
+        """Dispatch all records that are there, and stop the thread."""
         self._stopping.set()
         self.wake()
         self._thread.join()

@@ -1,4 +1,4 @@
-"""What lies in a store directory before a start changes anything, and where its log ends."""
+"""Listing of a store directory before a start changes it, and the search for the end of its log."""
 
 from __future__ import annotations
 
@@ -22,36 +22,36 @@ from reput.store.recovery.marks import read_mark
 from reput.store.recovery.verification import Verification
 from reput.store.recovery_report import LogEnd
 
-#: Of a store that has no checkpoint.
+#: Times of a store that has no checkpoint.
 NO_TIMES = Checkpoint(0, 0, 0)
-#: Behind every record.
+#: Commit log offset, or store time, after every record.
 EVERYTHING = (1 << 63) - 1
 
 
 @dataclass(slots=True)
 class DirectoryListing:
-    """What lies in the directory, before anything is changed."""
+    """Files and state of a store directory before anything is changed."""
 
     log_files: list[LogFile] = field(default_factory=list)
     queues: list[QueueFiles] = field(default_factory=list)
     batch_queues: list[QueueFiles] = field(default_factory=list)
     index_files: list[IndexFilePath] = field(default_factory=list)
-    #: Of no time where there is none.
+    #: `NO_TIMES` where there is no checkpoint.
     checkpoint: Checkpoint = NO_TIMES
     has_checkpoint: bool = False
     was_killed: bool = False
-    #: Whether other queues lie where reput does not read them.
+    #: Whether the store has queues in a form that reput does not read.
     has_hidden_queues: bool = False
-    #: Of the last clean exit; after a kill it says still which queues there were.
+    #: What the last clean exit left; after a kill it still says which queues there were.
     shutdown: Shutdown | None = None
-    #: Of a start that was killed: how far it was.
+    #: Mark of a start that was killed (`reput.store.recovery.marks`); writers only.
     mark: DispatchMark | None = None
-    #: Of a writer: what is read behind what the checkpoint vouches for need not be on the disk.
+    #: Whether a sync has failed: what is read after the checkpoint's times need not be on the disk. Writers only.
     has_failed_sync: bool = False
 
 
 def commit_log_folders(path: str, config: MessageStoreConfig) -> tuple[str, ...]:
-    """The folders that get new files of the log, sorted as `MultiPathMappedFileQueue` does."""
+    """Folders that get new commit log files, in the order of `MultiPathMappedFileQueue`."""
     if not config.store_path_commit_log:
         return (os.path.join(path, COMMIT_LOG),)
     read_only = named_folders(config.read_only_commit_log_store_paths or "")
@@ -59,7 +59,7 @@ def commit_log_folders(path: str, config: MessageStoreConfig) -> tuple[str, ...]
 
 
 def configured_folders(config: MessageStoreConfig) -> tuple[str, ...]:
-    """The folders of the commit log that the configuration names, those included that get no new files."""
+    """Commit log folders that the configuration names, with the read-only folders, which get no new files."""
     if not config.store_path_commit_log:
         return ()
     return named_folders(f"{config.store_path_commit_log},{config.read_only_commit_log_store_paths or ''}")
@@ -68,7 +68,7 @@ def configured_folders(config: MessageStoreConfig) -> tuple[str, ...]:
 def list_directory(
     files: FileLayer, path: str, config: MessageStoreConfig, *, writable: bool = True
 ) -> DirectoryListing:
-    """List the directory; raises StoreFormatError where it is no store, or none that can be opened."""
+    """List a store directory; raises StoreFormatError for a directory that is no store, or cannot be opened."""
     elsewhere = configured_folders(config)
     is_there = len(elsewhere) > 1 or (elsewhere and files.exists(elsewhere[0]))
     directory = StoreDirectory(path, commit_log_path=",".join(elsewhere) if is_there else None, files=files)
@@ -105,22 +105,22 @@ def list_directory(
 
 
 def is_fresh(files: FileLayer, path: str) -> bool:
-    """Whether a store may be made here: nothing is there, or an empty folder."""
+    """Whether a new store may be made at a path: nothing is there, or an empty folder."""
     return not files.exists(path) or (files.is_directory(path) and not files.list_directory(path))
 
 
 def data_end(log_files: Sequence[LogFile]) -> int:
-    """About where the written part of a log ends, for progress: files are made long, and filled later."""
+    """About where the written log ends, for progress: a file has its full length before it is filled."""
     written = [file for file in log_files if file.allocated_bytes]
     return written[-1].start_offset + min(written[-1].size, written[-1].allocated_bytes) if written else 0
 
 
 def protected_records(listing: DirectoryListing, config: MessageStoreConfig) -> ProtectedRecords:
-    """The records that a start must not cut off, wherever damage is."""
-    if config.force_verify_prop_crc:  # records without a CRC of all of them are whole, too
+    """The records that a start must not cut off after damage."""
+    if config.force_verify_prop_crc:  # a record without a CRC of the whole record is whole, too
         reason = "and under forceVerifyPropCRC nothing whole is cut off"
         return ProtectedRecords(EVERYTHING, reason, ", or open the store without these two keys")
-    if not listing.has_checkpoint:  # it was on the disk before the first record, and could have spoken of any of them
+    if not listing.has_checkpoint:  # it was on the disk before the first record, and may have covered any record
         return ProtectedRecords(EVERYTHING, "and where the checkpoint is lost nothing whole is cut off")
     return ProtectedRecords(listing.checkpoint.physic_msg_timestamp, "which the checkpoint says was on the disk")
 
@@ -132,19 +132,28 @@ def find_end(
     config: MessageStoreConfig,
     progress: Progress,
     verification: Verification | None = None,
-    known: tuple[int, int] | None = None,
+    trusted: tuple[int, int] | None = None,
 ) -> LogEnd:
-    """Where the log ends, by the shortest way that proves it.
+    """Find the log's end, by the shortest scan that proves it.
 
-    `last_record` is the offset of the last record that a queue knows, -1 for none: after a clean exit of this store no
-    more than that one and what has no unit (prepared and rolled back messages) is read. After a kill it is what lies
-    behind the file that the checkpoint names, or the offset in `known` if that is later, beside which stands the store
-    timestamp before it; `verification` takes that, and what lies between its own beginning and there.
+    After a clean exit of reput the scan begins at the last record with a unit: only records without units (prepared
+    and rolled back messages) come after it. After a clean exit of another writer it begins at the last file with data.
+    After a kill it begins at the file that the checkpoint names (`start_file`), or at `trusted` if that is later.
+
+    Args:
+        log: The log; its files are loaded.
+        last_record: Commit log offset of the last record with a unit; -1 for none.
+        listing: Of the store's directory.
+        config: Which CRCs are checked.
+        progress: Is told how far the search is.
+        verification: Is given all records from its own begin on.
+        trusted: A commit log offset before which a killed store is known to be right, and the store timestamp (ms) of
+            the record before it.
     """
     timestamp = 0
     if listing.was_killed:
-        # A killed start may be known to have come to a file of which the checkpoint says that nobody need look at it.
-        begin, timestamp = max(known or (0, 0), (start_file(log, listing.checkpoint), 0))
+        # The mark of a killed start may lie before the file that the checkpoint names.
+        begin, timestamp = max(trusted or (0, 0), (start_file(log, listing.checkpoint), 0))
     elif listing.shutdown is not None and log.queue.find(last_record) is not None:
         begin = last_record
     else:
@@ -163,7 +172,7 @@ def find_end(
 
 
 def last_used_file(log: CommitLog) -> int:
-    """Offset of the last file that is not all zeros; files made ahead have nothing in them."""
+    """Start offset of the last log file with data; files that were made ahead hold zeros."""
     for file in reversed(log.queue.mapped_files):
         if file.file.read(0, 8) != bytes(8):
             return file.start_offset

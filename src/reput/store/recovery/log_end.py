@@ -1,8 +1,8 @@
-"""Start-up: where the log ends, what is damage and what a torn tail, and queues and index brought in step with it.
+"""Search for the log's end at a start: a torn tail is to be cut off, damage is refused.
 
-First everything is looked at and nothing is changed (`find_log_end`, `reput.store.recovery.plan`): a store that is
-refused stays as it was. Then the log is cut, and records are dispatched again from where queues and index are known to
-be whole. Dispatching drops what is there already, so a start that is killed itself goes on, and ends the same.
+The search changes nothing (`find_log_end`, called for `reput.store.recovery.plan`), so a refused store stays as it was.
+After the plan the log is cut, and records are dispatched again from where queues and index are known to be whole.
+Dispatch drops what is there already, so the start after a killed start goes on and ends the same.
 """
 
 from __future__ import annotations
@@ -31,7 +31,13 @@ _MAX_ROWS = 65_536
 
 
 class ProtectedRecords(NamedTuple):
-    """Which whole records behind damage are never cut off: those stored before a time (ms), and why, and what helps."""
+    """Whole records that are never cut off after damage.
+
+    Attributes:
+        until: Store time (ms); records before it are protected.
+        reason: Why they are protected, for the error message.
+        advice: What else can be done, for the error message.
+    """
 
     until: int
     reason: str
@@ -49,9 +55,9 @@ def _first_timestamp(file: MappedFile) -> int:
 
 
 def start_file(log: CommitLog, checkpoint: Checkpoint) -> int:
-    """Offset of the newest file whose first record is as old as what the checkpoint knows to be on the disk.
+    """Start offset of the newest log file whose first record the checkpoint says was on the disk.
 
-    As `CommitLog.isMappedFileMatchedRecover`; the log's first file where there is none.
+    As `CommitLog.isMappedFileMatchedRecover`; the log's first file where there is no such file.
     """
     safe = min_timestamp(checkpoint)
     for file in reversed(log.queue.mapped_files):
@@ -63,7 +69,7 @@ def start_file(log: CommitLog, checkpoint: Checkpoint) -> int:
 def find_log_end(
     log: CommitLog,
     begin: int,
-    known: ProtectedRecords,
+    protected: ProtectedRecords,
     config: MessageStoreConfig,
     *,
     was_killed: bool,
@@ -72,17 +78,25 @@ def find_log_end(
     verification: Verification | None = None,
     timestamp: int = 0,
 ) -> LogEnd:
-    """Walk the records from an offset at which one starts, to where they end; `timestamp` is that of the one before.
+    """Scan the records from `begin` on until the log ends.
 
-    `progress` is told how far that is on the way to `data_end`.
+    A wrong CRC ends the log: the CRC of a body, and where the configuration asks for it, the CRC of the whole record.
 
-    A wrong CRC ends them: that of the body, and where the configuration asks for them, that of the whole record too.
-    Each piece that was read goes to `verification` on the way.
+    Args:
+        log: The log; its files are loaded.
+        begin: Commit log offset at which a record starts.
+        protected: Records after the end that are not to be cut off.
+        config: Which CRCs are checked.
+        was_killed: Whether records may lie after the end that a kill left.
+        progress: Is told how far the scan is on the way to `data_end`.
+        data_end: About where the log ends, commit log offset.
+        verification: Is given each scanned batch, until it finds a difference.
+        timestamp: Store time (ms) of the record before `begin`.
 
     Raises:
-        CorruptRecordError: A record does not prove itself, and behind it lies one that is `known`: that is damage, not
-            a torn tail, and cutting there would lose messages. Or one has a queue offset that no log of this size can
-            hold: dispatch would refuse it, when the directory has changed already.
+        CorruptRecordError: A record does not prove itself, and a protected record lies after it: this is damage, not a
+            torn tail, and a cut would lose messages. Or a record has a queue offset that no log of this size can hold:
+            dispatch would refuse it when the directory has changed already.
     """
     header_scanner = RecordScanner(_MAX_ROWS, level=ScanLevel.HEADER)
     checks = {"check_crc": config.check_crc_on_recover, "require_property_crc": config.force_verify_prop_crc}
@@ -93,13 +107,13 @@ def find_log_end(
     while (file := log.queue.find(offset)) is not None:
         progress("looking for the end of the log", offset - begin, max(data_end, offset) - begin)
         position = offset - file.start_offset
-        comparing = verification if verification is not None and verification.is_going else None
-        columns = (comparing or header_scanner).scan(_bytes(file, position), offset, **checks)
+        verifying = verification if verification is not None and verification.is_going else None
+        columns = (verifying or header_scanner).scan(_bytes(file, position), offset, **checks)
         fault = columns.first_fault(faults)
-        if comparing is not None:
-            comparing.take(first_rows(columns, fault), file.mapping, position)
+        if verifying is not None:
+            verifying.take(first_rows(columns, fault), file.mapping, position)
         else:
-            file.mapping.release(position, position + columns.consumed)  # a start over gigabytes keeps little of them
+            file.mapping.release(position, position + columns.consumed)  # a long scan keeps little of it in memory
         check_queue_offsets(columns, fault, file.path)
         if fault:
             timestamp = int(columns["store_timestamp"][fault - 1])
@@ -111,16 +125,16 @@ def find_log_end(
             offset = file.start_offset + file.size
         elif columns.stop is not ScanStop.FULL:
             break
-    has_tail, cut_records = _check_tail(log, offset, timestamp, known, was_killed=was_killed)
+    has_tail, cut_records = _check_tail(log, offset, timestamp, protected, was_killed=was_killed)
     return LogEnd(offset, timestamp, has_tail, offset - begin, cut_records)
 
 
 def _check_tail(
-    log: CommitLog, offset: int, timestamp: int, known: ProtectedRecords, *, was_killed: bool
+    log: CommitLog, offset: int, timestamp: int, protected: ProtectedRecords, *, was_killed: bool
 ) -> tuple[bool, int]:
-    """Whether something lies behind the end, and how many whole records not older than `timestamp` (ms) are in it.
+    """Whether bytes after the log's end are not zero, and the number of whole records not older than `timestamp` (ms).
 
-    Raises CorruptRecordError where one of these is `known`: it must not be cut off.
+    Raises CorruptRecordError where one of these records is protected: it must not be cut off.
     """
     has_tail, cut_records, scanner = False, 0, RecordScanner(1, level=ScanLevel.HEADER)
     for file in log.queue.mapped_files:
@@ -128,19 +142,19 @@ def _check_tail(
         if position >= file.size or not file.file.has_data_from(position):
             continue
         has_tail = True
-        # After a clean exit the queues say where the log ends; what lies behind is what an earlier recovery left.
-        found = _find_whole(scanner, file, position) if was_killed else None
-        while found is not None:
-            stored = int(found["store_timestamp"][0])
-            if timestamp <= stored < known.until:
-                raise _damage(log, offset, found, known)
+        # After a clean exit the queues say where the log ends; bytes after the end are what an earlier recovery left.
+        record = _find_whole(scanner, file, position) if was_killed else None
+        while record is not None:
+            stored = int(record["store_timestamp"][0])
+            if timestamp <= stored < protected.until:
+                raise _damage(log, offset, record, protected)
             cut_records += stored >= timestamp
-            found = _find_whole(scanner, file, found.next_offset - file.start_offset)
+            record = _find_whole(scanner, file, record.next_offset - file.start_offset)
     return has_tail, cut_records
 
 
 def _find_whole(scanner: RecordScanner, file: MappedFile, position: int) -> RecordColumns | None:
-    """The first record at or behind a position whose CRC fits, which proves it: the next one may be torn again."""
+    """Find the first record at or after a position whose CRC fits; records without a fitting CRC are passed over."""
     while (found := find_record(_bytes(file, position), file.start_offset + position, records=1)) >= 0:
         position += found
         columns = scanner.scan(_bytes(file, position), file.start_offset + position, check_crc=True)
@@ -150,10 +164,10 @@ def _find_whole(scanner: RecordScanner, file: MappedFile, position: int) -> Reco
     return None
 
 
-def _damage(log: CommitLog, offset: int, following: RecordColumns, known: ProtectedRecords) -> CorruptRecordError:
+def _damage(log: CommitLog, offset: int, record: RecordColumns, protected: ProtectedRecords) -> CorruptRecordError:
     file = log.queue.find(offset)
-    fault = f"expected a record, and none proves itself; but one does at {following.base_offset}, {known.reason}"
-    if following.base_offset == offset:
+    fault = f"expected a record, found a whole one only at {record.base_offset}, {protected.reason}"
+    if record.base_offset == offset:
         fault = (
             "expected a CRC of the whole record (enabledAppendPropCRC, forceVerifyPropCRC), and found none or another, "
             "though its body's fits"
@@ -162,15 +176,15 @@ def _damage(log: CommitLog, offset: int, following: RecordColumns, known: Protec
         file.path if file else "",
         offset,
         f"{fault}. This is damage, not a torn tail: nothing was changed; copy the store, see what `reput repair` "
-        f"can save, or restore the file from a replica or a backup{known.advice}",
+        f"can save, or restore the file from a replica or a backup{protected.advice}",
     )
 
 
 def check_against_queues(log: CommitLog, end: LogEnd, queues_end: int) -> None:
-    """After a clean exit the log reaches at least as far as its queues.
+    """Check that the log of a cleanly closed store reaches at least as far as its queues.
 
     Raises:
-        CorruptRecordError: It does not: its last records are damaged.
+        CorruptRecordError: The log is shorter: its last records are damaged.
     """
     if end.offset < queues_end:
         raise CorruptRecordError(
@@ -182,7 +196,7 @@ def check_against_queues(log: CommitLog, end: LogEnd, queues_end: int) -> None:
 
 
 def queues_are_complete(shutdown: Shutdown, queues: QueueTables) -> bool:
-    """Whether every queue that the last shutdown knew is there, as long as it was."""
+    """Whether every queue of the last clean exit is there, and no shorter than it was."""
     return all(
         (queue := queues.find(topic, queue_id)) is not None and queue.max_offset >= max_offset
         for (topic, queue_id), max_offset in shutdown.max_offsets.items()

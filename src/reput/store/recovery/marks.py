@@ -1,9 +1,9 @@
-"""How far a start has come that takes long: `config/reputRecovery.json`, so that one that is killed goes on from there.
+"""Mark of a start that takes long: `config/reputRecovery.json`, from which the next start goes on after a kill.
 
-The mark is one of those that dispatchers write (`reput.log.dispatch_marks`), and says as much: what lies before it in
-the log is whole, queues and index have all of it, and all that is on the disk. So it stays true whoever opens the store
-in between, as long as the log has the same record before it. A start removes it at its end: where one is found, none
-was finished.
+The mark is a dispatcher's mark (`reput.log.dispatch_marks`), and says the same: the log is whole before the mark,
+queues and index have all of the records before it, and all of this is on the disk. So the mark stays true whoever opens
+the store in between, as long as the log has the same record before the mark. A start removes the mark at its end: a
+mark that is there means that no start was finished since.
 """
 
 from __future__ import annotations
@@ -29,24 +29,25 @@ from reput.store.index.index_service import IndexService
 from reput.store.log.commit_log import CommitLog
 from reput.store.queues.tables import QueueTables
 
-#: Before the first mark, and between two; but a mark, which syncs, takes a tenth of the time at the most.
+#: Before the first mark, and between two marks. Longer where a mark, which syncs, takes long: marks take a tenth of the
+#: time at the most.
 INTERVAL_S = 2.0
 _SHARE = 10
-#: More than any record has before its body.
+#: Bytes. More than any record has before its body.
 _MAX_HEADER_SIZE = 1 << 10
-#: A mark that says nothing: all is to be looked at from the log's first record on.
+#: A mark that no log fits: the start begins at the log's first record.
 _UNKNOWN = DispatchMark(LogPosition(-1))
 
 
 def mark_path(root: str) -> str:
-    """Where the mark of a store is."""
+    """Path of a store's mark."""
     return os.path.join(root, CONFIG, RECOVERY_FILE)
 
 
 def read_mark(root: str, config: MessageStoreConfig, files: FileLayer) -> DispatchMark | None:
-    """The mark that an unfinished start left; None where there is none.
+    """Read the mark that an unfinished start left; None where there is no mark.
 
-    One that is garbled, or of a start that wrote other files than this one will, has an offset of -1.
+    A garbled mark has the offset -1. So has the mark of a start with other settings, which wrote other files.
     """
     path = mark_path(root)
     if not files.exists(path):
@@ -64,8 +65,11 @@ def read_mark(root: str, config: MessageStoreConfig, files: FileLayer) -> Dispat
         return _UNKNOWN
 
 
-def holds(mark: DispatchMark, log: CommitLog) -> bool:
-    """Whether the log has what it had before a mark, by the header of the record before it, or by the record behind."""
+def fits(mark: DispatchMark, log: CommitLog) -> bool:
+    """Whether a log is the log of a mark: the header of the record before the mark is the same.
+
+    A mark without a record before it fits at the log's begin, and where a record begins.
+    """
     last = mark.position.last
     if not log.min_offset <= mark.position.offset <= log.min_offset + len(log.queue.mapped_files) * log.queue.file_size:
         return False
@@ -78,7 +82,7 @@ def holds(mark: DispatchMark, log: CommitLog) -> bool:
 
 
 def _begins_record(log: CommitLog, offset: int) -> bool:
-    """Whether a record, or the blank one that ends a file, lies at an offset."""
+    """Whether a record, or the blank record that ends a file, begins at an offset."""
     file = log.queue.find(offset)
     if file is None:
         return False
@@ -87,8 +91,8 @@ def _begins_record(log: CommitLog, offset: int) -> bool:
     return columns.rows > 0 or columns.stop is ScanStop.BLANK
 
 
-def position_behind(columns: RecordColumns) -> LogPosition:
-    """The position behind scanned records, of which there is one at least."""
+def position_after(columns: RecordColumns) -> LogPosition:
+    """The log position after scanned records; there is at least one record."""
     begin, body = int(columns["position"][-1]), int(columns["body_position"][-1])
     offset, timestamp = int(columns["commit_log_offset"][-1]), int(columns["store_timestamp"][-1])
     header = columns.buffer[begin:body]
@@ -96,10 +100,10 @@ def position_behind(columns: RecordColumns) -> LogPosition:
 
 
 class RecoveryMarks:
-    """Writes the mark of one start now and then, and removes it.
+    """Writer of one start's mark: at intervals while the start lasts; at its end the mark is removed.
 
     Attributes:
-        is_written: Whether it was written.
+        is_written: Whether this start has written the mark.
     """
 
     def __init__(
@@ -122,13 +126,13 @@ class RecoveryMarks:
         self._before = files.read_bytes(self._path) if files.exists(self._path) else None
         self._due = monotonic() + INTERVAL_S
 
-    def pass_by(self, columns: RecordColumns) -> None:
-        """Called when log, queues and index have these records and all before them: write a mark if it is time."""
+    def write_if_due(self, columns: RecordColumns) -> None:
+        """Write a mark after scanned records if it is time; log, queues and index have these and all before them."""
         if columns.rows and monotonic() >= self._due and self._files.is_directory(os.path.dirname(self._path)):
-            self.write(position_behind(columns))
+            self.write(position_after(columns))
 
     def write(self, position: LogPosition) -> None:
-        """Sync what lies before a position, and say so, durably."""
+        """Sync log, queues and index up to a position, then write the mark, durably."""
         begun = monotonic()
         paths = [
             file.path
@@ -147,13 +151,13 @@ class RecoveryMarks:
         self._due = monotonic() + max(INTERVAL_S, _SHARE * (monotonic() - begun))
 
     def put_back(self) -> None:
-        """The store is refused: leave what was found."""
+        """Restore the mark of the start before: the store is refused, and stays as it was."""
         if self.is_written and self._before is not None:
             self._files.write_atomically(self._path, self._before)
         elif self.is_written:
             self._files.unlink(self._path)
 
     def remove(self) -> None:
-        """The start is done: queues and index are in step with the log, and on the disk where a mark was needed."""
+        """Remove the mark at the end of a start: queues and index have all of the log, synced if a mark was written."""
         if self._files.exists(self._path):
             self._files.unlink(self._path)

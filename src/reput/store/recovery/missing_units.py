@@ -1,6 +1,7 @@
-"""What queues lack after a clean exit, which leaves nothing undispatched: a file that was cut or is lost shows by that.
+"""Search for units that queues lack after a clean exit.
 
-A start for writing builds it again from the log. A reader changes nothing, so it says what it cannot show.
+A clean exit leaves no record undispatched, so a missing unit shows that a queue file was cut or is lost. A writer's
+start builds the units again from the log. A reader changes nothing, so it says what it cannot show.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from reput.store.dispatch.redispatch import walk
 from reput.store.log.commit_log import CommitLog
 from reput.store.queues.tables import QueueTables
 
-#: One that is missing is enough.
+#: Records of a batch; the search ends at the first missing unit.
 _MAX_ROWS = 4096
 _NO_MESSAGE = (1 << 63) - 1
 
@@ -28,45 +29,46 @@ _NO_MESSAGE = (1 << 63) - 1
 def find_missing_units(
     root: str, log: CommitLog, queues: QueueTables, end: int, shutdown: Shutdown | None
 ) -> CorruptConsumeQueueError | None:
-    """The first queue that is found to lack units, as an error that names its last file; None where none is.
+    """Find a queue that lacks units; returns an error that names the queue's last file, or None.
 
     Args:
         root: The store's directory, which was closed cleanly.
         log: The log.
         queues: Loaded with all units of records before `end`.
-        end: Commit log offset behind the last record.
-        shutdown: What reput's own clean exit left. It tells of each queue how long it was. After another writer's exit
-            the log tells: records behind the last one that any queue knows.
+        end: Commit log offset after the last record.
+        shutdown: What reput's own clean exit left: the max offset of each queue. After another writer's exit the log is
+            scanned instead, from the last record with a unit on.
     """
     if shutdown is not None and shutdown.commit_log_end == end:
         for (topic, queue_id), max_offset in shutdown.max_offsets.items():
             queue = queues.find(topic, queue_id)
-            found = queue.max_offset if queue is not None else 0
-            if found < max_offset:
-                return _lack(root, queues, topic, queue_id, f"{max_offset - found} more, up to {max_offset}")
+            end_offset = queue.max_offset if queue is not None else 0
+            if end_offset < max_offset:
+                lost = f"{max_offset - end_offset} units, up to queue offset {max_offset}"
+                return _lack(root, queues, topic, queue_id, lost)
         return None
     scanner = RecordScanner(_MAX_ROWS, level=ScanLevel.QUEUES)
     try:
-        for piece in walk(log, lambda: scanner, max(queues.max_physical_offset, log.min_offset), end):
-            missing = _first_missing(piece.columns, queues)
+        for batch in walk(log, lambda: scanner, max(queues.max_physical_offset, log.min_offset), end):
+            missing = _first_missing(batch.columns, queues)
             if missing is not None:
                 topic, queue_id, offset = missing
-                return _lack(root, queues, topic, queue_id, f"that of the record at commit log offset {offset}")
-            piece.release()
-    except CorruptRecordError:  # the last unit leads to no record: told by who reads it
+                return _lack(root, queues, topic, queue_id, f"the unit of the record at commit log offset {offset}")
+            batch.release()
+    except CorruptRecordError:  # the last unit leads to no record: a reader of that unit is told
         pass
     return None
 
 
 def _first_missing(columns: RecordColumns, queues: QueueTables) -> tuple[str, int, int] | None:
-    """(topic, queue id, commit log offset) of the first record that should have a unit, and has none."""
+    """(topic, queue id, commit log offset) of the first record whose unit is missing; None where no unit is."""
     names = [(topic_folder_name(topic), queue_id) for topic, queue_id in columns.queues()]
-    found = [None if topic is None else queues.find(topic, queue_id) for topic, queue_id in names]
+    of_names = [None if topic is None else queues.find(topic, queue_id) for topic, queue_id in names]
     next_offsets = [
         _NO_MESSAGE if topic is None else queue.max_offset if queue is not None else 0
-        for (topic, _), queue in zip(names, found, strict=True)
+        for (topic, _), queue in zip(names, of_names, strict=True)
     ]
-    # Messages prepared or rolled back have none; nor have those whose queue offset an earlier one took.
+    # Prepared and rolled back messages have no unit. Nor has a record whose queue offset an earlier record took.
     has_unit = (columns["sys_flag"] & SysFlag.TRANSACTION_PREPARED) == 0
     is_new = columns["queue_offset"] >= np.array(next_offsets, np.int64)[columns["queue"]]
     rows = np.flatnonzero(has_unit & is_new)

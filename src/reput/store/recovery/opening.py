@@ -1,4 +1,4 @@
-"""Opening a store directory for writing: what is checked, and in which order it is changed."""
+"""Open a store directory for writing: lock it, check it, then change it step by step."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ def open_for_writing(
     *,
     external: bool = False,
 ) -> WriterParts:
-    """Lock, check, recover; see the errors of `MessageStore.open`. The store's threads are not started.
+    """Lock, check and recover a store; raises what `MessageStore.open` raises. The store's threads are not started.
 
-    `external`: what comes is dispatched by another process.
+    `external`: another process dispatches what is appended from now on.
     """
     folders = configured_folders(config) or commit_log_folders(path, config)
     if is_fresh(files, path):
@@ -70,7 +70,7 @@ def open_for_writing(
         for folder in (path, *folders):
             files.make_directories(folder)
     else:
-        list_directory(files, path, config)  # no lock file is left in a folder that is no store
+        list_directory(files, path, config)  # before the lock file is made: a folder that is no store must get none
     with ExitStack() as undo:
         lock = files.lock(f"{path}/{LOCK}")
         undo.callback(lock.release)
@@ -83,7 +83,10 @@ def open_for_writing(
 
 
 def _check_index_geometry(listing: DirectoryListing, config: MessageStoreConfig, files: FileLayer) -> None:
-    """Many pairs of numbers make one length; a wrong pair would spoil the file. After a kill it may prove nothing."""
+    """Compare the configured numbers of slots and entries with the index files; wrong numbers would spoil a file.
+
+    Several pairs of numbers make the same file length. After a kill a file may prove no pair: nothing is compared.
+    """
     if listing.was_killed:
         return
     slots, entries = index_geometry(listing.index_files, config.max_hash_slot_num, config.max_index_num, files)
@@ -114,7 +117,7 @@ def _recover(
         marks.put_back()
         raise
     _warn_of_lost_end(path, listing, plan)
-    # From here on the directory changes.
+    # From here on the directory is changed.
     log, queues, index = loaded.log, loaded.queues, loaded.index
     dispatch_locks.take_back(path, files)
     abort = AbortFile(files, path)
@@ -123,7 +126,7 @@ def _recover(
     _cut_log(path, files, listing, log, plan)
     report = _bring_in_step(loaded, listing, plan, config, progress, marks)
     if listing.was_killed:
-        _tell_of_recovery(path, report)
+        _log_recovery(path, report)
     if listing.was_killed or report.dispatched_records:
         queues.raise_min_offsets(log.min_offset)
     for queue in queues.queues():
@@ -136,7 +139,7 @@ def _recover(
             index.flush()
             index_timestamp = index.flushed_timestamp
         times = Checkpoint(log.last_store_timestamp, logics, index_timestamp)
-    # Made as late as this where it was lost: one of no times would say that there is nothing to lose.
+    # A lost checkpoint is made only now: a checkpoint without times would say that there is nothing to lose.
     checkpoint = StoreCheckpoint(files, path, times)
     undo.callback(checkpoint.close)
     checkpoint.flush(*times[:3])
@@ -147,38 +150,38 @@ def _recover(
 
 
 def _warn_of_lost_end(path: str, listing: DirectoryListing, plan: RecoveryPlan) -> None:
-    """After a kill the log has what the checkpoint says was on the disk.
+    """Warn where the log of a killed store ends before the time up to which the checkpoint says it was on the disk.
 
-    No reason to refuse: RocketMQ's checkpoint may speak of a message that began a new file, and was not written yet.
+    The store is not refused: RocketMQ's checkpoint may count a message that begins a new file before it is written.
     """
-    known = listing.checkpoint.physic_msg_timestamp
-    if listing.was_killed and plan.unfinished is None and plan.end.last_timestamp < known:
+    synced = listing.checkpoint.physic_msg_timestamp
+    if listing.was_killed and plan.unfinished is None and plan.end.last_timestamp < synced:
         logger.warning(
-            "%s: messages up to store time %d ms were on the disk, and the log ends at %d with one of %d ms: its end "
-            "may be lost; compare it with a replica or a backup",
-            os.path.join(path, CHECKPOINT), known, plan.end.offset, plan.end.last_timestamp,
+            "%s: messages up to store time %d ms were on the disk, and the log ends at %d with a message of %d ms: "
+            "its end may be lost; compare it with a replica or a backup",
+            os.path.join(path, CHECKPOINT), synced, plan.end.offset, plan.end.last_timestamp,
         )  # fmt: skip
 
 
-def _tell_of_recovery(path: str, report: RecoveryReport) -> None:
+def _log_recovery(path: str, report: RecoveryReport) -> None:
     end = report.log_end
     if end.cut_records:
         logger.warning(
-            "%s was not closed: its log ends at %d, where a record is torn or damaged, and %d whole ones behind were "
-            "cut off, which may have been answered: nothing says that they were on the disk; compare it with a replica "
-            "or a backup",
+            "%s was not closed: its log ends at %d, where a record is torn or damaged, and %d whole records after it "
+            "were cut off. They may have been acknowledged, but nothing says that they were on the disk; compare the "
+            "store with a replica or a backup",
             path, end.offset, end.cut_records,
         )  # fmt: skip
     logger.info(
         "%s was not closed: its log ends at %d%s; %d records had their units and keys, %d from offset %d on were "
         "dispatched again",
-        path, end.offset, ", and what lay behind was cut off" if end.has_tail else "",
+        path, end.offset, ", and the bytes after it were cut off" if end.has_tail else "",
         report.verified_records, report.dispatched_records, report.dispatched_from,
     )  # fmt: skip
 
 
 def _make_folders(path: str, config: MessageStoreConfig, files: FileLayer, *, may_be_unsynced: bool) -> None:
-    """Make the folders that are missing; what is in them may hang on names that a kill left in the page cache alone."""
+    """Make the missing folders. `may_be_unsynced`: a kill may have left names in the page cache only; sync them."""
     log_folders, settings = configured_folders(config) or commit_log_folders(path, config), f"{path}/{CONFIG}"
     for folder in (*log_folders, f"{path}/{CONSUME_QUEUE}", settings):
         files.make_directories(folder)
@@ -190,13 +193,13 @@ def _make_folders(path: str, config: MessageStoreConfig, files: FileLayer, *, ma
 
 
 def _cut_log(path: str, files: FileLayer, listing: DirectoryListing, log: CommitLog, plan: RecoveryPlan) -> None:
-    """End the log where the plan says, durably."""
+    """Cut the log where the plan says that it ends, durably."""
     end, unfinished = plan.end, plan.unfinished
     log.queue.remove_empty_file()
     if listing.log_files:
         if end.has_tail or end.offset <= listing.log_files[-1].start_offset:
             log.queue.truncate(end.offset)
-        if listing.was_killed:  # what it left may be in the page cache alone, and counts as flushed from now on
+        if listing.was_killed:  # its bytes may be in the page cache only, and count as flushed from now on
             log.queue.sync_from(plan.sync_from)
         log.start_at(end.offset)
         log.last_store_timestamp = end.last_timestamp or listing.checkpoint.physic_msg_timestamp
@@ -213,7 +216,7 @@ def _make(
     undo: ExitStack,
     bit_maps: BitMaps | None,
 ) -> Loaded:
-    """Log, queues and index for what was found, checked and not loaded yet, but for the log."""
+    """Make log, queues and index for the files of a listing. All files are checked; only the log is loaded."""
     log = CommitLog(
         files,
         commit_log_folders(path, config),
@@ -252,11 +255,11 @@ def _bring_in_step(
     progress: Progress,
     marks: RecoveryMarks,
 ) -> RecoveryReport:
-    """Wipe out of queues and index what cannot be trusted, and dispatch again what they may lack."""
+    """Cut queues and index where they cannot be trusted, and dispatch again the records that they may lack."""
     log, queues, index = loaded.log, loaded.queues, loaded.index
     begin = plan.dispatch_from
     if begin < plan.end.offset:
-        # Before the first of them changes: the checkpoint may say that they are whole.
+        # Before queues and index change: the checkpoint may say that they are whole.
         marks.write(LogPosition(begin))
     if listing.was_killed:
         queues.cut()
@@ -264,7 +267,7 @@ def _bring_in_step(
     queues.recover_extensions()
     if index is not None:
         index.settle()
-    records = redispatch(log, queues, index, config, begin, progress, marks.pass_by)
+    records = redispatch(log, queues, index, config, begin, progress, marks.write_if_due)
     return RecoveryReport(listing.was_killed, plan.end, begin, records, plan.verified_records)
 
 

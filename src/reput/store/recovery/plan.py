@@ -1,8 +1,9 @@
-"""What a start will do to a directory, found out before it does any of it.
+"""Plan of a recovery: what a start will change in a directory, decided before it changes anything.
 
-Only memory changes here: queues and index are loaded, and know how far they are right. All that a start can refuse it
-refuses here, so that a store that is refused stays as it was. (But for a mark of a start that takes long, which is put
-back: `reput.store.recovery.marks`; and behind a failed sync the disk gets what is read: `reput.log.failed_sync`.)
+Here queues and index are loaded into memory, and it is found out how far they are right. A start refuses a store here
+at the latest, so a refused store stays as it was. There are two exceptions: a start that takes long writes a mark,
+which is put back (`reput.store.recovery.marks`); and after a failed sync the bytes that are read are written again
+(`reput.log.failed_sync`).
 """
 
 from __future__ import annotations
@@ -22,15 +23,15 @@ from reput.store.log.commit_log import CommitLog
 from reput.store.queues.tables import QueueTables
 from reput.store.recovery.listing import EVERYTHING, DirectoryListing, find_end, last_used_file
 from reput.store.recovery.log_end import check_against_queues, queues_are_complete, start_file
-from reput.store.recovery.marks import RecoveryMarks, holds
-from reput.store.recovery.sink_intent import Unfinished, find_unfinished
+from reput.store.recovery.marks import RecoveryMarks, fits
+from reput.store.recovery.sink_intent import UnfinishedBatch, find_unfinished_batch
 from reput.store.recovery.verification import Verification
 from reput.store.recovery_report import LogEnd
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """Log, queues and index of a directory."""
+    """Log, queues and index of a directory that is being opened."""
 
     log: CommitLog
     queues: QueueTables
@@ -38,33 +39,33 @@ class Loaded:
 
 
 class RecoveryPlan(NamedTuple):
-    """What is to be done.
+    """What a start is to do.
 
     Attributes:
-        end: Where the log is to end.
-        unfinished: What is to be done about a sink's batch.
-        sync_from: Commit log offset; what lies behind it may be in the page cache alone.
-        dispatch_from: Commit log offset of the first record to be dispatched; the log's end where none is.
-        batch_topics: Topics of records that turned out to have batch consume queues.
-        verified_records: Records before `dispatch_from` that have what dispatch would write.
+        end: The end that the log is to have.
+        unfinished: What is to be done about an unfinished batch of a sink; None where there is no such batch.
+        sync_from: Commit log offset from which on bytes may be in the page cache only.
+        dispatch_from: Commit log offset of the first record to dispatch; the log's end where no record is.
+        batch_topics: Topics whose records show that they have batch consume queues, though no configuration says so.
+        verified_records: Records before `dispatch_from` whose units and index entries are what dispatch would write.
     """
 
     end: LogEnd
-    unfinished: Unfinished | None
+    unfinished: UnfinishedBatch | None
     sync_from: int
     dispatch_from: int
     batch_topics: frozenset[str]
     verified_records: int
 
 
-class _TrustedPart(NamedTuple):
-    """Up to where a killed store is known to be right.
+class _TrustedEnd(NamedTuple):
+    """End of what is known to be right in a killed store, without a look at records and units.
 
     Attributes:
-        offset: Commit log offset: the log is whole before it, and queues have it.
-        timestamp: Store time of the record before it; 0 where it is not known.
-        mark: What an interrupted start left, where it counts.
-        is_lost: Such a start has left something that does not count: queues and index may be anything.
+        offset: Commit log offset. The log is whole before it, and the queues have all units of the records before it.
+        timestamp: Store time (ms) of the record before `offset`; 0 where it is not known.
+        mark: The mark of an interrupted start, where the log fits it.
+        is_lost: Whether an interrupted start left a mark that the log does not fit: queues and index may hold anything.
     """
 
     offset: int
@@ -82,9 +83,9 @@ def plan_recovery(
     marks: RecoveryMarks,
     progress: Progress,
 ) -> RecoveryPlan:
-    """Load queues and index, look for the log's end, and for the records to dispatch again.
+    """Load queues and index, find the log's end, and find the records to dispatch again.
 
-    Raises what `MessageStore.open` raises of a store that cannot be opened.
+    Raises what `MessageStore.open` raises for a store that cannot be opened.
     """
     log, queues, index = loaded.log, loaded.queues, loaded.index
     trusted = _load(loaded, listing)
@@ -93,20 +94,20 @@ def plan_recovery(
     has_intent = read_sinks(files, path).intent is not None
     has_lost_queues = trusted.is_lost or _has_lost_queues(queues, listing)
     verification = None
-    # Nothing is compared where records that prove themselves may be cut off: their units would count as right.
+    # No verification where whole records may be cut off with an unfinished batch: their units would count as right.
     if listing.was_killed and not has_intent and not has_lost_queues:
         begin = trusted.offset if trusted.mark is not None else _before_index(trusted.offset, log, index)
-        verification = Verification(queues, index, config, begin, marks.pass_by)
+        verification = Verification(queues, index, config, begin, marks.write_if_due)
     end = find_end(
         log, queues.last_record_offset, listing, config, progress, verification, (trusted.offset, trusted.timestamp)
     )
-    unfinished = find_unfinished(files, path, log, end)
+    unfinished = find_unfinished_batch(files, path, log, end)
     if unfinished is not None:
         end = unfinished.log_end
     if not listing.was_killed:
         shut_down_at = listing.shutdown.commit_log_end if listing.shutdown else -1
         check_against_queues(log, end, max(queues.max_physical_offset, shut_down_at))
-        queues.raise_min_offsets(log.min_offset)  # before anything changes: it reads all queues, and one may refuse
+        queues.raise_min_offsets(log.min_offset)  # before anything changes: it reads all queues, which may fail
     if index is not None and not index.judge(end.offset):
         verification = None
     if verification is not None:
@@ -118,10 +119,10 @@ def plan_recovery(
     return RecoveryPlan(end, unfinished, trusted.offset, checked.begin, checked.batch_topics, records)
 
 
-def _load(loaded: Loaded, listing: DirectoryListing) -> _TrustedPart:
+def _load(loaded: Loaded, listing: DirectoryListing) -> _TrustedEnd:
     """Load queues and index as far as they can be trusted."""
     log, queues, index = loaded.log, loaded.queues, loaded.index
-    trusted = _trusted_part(log, listing)
+    trusted = _find_trusted_end(log, listing)
     safe_timestamp = listing.checkpoint.index_msg_timestamp if listing.was_killed else None
     if index is not None:
         try:
@@ -129,7 +130,7 @@ def _load(loaded: Loaded, listing: DirectoryListing) -> _TrustedPart:
         except StoreError:
             if trusted.mark is None:
                 raise
-            trusted = _TrustedPart(log.min_offset, is_lost=True)
+            trusted = _TrustedEnd(log.min_offset, is_lost=True)
             index.load(listing.index_files, safe_timestamp=-1)
     guess = listing.shutdown.max_offsets if listing.shutdown and not listing.was_killed else {}
     queues.load(listing.queues, listing.batch_queues, trusted.offset if listing.was_killed else EVERYTHING, guess)
@@ -137,10 +138,10 @@ def _load(loaded: Loaded, listing: DirectoryListing) -> _TrustedPart:
     return trusted
 
 
-def _write_again(loaded: Loaded, trusted: _TrustedPart, progress: Progress) -> None:
-    """Let the disk have what is read behind what is known to be right, before anybody goes by it.
+def _write_again(loaded: Loaded, trusted: _TrustedEnd, progress: Progress) -> None:
+    """Write again what is read after the trusted end, so that it is on the disk before the start relies on it.
 
-    No byte changes that a reader sees. What `_load` has gone by lies before.
+    A reader sees no byte change. `_load` relied only on bytes before the trusted end.
     """
     loaded.log.queue.write_again_from(trusted.offset, progress)
     loaded.queues.write_again()
@@ -148,30 +149,30 @@ def _write_again(loaded: Loaded, trusted: _TrustedPart, progress: Progress) -> N
         loaded.index.write_again()
 
 
-def _trusted_part(log: CommitLog, listing: DirectoryListing) -> _TrustedPart:
+def _find_trusted_end(log: CommitLog, listing: DirectoryListing) -> _TrustedEnd:
     if listing.mark is None:
-        return _TrustedPart(start_file(log, listing.checkpoint))
-    if not holds(listing.mark, log):
-        return _TrustedPart(log.min_offset, is_lost=True)
+        return _TrustedEnd(start_file(log, listing.checkpoint))
+    if not fits(listing.mark, log):
+        return _TrustedEnd(log.min_offset, is_lost=True)
     offset, last = listing.mark.position.offset, listing.mark.position.last
-    return _TrustedPart(offset, last.store_timestamp if last is not None else 0, listing.mark)
+    return _TrustedEnd(offset, last.store_timestamp if last is not None else 0, listing.mark)
 
 
 def _has_lost_queues(queues: QueueTables, listing: DirectoryListing) -> bool:
-    """Whether a folder vanished: then the records from where a start begins need not show it by a gap."""
-    known = listing.shutdown.max_offsets if listing.shutdown else {}
-    return not (listing.queues or listing.batch_queues) or any(queues.find(*key) is None for key in known)
+    """Whether a queue's folder vanished; the records that a start looks at need not show that by a gap."""
+    expected = listing.shutdown.max_offsets if listing.shutdown else {}
+    return not (listing.queues or listing.batch_queues) or any(queues.find(*key) is None for key in expected)
 
 
 def _before_index(begin: int, log: CommitLog, index: IndexService | None) -> int:
-    """An offset, or that of the first record whose keys may be missing, where that is an earlier one."""
+    """The lesser of `begin` and the commit log offset of the first record whose keys may be missing in the index."""
     return begin if index is None else min(begin, max(index.restart_offset, log.min_offset))
 
 
 def _dispatch_from(
-    loaded: Loaded, listing: DirectoryListing, end: LogEnd, trusted: _TrustedPart, *, has_lost_queues: bool
+    loaded: Loaded, listing: DirectoryListing, end: LogEnd, trusted: _TrustedEnd, *, has_lost_queues: bool
 ) -> int:
-    """Where dispatch begins of which nothing was compared."""
+    """Commit log offset at which dispatch begins where no record was verified."""
     log, queues, index = loaded.log, loaded.queues, loaded.index
     shutdown = listing.shutdown
     if not listing.was_killed and shutdown is not None and shutdown.commit_log_end == end.offset:

@@ -1,4 +1,4 @@
-"""Opening a store to read it, whoever has it open and whatever became of its last writer."""
+"""Open a store read-only: live, killed or cleanly closed, without a lock and without a change."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ from reput.store.recovery.log_end import check_against_queues, find_log_end
 from reput.store.recovery.missing_units import find_missing_units
 from reput.store.recovery_report import LogEnd, RecoveryReport
 
-#: Retention takes files oldest first, so a later look begins behind them. A file that never was there is told at last.
+#: Tries, as retention may delete a listed file before it is opened. It deletes the oldest files first, so the next try
+#: begins after them. A file that is missing for another reason is told by the last try.
 _LOOKS = 20
 
 
@@ -43,7 +44,7 @@ def _find_end_or_damage(
     progress: Progress,
     seen_record: int,
 ) -> tuple[LogEnd, CorruptRecordError | None]:
-    """Where the log ends for a reader; damage is told, and what lies before it can be read all the same."""
+    """Find the log's end for a reader. Damage ends the log and is returned; what lies before it can be read."""
     try:
         end = _find_end_from(log, seen_record, listing, config, progress) or find_end(
             log, -1, listing, config, progress
@@ -59,7 +60,7 @@ def _find_end_or_damage(
 def _find_end_from(
     log: CommitLog, seen_record: int, listing: DirectoryListing, config: MessageStoreConfig, progress: Progress
 ) -> LogEnd | None:
-    """Where the log ends, from a record that was there before; None where it is not there any more."""
+    """Find the log's end from a record that an earlier look saw; None where that record is gone."""
     if log.queue.find(seen_record) is None:
         return None
     end = find_log_end(
@@ -72,10 +73,11 @@ def _find_end_from(
 def open_for_reading(
     path: str, config: MessageStoreConfig, files: FileLayer, progress: Progress, seen_record: int = -1
 ) -> Parts:
-    """Take no lock and change no byte: what the queues show of a live, killed or cleanly closed store, as of now.
+    """Open a live, killed or cleanly closed store as its queues show it now; takes no lock and changes no byte.
 
-    The files' own sizes count, not the configured ones. `seen_record` is the commit log offset of a record that an
-    earlier look saw: the log is read on from there. Where retention takes a file during a look, it looks again.
+    The files' own sizes count, not the configured sizes. `seen_record` is the commit log offset of a record that an
+    earlier look saw, from which the log is scanned; -1 for none. Where retention deletes a file meanwhile, the
+    directory is looked at again.
     """
     for _ in range(_LOOKS - 1):
         try:
@@ -87,13 +89,13 @@ def open_for_reading(
 
 
 def _look(path: str, config: MessageStoreConfig, files: FileLayer, progress: Progress, seen_record: int) -> Parts:
-    """One look; where it fails, or shows what a sink took back meanwhile, all that it has opened is closed again."""
+    """Open all parts; look again where a sink took a batch back meanwhile. After an error all files are closed."""
     with ExitStack() as undo:
         parts = _look_once(path, config, files, progress, seen_record, undo)
         if parts is not None:
             undo.pop_all()
             return parts
-    return _look(path, config, files, progress, seen_record)  # what was found may be gone already
+    return _look(path, config, files, progress, seen_record)  # what was read may be cut off already
 
 
 def _look_once(
@@ -124,7 +126,7 @@ def _look_once(
     lacking = None
     if damage is None and not (listing.was_killed or listing.has_hidden_queues):
         lacking = find_missing_units(path, log, queues, end.offset, listing.shutdown)
-        if files.exists(os.path.join(path, ABORT)):  # somebody has opened it since, and dispatches
+        if files.exists(os.path.join(path, ABORT)):  # a writer has opened the store since, and dispatches
             lacking = None
     log.queue.drop_maps()
     index = None

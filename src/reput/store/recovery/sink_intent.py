@@ -1,11 +1,13 @@
-"""Which batches of Spark's sinks are in the log, and what a start does about one that a kill cut short.
+"""Recovery of a sink's batch that a kill cut short: committed, cut off, or kept to be completed.
 
-A batch is appended under an intent (`reput.formats.sink_commit`): its place and its content are on the disk before its
-first record is. A start that finds an intent compares it with the log. A batch that is there whole, proved by its CRC,
-is committed; of any other nothing stays. Unless somebody who does not know of intents has opened the store in between:
-RocketMQ takes the first records of such a batch for what they look like: it serves them, moves the checkpoint beyond
-them, and its own may lie behind them. Then nothing is cut, whether it was killed itself or not, and the batch is
-completed when it is written again (`reput.store.sinks.commit`).
+A sink's batch is appended under an intent (`reput.formats.sink_commit`): its offset and its content are on the disk
+before its first record. A start that reads an intent compares it with the log. A batch that is whole in the log, proved
+by its CRC, is committed. The records of any other batch are cut off.
+
+There is one exception. A writer that does not know intents may have opened the store in between. RocketMQ takes the
+first records of such a batch for ordinary records: it serves them, moves the checkpoint past them, and may append its
+own records after them. Then nothing is cut, whether RocketMQ was killed or not, and the batch is completed when it is
+written again (`reput.store.sinks.commit`).
 """
 
 from __future__ import annotations
@@ -37,18 +39,18 @@ logger = logging.getLogger("reput.store")
 
 
 def write_sinks(files: FileLayer, path: str, sinks: Sinks) -> None:
-    """Replace the file; it is on the disk when this returns."""
+    """Replace `config/reputSinks.json`; it is on the disk when this returns."""
     files.make_directories(f"{path}/{CONFIG}")
     files.write_atomically(f"{path}/{CONFIG}/{SINKS_FILE}", encode_sinks(sinks))
 
 
-class Unfinished(NamedTuple):
-    """What a start has to do about an intent.
+class UnfinishedBatch(NamedTuple):
+    """What a start has to do about the batch of an intent.
 
     Attributes:
-        begin_offset: Where the batch begins, or would have.
-        log_end: The log's end, before the batch where that is to be cut off.
-        sinks: What the store says once the log ends there, durably.
+        begin_offset: Commit log offset at which the batch begins, or would have begun.
+        log_end: The end that the log is to have: before the batch where the batch is to be cut off.
+        sinks: What `config/reputSinks.json` is to say once the log ends there, durably.
     """
 
     begin_offset: int
@@ -56,40 +58,46 @@ class Unfinished(NamedTuple):
     sinks: Sinks
 
 
-def find_unfinished(files: FileLayer, path: str, log: CommitLog, end: LogEnd) -> Unfinished | None:
-    """Judge the intent that the last writer left, if any; nothing is changed.
+def find_unfinished_batch(files: FileLayer, path: str, log: CommitLog, end: LogEnd) -> UnfinishedBatch | None:
+    """Decide about the intent that the last writer left; None where there is no intent. Nothing is changed.
 
     Args:
-        log: Its files are loaded; where it ends is told by `end`.
+        files: The file layer.
+        path: The store's directory.
+        log: The log; its files are loaded.
+        end: Where the log ends.
     """
     sinks = read_sinks(files, path)
     intent = sinks.intent
     if intent is None:
         return None
     settled = replace(sinks, intent=None)
-    found = _find_records(log, intent, end.offset)
+    logged = _find_records(log, intent, end.offset)
     batch = intent.batch
     name = f"{path}: batch {batch.batch_id} of sink {batch.sink_id}" if batch is not None else f"{path}: a batch"
-    if found.is_whole:
+    if logged.is_whole:
         logger.warning("%s was in the log when its writer was killed: it counts as committed", name)
         settled = with_commit(
-            settled, SinkCommit(batch, intent.begin_offset, found.end_offset, intent.rows, intent.store_timestamp)
+            settled, SinkCommit(batch, intent.begin_offset, logged.end_offset, intent.rows, intent.store_timestamp)
         )
-    elif found.rows and (found.end_offset < end.offset or was_opened_since(files, path)):
+    elif logged.rows and (logged.end_offset < end.offset or was_opened_since(files, path)):
         logger.warning(
-            "%s was cut short by a kill, and somebody else has opened the store since: its first %d of %d records, "
-            "from commit log offset %d on, cannot be taken back", name, found.rows, intent.rows, intent.begin_offset,
+            "%s was cut short by a kill, and another writer has opened the store since: the batch's first %d of %d "
+            "records, from commit log offset %d on, cannot be cut off",
+            name, logged.rows, intent.rows, intent.begin_offset,
         )  # fmt: skip
         if batch is not None:
-            settled = replace(settled, broken={**sinks.broken, batch.sink_id: BrokenBatch(intent, found.rows)})
-    elif intent.begin_offset < end.offset == found.end_offset:
-        logger.warning("%s was cut short by a kill: its first %d of %d records go", name, found.rows, intent.rows)
+            settled = replace(settled, broken={**sinks.broken, batch.sink_id: BrokenBatch(intent, logged.rows)})
+    elif intent.begin_offset < end.offset == logged.end_offset:
+        logger.warning(
+            "%s was cut short by a kill: its first %d of %d records are cut off", name, logged.rows, intent.rows
+        )
         end = end._replace(offset=intent.begin_offset, last_timestamp=intent.last_store_timestamp, has_tail=True)
-    return Unfinished(intent.begin_offset, end, settled)
+    return UnfinishedBatch(intent.begin_offset, end, settled)
 
 
 def with_commit(sinks: Sinks, commit: SinkCommit) -> Sinks:
-    """What the store says after a commit: the intent is gone, and so is what was broken of that sink."""
+    """The state of all sinks after a commit: without the intent, and without a broken batch of the same sink."""
     if commit.batch is None:
         return replace(sinks, intent=None)
     sink_id = commit.batch.sink_id
@@ -97,16 +105,16 @@ def with_commit(sinks: Sinks, commit: SinkCommit) -> Sinks:
     return replace(sinks, commits={**sinks.commits, sink_id: commit}, intent=None, broken=broken)
 
 
-class _Found(NamedTuple):
-    """Records of a batch in the log: how many from its begin on, where they end, and whether they are all of it."""
+class _LoggedRecords(NamedTuple):
+    """The records of a batch that are in the log: their number, where they end, and whether the batch is whole."""
 
     rows: int
     end_offset: int
     is_whole: bool
 
 
-def _find_records(log: CommitLog, intent: SinkIntent, log_end: int) -> _Found:
-    """The records from the intent's begin on that have its store timestamp, compared with what was staged."""
+def _find_records(log: CommitLog, intent: SinkIntent, log_end: int) -> _LoggedRecords:
+    """Find the records of an intent's batch: from its begin on, with its store timestamp; their CRC is compared."""
     scanner = RecordScanner(_MAX_ROWS, level=ScanLevel.HEADER)
     offset, rows, crc, is_proven = intent.begin_offset, 0, 0, True
     parts = list(intent.parts)
@@ -127,11 +135,11 @@ def _find_records(log: CommitLog, intent: SinkIntent, log_end: int) -> _Found:
             offset = file.start_offset + file.size
         elif not count:
             break
-    return _Found(rows, offset, is_proven and not parts)
+    return _LoggedRecords(rows, offset, is_proven and not parts)
 
 
 def _count(columns: RecordColumns, store_timestamp: int, limit: int) -> int:
-    """How many of the first rows have a store timestamp; at most `limit`."""
+    """Number of the first rows that have a store timestamp, `limit` at the most."""
     other = np.flatnonzero(columns["store_timestamp"][:limit] != store_timestamp)
     return int(other[0]) if other.size else min(columns.rows, limit)
 
@@ -139,7 +147,7 @@ def _count(columns: RecordColumns, store_timestamp: int, limit: int) -> int:
 def _pending(
     data: npt.NDArray[np.uint8], columns: RecordColumns, rows: int, *, property_crc: bool
 ) -> npt.NDArray[np.uint8]:
-    """A copy of records with zeros where the append put queue offset, log offset, store timestamp and property CRC."""
+    """Copy of records as they were staged: zeros for queue offset, log offset, store timestamp and property CRC."""
     copied = data.copy()
     positions = columns["position"][:rows].astype(np.int64)
     grown = (columns["sys_flag"][:rows] & SysFlag.BORN_HOST_V6 != 0) * _HOST_GROWTH

@@ -1,8 +1,8 @@
-"""Queues and index of a killed store compared with its log, which changes nothing.
+"""Verification of a killed store: its queues and index are compared with its log, and nothing is changed.
 
-After a kill nearly all is there: units and index entries are in the page cache. Only a power cut may have taken some of
-them. So records are compared with what they should have left, in the pass that looks for the log's end, and dispatched
-again from the first one that has left anything else (`reput.store.dispatch.redispatch`).
+After a kill nearly all units and index entries are there: they are in the page cache. Only a power cut may have lost
+some. So the scan that looks for the log's end also compares: are the units and entries of each record what dispatch
+would write? Records are dispatched again from the first difference on (`reput.store.dispatch.redispatch`).
 """
 
 from __future__ import annotations
@@ -20,33 +20,33 @@ from reput.config.message_store import MessageStoreConfig
 from reput.files import Mapping
 from reput.kernels.columns import RecordColumns, ScanStop
 from reput.kernels.record_scan import RecordScanner, find_record
-from reput.store.dispatch.redispatch import Piece, Progress, dispatch_scanner, max_rows, walk
+from reput.store.dispatch.redispatch import Progress, ScannedBatch, dispatch_scanner, max_rows, walk
 from reput.store.index.index_service import IndexService
 from reput.store.log.commit_log import CommitLog
 from reput.store.queues.tables import QueueTables
 
-#: Pieces that are under way: two are scanned while two wait to be compared.
+#: Batches at a time: two are scanned while two wait to be compared.
 _SLOTS = 4
-#: How far the next piece's begin is looked for: behind a log's end lie zeros, which are not to be read.
+#: Bytes that are searched for the begin of the next batch: after a log's end lie zeros, which are not to be read.
 _SEARCHED_BYTES = 65_536
 
 
 @dataclass(slots=True)
 class _Slot:
-    """A scanner, and who still reads what it scanned last."""
+    """A scanner, and the comparison of the batch that it scanned last."""
 
     scanner: RecordScanner
-    reader: Future[None] | None = None
+    comparison: Future[None] | None = None
 
     def wait(self) -> None:
-        """Until its memory may be used again; raises what its reader raised."""
-        reader, self.reader = self.reader, None
-        if reader is not None:
-            reader.result()
+        """Wait until the comparison has ended and the scanner may be used again; raises what the comparison raised."""
+        comparison, self.comparison = self.comparison, None
+        if comparison is not None:
+            comparison.result()
 
 
 class _Prefetched(NamedTuple):
-    """What another thread scans: with which arguments, and where it goes."""
+    """A scan in another thread: its arguments (`_call`), the slot of its scanner, and its result."""
 
     call: tuple[object, ...]
     slot: _Slot
@@ -54,15 +54,21 @@ class _Prefetched(NamedTuple):
 
 
 class Verification:
-    """How far queues and index have what dispatch would write.
+    """Comparison of scanned records with queues and index: how far they hold what dispatch would write.
 
-    Three threads: the caller scans a piece while a second one scans the next, whose begin is looked for in its bytes
-    and proved by the end of the first, and a third one compares the pieces before, in order. `on_piece` is called with
-    each piece that is right.
+    Three threads work. The caller scans a batch. A second thread scans the next batch, whose begin is searched in the
+    log's bytes, and is proved by the end of the caller's batch. A third thread compares the batches before, in order.
+
+    Args:
+        queues: All queues, loaded.
+        index: The index, loaded; None where the store has no index.
+        config: What dispatch would write.
+        begin: Commit log offset of the first record to compare.
+        on_batch: Called by the third thread with each batch that is right.
 
     Attributes:
-        offset: Commit log offset up to which all is there; final after `finish`.
-        records: How many records that are.
+        offset: Commit log offset up to which all units and entries are right; final after `finish`.
+        records: Number of records from `begin` to `offset`.
     """
 
     def __init__(
@@ -71,16 +77,16 @@ class Verification:
         index: IndexService | None,
         config: MessageStoreConfig,
         begin: int,
-        on_piece: Callable[[RecordColumns], None],
+        on_batch: Callable[[RecordColumns], None],
     ) -> None:
         self._queues = queues
         self._index = index
-        self._on_piece = on_piece
+        self._on_batch = on_batch
         rows = max_rows(queues)
         self._slots = deque(_Slot(dispatch_scanner(config, rows)) for _ in range(_SLOTS))
         self._slot = self._slots[0]
         self._prefetched: _Prefetched | None = None
-        self._stride = 0  # behind so many bytes the next piece is to begin; 0 where it is not known that more follow
+        self._stride = 0  # bytes after which the next batch is to begin; 0: no next batch is known
         self._scanning = ThreadPoolExecutor(1, thread_name_prefix="reput-scan")
         self._comparing = ThreadPoolExecutor(1, thread_name_prefix="reput-verify")
         self._is_going = True
@@ -89,56 +95,58 @@ class Verification:
 
     @property
     def is_going(self) -> bool:
-        """Whether nothing was missing yet, so that the next piece is to be scanned here, and taken."""
+        """Whether no difference was found yet: the next batch is to be scanned by `scan` and given to `take`."""
         return self._is_going
 
     def scan(self, buffer: npt.NDArray[np.uint8], offset: int, **checks: bool) -> RecordColumns:
-        """As `RecordScanner.scan`; what it gives is to be taken, and valid until it was compared."""
+        """Scan as `RecordScanner.scan` does. The columns are to be given to `take`, and are valid until compared."""
         prefetched, self._prefetched = self._prefetched, None
         if prefetched is not None:
-            # Of use or not, it reads the caller's map.
+            # Waits even for a scan that is of no use: it reads the caller's map.
             columns, self._slot = prefetched.columns.result(), prefetched.slot
         if prefetched is None or prefetched.call != _call(buffer, offset, checks):
             columns = self._scan_two(buffer, offset, checks)
-        # Three quarters of what filled a scan do not fill the next one. Behind any other stop there may be holes alone.
+        # Three quarters of the bytes that filled a scan do not fill the next scan. After any other stop the file may
+        # hold nothing but a hole.
         self._stride = columns.consumed * 3 // 4 if columns.stop is ScanStop.FULL else 0
         return columns
 
     def _scan_two(self, buffer: npt.NDArray[np.uint8], offset: int, checks: dict[str, bool]) -> RecordColumns:
-        """Scan a piece that ends where a record was found, from which on another thread scans the next piece."""
+        """Scan a batch up to a record that the search finds; another thread scans the next batch from that record."""
         slot = self._slot = self._next_slot()
         searched = buffer[: self._stride + _SEARCHED_BYTES]
         cut = find_record(searched, offset, self._stride) if 0 < self._stride < searched.size else -1
         if cut < 0:
             return slot.scanner.scan(buffer, offset, **checks)
-        following, behind = self._next_slot(), buffer[cut:]
-        scanned = self._scanning.submit(following.scanner.scan, behind, offset + cut, **checks)
-        self._prefetched = _Prefetched(_call(behind, offset + cut, checks), following, scanned)
+        next_slot, rest = self._next_slot(), buffer[cut:]
+        scanned = self._scanning.submit(next_slot.scanner.scan, rest, offset + cut, **checks)
+        self._prefetched = _Prefetched(_call(rest, offset + cut, checks), next_slot, scanned)
         columns = slot.scanner.scan(buffer[:cut], offset, **checks)
         if columns.consumed == cut:
             columns.stop = ScanStop.FULL
-        elif columns.stop is not ScanStop.FULL:  # what was found lies in a record
+        elif columns.stop is not ScanStop.FULL:  # the search found bytes inside a record
             columns = slot.scanner.scan(buffer, offset, **checks)
         return columns
 
     def take(self, columns: RecordColumns, mapping: Mapping, position: int) -> None:
-        """Compare a piece, which follows the one before, while the caller goes on.
+        """Compare a batch in the third thread; it follows the batch that was given before.
 
         Args:
-            columns: What `scan` gave last, or their first rows.
-            mapping: Of the file that they lie in, from `position` on; its memory is given back afterwards.
+            columns: The columns that `scan` returned last, or their first rows.
+            mapping: Map of the file that holds the records; their memory is released after the comparison.
+            position: Of the first record in the file.
         """
-        self._slot.reader = self._comparing.submit(self._verify, Piece(columns, mapping, position))
+        self._slot.comparison = self._comparing.submit(self._verify, ScannedBatch(columns, mapping, position))
 
     def walk(self, log: CommitLog, end: int, progress: Progress) -> None:
-        """Compare the records from `offset` up to another one, whose bytes nobody asks about."""
+        """Compare the records from `offset` up to `end`, without a check of their CRCs."""
         begin = self.offset
-        for piece in walk(log, lambda: self if self._is_going else None, begin, end):
-            progress("comparing queues and index with the log", piece.columns.base_offset - begin, end - begin)
-            self.take(*piece)
+        for batch in walk(log, lambda: self if self._is_going else None, begin, end):
+            progress("comparing queues and index with the log", batch.columns.base_offset - begin, end - begin)
+            self.take(*batch)
 
     def finish(self) -> None:
-        """Wait for the last piece."""
+        """Wait for the comparison of the last batch, and end the threads."""
         try:
             for slot in self._slots:
                 slot.wait()
@@ -147,28 +155,28 @@ class Verification:
             self._comparing.shutdown()
 
     def _next_slot(self) -> _Slot:
-        """That of the oldest piece, which has been compared."""
+        """The slot of the oldest batch, after its comparison."""
         slot = self._slots[0]
         self._slots.rotate(-1)
         slot.wait()
         return slot
 
-    def _verify(self, piece: Piece) -> None:
-        columns, is_right = piece.columns, False
+    def _verify(self, batch: ScannedBatch) -> None:
+        columns, is_right = batch.columns, False
         try:
             if self._is_going and self._queues.verify(columns) and self._has_keys(columns):
                 self.offset = columns.next_offset
                 self.records += columns.rows
-                self._on_piece(columns)
+                self._on_batch(columns)
                 is_right = True
         finally:
             self._is_going = is_right
-            piece.release()
+            batch.release()
 
     def _has_keys(self, columns: RecordColumns) -> bool:
         return self._index is None or self._index.verify(columns)
 
 
 def _call(buffer: npt.NDArray[np.uint8], offset: int, checks: dict[str, bool]) -> tuple[object, ...]:
-    """Equal for two scans that would give the same."""
+    """The arguments of a scan, to be compared: equal for two scans that give the same."""
     return buffer.ctypes.data, buffer.size, offset, checks
