@@ -18,12 +18,11 @@ from reput.config.dispatch_rules import DispatchRules
 from reput.config.properties import camel_case, read_properties, snake_case, split_folders
 from reput.config.rocketmq_keys import ROCKETMQ_KEYS
 from reput.errors import ConfigError
+from reput.formats import batch_consume_queue, consume_queue, consume_queue_ext, index_file
 
 __all__ = ["FlushDiskType", "MessageStoreConfig"]
 
 _MAX_INT = 2**31 - 1  # RocketMQ stores each of these numbers in a Java int
-_CONSUME_QUEUE_UNIT = 20
-_BATCH_CONSUME_QUEUE_UNIT = 46
 _DELAY_LEVEL = re.compile(r"([0-9]+)([smhd])")
 _DELAY_UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
@@ -68,31 +67,42 @@ class MessageStoreConfig:
         1 << 30, "Size of one commit log file.", unit="bytes", minimum=4096, frozen=True
     )
     mapped_file_size_consume_queue: int = _key(
-        6_000_000,
-        "Size of one consume queue file, rounded up to whole units of 20 bytes.",
+        consume_queue.DEFAULT_FILE_SIZE,
+        f"Size of one consume queue file, rounded up to whole units of {consume_queue.UNIT_SIZE} bytes.",
         unit="bytes",
         minimum=1,
-        maximum=_MAX_INT - _MAX_INT % _CONSUME_QUEUE_UNIT,
+        maximum=_MAX_INT - _MAX_INT % consume_queue.UNIT_SIZE,
         frozen=True,
     )
     enable_consume_queue_ext: bool = _key(
         False, "Write tags code, store time and bit map of each message to an extension beside its queue."
     )
     mapped_file_size_consume_queue_ext: int = _key(
-        50_331_648, "Size of one file of a consume queue extension.", unit="bytes", minimum=64, frozen=True
-    )
-    mapper_file_size_batch_consume_queue: int = _key(
-        13_800_000,
-        "Size of one batch consume queue file (topics with queue.type=BatchCQ), rounded up to whole units of 46 bytes.",
+        consume_queue_ext.DEFAULT_FILE_SIZE,
+        "Size of one file of a consume queue extension.",
         unit="bytes",
-        minimum=1,
-        maximum=_MAX_INT - _MAX_INT % _BATCH_CONSUME_QUEUE_UNIT,
+        minimum=64,
         frozen=True,
     )
-    max_hash_slot_num: int = _key(5_000_000, "Hash slots of one index file.", unit="slots", minimum=1, frozen=True)
+    mapper_file_size_batch_consume_queue: int = _key(
+        batch_consume_queue.DEFAULT_FILE_SIZE,
+        "Size of one batch consume queue file (topics with queue.type=BatchCQ), rounded up to whole units of "
+        f"{batch_consume_queue.BATCH_UNIT_SIZE} bytes.",
+        unit="bytes",
+        minimum=1,
+        maximum=_MAX_INT - _MAX_INT % batch_consume_queue.BATCH_UNIT_SIZE,
+        frozen=True,
+    )
+    max_hash_slot_num: int = _key(
+        index_file.DEFAULT_HASH_SLOT_NUM, "Hash slots of one index file.", unit="slots", minimum=1, frozen=True
+    )
     max_index_num: int = _key(
-        20_000_000, "Entries of one index file, the unused entry 0 counted.", unit="entries", minimum=2, frozen=True,
-    )  # fmt: skip
+        index_file.DEFAULT_INDEX_NUM,
+        "Entries of one index file, the unused entry 0 counted.",
+        unit="entries",
+        minimum=2,
+        frozen=True,
+    )
 
     # putting
     max_message_size: int = _key(4_194_304, "The largest stored body.", unit="bytes", minimum=10)
@@ -170,7 +180,10 @@ class MessageStoreConfig:
         maximum=100,
     )  # fmt: skip
     max_filter_message_size: int = _key(
-        16_000, "Bytes of consume queue units that one get with a tag filter looks through.", unit="bytes", minimum=20
+        16_000,
+        "Bytes of consume queue units that one get with a tag filter looks through.",
+        unit="bytes",
+        minimum=consume_queue.UNIT_SIZE,
     )
 
     data_read_ahead_enable: bool = _key(
@@ -212,8 +225,8 @@ class MessageStoreConfig:
         for name, key in _KEYS.items():
             object.__setattr__(self, name, _coerce(key, getattr(self, name)))
         for name, unit in (
-            ("mapped_file_size_consume_queue", _CONSUME_QUEUE_UNIT),
-            ("mapper_file_size_batch_consume_queue", _BATCH_CONSUME_QUEUE_UNIT),
+            ("mapped_file_size_consume_queue", consume_queue.UNIT_SIZE),
+            ("mapper_file_size_batch_consume_queue", batch_consume_queue.BATCH_UNIT_SIZE),
         ):
             object.__setattr__(self, name, -(-getattr(self, name) // unit) * unit)
         folders = split_folders(self.store_path_commit_log or "")
@@ -223,7 +236,7 @@ class MessageStoreConfig:
                 f"storePathCommitLog={self.store_path_commit_log}: names no folder that is not one of "
                 f"readOnlyCommitLogStorePaths={self.read_only_commit_log_store_paths}, so no file could be made"
             )
-        index_file_size = 40 + 4 * self.max_hash_slot_num + 20 * self.max_index_num
+        index_file_size = index_file.file_size(self.max_hash_slot_num, self.max_index_num)
         if index_file_size > _MAX_INT:
             raise ConfigError(
                 f"maxHashSlotNum and maxIndexNum: an index file would have {index_file_size} bytes, "
