@@ -14,11 +14,12 @@ from reput.cli.options import CommitLogPath, Json, Store
 from reput.cli.output import complain, write_json, write_line
 from reput.cli.start import begin_work
 from reput.errors import ConfigError
+from reput.formats.java import INT64_MAX
 
 if TYPE_CHECKING:
     from reput.log.directory import StoreDirectory
 
-_NO_END = (1 << 63) - 1
+_NO_END = INT64_MAX
 #: The options that choose among the lines of each kind of file.
 _CHOICES = {
     "log": {"--begin-offset", "--end-offset", "--topic", "--queue-id"},

@@ -19,10 +19,10 @@ from reput.config.properties import camel_case, read_properties, snake_case, spl
 from reput.config.rocketmq_keys import ROCKETMQ_KEYS
 from reput.errors import ConfigError
 from reput.formats import batch_consume_queue, consume_queue, consume_queue_ext, index_file
+from reput.formats.java import INT32_MAX
 
 __all__ = ["FlushDiskType", "MessageStoreConfig"]
 
-_MAX_INT = 2**31 - 1  # RocketMQ stores each of these numbers in a Java int
 _DELAY_LEVEL = re.compile(r"([0-9]+)([smhd])")
 _DELAY_UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
@@ -35,7 +35,7 @@ class FlushDiskType(StrEnum):
 
 
 def _key(
-    default: Any, doc: str, *, unit: str = "", minimum: int = 0, maximum: int = _MAX_INT, frozen: bool = False
+    default: Any, doc: str, *, unit: str = "", minimum: int = 0, maximum: int = INT32_MAX, frozen: bool = False
 ) -> Any:
     """Field for a RocketMQ key. `frozen`: the key fixes the geometry of a store's files and cannot be changed later."""
     metadata = {"doc": doc, "unit": unit, "minimum": minimum, "maximum": maximum, "frozen": frozen}
@@ -71,7 +71,7 @@ class MessageStoreConfig:
         f"Size of one consume queue file, rounded up to whole units of {consume_queue.UNIT_SIZE} bytes.",
         unit="bytes",
         minimum=1,
-        maximum=_MAX_INT - _MAX_INT % consume_queue.UNIT_SIZE,
+        maximum=INT32_MAX - INT32_MAX % consume_queue.UNIT_SIZE,
         frozen=True,
     )
     enable_consume_queue_ext: bool = _key(
@@ -90,7 +90,7 @@ class MessageStoreConfig:
         f"{batch_consume_queue.BATCH_UNIT_SIZE} bytes.",
         unit="bytes",
         minimum=1,
-        maximum=_MAX_INT - _MAX_INT % batch_consume_queue.BATCH_UNIT_SIZE,
+        maximum=INT32_MAX - INT32_MAX % batch_consume_queue.BATCH_UNIT_SIZE,
         frozen=True,
     )
     max_hash_slot_num: int = _key(
@@ -237,10 +237,10 @@ class MessageStoreConfig:
                 f"readOnlyCommitLogStorePaths={self.read_only_commit_log_store_paths}, so no file could be made"
             )
         index_file_size = index_file.file_size(self.max_hash_slot_num, self.max_index_num)
-        if index_file_size > _MAX_INT:
+        if index_file_size > INT32_MAX:
             raise ConfigError(
                 f"maxHashSlotNum and maxIndexNum: an index file would have {index_file_size} bytes, "
-                f"expected at most {_MAX_INT}"
+                f"expected at most {INT32_MAX}"
             )
         _ = self.delay_levels_ms, self.delete_hours  # raise ConfigError for wrong texts
 

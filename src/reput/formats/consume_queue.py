@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from reput.errors import CorruptConsumeQueueError
 from reput.formats.field import Field, positions, struct_format
+from reput.formats.java import INT32_MAX
 from reput.formats.record_layout import Buffer
 
 FIELDS: tuple[Field, ...] = (
@@ -35,7 +36,7 @@ class Unit(NamedTuple):
     tags_code: int
 
 
-FILLER = Unit(0, 0x7FFFFFFF, 0)
+FILLER = Unit(0, INT32_MAX, 0)
 """Unit before the first message of a queue whose first queue offset is not 0 (ConsumeQueue.fillPreBlank)."""
 
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from reput.errors import CorruptConsumeQueueError
 from reput.formats.field import Field, positions, struct_format
+from reput.formats.java import INT32_MIN, INT64_MIN
 from reput.formats.record_layout import Buffer
 
 FIELDS: tuple[Field, ...] = (
@@ -35,8 +36,8 @@ END_BLANK_SIZE = 4
 END_MARK = b"\xff\xff"
 
 #: The largest tags code that is an address: no hash of tags is that low (`ConsumeQueueExt.MAX_ADDR`).
-MAX_ADDRESS = -(1 << 31) - 1
-_FIRST_ADDRESS = -(1 << 63)
+MAX_ADDRESS = INT32_MIN - 1
+_FIRST_ADDRESS = INT64_MIN
 
 
 class ExtHead(NamedTuple):

@@ -1,12 +1,13 @@
-"""Java's hashes and CRC, on which bytes on disk depend."""
+"""Java's numbers, hashes and CRC, on which bytes on disk depend."""
 
 from __future__ import annotations
 
 import struct
 import zlib
 
+INT32_MIN, INT32_MAX = -(1 << 31), (1 << 31) - 1
+INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
 _UINT32 = 0xFFFFFFFF
-_INT32_MIN = -0x80000000
 
 
 def string_hash(text: str) -> int:
@@ -15,7 +16,7 @@ def string_hash(text: str) -> int:
     value = 0
     for unit in struct.unpack(f">{len(encoded) // 2}H", encoded):
         value = (31 * value + unit) & _UINT32
-    return value - 0x100000000 if value > 0x7FFFFFFF else value
+    return value - 0x100000000 if value > INT32_MAX else value
 
 
 def index_hash(text: str) -> int:
@@ -24,7 +25,7 @@ def index_hash(text: str) -> int:
     Java's Math.abs(-2**31) stays negative; RocketMQ replaces it by 0.
     """
     value = string_hash(text)
-    return 0 if value == _INT32_MIN else abs(value)
+    return 0 if value == INT32_MIN else abs(value)
 
 
 def body_crc(body: bytes | bytearray | memoryview) -> int:

@@ -14,10 +14,10 @@ from types import NoneType, UnionType
 from typing import Any, NoReturn, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from reput.errors import CorruptMetadataError
+from reput.formats.java import INT64_MAX, INT64_MIN
 
 _T = TypeVar("_T")
 _OTHERS = "others"
-_MIN_LONG, _MAX_LONG = -(1 << 63), (1 << 63) - 1
 _KINDS = {int: "a whole number of 64 bits", bool: "true or false", str: "a string"}
 
 
@@ -88,7 +88,7 @@ def _decode(kind: Any, value: Any, where: str) -> Any:
             for key, one in value.items()
             if one is not None or values is Any
         }
-    if kind is int and type(value) is int and _MIN_LONG <= value <= _MAX_LONG:
+    if kind is int and type(value) is int and INT64_MIN <= value <= INT64_MAX:
         return value
     if kind in (bool, str) and type(value) is kind:
         return value

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Self
 
 from reput.errors import MessageIllegalError
+from reput.formats.java import INT32_MAX, INT64_MAX
 from reput.formats.message import RETRY_TOPIC_PREFIX, Message, check_message, encode_properties_of
 from reput.formats.properties import DELAY
 from reput.formats.record_layout import (
@@ -25,8 +26,6 @@ _ITEM = struct.Struct(">iiiii")
 #: Smallest size of a message in a batch, so the fewest log bytes for one queue offset.
 MIN_ITEM_SIZE = _ITEM.size + 2
 _INT16, _INT32, _INT64 = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">q")
-_MAX_OFFSET = 0x7FFFFFFFFFFFFFFF
-_MAX_BODY_SIZE = 0x7FFFFFFF
 
 INNER_BATCH = SysFlag.INNER_BATCH | SysFlag.NEED_UNWRAP
 """SYSFLAG of a record whose body is a producer's batch."""
@@ -93,7 +92,7 @@ def encode_batch(messages: Sequence[Message]) -> bytes:
     parts: list[Buffer] = []
     for i, message in enumerate(messages):
         try:
-            check_message(message, max_message_size=_MAX_BODY_SIZE)
+            check_message(message, max_message_size=INT32_MAX)
         except MessageIllegalError as error:
             raise MessageIllegalError(f"message {i}: {error}") from error
         properties = encode_properties_of(message)
@@ -147,7 +146,7 @@ def unfold_record(record: bytes, body: bytes | None = None, *, max_bytes: int | 
     if sys_flag & INNER_BATCH == INNER_BATCH:
         items = decode_batch(body)
         sys_flag &= ~INNER_BATCH
-    if items is None or queue_offset > _MAX_OFFSET - len(items):
+    if items is None or queue_offset > INT64_MAX - len(items):
         return None
     head, topic = bytearray(record[: body_begin - _INT32.size]), record[body_end:topic_end]
     if max_bytes is not None and len(items) * (len(head) + len(topic)) > max_bytes:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+from reput.formats.java import INT64_MAX
+
 COMMIT_LOG = "commitlog"
 CONSUME_QUEUE = "consumequeue"
 CONSUME_QUEUE_EXT = "consumequeue_ext"
@@ -19,7 +21,6 @@ LOCK_CONTENT = b"lock"
 _OFFSET_DIGITS = 20
 _INDEX_NAME_DIGITS = 17
 _MAX_NAME_SIZE = 255
-_MAX_OFFSET = 0x7FFFFFFFFFFFFFFF
 
 
 def offset_to_file_name(offset: int) -> str:
@@ -40,7 +41,7 @@ def file_name_to_offset(name: str) -> int | None:
     if len(name) != _OFFSET_DIGITS or not (name.isascii() and name.isdigit()):
         return None
     offset = int(name)
-    return offset if offset <= _MAX_OFFSET else None
+    return offset if offset <= INT64_MAX else None
 
 
 def index_file_name(timestamp_ms: int, utc_offset_s: int = 0) -> str:

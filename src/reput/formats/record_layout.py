@@ -14,6 +14,7 @@ from typing import TypeAlias
 from reput.errors import CorruptRecordError, MessageIllegalError
 from reput.formats.field import Field, struct_format
 from reput.formats.hosts import HOST_V4_SIZE, HOST_V6_SIZE
+from reput.formats.java import INT32_MAX
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 """Bytes to read from; a memoryview must be flat, with items of one byte."""
@@ -97,7 +98,7 @@ BODY = 88
 MIN_RECORD_SIZE = 91
 BLANK_SIZE = 8
 MAX_PROPERTIES_SIZE = 32767
-MAX_QUEUE_ID = 0x7FFFFFFF
+MAX_QUEUE_ID = INT32_MAX
 V1_MAX_TOPIC_SIZE = 127
 
 _V6_MASK = SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6

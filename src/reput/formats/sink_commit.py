@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, TypeVar
 
 from reput.errors import CorruptMetadataError
+from reput.formats.java import INT64_MAX
 from reput.formats.own_json import decode_json
 
 #: Name of the file in the folder `config`.
@@ -26,7 +27,6 @@ T = TypeVar("T")
 
 #: Types by the annotations of the classes below.
 _KINDS: dict[str, type | tuple[type, ...]] = {"str": str, "int": int, "bool": bool, "str | None": (str, type(None))}
-_MOST = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +181,7 @@ def _made(kind: type[T], content: dict[str, Any], **made: object) -> T:
 
 
 def _checked(value: object, kind: str) -> object:
-    if not isinstance(value, _KINDS[kind]) or (isinstance(value, int) and not 0 <= value <= _MOST):
+    if not isinstance(value, _KINDS[kind]) or (isinstance(value, int) and not 0 <= value <= INT64_MAX):
         raise TypeError(f"expected {kind}, found {value!r}")
     return value
 

@@ -18,6 +18,7 @@ from reput.formats.batch_consume_queue import (
     STORE_TIMESTAMP,
     TAGS_CODE,
 )
+from reput.formats.java import INT64_MAX, INT64_MIN
 from reput.formats.record_layout import SysFlag
 from reput.kernels._jit import kernel
 from reput.kernels.columns import (
@@ -52,13 +53,12 @@ _TRANSACTION, _PREPARED, _ROLLBACK = (
     SysFlag.TRANSACTION_ROLLBACK,
 )
 _UNIT = BATCH_UNIT_SIZE
-_MAX_INT64 = 2**63 - 1
 _INNER_NU = int.from_bytes(b"INNER_NU", "big")
 _INNER_BA = int.from_bytes(b"INNER_BA", "big")
-_NOTHING_TO_SKIP = np.int64(-(2**63))
+_NOTHING_TO_SKIP = np.int64(INT64_MIN)
 
 #: In `last_offsets` of `group_batch_units`: a queue that takes no units.
-NO_BATCH_QUEUE = _MAX_INT64
+NO_BATCH_QUEUE = INT64_MAX
 
 
 @njit
@@ -69,7 +69,7 @@ def _decimal(text, end):  # type: ignore[no-untyped-def]
         return np.int64(-1)
     for i in range(text, end):
         digit = np.int64(load_u8(i)) - 0x30
-        if digit < 0 or digit > 9 or number > (_MAX_INT64 - digit) // 10:
+        if digit < 0 or digit > 9 or number > (INT64_MAX - digit) // 10:
             return np.int64(-1)
         number = number * 10 + digit
     return number
@@ -121,7 +121,7 @@ def _group(buffer, wide, narrow, last_offsets, counts, starts, units):  # type: 
         base, number = _inner_batch(properties, np.int64(narrow[N_PROPERTIES_SIZE, row]))
         if base < 0:
             base, number = wide[W_QUEUE_OFFSET, row], np.int64(1)
-        if base < 0 or base > _MAX_INT64 - number:
+        if base < 0 or base > INT64_MAX - number:
             continue
         unit = units + starts[queue] + counts[queue] * _UNIT
         store_i64(unit, wide[W_COMMIT_LOG_OFFSET, row])

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from reput.formats.consume_queue import SIZE, TAGS_CODE, UNIT_SIZE
 from reput.formats.consume_queue_ext import MAX_ADDRESS
+from reput.formats.java import INT64_MIN
 from reput.formats.record_layout import SysFlag
 from reput.kernels._jit import kernel
 from reput.kernels.columns import (
@@ -40,7 +41,7 @@ _TRANSACTION, _PREPARED, _ROLLBACK = (
 )
 _UNIT = UNIT_SIZE
 _MAX_ADDRESS = MAX_ADDRESS
-_NOTHING_TO_SKIP = np.int64(-(2**63))
+_NOTHING_TO_SKIP = np.int64(INT64_MIN)
 #: How far ahead of its loads a pull asks for units, in bytes: the processor does not look beyond a page by itself.
 _UNITS_AHEAD = 1024
 

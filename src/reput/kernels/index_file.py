@@ -14,6 +14,7 @@ import numpy.typing as npt
 from numba import njit
 
 from reput.formats.index_file import ENTRY_SIZE, HEADER_SIZE, PHY_OFFSET, SLOT_SIZE, SLOT_VALUE, TIME_DIFF
+from reput.formats.java import INT32_MAX
 from reput.formats.record_layout import BLANK_SIZE, BODY_LENGTH
 from reput.kernels._jit import inlined, kernel
 from reput.kernels.columns import (
@@ -49,7 +50,7 @@ from reput.kernels.record_header import READ, read_record
 from reput.kernels.record_properties import find_tags_and_keys
 
 _HEADER, _SLOT, _ENTRY = HEADER_SIZE, SLOT_SIZE, ENTRY_SIZE
-_MAX_INT32 = np.int64(0x7FFFFFFF)
+_MAX_SECONDS = np.int64(INT32_MAX)
 _SLOTS_AHEAD = 32
 _HEADS_AHEAD, _TEXTS_AHEAD = 32, 16
 #: Between the keys of a query; it separates properties, so no key has it.
@@ -82,7 +83,7 @@ def put_keys(slot_table, entries, slots, capacity, header, hashes, offsets, time
             previous = np.int64(0)
         seconds = np.int64(0)
         if header[BEGIN_TIMESTAMP] > 0 and timestamps[key] > header[BEGIN_TIMESTAMP]:
-            seconds = min((timestamps[key] - header[BEGIN_TIMESTAMP]) // 1000, _MAX_INT32)
+            seconds = min((timestamps[key] - header[BEGIN_TIMESTAMP]) // 1000, _MAX_SECONDS)
         entry = entries + number * _ENTRY
         store_i32(entry, hashed)
         store_i64(entry + PHY_OFFSET, offsets[key])

@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from reput.formats.java import INT32_MAX
 from reput.kernels._jit import inlined
 from reput.kernels.columns import (
     N_KEYS_POSITION,
@@ -27,7 +28,6 @@ _KEYS = int.from_bytes(b"KEYS", "big")
 _UNIQ = int.from_bytes(b"UNIQ", "big")
 __KEY = int.from_bytes(b"_KEY", "big")
 _DELA = int.from_bytes(b"DELA", "big")
-_MAX_INT32 = 0x7FFFFFFF
 _SEPARATOR = np.uint8(2)
 
 
@@ -67,7 +67,7 @@ def find_tags_and_keys(base, text, size, buffer_end, narrow, row):  # type: igno
 
 @njit
 def delay_level(text, size):  # type: ignore[no-untyped-def]
-    """The value of DELAY; 0 where it is absent or no decimal number up to 2**31 - 1."""
+    """The value of DELAY; 0 where it is absent or no decimal number up to `INT32_MAX`."""
     level, pair, text_end = np.int64(0), text, text + size
     while pair < text_end:
         end = pair
@@ -78,7 +78,7 @@ def delay_level(text, size):  # type: ignore[no-untyped-def]
             for i in range(pair + 6, end):
                 digit = np.int64(load_u8(i)) - 0x30
                 level = level * 10 + digit
-                if digit < 0 or digit > 9 or level > _MAX_INT32:
+                if digit < 0 or digit > 9 or level > INT32_MAX:
                     level = np.int64(0)
                     break
         pair = end + 1

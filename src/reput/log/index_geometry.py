@@ -25,13 +25,14 @@ from reput.formats.index_file import (
     decode_header,
     file_size,
 )
+from reput.formats.java import INT32_MAX
 from reput.log.directory import IndexFilePath, open_listed
 
 _PROBES = 64
 #: Slot counts tested in one call.
 _CHUNK = 1 << 20
 #: Largest index file: Java cannot map a longer one, so RocketMQ has made none.
-_MOST_BYTES = (1 << 31) - 1
+_MOST_BYTES = INT32_MAX
 #: So many slots take the space of one entry.
 _STEP = ENTRY_SIZE // SLOT_SIZE
 

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reput.files import DISK, FileLayer
+from reput.formats.java import INT64_MAX, INT64_MIN
 from reput.formats.record_layout import MIN_RECORD_SIZE
 from reput.kernels.record_scan import read_records_at
 from reput.log.blocks import BEGIN, END, MAX_BORN_MS, MAX_STORE_MS, MIN_BORN_MS, MIN_STORE_MS
@@ -37,7 +38,6 @@ from reput.log.queue_records import (
 )
 from reput.log.selection import Selection
 
-_LEAST, _LARGEST = -(1 << 63), (1 << 63) - 1
 #: Cost of one more read at another location, in bytes of a scan.
 SEEK_BYTES = 16 << 10
 #: Limit of records that are read one by one: the planner holds their locations, about 100 bytes each.
@@ -47,8 +47,8 @@ MOST_RECORDS = 3_000_000
 class Range(NamedTuple):
     """Range of integers from `low` to `high`, both included."""
 
-    low: int = _LEAST
-    high: int = _LARGEST
+    low: int = INT64_MIN
+    high: int = INT64_MAX
 
     def within(self, low: int | None, high: int | None) -> Range:
         """Intersection with another range; None: no bound."""

@@ -12,7 +12,7 @@ import numpy as np
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import MessageIllegalError
 from reput.formats.batch_consume_queue import MAX_MESSAGE_COUNT
-from reput.formats.java import body_crc
+from reput.formats.java import INT64_MAX, body_crc
 from reput.formats.message import Message
 from reput.formats.message_batch import INNER_BATCH, BatchItem, MessageExtBatch, decode_batch
 from reput.formats.properties import DELAY, INNER_BASE, INNER_NUM, PROPERTY_SEPARATOR, encode_properties
@@ -26,7 +26,7 @@ from reput.store.put import PutMessage
 from reput.store.results import PutBatchResult, PutMessageStatus
 
 #: Room for the INNER_BASE that the append adds: the greatest queue offset.
-_INNER_BASE_SIZE = len(encode_properties([(INNER_BASE, str((1 << 63) - 1))]))
+_INNER_BASE_SIZE = len(encode_properties([(INNER_BASE, str(INT64_MAX))]))
 
 
 class PutBatch:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reput.formats.index_file import HEADER_POSITIONS, PHY_OFFSET, entry_position
+from reput.formats.java import INT32_MAX
 from reput.jobs.audit.index import AuditedIndexFile
 from reput.jobs.audit.runs import AscendingRun, EntryFiles, Int64s, Slice
 from reput.kernels.columns import RecordColumns
@@ -16,8 +17,6 @@ from reput.kernels.index_file import IndexKeys, index_keys
 from reput.kernels.record_scan import RecordScanner, ScanLevel
 from reput.kernels.unit_types import INDEX_ENTRY_TYPE
 from reput.log.scan import MAX_ROWS
-
-_MAX_INT32 = 0x7FFFFFFF
 
 #: State of an entry: its record's; once more the same; its record's with a wrong time. Other entries lead nowhere.
 VERIFIED, REPEATED, WRONG_TIME = range(3)
@@ -273,5 +272,5 @@ def _ranked(values: Int64s, others: Int64s) -> tuple[npt.NDArray[np.bool_], npt.
 
 def _seconds(timestamps: Int64s, begins: Int64s) -> Int64s:
     """Seconds in the field TIMEDIFF of entries (`IndexFile.putKey`)."""
-    seconds: Int64s = np.where(begins > 0, np.clip((timestamps - begins) // 1000, 0, _MAX_INT32), 0)
+    seconds: Int64s = np.where(begins > 0, np.clip((timestamps - begins) // 1000, 0, INT32_MAX), 0)
     return seconds

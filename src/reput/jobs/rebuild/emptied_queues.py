@@ -17,11 +17,12 @@ from reput.files import DISK, File, FileLayer
 from reput.formats.backup import EmptiedQueue
 from reput.formats.batch_consume_queue import BATCH_UNIT_SIZE, decode_batch_unit
 from reput.formats.consume_queue import FILLER, UNIT_SIZE, decode_unit, encode_unit
+from reput.formats.java import INT64_MAX
 from reput.formats.paths import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, offset_to_file_name
 from reput.log.directory import LogFile, StoreDirectory, numbered_files
 
 #: Behind every record.
-_EVERYTHING = 1 << 63
+_EVERYTHING = INT64_MAX
 
 
 class _Place(NamedTuple):

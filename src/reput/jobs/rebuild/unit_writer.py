@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from reput.files import DISK
 from reput.formats.consume_queue import FILLER, UNIT_SIZE, encode_unit
+from reput.formats.java import INT64_MAX
 from reput.formats.paths import offset_to_file_name, topic_folder_name
 from reput.jobs.rebuild.ext_builder import ExtChunk, ExtLayout, ExtSpill
 from reput.jobs.record_faults import has_units, queue_fault, record_damage, wrong_queue_offsets
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 _FILLER = encode_unit(*FILLER)
 #: A next queue offset that makes every row a repeat: `group_units` takes none of the queue.
-_NO_QUEUE = (1 << 63) - 1
+_NO_QUEUE = INT64_MAX
 
 
 @dataclass(frozen=True, slots=True)

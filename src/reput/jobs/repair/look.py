@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from reput.files import DISK
+from reput.formats.java import INT64_MAX
 from reput.formats.multi_dispatch import LMQ_PREFIX
 from reput.formats.paths import CONFIG, file_name_to_offset, offset_to_file_name
 from reput.formats.record_layout import PHYSICAL_OFFSET
@@ -25,7 +26,7 @@ from reput.log.directory import LogFile, StoreDirectory
 from reput.log.scan import OnDamage, scan_split
 from reput.log.splits import Split
 
-_END_OF_LOG = (1 << 63) - 1
+_END_OF_LOG = INT64_MAX
 _BLOCK_BYTES = 1 << 20
 
 

@@ -15,6 +15,7 @@ from enum import StrEnum
 from reput.errors import StoreFormatError
 from reput.files import DISK
 from reput.formats.hosts import encode_host
+from reput.formats.java import INT64_MAX
 from reput.formats.message import Message
 from reput.formats.paths import offset_to_file_name
 from reput.formats.property_crc import PROPERTY_CRC_SIZE
@@ -36,7 +37,7 @@ _BLOCK_BYTES = 4 << 20
 #: A file name that no log has come to yet asks for more files than a file system should get.
 _MOST_MISSING_FILES = 100_000
 #: Behind any record.
-END_OF_LOG = (1 << 63) - 1
+END_OF_LOG = INT64_MAX
 
 
 class StandIn(StrEnum):

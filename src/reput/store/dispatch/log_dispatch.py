@@ -21,6 +21,7 @@ import numpy as np
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import CorruptRecordError, DataLossError
 from reput.files import DISK, FileLayer
+from reput.formats.java import INT64_MAX
 from reput.formats.metadata import Topics
 from reput.formats.paths import CONSUME_QUEUE
 from reput.kernels.columns import RecordColumns
@@ -49,7 +50,7 @@ BATCH_BYTES = 1 << 30
 #: Each scan of records opens each of its queues, so scans are larger where queues are many.
 _MANY_QUEUES = 1_000
 _MAX_ROWS_OF_MANY, _WINDOW_OF_MANY = 131_072, 64 << 20
-_NO_END = (1 << 63) - 1
+_NO_END = INT64_MAX
 
 logger = logging.getLogger("reput.dispatch")
 

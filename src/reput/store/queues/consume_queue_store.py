@@ -14,6 +14,7 @@ from reput.config.message_store import MessageStoreConfig
 from reput.errors import CorruptRecordError
 from reput.files import FileLayer
 from reput.formats.consume_queue import UNIT_SIZE
+from reput.formats.java import INT64_MAX
 from reput.formats.message_batch import MIN_ITEM_SIZE
 from reput.formats.paths import CONSUME_QUEUE, topic_folder_name
 from reput.kernels.columns import RecordColumns
@@ -39,7 +40,7 @@ _MAX_MAPS = 8192
 class _LeftOut:
     """Stands for a queue that takes no units: to `group_units` every row of it is a repeat."""
 
-    max_offset = (1 << 63) - 1
+    max_offset = INT64_MAX
 
 
 _LEFT_OUT = _LeftOut()

@@ -10,6 +10,7 @@ from reput.config.message_store import MessageStoreConfig
 from reput.errors import StoreFormatError
 from reput.files import FileLayer
 from reput.formats.checkpoint import Checkpoint
+from reput.formats.java import INT64_MAX
 from reput.formats.paths import COMMIT_LOG, CONFIG, CONSUME_QUEUE, INDEX
 from reput.formats.shutdown import SHUTDOWN_FILE, Shutdown, decode_shutdown
 from reput.log.directory import IndexFilePath, LogFile, QueueFiles, StoreDirectory, named_folders
@@ -25,7 +26,7 @@ from reput.store.recovery_report import LogEnd
 #: Times of a store that has no checkpoint.
 NO_TIMES = Checkpoint(0, 0, 0)
 #: Commit log offset, or store time, after every record.
-EVERYTHING = (1 << 63) - 1
+EVERYTHING = INT64_MAX
 
 
 @dataclass(slots=True)

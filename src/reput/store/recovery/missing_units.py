@@ -11,6 +11,7 @@ import os
 import numpy as np
 
 from reput.errors import CorruptConsumeQueueError, CorruptRecordError
+from reput.formats.java import INT64_MAX
 from reput.formats.paths import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, topic_folder_name
 from reput.formats.record_layout import SysFlag
 from reput.formats.shutdown import Shutdown
@@ -23,7 +24,7 @@ from reput.store.queues.tables import QueueTables
 
 #: Records of a batch; the search ends at the first missing unit.
 _MAX_ROWS = 4096
-_NO_MESSAGE = (1 << 63) - 1
+_NO_MESSAGE = INT64_MAX
 
 
 def find_missing_units(
