@@ -21,7 +21,10 @@ from reput.errors import ConfigError
 from reput.formats import batch_consume_queue, consume_queue, consume_queue_ext, index_file
 from reput.formats.java import INT32_MAX
 
-__all__ = ["FlushDiskType", "MessageStoreConfig"]
+__all__ = ["OS_PAGE_SIZE", "FlushDiskType", "MessageStoreConfig"]
+
+#: Bytes of a page, for the keys that count pages, on every machine (`MappedFile.OS_PAGE_SIZE`).
+OS_PAGE_SIZE = 4096
 
 _DELAY_LEVEL = re.compile(r"([0-9]+)([smhd])")
 _DELAY_UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}

@@ -11,13 +11,11 @@ from collections.abc import Callable
 from threading import Event, Lock
 from typing import Protocol
 
-from reput.config.message_store import MessageStoreConfig
+from reput.config.message_store import OS_PAGE_SIZE, MessageStoreConfig
 from reput.errors import StorePoisonedError
 from reput.store.log.commit_log import CommitLog
 from reput.store.results import PutMessageStatus
 from reput.store.service_thread import ServiceThread
-
-_PAGE_SIZE = 4096
 
 #: Called once the bytes are safe, or with the error that says that they never will be.
 Done = Callable[[PutMessageStatus | StorePoisonedError], None]
@@ -135,7 +133,7 @@ class FlushRealTimeService:
     def _sync_if(self, least_pages: int) -> bool:
         """Sync when enough pages wait; a failure is kept for the next put, which must not go on as if nothing was."""
         log = self._commit_log
-        pages = log.max_offset // _PAGE_SIZE - log.flushed_offset // _PAGE_SIZE
+        pages = log.max_offset // OS_PAGE_SIZE - log.flushed_offset // OS_PAGE_SIZE
         if pages < least_pages or log.max_offset == log.flushed_offset:
             return least_pages == 0
         try:

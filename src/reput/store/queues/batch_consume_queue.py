@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from reput.config.message_store import OS_PAGE_SIZE
 from reput.files import FileLayer, Mapping
 from reput.formats.batch_consume_queue import BASE_OFFSET, BATCH_UNIT_SIZE, BatchUnit, decode_batch_unit
 from reput.formats.consume_queue import Unit
 from reput.kernels.batch_consume_queue import find_batch_unit
 from reput.store.queues.folder import QueueFolder
 from reput.store.statistics import TopicCounts
-
-_PAGE_SIZE = 4096
 
 
 class BatchConsumeQueue(QueueFolder):
@@ -132,7 +131,7 @@ class BatchConsumeQueue(QueueFolder):
     def flush(self, least_pages: int = 0) -> None:
         """Sync the files with unsynced units, and the folder, where at least so many pages of 4096 bytes are new."""
         end, dirty = self._next_unit, sorted(self.dirty)
-        if not dirty or (end - self._synced_unit) * BATCH_UNIT_SIZE // _PAGE_SIZE < least_pages:
+        if not dirty or (end - self._synced_unit) * BATCH_UNIT_SIZE // OS_PAGE_SIZE < least_pages:
             return
         self.dirty.difference_update(dirty)
         try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from reput.config.message_store import OS_PAGE_SIZE
 from reput.files import FileLayer, Mapping
 from reput.formats.consume_queue import FILLER, UNIT, UNIT_SIZE, Unit, encode_unit
 from reput.kernels.consume_queue_ext import last_ext_address
@@ -18,8 +19,6 @@ from reput.store.statistics import TopicCounts
 if TYPE_CHECKING:
     from reput.formats.consume_queue_ext import ExtUnit
     from reput.store.queues.consume_queue_ext import ConsumeQueueExt
-
-_PAGE_SIZE = 4096
 
 
 class ConsumeQueue(QueueFolder):
@@ -114,7 +113,7 @@ class ConsumeQueue(QueueFolder):
     @property
     def unsynced_pages(self) -> int:
         """Pages of 4096 bytes that were written since the last sync."""
-        return (self.max_offset - self.synced_offset) * UNIT_SIZE // _PAGE_SIZE
+        return (self.max_offset - self.synced_offset) * UNIT_SIZE // OS_PAGE_SIZE
 
     # -- retention
 

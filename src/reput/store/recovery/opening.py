@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING
 
-from reput.config.message_store import FlushDiskType, MessageStoreConfig
+from reput.config.message_store import OS_PAGE_SIZE, FlushDiskType, MessageStoreConfig
 from reput.errors import ReputError, StoreFormatError
 from reput.files import FileLayer
 from reput.files.lock import RecordLock
@@ -43,7 +43,6 @@ from reput.store.recovery_report import RecoveryReport
 if TYPE_CHECKING:
     from reput.kernels.consume_queue_ext import BitMaps
 
-_PAGE_SIZE = 4096
 
 logger = logging.getLogger("reput.store")
 
@@ -275,4 +274,4 @@ def _warm_sync_bytes(config: MessageStoreConfig) -> int | None:
     if not config.warm_maped_file_enable:
         return None
     sync = config.flush_disk_type is FlushDiskType.SYNC_FLUSH
-    return config.flush_least_pages_when_warm_maped_file * _PAGE_SIZE if sync else 0
+    return config.flush_least_pages_when_warm_maped_file * OS_PAGE_SIZE if sync else 0
