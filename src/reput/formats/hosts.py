@@ -9,6 +9,8 @@ from reput.errors import MessageIllegalError
 
 HOST_V4_SIZE = 8
 HOST_V6_SIZE = 20
+#: By so much an IPv6 host moves what follows it.
+HOST_GROWTH = HOST_V6_SIZE - HOST_V4_SIZE
 _PORT_SIZE = 4
 
 

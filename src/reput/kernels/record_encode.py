@@ -15,7 +15,7 @@ from enum import IntEnum
 import numpy as np
 from numba import njit
 
-from reput.formats.hosts import HOST_V4_SIZE, HOST_V6_SIZE
+from reput.formats.hosts import HOST_GROWTH, HOST_V4_SIZE
 from reput.formats.record_layout import (
     BODY_CRC,
     BODY_LENGTH,
@@ -107,7 +107,6 @@ class EncodeFault(IntEnum):
 
 
 _V1, _V2 = int(MagicCode.MESSAGE_V1), int(MagicCode.MESSAGE_V2)
-_HOST_GROWTH = HOST_V6_SIZE - HOST_V4_SIZE
 _BORN_V6, _STORE_V6, _TRANSACTION = SysFlag.BORN_HOST_V6, SysFlag.STORE_HOST_V6, SysFlag.TRANSACTION_MASK
 _PREPARED, _ROLLBACK = SysFlag.TRANSACTION_PREPARED, SysFlag.TRANSACTION_ROLLBACK
 _TAGS, _KEYS = int.from_bytes(b"TAGS", "big"), int.from_bytes(b"KEYS", "big")
@@ -420,6 +419,6 @@ def patch(  # type: ignore[no-untyped-def]
             store_i64(p + QUEUE_OFFSET, next_offsets[queue])
             next_offsets[queue] += 1
         store_i64(p + PHYSICAL_OFFSET, base_offset + np.int64(positions[row]) - first)
-        store_i64(p + STORE_TIMESTAMP + (_HOST_GROWTH if sys_flag & _BORN_V6 else 0), store_timestamp)
+        store_i64(p + STORE_TIMESTAMP + (HOST_GROWTH if sys_flag & _BORN_V6 else 0), store_timestamp)
         if property_crc:
             put_property_crc(p, np.int64(positions[row + 1]) - np.int64(positions[row]))

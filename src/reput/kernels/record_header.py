@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from reput.formats.hosts import HOST_V4_SIZE, HOST_V6_SIZE
+from reput.formats.hosts import HOST_GROWTH
 from reput.formats.record_layout import (
     BLANK_SIZE,
     BODY_CRC,
@@ -50,7 +50,6 @@ from reput.kernels.columns import (
 from reput.kernels.memory import load_i16, load_i32, load_i64, load_u8
 
 _V1, _V2, _BLANK = int(MagicCode.MESSAGE_V1), int(MagicCode.MESSAGE_V2), int(MagicCode.BLANK)
-_HOST_GROWTH = HOST_V6_SIZE - HOST_V4_SIZE
 _BORN_V6, _STORE_V6 = SysFlag.BORN_HOST_V6, SysFlag.STORE_HOST_V6
 _END, _STOP_BLANK, _BAD_MAGIC, _BAD_SIZE, _MISMATCH, _ = (int(stop) for stop in ScanStop)
 #: What `read_record` says of a record; else a `ScanStop`.
@@ -77,8 +76,8 @@ def read_record(base, position, end, offset, wide, narrow, row):  # type: ignore
     if end - p < size:
         return _END
     sys_flag = load_i32(p + SYS_FLAG)
-    born_growth = _HOST_GROWTH if sys_flag & _BORN_V6 else 0
-    growth = born_growth + (_HOST_GROWTH if sys_flag & _STORE_V6 else 0)
+    born_growth = HOST_GROWTH if sys_flag & _BORN_V6 else 0
+    growth = born_growth + (HOST_GROWTH if sys_flag & _STORE_V6 else 0)
     length_size = 2 if magic == _V2 else 1
     if size < MIN_RECORD_SIZE + growth + length_size - 1:
         return _BAD_SIZE

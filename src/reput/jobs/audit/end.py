@@ -8,6 +8,7 @@ import numpy as np
 
 from reput.files import DISK
 from reput.formats.checkpoint import POSITIONS
+from reput.formats.hosts import HOST_GROWTH
 from reput.formats.record_layout import MIN_RECORD_SIZE, STORE_TIMESTAMP, SYS_FLAG, SysFlag
 from reput.jobs.audit.files import StoreListing, list_store
 from reput.jobs.audit.scan import SplitAudit
@@ -18,7 +19,6 @@ from reput.log.scan import OnDamage, scan_split
 from reput.log.splits import Split, SplitStop
 
 _HEAD_BYTES = 4 << 20
-_HOST_GROWTH = 12
 
 
 def damage_findings(listing: StoreListing, may_grow: bool, outcomes: Sequence[SplitAudit]) -> Iterator[Finding]:
@@ -108,8 +108,8 @@ def _tail_finding(listing: StoreListing, may_grow: bool, file: LogFile, end: int
 
 def _store_timestamp(head: bytes) -> int:
     """Store timestamp of a record that begins with these bytes, if they are one; 0 for too few bytes."""
-    if len(head) < MIN_RECORD_SIZE + _HOST_GROWTH:
+    if len(head) < MIN_RECORD_SIZE + HOST_GROWTH:
         return 0
     sys_flag = int.from_bytes(head[SYS_FLAG : SYS_FLAG + 4], "big")
-    begin = STORE_TIMESTAMP + (_HOST_GROWTH if sys_flag & SysFlag.BORN_HOST_V6 else 0)
+    begin = STORE_TIMESTAMP + (HOST_GROWTH if sys_flag & SysFlag.BORN_HOST_V6 else 0)
     return int.from_bytes(head[begin : begin + 8], "big", signed=True)

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reput.files import FileLayer
-from reput.formats.hosts import HOST_V4_SIZE, HOST_V6_SIZE
+from reput.formats.hosts import HOST_GROWTH
 from reput.formats.paths import CONFIG
 from reput.formats.property_crc import PROPERTY_CRC_SIZE
 from reput.formats.record_layout import PHYSICAL_OFFSET, QUEUE_OFFSET, STORE_TIMESTAMP, SysFlag
@@ -33,7 +33,6 @@ from reput.store.log.commit_log import CommitLog
 from reput.store.recovery_report import LogEnd
 
 _MAX_ROWS = 65_536
-_HOST_GROWTH = HOST_V6_SIZE - HOST_V4_SIZE
 
 logger = logging.getLogger("reput.store")
 
@@ -150,7 +149,7 @@ def _pending(
     """Copy of records as they were staged: zeros for queue offset, log offset, store timestamp and property CRC."""
     copied = data.copy()
     positions = columns["position"][:rows].astype(np.int64)
-    grown = (columns["sys_flag"][:rows] & SysFlag.BORN_HOST_V6 != 0) * _HOST_GROWTH
+    grown = (columns["sys_flag"][:rows] & SysFlag.BORN_HOST_V6 != 0) * HOST_GROWTH
     fields = [(positions + QUEUE_OFFSET, 8), (positions + PHYSICAL_OFFSET, 8), (positions + STORE_TIMESTAMP + grown, 8)]
     if property_crc:
         ends = positions + columns["store_size"][:rows]
