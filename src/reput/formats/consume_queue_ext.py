@@ -40,7 +40,7 @@ _FIRST_ADDRESS = -(1 << 63)
 
 
 class ExtHead(NamedTuple):
-    """What a unit holds before its bit map."""
+    """Fields of an ext unit before its bit map."""
 
     size: int
     tags_code: int
