@@ -149,7 +149,7 @@ def test_the_log_of_another_store_is_refused_and_nothing_changes(store: Path, tm
     expected = derived(output)
     shutil.rmtree(store)
     put(store, 500, 505)
-    with pytest.raises(DataLossError, match="dispatched the log has no part: give another output"):
+    with pytest.raises(DataLossError, match="says that dispatch ended: give another output"):
         dispatch(store, output)
     assert derived(output) == expected
 

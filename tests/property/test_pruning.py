@@ -39,7 +39,7 @@ few = settings(max_examples=6)
 
 
 @pytest.fixture(autouse=True, scope="module")
-def places_cost_nothing() -> Iterator[None]:
+def seeks_cost_nothing() -> Iterator[None]:
     """On logs of half a megabyte hardly a place would be cheaper than the whole, and one piece would be all of it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pruning, "SEEK_BYTES", -(10**6))
@@ -327,7 +327,7 @@ def test_a_margin_that_holds_loses_nothing(margin_ms: int, data: st.DataObject) 
         assert wanted_rows(rows, wanted) == wanted_rows(expected, wanted)
 
 
-def test_places_are_found_at_all() -> None:
+def test_locations_are_found_at_all() -> None:
     """Without this, everything above could hold because everything is read."""
     store = GOLDEN / "5.3.3" / "clean" / "store"
     table = full("5.3.3/clean/store")
@@ -350,19 +350,19 @@ def test_more_records_than_memory_should_hold_are_not_read_one_by_one(monkeypatc
         assert wanted_rows(rows, wanted) == wanted_rows(full(store), wanted)
 
 
-@pytest.mark.parametrize("piece_bytes", [3001, 50_001, 1 << 20])
+@pytest.mark.parametrize("batch_bytes", [3001, 50_001, 1 << 20])
 def test_gaps_begin_and_end_at_records_however_the_log_is_cut(
-    monkeypatch: pytest.MonkeyPatch, piece_bytes: int
+    monkeypatch: pytest.MonkeyPatch, batch_bytes: int
 ) -> None:
-    monkeypatch.setattr(queue_records, "BATCH_BYTES", piece_bytes)
+    monkeypatch.setattr(queue_records, "BATCH_BYTES", batch_bytes)
     with copy_of("5.3.3/clean/store") as path:
         for queue in sorted((path / "consumequeue").glob("*/*"))[::4]:
             shutil.rmtree(queue)
         directory = StoreDirectory(path)
         log_files = directory.log_files()
-        pieces = list(queue_records.proven_batches(directory.queues(), log_files, DISK))
+        batches = list(queue_records.proven_batches(directory.queues(), log_files, DISK))
         starts = set(full_offsets(path)) | {file.end_offset for file in log_files}
         starts.add(find_end(log_files[-1], DISK))
-        assert sum(len(piece.gaps) for piece in pieces) > 10
-        assert all(gap.begin in starts for piece in pieces for gap in piece.gaps)
-        assert all(gap.end in starts for piece in pieces for gap in piece.gaps)
+        assert sum(len(batch.gaps) for batch in batches) > 10
+        assert all(gap.begin in starts for batch in batches for gap in batch.gaps)
+        assert all(gap.end in starts for batch in batches for gap in batch.gaps)

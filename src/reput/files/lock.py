@@ -41,7 +41,7 @@ class RecordLock:
         self.path = path
         with _held_guard:
             if os.path.exists(path) and _identity(os.stat(path)) in _held:
-                raise StoreLockedError(f"{path}: this process has the store open already; use that one or close it")
+                raise StoreLockedError(f"{path}: this process has the store open already; use that store or close it")
             try:
                 self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             except OSError as error:
@@ -81,7 +81,7 @@ class RecordLock:
             if error.errno in (errno.EACCES, errno.EAGAIN):
                 raise StoreLockedError(
                     f"{self.path}: {_holder(self._descriptor)} has the store open; stop it, or wait until it closes "
-                    "it: one at a time writes, while any number may read"
+                    "it: only one process may write, while any number may read"
                 ) from error
             raise failure(error, self.path, "lock") from error
         if not os.fstat(self._descriptor).st_size:

@@ -47,7 +47,7 @@ def decode_checkpoint(data: Buffer) -> Checkpoint:
 
 
 def min_timestamp(checkpoint: Checkpoint) -> int:
-    """Time before which CommitLog and ConsumeQueues are flushed: 3 seconds before the earlier one, at least 0."""
+    """Time before which CommitLog and ConsumeQueues are flushed: 3 s before the earlier timestamp, at least 0."""
     return max(0, min(checkpoint.physic_msg_timestamp, checkpoint.logics_msg_timestamp) - _SAFETY_MARGIN_MS)
 
 

@@ -41,7 +41,7 @@ _FIRST_ADDRESS = INT64_MIN
 
 
 class ExtHead(NamedTuple):
-    """What a unit holds before its bit map."""
+    """Fields of an ext unit before its bit map."""
 
     size: int
     tags_code: int

@@ -32,7 +32,7 @@ def struct_format(fields: Iterable[Field]) -> str:
 
 
 def positions(fields: Sequence[Field]) -> dict[str, int]:
-    """Position of each field by its name, from the first byte of the first one; only the last one's width may vary."""
+    """Position of each field by its name, from the start of the fields; only the last field may vary in width."""
     widths = [field.size for field in fields[:-1]]
     assert None not in widths, "the position of what comes after a field of varying width is not fixed"
     starts = accumulate((width for width in widths if width), initial=0)

@@ -1,4 +1,4 @@
-"""Whole batches of records as columns: compiled functions that take arrays and addresses and touch no file."""
+"""Kernels: compiled functions over columns of whole batches; they take arrays and addresses, and touch no file."""
 
 import sys
 import sysconfig

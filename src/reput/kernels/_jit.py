@@ -1,10 +1,10 @@
-"""How kernels are compiled and where the result is kept.
+"""Compilation of kernels, and the cache of the compiled code.
 
-Numba's on-disk cache does not notice a change in *another* file and freezes globals as constants, and our kernels take
-their byte positions from `reput.formats`. The cache folder is therefore named by a hash of every source that a kernel
-can see, together with the versions that decide the machine code. A stale kernel cannot be loaded, and two versions of
-the package can share one cache. So can two installations of one version: `spark-submit --py-files` makes a new one for
-each application.
+Numba's on-disk cache does not notice a change in *another* file, and compiles globals as constants; reput's kernels
+take their byte positions from `reput.formats`. The cache folder is therefore named by a hash of every source that a
+kernel can see, and of the versions that decide the machine code. So a stale kernel cannot be loaded, and two versions
+of the package can share one cache, as can two installations of one version: `spark-submit --py-files` makes a new
+installation for each application.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ import numba
 from llvmlite import binding
 from numba.core.caching import UserProvidedCacheLocator
 
-#: Packages whose sources end up in compiled kernels.
+#: Packages whose sources become part of compiled kernels.
 _SOURCE_PACKAGES = ("reput.formats", "reput.kernels", "reput.files")
 
 
 def cache_root() -> str:
-    """The folder for everything that may be thrown away and made again: compiled kernels, archives of the JVM.
+    """Folder for everything that can be deleted and made again: compiled kernels, archives of the JVM.
 
     `REPUT_CACHE_DIR`, else `reput` below `XDG_CACHE_HOME`, else `~/.cache/reput`.
     """
@@ -39,7 +39,7 @@ def cache_root() -> str:
 
 @functools.cache
 def cache_folder() -> str:
-    """The folder of the kernels compiled from exactly these sources, by this Numba, for this processor."""
+    """Folder of the kernels that were compiled from these sources, by this Numba, for this processor."""
     digest = hashlib.sha256()
     digest.update(f"{numba.__version__} {llvmlite.__version__} {binding.get_host_cpu_name()}".encode())
     digest.update(binding.get_host_cpu_features().flatten().encode())
@@ -51,7 +51,7 @@ def cache_folder() -> str:
 
 
 class KernelCacheLocator(UserProvidedCacheLocator):  # type: ignore[misc]
-    """Where Numba finds the compiled form of a kernel: by the sources alone, not by where they are installed."""
+    """Location of a kernel's compiled code: by the sources alone, not by the path of their installation."""
 
     def __init__(self, function: Callable[..., Any], source_path: str) -> None:
         self._py_file = source_path
@@ -59,12 +59,12 @@ class KernelCacheLocator(UserProvidedCacheLocator):  # type: ignore[misc]
         self._cache_path = os.path.join(cache_folder(), os.path.basename(os.path.dirname(source_path)))
 
     def get_source_stamp(self) -> str:
-        """What tells a stale entry: nothing, as the folder is named by the content of the sources."""
+        """Stamp of stale entries: constant, since the folder is named by the content of the sources."""
         return ""
 
     @classmethod
     def from_function(cls, function: Callable[..., Any], source_path: str) -> KernelCacheLocator:
-        """The locator of one kernel, whose source may lie in a zip."""
+        """Locator of one kernel; its source may lie in a zip file."""
         locator = cls(function, source_path)
         locator.ensure_cache_path()
         return locator
@@ -75,23 +75,23 @@ def kernel(
 ) -> Callable[[Callable[..., Any]], Any]:
     """Compile a function for exactly one signature, without the interpreter lock, cached on disk.
 
-    Kernels raise nothing: they return counts, stop reasons and status columns. Functions that only kernels call are
+    Kernels raise no errors: they return counts, stop reasons and status columns. Functions that only kernels call are
     plain `numba.njit` without a cache of their own.
 
-    Numba counts the references to an array each time it is given to an inlined function, by an atomic call: that was 85
-    of the 145 ns that a scan with keys took a record. The caller keeps arrays alive, so kernels count none (`_nrt`).
+    Numba counts the references to an array at each call of an inlined function, by an atomic operation: this took 85 of
+    the 145 ns that a scan with keys took for a record. The caller keeps arrays alive, so kernels count none (`_nrt`).
 
     Args:
         signature: Numba's text, such as `"int64(int64, int64[::1])"`.
-        allocates: It makes arrays of its own, and so needs the counts.
-        reads_objects: It looks into objects of Python, and so keeps the interpreter lock.
-        short: It works for a microsecond, on plain numbers alone, and is called from Python only: directly, without
-            Numba's look at the types of the arguments (100 ns), and with the interpreter lock, since a busy thread
-            that got it meanwhile would give it back after 5 ms.
+        allocates: The kernel allocates arrays, and so needs the reference counts.
+        reads_objects: The kernel reads Python objects, and so keeps the interpreter lock.
+        short: The kernel runs for a microsecond, takes plain numbers only, and is called from Python only. It is called
+            directly, without Numba's check of the argument types (100 ns), and keeps the interpreter lock: a busy
+            thread that took the lock meanwhile would give it back after 5 ms.
     """
 
     def compiled(function: Callable[..., Any]) -> Any:
-        before = numba.config.CACHE_LOCATOR_CLASSES  # read once, when the decorator sets the cache up
+        before = numba.config.CACHE_LOCATOR_CLASSES  # read only once, when the decorator makes the cache
         numba.config.CACHE_LOCATOR_CLASSES = f"{__name__}.{KernelCacheLocator.__name__}"
         try:
             nogil = not (reads_objects or short)
@@ -104,7 +104,7 @@ def kernel(
 
 
 def inlined(function: Callable[..., Any]) -> Any:
-    """A function for kernels only, copied into each place that calls it: for those that take arrays, whose references a
-    function of its own would count (see `kernel`).
+    """Function for kernels only, copied to each of its callers; for functions that take arrays, whose references Numba
+    would count at a call (see `kernel`).
     """
     return numba.njit(inline="always")(function)

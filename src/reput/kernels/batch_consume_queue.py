@@ -57,13 +57,13 @@ _INNER_NU = int.from_bytes(b"INNER_NU", "big")
 _INNER_BA = int.from_bytes(b"INNER_BA", "big")
 _NOTHING_TO_SKIP = np.int64(INT64_MIN)
 
-#: In `last_offsets` of `group_batch_units`: a queue that takes no units.
+#: In `last_offsets` of `group_batch_units`: a queue that gets no units.
 NO_BATCH_QUEUE = INT64_MAX
 
 
 @njit
 def _decimal(text, end):  # type: ignore[no-untyped-def]
-    """A number of ASCII digits; -1 where it is none, or more than an int64 holds."""
+    """Value of a text of ASCII digits; -1 for any other text and for a value above an int64."""
     number = np.int64(0)
     if text == end:
         return np.int64(-1)
@@ -136,16 +136,16 @@ def _group(buffer, wide, narrow, last_offsets, counts, starts, units):  # type: 
 
 
 def group_batch_units(columns: RecordColumns, last_offsets: npt.NDArray[np.int64]) -> UnitRuns:
-    """Build the 46-byte units of the rows of batch queues, grouped by queue, in log order within each.
+    """Build the 46-byte units of the rows of batch queues, grouped by queue, in log order within each queue.
 
     A unit's queue offsets are those of the inner batch (INNER_BASE and INNER_NUM), or the record's own, for one message
-    (`CommitLog.setBatchSizeIfNeeded`). Prepared and rolled back messages have none, nor has a record that no unit can
-    count: with a negative queue offset, or too large a one. Records up to a queue's last one are repeats and are
-    dropped (`BatchConsumeQueue.putBatchMessagePositionInfo`).
+    (`CommitLog.setBatchSizeIfNeeded`). Prepared and rolled back messages get no unit, nor does a record with a negative
+    queue offset or one too large for a unit. Records up to a queue's last record are repeats, and are dropped
+    (`BatchConsumeQueue.putBatchMessagePositionInfo`).
 
     Args:
         columns: Scanned at `ScanLevel.PROPERTIES` or above.
-        last_offsets: int64[queues], the commit log offset of each queue's last record, -1 where it has none;
+        last_offsets: int64[queues], the commit log offset of each queue's last record, -1 without a record;
             `NO_BATCH_QUEUE` for a queue of another kind.
     """
     queues = columns.queue_rows.size
@@ -160,7 +160,7 @@ def group_batch_units(columns: RecordColumns, last_offsets: npt.NDArray[np.int64
 
 @kernel("int64(int64, int64, int64)")
 def find_batch_unit(units, count, queue_offset):  # type: ignore[no-untyped-def]
-    """The number of the last of `count` (at least 1) units whose first message is not behind a queue offset, or 0."""
+    """Number of the last of `count` (at least 1) units whose first message is at or before a queue offset, or 0."""
     first, last = np.int64(1), count
     while first < last:
         middle = (first + last) // 2
@@ -175,15 +175,15 @@ def find_batch_unit(units, count, queue_offset):  # type: ignore[no-untyped-def]
 def select_batch_units(  # type: ignore[no-untyped-def]
     units, count, end_offset, log_begin, log_end, tags, tag_count, max_count, max_size, limits, out
 ):
-    """Choose the records of one pull, as `select_units` of consume queues does; limits count the messages in them.
+    """Choose the records of one pull, as `select_units` of consume queues; limits count the messages in the records.
 
     Args:
-        units: Address of the unit with the queue offset asked for; there are `count` up to its file's end.
-        end_offset: A unit whose first message has this queue offset or a later one is not examined.
+        units: Address of the unit with the wanted queue offset; `count` units follow up to its file's end.
+        end_offset: Units whose first message has this or a later queue offset are not examined.
         limits: Address of `PullLimits`.
-        out: Address of native int64: what `PULL_RESULT_COUNT` says, but instead of the units examined the queue offset
-            behind the last of them (-1 for none), then room for max(memory_count, disk_count) pairs: commit log offset,
-            size.
+        out: Address of native int64: the values that `PULL_RESULT_COUNT` lists, but the queue offset after the last
+            examined unit (-1 for none) in place of the number of examined units; then room for max(memory_count,
+            disk_count) pairs: commit log offset, size.
     """
     file_size, memory_begin = load_i64_native(limits), log_end - load_i64_native(limits + 8)
     memory_count, memory_size = load_i64_native(limits + 16), load_i64_native(limits + 24)

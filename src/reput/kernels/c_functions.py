@@ -1,4 +1,4 @@
-"""C's functions inside kernels, by their names, which LLVM finds in the process.
+"""C functions inside kernels, by their names, which LLVM resolves in the process.
 
 So the compiled kernels can be cached on disk; with function pointers from ctypes they could not.
 """
@@ -18,7 +18,7 @@ POINTER = ir.IntType(8).as_pointer()
 
 
 def c_function(name: str, result: Any, arguments: list[Any], *, variadic: bool = False) -> Callable[..., Any]:
-    """C's function of a name as an intrinsic over int64; addresses become pointers, results int64 again."""
+    """The C function of this name as an intrinsic over int64: addresses become pointers, results become int64."""
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         function = cgutils.get_or_insert_function(

@@ -1,7 +1,7 @@
-"""The columns of scanned records: one row a record, in log order.
+"""RecordColumns: the columns of scanned records, one row for each record, in log order.
 
-Two matrices hold them, one of int64 and one of int32, so that a kernel takes two arguments instead of thirty and a
-column is a contiguous row of memory. `WIDE` and `NARROW` name the rows; the constants are their numbers, for kernels.
+Two matrices hold the columns, one of int64 and one of int32, so that a kernel takes two arguments instead of thirty. A
+column is a contiguous row of a matrix. `WIDE` and `NARROW` name the rows; the constants are their numbers, for kernels.
 Slices (body, topic, properties, tags, keys, unique key) are positions and sizes in the scanned buffer.
 """
 
@@ -24,7 +24,7 @@ WIDE = (
 )
 W_COMMIT_LOG_OFFSET, W_QUEUE_OFFSET, W_BORN_TIMESTAMP, W_STORE_TIMESTAMP, W_PREPARED, W_TAGS_CODE = range(len(WIDE))
 
-#: int32 columns; `queue` numbers the queues of one scan in the order of first sight.
+#: int32 columns; `queue` numbers the queues of one scan in the order of their first records.
 NARROW = (
     "position",
     "store_size",
@@ -78,29 +78,29 @@ NARROW = (
 class ScanStop(IntEnum):
     """Why a scan ended where it did."""
 
-    #: Fewer bytes are left than the next record needs: a torn tail, or more to come.
+    #: Fewer bytes are left than the next record needs: a torn tail, or the buffer ends inside the record.
     END_OF_BUFFER = 0
-    #: The blank record that fills the end of a file: go on at the next file.
+    #: A blank record fills the end of the file: go on in the next file.
     BLANK = 1
-    #: Neither a message nor a blank; zero bytes too, so this is how the written part of a file ends.
+    #: Neither a message nor a blank record. Zero bytes, too: the written part of a file ends with this.
     BAD_MAGIC = 2
-    #: TOTALSIZE and the lengths inside do not add up.
+    #: TOTALSIZE and the inner lengths do not add up.
     BAD_SIZE = 3
-    #: The record says that it lies elsewhere: old bytes of a file that was used before.
+    #: The record's PHYSICALOFFSET is another one: old bytes of a reused file.
     OFFSET_MISMATCH = 4
-    #: The columns are full; scan again from where this scan ended.
+    #: The columns are full; scan again from the end of this scan.
     FULL = 5
 
 
 class RecordStatus:
-    """Bits of the status of a row; 0 is a row without fault."""
+    """Bits of a row's status; 0: no fault."""
 
     OK = 0
     BAD_BODY_CRC = 1
     TEXT_REPLACED = 2
     TIME_OUT_OF_RANGE = 4
     BODY_UNDECODED = 8
-    #: The record carries a CRC of itself in its properties (`enabledAppendPropCRC`), and another than its bytes give.
+    #: The record's properties have a CRC of the record (`enabledAppendPropCRC`), and it differs from that of its bytes.
     BAD_PROPERTY_CRC = 16
     NAMES = (
         (1, "BAD_BODY_CRC"),
@@ -115,10 +115,10 @@ _PLACES = {name: (True, i) for i, name in enumerate(WIDE)} | {name: (False, i) f
 
 
 class RecordColumns:
-    """The rows of one scan. The arrays are views into the scanner's memory: valid until its next scan (see `copy`).
+    """Rows of one scan. The arrays are views of the scanner's memory: valid until its next scan (see `copy`).
 
     Attributes:
-        buffer: The scanned bytes (uint8[size]); kept alive by this object, so slices may be taken from it.
+        buffer: The scanned bytes (uint8[size]); kept alive by this object, so slices may refer to it.
         base_offset: Commit log offset of the buffer's first byte.
         rows: Number of records.
         consumed: Bytes from the buffer's start to the end of the last record.
@@ -174,9 +174,9 @@ class RecordColumns:
         return column
 
     def copy(self) -> RecordColumns:
-        """The same rows in arrays of their own, valid as long as they are held.
+        """The same rows in arrays of their own, valid as long as the copy is held.
 
-        The buffer is not copied: the copy holds it, and can only read it.
+        The buffer is not copied: the copy holds a read-only view of it.
         """
         buffer = self.buffer.view()
         buffer.flags.writeable = False
@@ -189,15 +189,15 @@ class RecordColumns:
         """The queues of this scan, by number: (topic as stored, queue id)."""
         rows = self.narrow[:, self.queue_rows]
         starts, sizes, ids = rows[N_TOPIC_POSITION].tolist(), rows[N_TOPIC_SIZE].tolist(), rows[N_QUEUE_ID].tolist()
-        view = self.buffer.data  # a slice of it costs a third of an array's
+        view = self.buffer.data  # slices of a memoryview cost a third of an array's slices
         return [(bytes(view[p : p + n]), q) for p, n, q in zip(starts, sizes, ids, strict=True)]
 
     def first_fault(self, faults: int = RecordStatus.BAD_BODY_CRC) -> int:
-        """The first row whose status has one of these bits; `rows` where there is none."""
+        """The first row whose status has one of these bits; `rows` if there is none."""
         found = self.narrow[N_STATUS] & faults
         return int((found != 0).argmax()) if self.rows and found.any() else self.rows
 
     @property
     def next_offset(self) -> int:
-        """Commit log offset behind the last record."""
+        """Commit log offset after the last record."""
         return self.base_offset + self.consumed

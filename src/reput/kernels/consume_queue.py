@@ -42,7 +42,7 @@ _TRANSACTION, _PREPARED, _ROLLBACK = (
 _UNIT = UNIT_SIZE
 _MAX_ADDRESS = MAX_ADDRESS
 _NOTHING_TO_SKIP = np.int64(INT64_MIN)
-#: How far ahead of its loads a pull asks for units, in bytes: the processor does not look beyond a page by itself.
+#: How far a pull prefetches units, in bytes: the processor does not prefetch beyond a page.
 _UNITS_AHEAD = 1024
 
 
@@ -81,30 +81,30 @@ def _group(wide, narrow, begin, end, next_offsets, counts, starts, units, rows):
 
 
 class UnitRuns(NamedTuple):
-    """The units of some rows, grouped: queue k owns `counts[k]` units from byte `starts[k]` of `units`."""
+    """Units of some rows, grouped: queue k has `counts[k]` units from byte `starts[k]` of `units` on."""
 
     units: npt.NDArray[np.uint8]
     starts: npt.NDArray[np.int64]
     counts: npt.NDArray[np.int64]
-    #: The first row that was not taken: `end`, or a row whose queue offset leaves a gap behind its queue's last unit.
+    #: The first row without a unit: `end`, or a row whose queue offset leaves a gap after its queue's last unit.
     stop_row: int
-    #: int32[units], the row of each unit, where it was asked for.
+    #: int32[units], the row of each unit, if it was asked for.
     rows: npt.NDArray[np.int32] | None = None
 
 
 def group_units(
     columns: RecordColumns, next_offsets: npt.NDArray[np.int64], begin: int = 0, *, with_rows: bool = False
 ) -> UnitRuns:
-    """Build the units of rows from `begin`, grouped by queue, in log order within each.
+    """Build the units of the rows from `begin` on, grouped by queue, in log order within each queue.
 
-    Prepared and rolled back messages have none (`CommitLogDispatcherBuildConsumeQueue`). A row whose queue offset lies
-    before its queue's next one is a repeat and is dropped (`ConsumeQueue.putMessagePositionInfo`).
+    Prepared and rolled back messages get no unit (`CommitLogDispatcherBuildConsumeQueue`). A row whose queue offset is
+    before its queue's next offset is a repeat, and is dropped (`ConsumeQueue.putMessagePositionInfo`).
 
     Args:
         columns: Scanned at `ScanLevel.PROPERTIES` or above.
-        next_offsets: int64[queues], the queue offset that comes next in each queue of the scan; not changed.
+        next_offsets: int64[queues], the next queue offset of each queue of the scan; not changed.
         begin: First row.
-        with_rows: Say which row each unit comes from.
+        with_rows: Return the row of each unit, too.
     """
     queues = columns.queue_rows.size
     units = np.empty((columns.rows - begin) * UNIT_SIZE, np.uint8)
@@ -118,7 +118,7 @@ def group_units(
 
 
 class Selected(IntEnum):
-    """What `select_units` says of the last unit that it examined, where it took none."""
+    """Result of `select_units` for the last unit that it examined, if it took no message."""
 
     FOUND = 0
     NO_MATCHED_MESSAGE = 1
@@ -126,10 +126,10 @@ class Selected(IntEnum):
 
 
 class PullLimits(NamedTuple):
-    """What limits every pull of a store, as `select_units` reads it: native int64, in this order."""
+    """Limits of every pull of a store, as `select_units` reads them: native int64, in this order."""
 
     log_file_size: int
-    #: The last so many bytes of the log count as being in memory; the next two limit what lies there.
+    #: The last so many bytes of the log count as in memory; the next two limits hold for messages there.
     memory_size: int
     memory_count: int
     memory_bytes: int
@@ -137,8 +137,8 @@ class PullLimits(NamedTuple):
     disk_bytes: int
 
 
-#: What `select_units` says before the pairs: messages, units examined, `Selected`, bytes, commit log offset of the last
-#: unit examined, commit log offset of the first message taken.
+#: Number of values that `select_units` writes before the pairs: messages, units examined, `Selected`, bytes, commit log
+#: offset of the last unit examined, commit log offset of the first message taken.
 PULL_RESULT_COUNT = 6
 
 
@@ -146,19 +146,20 @@ PULL_RESULT_COUNT = 6
 def select_units(  # type: ignore[no-untyped-def]
     units, count, log_begin, log_end, tags, tag_count, max_count, max_size, limits, out
 ):
-    """Choose the messages of one pull, as `DefaultMessageStore.getMessage`, but none beyond the first one's log file.
+    """Choose the messages of one pull, as `DefaultMessageStore.getMessage`, but none after the first one's log file.
 
-    Numbers and addresses alone: with an array and fourteen numbers the call itself cost a tenth of a pull.
+    All arguments are numbers and addresses: with an array and fourteen numbers the call itself took a tenth of a pull.
 
     Args:
         units: Address of the first unit; `count` units may be examined.
-        log_begin: First commit log offset that can be read; `log_end` is behind the last one.
-        tags: Address of `tag_count` native int32 tag hashes, one of which must equal the low 32 bits; 0 takes all. An
-            address of an ext unit matches: who has it resolves it before.
-        max_count: Most messages; `max_size` most bytes, but one message always goes.
+        log_begin: First commit log offset that can be read; `log_end` is the offset after the last byte.
+        tags: Address of `tag_count` native int32 tag hashes, one of which must equal the low 32 bits of a tags code; 0
+            takes all messages. A tags code that is the address of an ext unit matches: callers with extensions resolve
+            it before.
+        max_count: Largest number of messages; `max_size` largest number of bytes, but one message is always taken.
         limits: Address of `PullLimits`.
-        out: Address of `PULL_RESULT_COUNT` native int64; behind them room for `max_count` (at least 1) pairs of
-            commit log offset and size.
+        out: Address of `PULL_RESULT_COUNT` native int64, then room for `max_count` (at least 1) pairs of commit log
+            offset and size.
     """
     file_size, memory_begin = load_i64_native(limits), log_end - load_i64_native(limits + 8)
     memory_count, memory_size = load_i64_native(limits + 16), load_i64_native(limits + 24)
@@ -169,7 +170,7 @@ def select_units(  # type: ignore[no-untyped-def]
     while examined < count:
         unit = units + examined * _UNIT
         offset, size = load_i64(unit), np.int64(load_i32(unit + SIZE))
-        if not file_begin <= offset < file_end:  # a division a file, not one a unit
+        if not file_begin <= offset < file_end:  # one division for each file, not for each unit
             if taken:
                 break
             file_begin = offset - offset % file_size
@@ -215,19 +216,19 @@ def select_units(  # type: ignore[no-untyped-def]
 
 @kernel("UniTuple(int64, 4)(int64, int64, int64, int64, int64, int64, int64)", short=True)
 def select_run(units, count, log_begin, log_end, max_count, max_size, limits):  # type: ignore[no-untyped-def]
-    """`select_units` for the usual pull, that of the first units as they lie: nothing needs to be copied.
+    """`select_units` for the usual pull: the first units without a filter, so that nothing needs to be copied.
 
-    Arguments as there; `count` is at least 1.
+    Arguments as in `select_units`; `count` is at least 1.
 
     Returns:
-        Messages, or 0 where this is not the usual pull: it has units without a record, or some of what counts as being
-        in memory and some of what does not. Their bytes; commit log offset of the first one; 1 where
-        more of the log lies behind the last one than what counts as being in memory.
+        Number of messages, or 0 if this is not the usual pull: it has units without a record, or messages both in
+        memory and not. Bytes of the messages. Commit log offset of the first message. 1 if more of the log follows the
+        last message than counts as in memory.
     """
     first = load_i64(units)
     begin, end, limit = max(log_begin, log_end - load_i64_native(limits + 8)), log_end, limits + 16
     is_on_disk = first < log_end - load_i64_native(limits + 8)
-    if is_on_disk:  # one kind of limits for all of it
+    if is_on_disk:  # the same limits for all messages
         begin, end, limit = log_begin, min(begin, log_end), limits + 32
     if not begin <= first < end:
         return 0, np.int64(0), first, 0

@@ -1,4 +1,4 @@
-"""Consume queue extensions: units and bit maps -> ext units, their places in files, and the way back for a filter."""
+"""Consume queue extensions: units and bit maps -> ext units and their positions in files, and back for a filter."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    #: Bit maps for the records of a scan, one a row, null for none; or None where no record has one.
+    #: Bit maps for the records of a scan, one for each row, null for none; or None where no record has one.
     BitMaps = Callable[[RecordColumns], pa.BinaryArray | None]
 
 _UNIT, _HEAD, _BLANK, _MARK_SIZE = UNIT_SIZE, MIN_UNIT_SIZE, END_BLANK_SIZE, len(END_MARK)
@@ -46,12 +46,12 @@ _MAX_ADDRESS, _FIRST_ADDRESS = MAX_ADDRESS, encode_address(0)
 
 
 class ExtRuns(NamedTuple):
-    """The ext units of some `UnitRuns`, without their places.
+    """The ext units of some `UnitRuns`, without their offsets in the extension.
 
     Attributes:
-        data: uint8, the units one behind the other; queue k's begin at `starts[k]`, and end at `starts[k + 1]`.
+        data: uint8, the concatenated units; queue k's begin at `starts[k]` and end at `starts[k + 1]`.
         starts: int64[queues + 1].
-        sizes: int16[units], bytes of each unit's ext unit, in the order of the units; 0 where it has none.
+        sizes: int16[units], bytes of each unit's ext unit, in the order of the units; 0 without an ext unit.
     """
 
     data: npt.NDArray[np.uint8]
@@ -59,7 +59,7 @@ class ExtRuns(NamedTuple):
     sizes: npt.NDArray[np.int16]
 
     def sizes_of(self, runs: UnitRuns, queue: int) -> npt.NDArray[np.int16]:
-        """int16[units], the sizes of one queue's."""
+        """int16[units], the sizes of one queue's ext units."""
         first = int(runs.starts[queue]) // UNIT_SIZE
         return self.sizes[first : first + int(runs.counts[queue])]
 
@@ -101,10 +101,10 @@ def _encode(  # type: ignore[no-untyped-def]
 
 
 def bit_maps_of(bit_maps: BitMaps | None, columns: RecordColumns) -> pa.BinaryArray | None:
-    """What the hook says of a scan's records, checked; a null has become an empty bit map, which counts as none.
+    """The hook's bit maps for a scan's records, checked; nulls become empty bit maps, which count as none.
 
     Raises:
-        ConfigError: It is no BinaryArray with one value a record.
+        ConfigError: The hook's value is no BinaryArray with one value for each record.
     """
     maps: Any = None if bit_maps is None else bit_maps(columns)
     if maps is None:
@@ -126,15 +126,15 @@ def encode_ext_units(
     bit_maps: pa.BinaryArray | None,
     file_size: int,
 ) -> ExtRuns:
-    """The ext units of grouped units (`ConsumeQueue.putMessagePositionInfoWrapper`).
+    """Ext units of grouped units (`ConsumeQueue.putMessagePositionInfoWrapper`).
 
-    A unit that no ext file holds, or with more than 32 767 bytes, has none, and keeps its tags code.
+    A unit whose ext unit does not fit into an ext file, or has more than 32 767 bytes, keeps its tags code.
 
     Args:
         runs: Grouped with rows.
-        columns: What they were grouped from.
-        sources: int32[rows], the row of `bit_maps` for each row of `columns`, -1 for one without ext unit; None where
-            they are the same.
+        columns: The columns of the grouping.
+        sources: int32[rows], the row of `bit_maps` for each row of `columns`, -1 for a row without ext unit; None where
+            the rows are the same.
         bit_maps: See `bit_maps_of`.
         file_size: Size of an ext file in bytes.
     """
@@ -183,9 +183,9 @@ def _place(sizes, end, file_size, units, writes, result):  # type: ignore[no-unt
 
 
 class ExtWrite(NamedTuple):
-    """Bytes for the extension of one queue: `size` of them to an offset of the extension, in one file.
+    """Bytes for the extension of one queue: `size` bytes to an offset of the extension, in one file.
 
-    `begin` is where they lie among the ext units; -1 stands for `END_MARK`.
+    `begin` is their position among the ext units; -1 stands for `END_MARK`.
     """
 
     begin: int
@@ -196,18 +196,18 @@ class ExtWrite(NamedTuple):
 def place_ext_units(
     sizes: npt.NDArray[np.int16], end_offset: int, file_size: int, units: int
 ) -> tuple[list[ExtWrite], int]:
-    """Give the ext units of one queue their places behind its last one, and the units their addresses.
+    """Give the ext units of one queue their offsets after its last one, and the units their addresses.
 
-    A unit leaves `END_BLANK_SIZE` bytes of its file free; otherwise it goes to the next one (`ConsumeQueueExt.put`).
+    A unit leaves `END_BLANK_SIZE` bytes of its file free; otherwise it goes to the next file (`ConsumeQueueExt.put`).
 
     Args:
         sizes: int16[units], bytes of the ext unit of each unit, at most the file size less `END_BLANK_SIZE`.
         end_offset: End of the last ext unit in the extension.
-        file_size: Of an ext file, in bytes.
+        file_size: Size of an ext file in bytes.
         units: Address of the consume queue units, whose tags codes become addresses.
 
     Returns:
-        What is to be written, and where the extension ends then.
+        The writes, and the new end of the extension.
     """
     writes, result = np.empty((2 * sizes.size + 1, 3), np.int64), np.empty(1, np.int64)
     count = _place(sizes, end_offset, file_size, units, writes, result)
@@ -216,7 +216,7 @@ def place_ext_units(
 
 @kernel("int64(int64, int64)")
 def last_ext_address(units, count):  # type: ignore[no-untyped-def]
-    """The last address among `count` units; 0, which is none, where there is no unit with one."""
+    """The last address among the tags codes of `count` units; 0, which is no address, if there is none."""
     for i in range(count - 1, -1, -1):
         tags_code = load_i64(units + _UNIT * i + UNIT_TAGS_CODE)
         if tags_code <= _MAX_ADDRESS:
@@ -226,14 +226,14 @@ def last_ext_address(units, count):  # type: ignore[no-untyped-def]
 
 @kernel("int64(int64, int64, int64, int64, int64, int64)")
 def resolve_tags_codes(units, begin, count, file, file_offset, file_size):  # type: ignore[no-untyped-def]
-    """Put the tags codes of ext units in place of their addresses, from unit `begin` up to one that lies elsewhere.
+    """Replace addresses by the tags codes of their ext units, from unit `begin` up to one in another file.
 
     Args:
         units: Address of `count` units, which are changed.
         file: Address of an ext file's bytes, which begin at `file_offset` of the extension.
 
     Returns:
-        The first unit whose ext unit is not in this file, or is none there; `count` where all are done.
+        The first unit whose ext unit is not in this file, or is not valid; `count` if there is none.
     """
     for i in range(begin, count):
         unit = units + _UNIT * i

@@ -1,4 +1,4 @@
-"""Hashes of records by content, to tell whether two stores have the same message without its bytes side by side."""
+"""Hashes of records by content: they tell whether two stores have the same message, without comparing its bytes."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ from reput.kernels.columns import (
 from reput.kernels.memory import load_u8, load_u64_native
 from reput.kernels.property_crc import carries_property_crc
 
-#: What of a record may be left out of its hash, by the names of columns; `property_crc` is the pair `__CRC32#` at the
-#: end of the properties, which depends on the place of the record.
+#: Parts of a record that may be left out of its hash, by names of columns; `property_crc` is the pair `__CRC32#` at the
+#: end of the properties, which depends on the record's location.
 IGNORABLE = (
     "commit_log_offset", "prepared_transaction_offset", "property_crc", "store_timestamp", "store_host",
     "born_timestamp", "born_host", "reconsume_times", "flag", "magic_code",
@@ -56,7 +56,7 @@ def _mix(state, word):  # type: ignore[no-untyped-def]
 
 @njit
 def _mix_bytes(state, address, size):  # type: ignore[no-untyped-def]
-    """Four lanes, as one would wait for each multiplication; the size tells equal beginnings apart."""
+    """Hash in four lanes, which need not wait for each other's multiplications, and with the size of the bytes."""
     a, b, c, d = state, state ^ np.uint64(1), state ^ np.uint64(2), state ^ np.uint64(3)
     i = 0
     while i + 32 <= size:
@@ -113,14 +113,14 @@ def _hash(base, wide, narrow, ignored, hashes):  # type: ignore[no-untyped-def]
 
 
 def ignored_mask(names: tuple[str, ...]) -> int:
-    """What `hash_contents` takes for names of `IGNORABLE`."""
+    """The value of `hash_contents`'s `ignored` for names of `IGNORABLE`."""
     return sum(1 << IGNORABLE.index(name) for name in set(names))
 
 
 def hash_contents(columns: RecordColumns, ignored: int = 0) -> npt.NDArray[np.uint64]:
-    """uint64[rows], a hash of each record: all of it but what is ignored, and its sizes, which follow from the rest.
+    """uint64[rows], a hash of each record: of everything except ignored parts and the sizes, which follow from it.
 
-    Equal hashes mean equal contents but for a chance of one in 2**64.
+    Equal hashes mean equal contents, except for a chance of one in 2**64.
 
     Args:
         columns: of any level.

@@ -1,6 +1,6 @@
-"""CRC-32 (IEEE, zlib's) inside kernels: by carry-less multiplication where the target has it, else by tables.
+"""CRC-32 (IEEE, as in zlib) inside kernels: by carry-less multiplication where the target has it, else by tables.
 
-Per call zlib costs more than the sum itself at the sizes of messages: 256 bytes take 14 ns by carry-less
+At the sizes of messages zlib's call takes longer than the sum itself: 256 bytes take 14 ns by carry-less
 multiplication, 108 by sixteen tables, 213 through `zlib.crc32`. The folding constants are those of Intel's white paper
 "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction" for the reflected polynomial 0xEDB88320.
 
@@ -46,12 +46,12 @@ def _tables() -> npt.NDArray[np.uint32]:
 
 _TABLES = _tables()
 
-#: What Numba compiles for, which need not be what this processor has: without the feature LLVM aborts the process.
+#: Whether Numba's target has the feature, not whether this processor has it: without it in the target LLVM aborts.
 _HAS_CARRYLESS = "+pclmul" in cpu_target.target_context.codegen().magic_tuple()[2].split(",")
 
 
 class _Folder:
-    """Emits the vector code of one CRC: 128-bit lanes folded over the data, then reduced to 32 bits."""
+    """Emitter of the vector code of one CRC: 128-bit lanes are folded over the data, then reduced to 32 bits."""
 
     def __init__(self, builder: Any) -> None:
         self.builder = builder
@@ -81,7 +81,7 @@ class _Folder:
         return self.builder.extract_element(vector, ir.Constant(_I32, 1))
 
     def fold_all(self, address: Any, size: Any, lanes: list[Any], constants: tuple[int, int], position: Any) -> None:
-        """A loop: while a whole step is left, fold it into the lanes (16 bytes each)."""
+        """Emit a loop that folds data into the lanes (16 bytes each), as long as a whole step is left."""
         builder, step = self.builder, ir.Constant(_I64, 16 * len(lanes))
         test, body, done = (builder.append_basic_block(name) for name in ("test", "body", "done"))
         builder.branch(test)
@@ -139,7 +139,7 @@ def _carryless_state(typing_context, address, size, state):  # type: ignore[no-u
 
 @njit
 def table_state(address: int, size: int, state: np.uint32) -> np.uint32:
-    """The raw CRC state after `size` bytes, sixteen at a step, without carry-less multiplication."""
+    """The raw CRC state after `size` bytes, sixteen in a step, without carry-less multiplication."""
     state, mask = np.uint32(state), np.uint32(255)
     while size >= 16:
         a, b = load_u32_native(address) ^ state, load_u32_native(address + 4)
@@ -177,13 +177,13 @@ else:
 
 @njit
 def body_crc(address: int, size: int) -> np.int32:
-    """What a record's BODYCRC field holds: CRC-32 with the top bit cleared (`UtilAll.crc32`)."""
+    """Value of a record's BODYCRC field: CRC-32 with the top bit cleared (`UtilAll.crc32`)."""
     return np.int32(crc32(address, size) & np.uint32(0x7FFFFFFF))
 
 
 @kernel("void(int64, int64[::1], int64[::1], uint32[::1], boolean)")
 def crc32_slices(buffer, positions, sizes, out, by_tables):  # type: ignore[no-untyped-def]
-    """CRC-32 of many slices of one buffer; `by_tables` takes the fallback, so that tests cover it everywhere."""
+    """CRC-32 of many slices of one buffer; `by_tables` forces the fallback, so that tests cover it everywhere."""
     for i in range(positions.size):
         if by_tables:
             start = np.uint32(0xFFFFFFFF)

@@ -1,6 +1,6 @@
-"""Slices of a scanned buffer -> Arrow's offsets and data, and the splitting of keys and properties into slices.
+"""Slices of a scanned buffer -> Arrow's offsets and data; split of keys and properties into slices.
 
-Copies go by memcpy, which is eight times faster than a loop over bytes. Positions come from a scan, which proved them.
+Copies use memcpy, eight times faster than a loop over bytes. Positions come from a scan, which proved them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _HIGH_BITS = np.uint64(0x8080808080808080)
 
 @kernel("int64(int32[::1])")
 def total_size(sizes):  # type: ignore[no-untyped-def]
-    """The sum; NumPy takes 2 us more to begin."""
+    """The sum; NumPy's takes 2 us more to start."""
     total = np.int64(0)
     for i in range(sizes.size):
         total += sizes[i]
@@ -41,7 +41,7 @@ def total_size(sizes):  # type: ignore[no-untyped-def]
 
 @kernel("boolean(int64[::1], int64, int64, int64[::1])")
 def microseconds(milliseconds, first, end, out):  # type: ignore[no-untyped-def]
-    """A thousand times each number; False where one does not lie in [first, end)."""
+    """A thousand times each number; False if a number is not in [first, end)."""
     are_inside = True
     for i in range(milliseconds.size):
         are_inside &= first <= milliseconds[i] < end
@@ -51,9 +51,9 @@ def microseconds(milliseconds, first, end, out):  # type: ignore[no-untyped-def]
 
 @kernel("int64(int64, int32[::1], int32[::1], int32[::1], uint8[::1], boolean)")
 def gather(buffer, positions, sizes, offsets, data, are_short):  # type: ignore[no-untyped-def]
-    """Copy slices one behind the other into `data`; int32[n + 1] `offsets` takes where each begins.
+    """Copy slices one after the other into `data`; int32[n + 1] `offsets` takes their begins and the last end.
 
-    Returns how many are empty.
+    Returns the number of empty slices.
     """
     at, out, empty = np.int64(0), np.int64(data.ctypes.data), 0
     for i in range(positions.size):
@@ -74,7 +74,7 @@ def _is_utf8(text, size):  # type: ignore[no-untyped-def]
     i = 0
     while i < size:
         point, length = decode_utf8(text + i, size - i)
-        # A broken piece decodes to U+FFFD, which well-formed text spells EF BF BD.
+        # A broken sequence decodes to U+FFFD, whose valid UTF-8 is EF BF BD.
         if point == 0xFFFD and not (length == 3 and load_u8(text + i) == 0xEF and load_u8(text + i + 1) == 0xBF):
             return False
         i += length
@@ -83,7 +83,7 @@ def _is_utf8(text, size):  # type: ignore[no-untyped-def]
 
 @kernel("int64(uint8[::1], int32[::1], int64)")
 def next_invalid_text(texts, offsets, begin):  # type: ignore[no-untyped-def]
-    """The first slice from `begin` that is no UTF-8; the number of slices where there is none."""
+    """Number of the first slice from `begin` on that is no UTF-8; the number of slices if there is none."""
     count, data = offsets.size - 1, np.int64(texts.ctypes.data)
     if begin == 0:
         seen, i, size = np.uint64(0), 0, np.int64(offsets[count])
@@ -104,7 +104,7 @@ def next_invalid_text(texts, offsets, begin):  # type: ignore[no-untyped-def]
 
 @kernel("int64(int64, int32[::1], int32[::1], int32[::1], int32[::1], int32[::1])")
 def split_keys(buffer, positions, sizes, lists, key_positions, key_sizes):  # type: ignore[no-untyped-def]
-    """Split KEYS at blanks into slices, no empty ones; int32[n + 1] `lists` takes where each row's begin.
+    """Split KEYS at blanks into slices, without empty ones; int32[n + 1] `lists` takes the begin of each row's keys.
 
     The slices need room for (size + 1) / 2 keys of each row. Returns the number of keys.
     """
@@ -127,7 +127,7 @@ def split_keys(buffer, positions, sizes, lists, key_positions, key_sizes):  # ty
 
 @kernel("int64(int64, int32[:], int32[:], boolean)")
 def one_host(buffer, positions, sys_flags, is_store_host):  # type: ignore[no-untyped-def]
-    """Where the host of the first record lies, if all records have that same one; else -1."""
+    """Position of the first record's host if all records have the same host; else -1."""
     first, first_v6 = np.int64(-1), False
     for i in range(positions.size):
         host = np.int64(positions[i]) + BORN_HOST
@@ -154,7 +154,7 @@ def _has_own_column(name, size):  # type: ignore[no-untyped-def]
 
 @njit
 def _drop_pair(pairs, pair, count):  # type: ignore[no-untyped-def]
-    """Take one pair out, for a later one has its name; returns the new count."""
+    """Remove a pair, because a later pair has the same name; returns the new count."""
     for i in range(pair, count - 1):
         for part in range(4):
             pairs[part, i] = pairs[part, i + 1]
@@ -163,13 +163,13 @@ def _drop_pair(pairs, pair, count):  # type: ignore[no-untyped-def]
 
 @kernel("int64(int64, int64, int32[::1], int32[::1], int32[::1], int32[:, ::1])")
 def split_properties(buffer, size, positions, sizes, lists, pairs):  # type: ignore[no-untyped-def]
-    """Split properties texts into slices of names and values, but for TAGS, KEYS and UNIQ_KEY.
+    """Split properties texts into slices of names and values, without TAGS, KEYS and UNIQ_KEY.
 
-    Of equal names the last stays.
+    Of pairs with equal names the last is kept.
 
     Args:
-        buffer: Address of `size` bytes, in which the texts lie.
-        lists: int32[n + 1], takes where each row's pairs begin.
+        buffer: Address of `size` bytes, which contain the texts.
+        lists: int32[n + 1], takes the begin of each row's pairs.
         pairs: int32[4, room]: name position, name size, value position, value size; room for size / 4 + 1 a row.
 
     Returns:
@@ -185,7 +185,7 @@ def split_properties(buffer, size, positions, sizes, lists, pairs):  # type: ign
         while block <= text_end:
             names = find_byte_mask(buffer + block, buffer + text_end, buffer + size, _NAME_VALUE_SEPARATOR)
             mask = names | find_byte_mask(buffer + block, buffer + text_end, buffer + size, _SEPARATOR)
-            if text_end < block + 64:  # the end of the text ends a pair too: RocketMQ 4 leaves the last separator out
+            if text_end < block + 64:  # the text's end ends a pair, too: RocketMQ 4 leaves the last separator out
                 end_bit = np.uint64(1) << np.uint64(text_end - block)
                 names &= end_bit - np.uint64(1)
                 mask = (mask & (end_bit - np.uint64(1))) | end_bit
@@ -195,7 +195,7 @@ def split_properties(buffer, size, positions, sizes, lists, pairs):  # type: ign
                 mask ^= bit
                 at = block + place
                 if names & bit:
-                    if separator < 0:  # a value may have more of them
+                    if separator < 0:  # a value may contain more separators
                         separator = at
                     continue
                 name_size = separator - begin

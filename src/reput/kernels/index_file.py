@@ -1,8 +1,8 @@
-"""Index files: keys -> slots and entries of one file, and keys -> the records that carry them.
+"""Index file kernels: keys -> slots and entries of one file, and keys -> the records that have them.
 
-A file is a header, slots and entries (docs/formats/index-file.md); a slot holds the number of its newest entry, an
-entry the number of the one before it. Writing goes straight into a mapped file whose blocks are reserved: an entry
-first, its slot after it, so that a reader never meets a slot that leads to nothing.
+A file has a header, slots and entries (docs/formats/index-file.md). A slot holds the number of its newest entry, an
+entry the number of the previous entry of its slot. Entries are written directly into a mapped file whose blocks are
+reserved: the entry first, its slot after it, so that a reader never meets a slot that leads to no entry.
 """
 
 from __future__ import annotations
@@ -53,28 +53,28 @@ _HEADER, _SLOT, _ENTRY = HEADER_SIZE, SLOT_SIZE, ENTRY_SIZE
 _MAX_SECONDS = np.int64(INT32_MAX)
 _SLOTS_AHEAD = 32
 _HEADS_AHEAD, _TEXTS_AHEAD = 32, 16
-#: Between the keys of a query; it separates properties, so no key has it.
+#: Separates the keys of a query; no key contains it, since it separates properties.
 KEY_SEPARATOR = np.uint8(2)
 _WIDE_COUNT, _NARROW_COUNT = len(WIDE), len(NARROW)
-#: Elements of the header's vector, in the order of the fields on disk.
+#: Elements of the header's array, in the order of the fields on disk.
 BEGIN_TIMESTAMP, END_TIMESTAMP, BEGIN_OFFSET, END_OFFSET, SLOT_COUNT, INDEX_COUNT = range(6)
 
 
 @kernel("int64(int64, int64, int64, int64, int64[::1], int32[::1], int64[::1], int64[::1], int64)")
 def put_keys(slot_table, entries, slots, capacity, header, hashes, offsets, timestamps, begin):  # type: ignore[no-untyped-def]
-    """Put keys from number `begin` until all are in or the file is full (`IndexFile.putKey`); returns the next number.
+    """Put keys from number `begin` on until all are in or the file is full (`IndexFile.putKey`); returns the next one.
 
     Args:
-        slot_table: Address of the slots, `slots` of them; in the mapped file, or a copy in memory.
-        entries: Address of entry 0, which need not be there itself: room is needed for those that are put, up to number
-            `capacity` - 1.
-        header: int64[6], the header's fields, brought up to date.
-        hashes: int32[keys]; `offsets` and `timestamps` (ms): int64[keys], of the records that carry them.
+        slot_table: Address of `slots` slots, in the mapped file or in a copy in memory.
+        entries: Address of entry 0, which need not exist itself: only the entries that are put, up to number `capacity`
+            - 1, need memory.
+        header: int64[6], the header's fields; updated.
+        hashes: int32[keys]; `offsets` and `timestamps` (ms): int64[keys], of the keys' records.
     """
     number = max(header[INDEX_COUNT], 1)
     key = begin
     while key < hashes.size and number < capacity:
-        if key + _SLOTS_AHEAD < hashes.size:  # slots lie anywhere in 20 MB: without this, each one is waited for
+        if key + _SLOTS_AHEAD < hashes.size:  # slots lie anywhere in 20 MB: without this each one is waited for
             prefetch(slot_table + (np.int64(hashes[key + _SLOTS_AHEAD]) % slots) * _SLOT)
         hashed = np.int64(hashes[key])
         slot = slot_table + (hashed % slots) * _SLOT
@@ -102,7 +102,7 @@ def put_keys(slot_table, entries, slots, capacity, header, hashes, offsets, time
 
 @kernel("void(int64, int64, int64, int64, int64)")
 def take_back_keys(slot_table, entries, slots, begin, end):  # type: ignore[no-untyped-def]
-    """Give the slots back what they had before the entries from number `begin` up to `end` were put."""
+    """Restore the slots as they were before the entries from number `begin` up to `end` were put."""
     for number in range(end - 1, begin - 1, -1):
         entry = entries + number * _ENTRY
         store_i32(slot_table + (np.int64(load_i32(entry)) % slots) * _SLOT, load_i32(entry + SLOT_VALUE))
@@ -110,23 +110,23 @@ def take_back_keys(slot_table, entries, slots, begin, end):  # type: ignore[no-u
 
 @kernel("int64(uint32, int64, int64, int32[::1], int32[::1], int32[::1])")
 def split_index_keys(topic_hash, text, size, offsets, hashes, table):  # type: ignore[no-untyped-def]
-    """Split a text of keys at the byte 0x02, which no key of a message has, and hash them, continued from `topic#`.
+    """Split a text of keys at the byte 0x02, which no message's key contains, and hash them, continued from `topic#`.
 
     Args:
         text: Address of `size` bytes.
-        offsets: int32[n + 1], takes where each of n keys begins; the last one is one behind the text's end.
+        offsets: int32[n + 1], takes the begins of the n keys; the last one is the text's end + 1.
         hashes: int32[n], takes the index hashes.
         table: int32[a power of two above n], zeros, to find equal keys.
 
     Returns:
-        n; -1 where there are more or fewer keys, and not all are there; -2 where two are equal.
+        n; -1 if there are not exactly n keys (not all are split then); -2 if two keys are equal.
     """
     count, begin, block, are_different = 0, np.int64(0), np.int64(0), True
     slots = table.size - 1
     while block <= size:
         mask = find_byte_mask(text + block, text + size, text + size, KEY_SEPARATOR)
         if size < block + 64:
-            mask |= np.uint64(1) << np.uint64(size - block)  # the text's end ends a key too
+            mask |= np.uint64(1) << np.uint64(size - block)  # the text's end ends a key, too
         while mask:
             end = block + trailing_zeros(mask)
             mask &= mask - np.uint64(1)
@@ -152,7 +152,7 @@ def split_index_keys(topic_hash, text, size, offsets, hashes, table):  # type: i
 
 
 def topic_hash(topic: bytes) -> np.uint32:
-    """The hash of `topic#`, which the hash of each key continues."""
+    """Hash of `topic#`, which the hash of each key continues."""
     text = np.frombuffer(topic + b"#", np.uint8)
     return np.uint32(_hash_text(text.ctypes.data, text.size))
 
@@ -170,12 +170,12 @@ def find_entries(  # type: ignore[no-untyped-def]
 
     Args:
         file: Address of the mapped file; entries below number `count` are valid.
-        file_begin: The header's beginTimestamp; `begin` and `end` bound the entry's time (ms, both included).
-        hashes: int32[keys]; `wanted`: int32[keys], how many offsets each still takes; lowered here.
+        file_begin: The header's beginTimestamp; `begin` and `end` bound the entries' times (ms, both included).
+        hashes: int32[keys]; `wanted`: int32[keys], how many offsets each key still needs; lowered here.
         max_count: Room in `out_keys` (int32) and `out_offsets` (int64).
 
     Returns:
-        The number of pairs (key number, commit log offset), or -1 where there is no room for all.
+        The number of pairs (key number, commit log offset), or -1 if there is no room for all.
     """
     entries = file + _HEADER + slots * _SLOT
     found = 0
@@ -209,7 +209,7 @@ def find_entries(  # type: ignore[no-untyped-def]
 
 @njit
 def _equals_one_key(keys, size, key, key_size):  # type: ignore[no-untyped-def]
-    """Whether one blank-separated element of KEYS is the key."""
+    """Whether one of the blank-separated elements of KEYS is the key."""
     begin = 0
     while begin < size:
         end = begin
@@ -238,7 +238,7 @@ def _log_address(log_files, file_count, log_begin, log_end, file_size, offset): 
 
 @inlined
 def _carries_key(record, limit, offset, topic, topic_size, key, key_size, wide, narrow):  # type: ignore[no-untyped-def]
-    """Whether a record proves itself, has the topic, and the key as UNIQ_KEY or as one of KEYS."""
+    """Whether a record proves itself, and has the topic, and the key as UNIQ_KEY or as one of KEYS."""
     if key_size == 0 or read_record(record, record, limit, offset, wide, narrow, 0) != READ:
         return False
     name, name_size = record + narrow[N_TOPIC_POSITION, 0], np.int64(narrow[N_TOPIC_SIZE, 0])
@@ -263,15 +263,15 @@ def verify_keys(  # type: ignore[no-untyped-def]
 ):  # fmt: skip
     """Mark (uint8, 1) the candidates whose record has the topic, and the key as UNIQ_KEY or as one of KEYS.
 
-    What the index finds by hash belongs to other keys too; RocketMQ leaves it to the client to compare the text
-    (`MQAdminImpl.queryMessage`).
+    The index finds records by hash, so also records with other keys; RocketMQ leaves the comparison of the text to the
+    client (`MQAdminImpl.queryMessage`).
 
     Args:
-        log_files: int64[files], the addresses of the mapped commit log files; 0 where one is missing.
-        log_begin: Offset of the first file's first byte; `log_end` is behind the last byte that can be read.
+        log_files: int64[files], the addresses of the mapped commit log files; 0 for a missing file.
+        log_begin: Offset of the first file's first byte; `log_end` is the offset after the last byte that can be read.
         candidates: int32[n], key numbers; `offsets`: int64[n], their commit log offsets.
-        keys: Address of the keys' text, `key_offsets` int32[keys + 1] where each begins, with one byte behind each.
-        addresses, sizes: int64[n], scratch: where each candidate lies, and what can be read there.
+        keys: Address of the keys' text; `key_offsets` int32[keys + 1] are their begins, with one byte after each key.
+        addresses, sizes: int64[n], scratch: the address of each candidate, and the bytes that can be read there.
         wide, narrow: One-row scratch columns.
     """
     for i in range(candidates.size):
@@ -286,7 +286,7 @@ def verify_keys(  # type: ignore[no-untyped-def]
         if i + _TEXTS_AHEAD < candidates.size and sizes[i + _TEXTS_AHEAD] > BLANK_SIZE:
             address = addresses[i + _TEXTS_AHEAD]
             size = np.int64(load_i32(address))
-            for line in range(max(size - 128, np.int64(128)), size + 65, 64):  # to the last block that is searched
+            for line in range(max(size - 128, np.int64(128)), size + 65, 64):  # up to the last block that is searched
                 prefetch(address + line)
         begin = np.int64(key_offsets[candidates[i]])
         key, key_size = keys + begin, np.int64(key_offsets[candidates[i] + 1]) - begin - 1
@@ -309,7 +309,7 @@ class IndexPlace(NamedTuple):
 class LogPlace(NamedTuple):
     """The log as `find_key` reads it: native int64, in this order."""
 
-    #: Address of the addresses (int64) of the mapped files, 0 where one is missing; and how many.
+    #: Address of the addresses (int64) of the mapped files, 0 for a missing file; and the number of files.
     addresses: int
     file_count: int
     begin_offset: int
@@ -319,7 +319,7 @@ class LogPlace(NamedTuple):
 class TopicPlace(NamedTuple):
     """A topic as `find_key` reads it: native int64, in this order."""
 
-    #: `topic_hash` of it; address and size of its text.
+    #: The topic's `topic_hash`; address and size of its text.
     hash: int
     address: int
     size: int
@@ -329,14 +329,14 @@ class TopicPlace(NamedTuple):
 def find_key(  # type: ignore[no-untyped-def]
     topic_place, key, key_size, index_place, log_place, log_end, begin, end, out, found, max_found
 ):
-    """`find_entries` and `verify_keys` for one key in one file, in one call of few numbers.
+    """`find_entries` and `verify_keys` for one key in one file, in one call with few numbers.
 
     Args:
         topic_place, index_place, log_place: Addresses of `TopicPlace`, `IndexPlace`, `LogPlace`.
-        key: Address of its text, `key_size` bytes.
-        out: Address of native int64 offsets; `found` are there already, room is for `max_found`.
+        key: Address of the key's text, `key_size` bytes.
+        out: Address of native int64 offsets with room for `max_found`; the first `found` are there already.
 
-    The other arguments are those of the two. Returns how many offsets are there.
+    The other arguments are those of the two functions. Returns the new number of offsets.
     """
     topic, topic_size = load_i64_native(topic_place + 8), load_i64_native(topic_place + 16)
     file, slots = load_i64_native(index_place), load_i64_native(index_place + 8)
@@ -368,7 +368,7 @@ def find_key(  # type: ignore[no-untyped-def]
 
 
 class IndexKeys(NamedTuple):
-    """The keys of some scanned rows, one element a key, in log order."""
+    """Keys of some scanned rows, one element for each key, in log order."""
 
     hashes: npt.NDArray[np.int32]
     offsets: npt.NDArray[np.int64]
@@ -376,7 +376,7 @@ class IndexKeys(NamedTuple):
 
 
 def index_keys(columns: RecordColumns) -> IndexKeys:
-    """The keys of a scan at `ScanLevel.KEYS`: hash, commit log offset and store timestamp of each."""
+    """Keys of a scan at `ScanLevel.KEYS`: hash, commit log offset and store timestamp of each."""
     rows = columns.key_rows
     return IndexKeys(
         columns.key_hashes.copy(), columns.wide[W_COMMIT_LOG_OFFSET][rows], columns.wide[W_STORE_TIMESTAMP][rows]
@@ -384,16 +384,16 @@ def index_keys(columns: RecordColumns) -> IndexKeys:
 
 
 def scratch_row() -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
-    """Columns of one row, which `verify_keys` works in."""
+    """One-row scratch columns for `verify_keys`."""
     return np.empty((len(WIDE), 1), np.int64), np.empty((len(NARROW), 1), np.int32)
 
 
 class IndexTable:
-    """An index file in the making: its header and slots in memory, its entries handed out piece by piece.
+    """Index file that is being built: its header and slots are in memory, its entries are returned as they are put.
 
     Args:
-        slots: Number of slots; entries go up to number `capacity` - 1.
-        previous_timestamp, previous_offset: What the file before ended with; 0 for the first one.
+        slots: Number of slots; entries have numbers up to `capacity` - 1.
+        previous_timestamp, previous_offset: End timestamp and end offset of the previous file; 0 for the first file.
 
     Attributes:
         header: int64[6], the header's fields.
@@ -415,10 +415,10 @@ class IndexTable:
         return int(self.header[INDEX_COUNT])
 
     def put(self, keys: IndexKeys, begin: int) -> tuple[int, npt.NDArray[np.uint8]]:
-        """Put keys from number `begin` on, as far as they fit.
+        """Put keys from number `begin` on, as many as fit.
 
         Returns:
-            (number of the next key, uint8[20 * entries], the entries from number `count` on, as that was before)
+            (number of the next key, uint8[20 * entries]: the new entries, from number `count` before the call on)
         """
         first = self.count
         entries = np.empty(min(keys.hashes.size - begin, self.capacity - first) * _ENTRY, np.uint8)
@@ -429,7 +429,7 @@ class IndexTable:
         return int(taken), entries
 
     def take_back(self, header: npt.NDArray[np.int64], entries: npt.NDArray[np.uint8]) -> None:
-        """Undo the last `put`, before which the header was this one, and which returned these entries."""
+        """Undo the last `put`, given the header before it and the entries that it returned."""
         begin, end = int(header[INDEX_COUNT]), self.count
         take_back_keys(self.slot_table.ctypes.data, entries.ctypes.data - begin * _ENTRY, self.slots, begin, end)
         self.header = header

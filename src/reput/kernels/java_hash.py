@@ -1,9 +1,9 @@
 """Java's `String.hashCode` over UTF-8 bytes, inside kernels.
 
-Java hashes UTF-16 code units: h = 31 * h + unit, modulo 2**32. For ASCII a unit is a byte and sixteen go in one vector
-step (7 ns for 32 bytes). A byte with the high bit sends the text to a loop that decodes UTF-8; a character above U+FFFF
-counts as two surrogates, and bytes that are no UTF-8 count as U+FFFD, one for each maximal broken piece, as Java's and
-Python's decoders replace them.
+Java hashes UTF-16 code units: h = 31 * h + unit, modulo 2**32. In ASCII a unit is a byte, and one vector step hashes
+sixteen (7 ns for 32 bytes). A byte with the high bit set sends the text to a loop that decodes UTF-8. A character above
+U+FFFF counts as two surrogates. Bytes that are no UTF-8 count as U+FFFD, one for each maximal broken sequence, as
+Java's and Python's decoders replace them.
 
 A hash can be continued: `java_hash(java_hash(0, "topic#"), key)` is the hash of `topic#key`, which the index uses.
 """
@@ -52,11 +52,11 @@ def _step(state: np.uint32, unit: np.uint32) -> np.uint32:
 
 @njit
 def decode_utf8(address: int, size: int) -> tuple[np.uint32, int]:
-    """The first character of a non-empty text and its length in bytes; a broken piece gives U+FFFD."""
+    """The first character of a non-empty text and its length in bytes; a broken sequence gives U+FFFD."""
     lead = np.uint32(load_u8(address))
     if lead < 0x80:
         return lead, 1
-    # Bounds of the second byte, which rule out overlong forms and surrogates.
+    # Bounds of the second byte, which exclude overlong forms and surrogates.
     low, high = np.uint32(0x80), np.uint32(0xBF)
     if 0xC2 <= lead <= 0xDF:
         need, point = 1, lead & np.uint32(0x1F)
@@ -121,7 +121,7 @@ def java_hash(state, address, size):  # type: ignore[no-untyped-def]
 
 @njit
 def index_hash(state: np.uint32, address: int, size: int) -> np.int32:
-    """The index's key hash: Math.abs of the continued hash, 0 where that stays negative (`indexKeyHashMethod`)."""
+    """The index's key hash: Math.abs of the continued hash, 0 if that stays negative (`indexKeyHashMethod`)."""
     hashed = np.int32(java_hash(state, address, size))
     if hashed < 0:
         hashed = np.int32(-hashed)

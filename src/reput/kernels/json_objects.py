@@ -1,7 +1,7 @@
-"""Where JSON objects begin and end, so that many bodies can be parsed as one text.
+"""Check of JSON bodies: each must be one closed object, so that many bodies can be parsed as one text.
 
-A parser that reads object behind object does not see where a body ends: half an object and the rest of it in the next
-body would be one row, and two objects in one body two. A body that is one closed object cannot take part in that.
+A parser that reads one object after the other does not see where a body ends: half an object and its rest in the next
+body would be one row, and two objects in one body would be two. A body that is one closed object has neither fault.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import numpy as np
 from reput.kernels._jit import kernel
 from reput.kernels.memory import load_i32_native, load_u8
 
-#: What `find_json_faults` writes for a text; 0: one object, as far as brackets and strings tell.
+#: Faults that `find_json_faults` writes for a text; 0: one object, as far as brackets and strings show.
 EMPTY, NO_OBJECT, UNFINISHED, MORE_BEHIND, CONTROL_BYTE = 1, 2, 3, 4, 5
 
 _QUOTE, _BACKSLASH, _SPACE = 0x22, 0x5C, 0x20
@@ -25,11 +25,11 @@ def find_json_faults(texts, offsets, faults):  # type: ignore[no-untyped-def]
 
     Args:
         texts: Address of the bytes.
-        offsets: Address of native int32[n + 1], where each text begins.
-        faults: uint8[n], takes what is wrong with each, or 0.
+        offsets: Address of native int32[n + 1], the begins of the texts and the last end.
+        faults: uint8[n], takes the fault of each text, or 0.
 
     Returns:
-        How many are marked.
+        The number of faulty texts.
     """
     marked = 0
     for row in range(faults.size):

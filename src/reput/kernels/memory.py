@@ -1,8 +1,8 @@
 """Loads, stores and copies at addresses, for use inside kernels only.
 
-A buffer enters a kernel as an int64 address and a size; that costs half of passing an array, and one kernel serves a
-mapped file, an Arrow buffer and a NumPy array alike. Nothing here checks bounds: a kernel proves a position against
-its buffer's end before it loads from there, and the public wrappers keep the buffers alive.
+A buffer enters a kernel as an int64 address and a size: that costs half of passing an array, and the same kernel works
+on a mapped file, an Arrow buffer and a NumPy array. Nothing here checks bounds: a kernel compares a position with its
+buffer's end before it loads from there, and the public wrappers keep the buffers alive.
 
 Java's ByteBuffer is big-endian, so `load_*` and `store_*` swap bytes; the `*_native` twins do not.
 """
@@ -68,7 +68,7 @@ store_i64_native = _store(64, types.int64, swap=False)
 
 @intrinsic
 def copy(typing_context, target, source, size):  # type: ignore[no-untyped-def]
-    """LLVM's memcpy: 13 ns for 256 bytes, where NumPy's slice assignment takes 100."""
+    """LLVM's memcpy: 13 ns for 256 bytes; NumPy's slice assignment takes 100 ns."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         cgutils.raw_memcpy(
@@ -81,7 +81,7 @@ def copy(typing_context, target, source, size):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def prefetch(typing_context, address):  # type: ignore[no-untyped-def]
-    """Ask for the cache line at an address; never faults, whatever the address."""
+    """Prefetch the cache line at an address; never faults, whatever the address."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         function = cgutils.get_or_insert_function(
@@ -96,7 +96,7 @@ def prefetch(typing_context, address):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def equal_mask_64(typing_context, address, byte):  # type: ignore[no-untyped-def]
-    """Bit i is set where byte i of the 64 at `address` equals `byte` (uint8). Plain LLVM vectors: any processor."""
+    """Bit i is set if byte i of the 64 at `address` equals `byte` (uint8). Plain LLVM vectors: for any processor."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         vector = ir.VectorType(_I8, 64)
@@ -112,7 +112,7 @@ def equal_mask_64(typing_context, address, byte):  # type: ignore[no-untyped-def
 
 @intrinsic
 def trailing_zeros(typing_context, value):  # type: ignore[no-untyped-def]
-    """The number of the lowest set bit; 64 for 0."""
+    """Number of the lowest set bit; 64 for 0."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 0))
@@ -122,7 +122,7 @@ def trailing_zeros(typing_context, value):  # type: ignore[no-untyped-def]
 
 @njit
 def copy_short(target: int, source: int, size: int) -> None:
-    """Copy without a call for up to 32 bytes: two overlapping loads and stores, never past either end."""
+    """Copy up to 32 bytes without a call: two overlapping loads and stores, never past either end."""
     if size > 32:
         copy(target, source, size)
     elif size >= 16:
@@ -147,14 +147,14 @@ def copy_short(target: int, source: int, size: int) -> None:
 
 @njit
 def equal_bytes(a: int, b: int, size: int) -> bool:
-    """Whether the `size` bytes at two addresses are the same."""
+    """Whether the `size` bytes at two addresses are equal."""
     if size >= 8:
         i = 0
         while i + 8 < size:
             if load_u64_native(a + i) != load_u64_native(b + i):
                 return False
             i += 8
-        # The last eight overlap the ones before, which is faster than a loop over what is left.
+        # The last eight bytes overlap the earlier ones, which is faster than a loop over the rest.
         return bool(load_u64_native(a + size - 8) == load_u64_native(b + size - 8))
     for i in range(size):  # noqa: SIM110 (a kernel has no generators)
         if load_u8(a + i) != load_u8(b + i):
@@ -164,7 +164,7 @@ def equal_bytes(a: int, b: int, size: int) -> bool:
 
 @njit
 def find_byte_mask(position, text_end, buffer_end, byte):  # type: ignore[no-untyped-def]
-    """Bits of the bytes equal to `byte` among the next 64 (or up to `text_end`), never loading past `buffer_end`."""
+    """Bits of the bytes equal to `byte` among the next 64 (or up to `text_end`); never loads past `buffer_end`."""
     if position + 64 <= buffer_end:
         return equal_mask_64(position, byte)
     mask = np.uint64(0)

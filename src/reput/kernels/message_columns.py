@@ -1,6 +1,6 @@
-"""The columns of a table of messages: which there must be, and the types that they are made to.
+"""Columns of a table of messages: which are required, and conversion to their types.
 
-They are those of `record_batch.SCHEMA`; what a store assigns is ignored.
+They are those of `record_batch.SCHEMA`; columns that a store assigns are ignored.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ _TEXT_OR_BYTES = (
 
 
 def check_schema(schema: pa.Schema) -> None:
-    """Refuse columns of which no row could be written: MessageIllegalError names the column, and the nearest name."""
+    """Raises MessageIllegalError for columns of which no row can be written; names the column and the nearest name."""
     check_columns(schema)
     typed_columns(pa.RecordBatch.from_pylist([], schema), 0)
 
 
 def check_columns(schema: pa.Schema) -> None:
-    """Refuse a column that is missing, unknown or there twice: MessageIllegalError names it, and the nearest name."""
+    """Raises MessageIllegalError for a missing, unknown or repeated column; names it and the nearest name."""
     for name in _REQUIRED:
         if name not in schema.names:
             raise MessageIllegalError(f"the table has no column {name!r}; it needs {' and '.join(_REQUIRED)}")
@@ -60,8 +60,8 @@ def check_columns(schema: pa.Schema) -> None:
 def typed_columns(batch: pa.RecordBatch, first_row: int) -> pa.RecordBatch:
     """The batch with the columns that count, in their types.
 
-    `first_row` is the number of its first row. Raises MessageIllegalError for a column of another kind, a value that
-    its type cannot hold, and a null in a column that there must be, by its row.
+    `first_row` is the number of the batch's first row. Raises MessageIllegalError for a column of another kind, a value
+    that its type cannot hold, and a null in a required column, with the row's number.
     """
     columns = {
         name: _milliseconds(column) if name == "born_timestamp" else _cast(name, column, _TYPES[name])
@@ -90,7 +90,7 @@ def _cast(name: str, column: pa.Array, wanted: pa.DataType) -> pa.Array:
 
 
 def _is_kind_of(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether values of a type are meant to become those of another one: Arrow would make a text of any number."""
+    """Whether values of a type may be converted to another: Arrow itself would convert any number to text."""
     types = pa.types
     if types.is_null(found):
         return True

@@ -1,7 +1,7 @@
-"""An Arrow table of messages -> the form that the encode kernels read, with every row checked.
+"""Arrow table of messages -> the form that the encode kernels read, with every row checked.
 
-Columns are those of `record_batch.SCHEMA`. `topic` and `body` must be there; null in any other means absent; columns
-that a store assigns are ignored, and so is the property `__CRC32#`, so that what `read_log` gives can be put again.
+Columns are those of `record_batch.SCHEMA`. `topic` and `body` are required; null in any other means absent. Columns
+that a store assigns are ignored, and so is the property `__CRC32#`, so that rows of `read_log` can be put again.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _FAULTS = {
 }
 _BATCH_ROWS = 65_536
 _KEPT_BATCHES = 16
-#: Up to so many (topic, queue id) pairs are numbered through a table instead of by sorting.
+#: Up to so many (topic, queue id) pairs are numbered with a table instead of by sorting.
 _MAX_TABLE = 1 << 20
 
 
@@ -48,7 +48,7 @@ class MessageBatch(NamedTuple):
         queues: int32[rows], the queue of each row.
         queue_keys: (topic, queue id) by number.
         sizes, properties_sizes: int32[rows].
-        alive: What the addresses point into.
+        alive: The objects that own the memory at the addresses.
     """
 
     plan: npt.NDArray[np.int64]
@@ -72,14 +72,14 @@ class MessageBatch(NamedTuple):
 
 
 class CheckedTable:
-    """A table of which every row may be written: an iterable of its `MessageBatch`es, to be gone through once.
+    """A table of which every row may be written; an iterable of its `MessageBatch`es, to be iterated once.
 
-    Checking makes a batch's plan, 40 bytes a row. The first million rows keep theirs, the rows behind it are planned
-    again when it is their turn, so that the memory that a table takes beside itself has a bound.
+    The check makes a plan for each batch, 40 bytes a row. The plans of the first million rows are kept; later rows are
+    planned again during the iteration, so that the memory beside the table is bounded.
 
     Attributes:
-        rows: How many.
-        largest: Bytes of the largest record; 0 where there is none.
+        rows: Number of rows.
+        largest: Bytes of the largest record; 0 without a row.
     """
 
     def __init__(
@@ -94,17 +94,17 @@ class CheckedTable:
         reserved: int = 0,
         refused_property: str | None = None,
     ) -> None:
-        """Check it.
+        """Check the table.
 
         Args:
             table: See the module.
-            first_row: The number of its first row, for messages.
+            first_row: The number of its first row, for errors.
             max_body_size: `maxMessageSize`.
-            max_record_size: The largest record that a commit log file holds.
-            store_host: 8 or 20 bytes; also the born host of rows that have none.
-            now_ms: The born timestamp of rows that have none.
+            max_record_size: The largest record that fits into a commit log file.
+            store_host: 8 or 20 bytes; also the born host of rows without one.
+            now_ms: The born timestamp of rows without one.
             reserved: Bytes at the end of each record's properties that the append fills: 20 for a property CRC.
-            refused_property: A property that takes more than a table's put does.
+            refused_property: A property that needs more than this put does.
 
         Raises:
             MessageIllegalError: A wrong column or type, or a row that RocketMQ would refuse, by its number.
@@ -132,7 +132,7 @@ class CheckedTable:
         yield from self._plans(kept)
 
     def _plans(self, first: int) -> Iterator[MessageBatch]:
-        """The plans from batch number `first` on; batches without rows do not count."""
+        """The plans from batch number `first` on; batches without rows are not counted."""
         row, number = self._first_row, 0
         for batch in self._table.to_batches(max_chunksize=_BATCH_ROWS):
             if batch.num_rows:
@@ -156,7 +156,7 @@ def _refuse_property(batch: pa.RecordBatch, name: str | None, first_row: int) ->
 
 
 class _Planner:
-    """Finds the addresses of one batch's columns."""
+    """Maker of one batch's plan: finds the addresses of its columns."""
 
     def __init__(self, batch: pa.RecordBatch, first_row: int, store_host: bytes, now_ms: int) -> None:
         self._batch = batch
@@ -203,7 +203,7 @@ class _Planner:
         return None if column.null_count == len(column) else column
 
     def _set_text(self, column: pa.Array, offsets: str, data: str) -> None:
-        """Point at a string or binary array; a null is an empty text, whatever lies behind it."""
+        """Set the addresses of a string or binary array; a null is an empty text, whatever its data."""
         if column.null_count:
             column = column.fill_null(b"" if pa.types.is_binary(column.type) else "")
         self._alive.append(column)
@@ -217,7 +217,7 @@ class _Planner:
             self._set_text(column, offsets, data)
 
     def _lists(self, name: str, lists: str) -> pa.Array | None:
-        """Point at a list's or a map's offsets; a null is an empty list."""
+        """Set the address of a list's or a map's offsets; a null is an empty list."""
         column = self._column(name)
         if column is None:
             return None
@@ -228,7 +228,7 @@ class _Planner:
         )
         offsets = np.frombuffer(column.buffers()[1], np.int32)[column.offset :][: len(column) + 1]
         lengths = np.diff(offsets) * column.is_valid().to_numpy(zero_copy_only=False)
-        if int(lengths.sum()) < int(offsets[-1] - offsets[0]):  # elements lie behind a null: Arrow allows it
+        if int(lengths.sum()) < int(offsets[-1] - offsets[0]):  # a null has elements, which Arrow allows
             begins = np.concatenate([[0], np.cumsum(lengths)])
             values = values.take(pa.array(np.arange(begins[-1]) + np.repeat(offsets[:-1] - begins[:-1], lengths)))
             offsets = begins.astype(np.int32)
@@ -290,7 +290,7 @@ class _Planner:
             hosts = [self._host(text, codes, i) for i, text in enumerate(texts)]
             hosts.append(self._store_host)
         if len(hosts) == 1 or all(len(host) == HOST_V4_SIZE for host in hosts):
-            # The common case without a gather: fixed width, offsets are a ramp.
+            # The common case needs no gather: the width is fixed, and the offsets are multiples of it.
             width = len(hosts[0])
             table = np.frombuffer(b"".join(hosts), np.uint8).reshape(-1, width)
             self._set("born_hosts", np.ascontiguousarray(table[codes]))
@@ -306,7 +306,7 @@ class _Planner:
             raise MessageIllegalError(f"row {row}: born_host: {error}") from error
 
     def _number_queues(self) -> tuple[npt.NDArray[np.int32], list[tuple[str, int]]]:
-        """Number the (topic, queue id) pairs and point at their topics; refuses topics that may not be written."""
+        """Number the (topic, queue id) pairs and set their topics' addresses; refuses topics that no put may write."""
         coded = self._batch.column("topic").dictionary_encode()
         topics, codes = coded.dictionary.to_pylist(), coded.indices.to_numpy(zero_copy_only=False)
         fields = [self._topic(topic, codes, code) for code, topic in enumerate(topics)]
@@ -338,7 +338,7 @@ class _Planner:
 def _dense(
     codes: npt.NDArray[np.int64], ids: npt.NDArray[np.int64]
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
-    """Number the pairs (code, id) from 0; returns int32[rows], and the first row of each number."""
+    """Number the pairs (code, id) from 0 on; returns int32[rows], and the first row of each number."""
     low, width = int(ids.min()), int(ids.max()) - int(ids.min()) + 1
     span = (int(codes.max()) + 1) * width
     if span > _MAX_TABLE:

@@ -1,9 +1,9 @@
-"""Rows for the further queues that a record names in INNER_MULTI_DISPATCH, so that dispatch needs no second way.
+"""Rows for the further queues that a record names in INNER_MULTI_DISPATCH: to dispatch they are rows like all others.
 
 A record with `INNER_MULTI_DISPATCH=a,b` and `INNER_MULTI_QUEUE_OFFSET=3,7` has units in queues a and b beside its own
-(RocketMQ's `ConsumeQueue.multiDispatchLmqQueue`). Here it becomes three rows, which differ in topic, queue id and queue
-offset. What does not make sense (no name of a folder, no number, an offset that the log cannot hold, lists of
-different length) has no row: clients write these texts, and they may stop nothing.
+(RocketMQ's `ConsumeQueue.multiDispatchLmqQueue`). It becomes three rows here, which differ in topic, queue id and queue
+offset. Names and offsets that make no sense (no name of a folder, no number, an offset that the log cannot hold, lists
+of different length) get no row: clients write these texts, and no text may stop the dispatch.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ _TRANSACTION, _PREPARED, _ROLLBACK = (
 _INNER_BATCH = SysFlag.INNER_BATCH
 _WORDS = (INNER_MULTI_DISPATCH, INNER_MULTI_QUEUE_OFFSET, LMQ_PREFIX, *EXCLUDED_PREFIXES, SCHEDULE_TOPIC)
 _DISPATCH, _OFFSETS, _LMQ, _RETRY, _SYSTEM, _SCHEDULE = range(len(_WORDS))
-#: The words one behind the other, and where each begins: a kernel gets them by address.
+#: The concatenated words, and the begin of each: a kernel gets them by address.
 _TEXT = np.frombuffer("".join(_WORDS).encode(), np.uint8).copy()
 _STARTS = np.cumsum([0, *map(len, _WORDS)]).astype(np.int64)
 _MAX_NAME_SIZE = 255
 _COMMA, _EQUALS, _END = 0x2C, 1, 2
-#: Of one further row: row of the record, position and size of the name, queue id, queue offset.
+#: Numbers for one further row: row of the record, position and size of the name, queue id, queue offset.
 _ENTRY = 5
 
 
@@ -63,7 +63,7 @@ def _begins_with(text, size, words, starts, word):  # type: ignore[no-untyped-de
 
 @njit
 def _find_value(text, size, words, starts, word):  # type: ignore[no-untyped-def]
-    """(address, size) of the last value of a property; size 0 where there is none."""
+    """(address, size) of the last value of a property; size 0 without a value."""
     length = starts[word + 1] - starts[word]
     value, value_size, end = text, np.int64(0), text + size
     pair = text
@@ -78,7 +78,7 @@ def _find_value(text, size, words, starts, word):  # type: ignore[no-untyped-def
         ):
             value, value_size = pair + length + 1, pair_end - pair - length - 1
         pair = pair_end + 1
-    while value_size and load_u8(value + value_size - 1) == _COMMA:  # String.split drops empty parts at the end
+    while value_size and load_u8(value + value_size - 1) == _COMMA:  # String.split drops empty items at the end
         value_size -= 1
     return value, value_size
 
@@ -100,8 +100,8 @@ def _part_end(text, end):  # type: ignore[no-untyped-def]
 
 @njit
 def _parse_offset(text, end, limit):  # type: ignore[no-untyped-def]
-    """A decimal number up to `limit`; -1 where it is none."""
-    if text < end and load_u8(text) == 0x2B:  # Long.parseLong takes a plus sign
+    """A decimal number up to `limit`; -1 for anything else."""
+    if text < end and load_u8(text) == 0x2B:  # Long.parseLong accepts a plus sign
         text += 1
     if text >= end:
         return np.int64(-1)
@@ -119,7 +119,7 @@ def _parse_offset(text, end, limit):  # type: ignore[no-untyped-def]
 
 @njit
 def _is_folder_name(text, size):  # type: ignore[no-untyped-def]
-    """As `formats.paths.topic_folder_name`; text that is no UTF-8 is none, Java cannot have written it."""
+    """As `formats.paths.topic_folder_name`; False for bytes that are no UTF-8: Java cannot have written them."""
     if size < 1 or size > _MAX_NAME_SIZE:
         return False
     dots = 0
@@ -133,7 +133,7 @@ def _is_folder_name(text, size):  # type: ignore[no-untyped-def]
 
 @kernel("int64(int64, int64[:, :], int32[:, :], boolean, boolean, int64, int64[::1], int64[:, ::1])")
 def _find(base, wide, narrow, enable_lmq, any_topic, words, starts, entries):  # type: ignore[no-untyped-def]
-    """The further rows of all records, in order; as many as `entries` takes are written, all are counted."""
+    """The further rows of all records, in order; as many as fit into `entries` are written, all are counted."""
     found = 0
     for row in range(narrow.shape[1]):
         size = np.int64(narrow[N_PROPERTIES_SIZE, row])
@@ -158,7 +158,7 @@ def _find(base, wide, narrow, enable_lmq, any_topic, words, starts, entries):  #
         ):
             continue
         names_end, numbers_end = name + names_size, number + numbers_size
-        # Each message of a queue took at least a smallest record of the log before this one.
+        # Each earlier message of a queue took at least a smallest record of the log before this record.
         limit = wide[W_COMMIT_LOG_OFFSET, row] // MIN_RECORD_SIZE
         while name < names_end:
             name_end, number_end = _part_end(name, names_end), _part_end(number, numbers_end)
@@ -189,17 +189,17 @@ def _number(base, narrow, table_hash, table_queue, queue_rows, lines):  # type: 
 def add_multi_dispatch_rows(
     columns: RecordColumns, *, enable_lmq: bool, any_topic: bool = False
 ) -> tuple[RecordColumns, npt.NDArray[np.int32] | None]:
-    """The rows of a scan, each followed by those for its further queues.
+    """The rows of a scan, each followed by the rows for its further queues.
 
     Args:
         columns: Scanned at `ScanLevel.PROPERTIES` or above.
-        enable_lmq: Light queues (`%LMQ%...`) have queue id 0; all other names, and these where it is off, that of the
-            record.
-        any_topic: Whether records of those topics too that take no part since 5.x (`takes_part`).
+        enable_lmq: Light queues (`%LMQ%...`) have queue id 0. Other names have the record's queue id, and so have light
+            queues if this is off.
+        any_topic: Whether records of topics that have no further queues since 5.x (`takes_part`) have them, too.
 
     Returns:
-        The columns, copied where there is a further row, with no keys then, and int32[rows]: the row of the scan that
-        each comes from, -1 for a further one; None where there is none.
+        The columns and int32[rows], the scan's row of each row, -1 for a further row. With a further row the columns
+        are copied and have no keys; without one the second value is None.
     """
     entries = np.empty((columns.rows, _ENTRY), np.int64)
     arguments = (

@@ -1,4 +1,4 @@
-"""The CRC of a whole record in its properties' last 20 bytes: written and checked (`formats/property_crc.py`)."""
+"""CRC of a whole record in the last 20 bytes of its properties: written and checked (`formats/property_crc.py`)."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _DIGITS = 10
 
 @inlined
 def is_property_crc(name, size):  # type: ignore[no-untyped-def]
-    """Whether a property's name is that of the CRC."""
+    """Whether a property has the name of the CRC."""
     return size == 8 and load_i64(name) == _NAME
 
 
 @njit
 def put_property_crc(record, size):  # type: ignore[no-untyped-def]
-    """Fill the last 20 bytes of a record."""
+    """Write the CRC into the last 20 bytes of a record."""
     target = record + size - _SIZE
     crc = body_crc(record, size - _SIZE)
     store_i64(target, _NAME)
@@ -46,7 +46,7 @@ def _is_property_crc_pair(target):  # type: ignore[no-untyped-def]
 
 @inlined
 def carries_property_crc(record, size, properties_size):  # type: ignore[no-untyped-def]
-    """Whether the last pair of the properties is a CRC."""
+    """Whether the last pair of a record's properties is a CRC."""
     target = record + size - _SIZE
     return (
         properties_size >= _SIZE
@@ -58,7 +58,7 @@ def carries_property_crc(record, size, properties_size):  # type: ignore[no-unty
 
 @njit
 def property_crc_fits(record, size):  # type: ignore[no-untyped-def]
-    """Whether the digits at the end of a record that carries them are those of its bytes."""
+    """Whether the digits of a record's property CRC are those of its bytes."""
     digits = record + size - _SIZE + _FIRST_DIGIT
     crc = body_crc(record, size - _SIZE)
     fits = True

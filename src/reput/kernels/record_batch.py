@@ -1,7 +1,7 @@
 """Scanned columns -> Arrow: the table that Spark, export, statistics and `read_log` share.
 
-A column that is not asked for is not touched. Texts are copied as they are; bytes that are no UTF-8 are replaced by
-U+FFFD, times outside the years 1 to 9999 are null, and the row's `status` says so.
+Only wanted columns are built. Texts are copied as they are; bytes that are no UTF-8 are replaced by U+FFFD, times
+outside the years 1 to 9999 are null, and the row's `status` says so.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from reput.kernels.gather import (
 )
 
 _UTC = pa.timestamp("us", "UTC")
-# Asked for once: for a pull of 1000 messages, finding types and functions is a part of what it takes.
+# Looked up once: for a pull of 1000 messages the lookup of types and functions takes a noticeable share of the time.
 _INT32, _INT64, _STRING, _BINARY = pa.int32(), pa.int64(), pa.string(), pa.binary()
 _LIST, _MAP = pa.list_(pa.string()), pa.map_(pa.string(), pa.string())
 _ENTRY = pa.struct([_MAP.key_field, _MAP.item_field])
@@ -63,14 +63,14 @@ SCHEMA = pa.schema(
     ]
 )
 _INT32_FIELDS = frozenset(field.name for field in SCHEMA if field.type == pa.int32())
-#: Milliseconds of 0001-01-01 and of 10000-01-01: what Python, pandas and Spark can show.
+#: Milliseconds of 0001-01-01 and of 10000-01-01: the range of Python, pandas and Spark.
 _FIRST_MS, _END_MS = -62_135_596_800_000, 253_402_300_800_000
-#: Names after which a scan at `ScanLevel.HEADER` is not enough.
+#: Columns that need a higher level than `ScanLevel.HEADER`.
 PROPERTY_COLUMNS = frozenset({"tags", "unique_key", "keys"})
 
 
 class _Slices(NamedTuple):
-    """Slices one behind the other, as Arrow has texts: int32[n + 1] and uint8; and how many are empty."""
+    """Concatenated slices in Arrow's layout, int32[n + 1] and uint8, and the number of empty slices."""
 
     offsets: npt.NDArray[np.int32]
     data: npt.NDArray[np.uint8]
@@ -78,21 +78,21 @@ class _Slices(NamedTuple):
 
 
 class _Builder:
-    """Builds the columns of one scan; collects what could not be shown in `status`."""
+    """Builder of the columns of one scan; collects in `status` what could not be shown."""
 
     def __init__(self, columns: RecordColumns, store: str) -> None:
         self.columns = columns
         self.rows = columns.rows
-        self.address = columns.buffer.ctypes.data  # asking costs 1 us
+        self.address = columns.buffer.ctypes.data  # the lookup costs 1 us
         self.store = store
         self.status = columns["status"]
 
     def sliced(self, name: str, *, short: bool = True) -> _Slices:
-        """The slices that `<name>_position` and `<name>_size` say, copied together."""
+        """The slices at `<name>_position` and `<name>_size`, copied together."""
         return self.slices(self.columns[f"{name}_position"], self.columns[f"{name}_size"], short=short)
 
     def slices(self, positions: npt.NDArray[np.int32], sizes: npt.NDArray[np.int32], *, short: bool = True) -> _Slices:
-        """Any slices, copied together."""
+        """The slices at any positions and sizes, copied together."""
         positions, sizes = np.ascontiguousarray(positions), np.ascontiguousarray(sizes)
         offsets, data = np.empty(sizes.size + 1, np.int32), np.empty(total_size(sizes), np.uint8)
         return _Slices(offsets, data, gather(self.address, positions, sizes, offsets, data, short))
@@ -100,7 +100,7 @@ class _Builder:
     def text(
         self, slices: _Slices, *, lists: npt.NDArray[np.int32] | None = None, empty_is_null: bool = False
     ) -> pa.Array:
-        """A string array of slices, one a row; or as many as `lists`, an Arrow list's offsets, gives each."""
+        """String array of slices, one for each row; or as many as `lists`, an Arrow list's offsets, gives each row."""
         offsets, data, empty = slices
         count = offsets.size - 1
         invalid = next_invalid_text(data, offsets, 0)
@@ -128,12 +128,12 @@ class _Builder:
         return pa.array(texts, pa.string())
 
     def _own_status(self) -> None:
-        """From here on it is changed."""
+        """Copy the status before it is changed."""
         if self.status.base is not None:
             self.status = self.status.copy()
 
     def integer(self, name: str) -> pa.Array:
-        """A header column as it is; the copy lets the scanner's memory be used again."""
+        """A header column as it is, copied, since the scanner reuses its memory."""
         kind = _INT32 if name in _INT32_FIELDS else _INT64
         return _array(kind, self.rows, [None, pa.py_buffer(self.columns[name].copy())], 0)
 
@@ -149,7 +149,7 @@ class _Builder:
         return pa.array(np.where(outside, 0, us), mask=outside).view(_UTC)
 
     def host(self, name: str) -> pa.Array:
-        """`address:port`, decoded once for each different host."""
+        """`address:port`, decoded once for each distinct host."""
         is_store_host = name == "store_host"
         positions, sys_flag = self.columns["position"], self.columns["sys_flag"]
         at = one_host(self.address, positions, sys_flag, is_store_host)
@@ -179,7 +179,7 @@ class _Builder:
         positions = np.ascontiguousarray(self.columns["keys_position"])
         sizes = np.ascontiguousarray(self.columns["keys_size"])
         lists = np.empty(self.rows + 1, np.int32)
-        # Room for the worst case; memory that is not written takes no pages.
+        # Room for the worst case; memory that is never written takes no pages.
         slices = np.empty((2, (total_size(sizes) + self.rows) // 2 + 1), np.int32)
         count = split_keys(self.address, positions, sizes, lists, slices[0], slices[1])
         texts = self.text(self.slices(slices[0, :count], slices[1, :count]), lists=lists)
@@ -220,7 +220,7 @@ _BUILD: dict[str, Callable[[_Builder, str], pa.Array]] = {
 
 
 def status_text(status: npt.NDArray[np.int32]) -> pa.Array:
-    """`RecordStatus` bits as text: `OK`, or the names of the faults joined by commas."""
+    """`RecordStatus` bits as text: `OK`, or the names of the faults, separated by commas."""
     if not status.any():
         return _constant("OK", status.size)
     values, inverse = np.unique(status, return_inverse=True)
@@ -229,18 +229,18 @@ def status_text(status: npt.NDArray[np.int32]) -> pa.Array:
 
 
 def _constant(text: str, rows: int) -> pa.Array:
-    """One text in every row: the beginning of an array that is kept, for making one takes longer than 1000 rows."""
+    """One text in every row: a slice of a cached array, since building one takes longer than 1000 rows."""
     return _repeated(text, 1 << (rows - 1).bit_length() if rows else 0).slice(0, rows)
 
 
-@lru_cache(maxsize=16)  # of at most a megabyte each
+@lru_cache(maxsize=16)  # arrays of at most a megabyte each
 def _repeated(text: str, rows: int) -> pa.Array:
     return pa.repeat(pa.scalar(text, pa.string()), rows)
 
 
 @lru_cache(maxsize=64)
 def schema_of(names: tuple[str, ...]) -> pa.Schema:
-    """The part of `SCHEMA` that has these columns, in this order."""
+    """The columns of `SCHEMA` with these names, in this order."""
     return pa.schema([SCHEMA.field(name) for name in names])
 
 
@@ -248,8 +248,8 @@ def record_batch(columns: RecordColumns, names: Sequence[str], *, store: str = "
     """The rows of a scan as Arrow, bodies as stored.
 
     Args:
-        columns: Scanned at `ScanLevel.PROPERTIES` or above where a name is in `PROPERTY_COLUMNS`.
-        names: Which of `SCHEMA`'s columns, in this order.
+        columns: Scanned at `ScanLevel.PROPERTIES` or above if a name is in `PROPERTY_COLUMNS`.
+        names: Columns of `SCHEMA`, in this order.
         store: The value of the column `store`.
     """
     builder = _Builder(columns, store)

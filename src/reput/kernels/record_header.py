@@ -1,4 +1,4 @@
-"""One record at an address: whether it proves itself, and its header as a row of columns."""
+"""Check of one record at an address, and its header as a row of columns."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ from reput.kernels.memory import load_i16, load_i32, load_i64, load_u8
 _V1, _V2, _BLANK = int(MagicCode.MESSAGE_V1), int(MagicCode.MESSAGE_V2), int(MagicCode.BLANK)
 _BORN_V6, _STORE_V6 = SysFlag.BORN_HOST_V6, SysFlag.STORE_HOST_V6
 _END, _STOP_BLANK, _BAD_MAGIC, _BAD_SIZE, _MISMATCH, _ = (int(stop) for stop in ScanStop)
-#: What `read_record` says of a record; else a `ScanStop`.
+#: Result of `read_record` for a record that proves itself; any other result is a `ScanStop`.
 READ = -1
 
 
@@ -60,7 +60,7 @@ READ = -1
 def read_record(base, position, end, offset, wide, narrow, row):  # type: ignore[no-untyped-def]
     """Check the record at an address and write its header columns; returns READ or a stop.
 
-    `offset` is the commit log offset that it must have, or negative where any will do.
+    `offset` is the commit log offset that the record must have, or negative if any offset will do.
     """
     p = position
     if end - p < BLANK_SIZE:

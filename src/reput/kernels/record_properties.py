@@ -1,8 +1,8 @@
-"""Tags, keys and unique key out of a properties text, as slices: no Python object is made.
+"""Tags, keys and unique key of a properties text, as slices, without Python objects.
 
-The text is `name 0x01 value 0x02 ...` (docs/formats/commit-log.md). As RocketMQ's `string2messageProperties`: the end
-of the text ends a pair too, a pair without name or value does not count, the first 0x01 separates, the last of equal
-names wins.
+The text is `name 0x01 value 0x02 ...` (docs/formats/commit-log.md). As in RocketMQ's `string2messageProperties`: the
+text's end ends a pair, too; a pair without name or value does not count; the first 0x01 separates name and value; of
+equal names the last counts.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SEPARATOR = np.uint8(2)
 
 @inlined
 def find_tags_and_keys(base, text, size, buffer_end, narrow, row):  # type: ignore[no-untyped-def]
-    """Write where TAGS, KEYS and UNIQ_KEY of one record lie (positions from `base`; size 0 where absent)."""
+    """Write the slices of TAGS, KEYS and UNIQ_KEY of one record (positions from `base`; size 0 where absent)."""
     tags, tags_size, keys, keys_size, unique, unique_size = base, 0, base, 0, base, 0
     text_end = text + size
     pair = text
@@ -67,7 +67,7 @@ def find_tags_and_keys(base, text, size, buffer_end, narrow, row):  # type: igno
 
 @njit
 def delay_level(text, size):  # type: ignore[no-untyped-def]
-    """The value of DELAY; 0 where it is absent or no decimal number up to `INT32_MAX`."""
+    """The value of DELAY; 0 if it is absent or no decimal number up to `INT32_MAX`."""
     level, pair, text_end = np.int64(0), text, text + size
     while pair < text_end:
         end = pair
@@ -91,7 +91,7 @@ def hash_keys(  # type: ignore[no-untyped-def]
 ):
     """Append the index hashes of one record: UNIQ_KEY, KEYS split at blanks, `T#` and TAGS (`IndexService.buildIndex`).
 
-    Returns the new count, or -1 where `hashes` is full.
+    Returns the new count, or -1 if `hashes` is full.
     """
     if unique_size:
         if count >= hashes.size:

@@ -1,8 +1,9 @@
-"""Commit log bytes -> columns: the one function under live dispatch, recovery, rebuild, audit and Spark.
+"""Scan: commit log bytes -> columns; the one function used by live dispatch, recovery, rebuild, audit and Spark.
 
-Pure: no files, no clock, no threads, and it raises nothing about the bytes. It walks whole records from the buffer's
-first byte and says where and why it stopped. A record counts only if its magic is a message's, its lengths add up, and
-it says that it lies where it lies (PHYSICALOFFSET), as `CommitLog.checkMessageAndReturnSize` asks, and the last more.
+The scan is pure: no files, no clock, no threads, and no errors about the bytes. It walks whole records from the
+buffer's first byte, and returns where and why it stopped. A record counts only if its magic code is a message's, its
+lengths add up, and its PHYSICALOFFSET is the offset where it lies. `CommitLog.checkMessageAndReturnSize` checks the
+same except for the last.
 """
 
 from __future__ import annotations
@@ -73,29 +74,29 @@ _SCHEDULE_TOPIC = np.frombuffer(SCHEDULE_TOPIC.encode(), np.uint8).copy()
 DEFAULT_DELAYS_MS = tuple(
     1000 * s for s in (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
 )
-#: One record has fewer keys than this: 32 767 bytes of properties.
+#: More keys than one record can have: it has at most 32 767 bytes of properties.
 _MAX_KEYS_OF_A_RECORD = 16_384
 _RESYNC_RECORDS = 3
-#: A scan ends with `ScanStop.FULL` at three quarters as many queues. More slots would not stay in the cache: with a
-#: million a scan with keys over 10 000 queues took 530 ns a record.
+#: A scan ends with `ScanStop.FULL` when its queues fill three quarters of these slots. More slots would not stay in the
+#: cache: with a million a scan with keys over 10 000 queues took 530 ns a record.
 _MAX_QUEUE_SLOTS = 1 << 16
-#: Of each queue of a scan: id, size of the topic, and the topic if it is short, in one cache line. The topic of its
-#: first record lies anywhere in the log: over 10 000 queues a record waited for it, and took 270 ns instead of 140.
+#: For each queue of a scan one cache line: queue id, size of the topic, and the topic if it is short. The topic in the
+#: queue's first record lies anywhere in the log: over 10 000 queues each record waited for it, 270 ns instead of 140.
 QUEUE_LINE_SIZE = 64
 _LINE_TOPIC_SIZE = QUEUE_LINE_SIZE - 8
-#: Records of one queue lie far apart: heads are fetched into the cache so many records ahead, and a little later what
-#: follows them, for then the size is known. 1000 records of 455 bytes: 50 to 70 us instead of 230.
+#: Records of one queue lie far apart. Their headers are prefetched so many records in advance, and the bytes after the
+#: headers a little later, when the size is known. 1000 records of 455 bytes: 50 to 70 us instead of 230.
 _HEADS_AHEAD = 24
 _BODIES_AHEAD = 12
 _PREFETCHED_BYTES = 1024
-#: Behind each column, so that the columns of one row do not all fall into the same cache set when a column's size is a
-#: power of two: that costs 25 to 30 ns a record.
+#: Padding after each column: without it the columns of one row would share a cache set when a column's size is a power
+#: of two, which costs 25 to 30 ns a record.
 _PADDING_BYTES = 192
 _FIRST_MAGIC_BYTE = np.uint8(0xDA)
 
 
 class ScanLevel(IntEnum):
-    """How much a scan extracts; each level includes the ones before. Nanoseconds a record: 59, 83, 99, 116."""
+    """What a scan extracts; each level includes the lower ones. Nanoseconds a record: 59, 83, 99, 116."""
 
     HEADER = 0
     QUEUES = 1
@@ -111,7 +112,7 @@ def _mix(state, word):  # type: ignore[no-untyped-def]
 
 @njit
 def _hash_queue(topic, size, queue_id):  # type: ignore[no-untyped-def]
-    """64 bits of (topic, queue id), never 0."""
+    """64-bit hash of (topic, queue id), never 0."""
     state = np.uint64(size) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(queue_id) * np.uint64(0xD6E8FEB86659FD93)
     if size >= 8:
         i = 0
@@ -129,7 +130,7 @@ def _hash_queue(topic, size, queue_id):  # type: ignore[no-untyped-def]
 
 @inlined
 def _queue_number(base, narrow, row, table_hash, table_queue, queue_rows, lines, queues):  # type: ignore[no-untyped-def]
-    """The number of a row's queue by open addressing, confirmed by the bytes; `queues` where it is new.
+    """Number of a row's queue by open addressing, verified by the bytes; `queues` for a new queue.
 
     `lines` is the address of `QUEUE_LINE_SIZE` bytes for each queue.
     """
@@ -160,7 +161,7 @@ def _queue_number(base, narrow, row, table_hash, table_queue, queue_rows, lines,
 
 @njit
 def _clear_table(base, narrow, table_hash, queue_rows, queues):  # type: ignore[no-untyped-def]
-    """Forget the queues of a scan: only the slots that they can have taken."""
+    """Clear the slots of a scan's queues: only those that the queues can have taken."""
     mask = np.uint64(table_hash.size - 1)
     for queue in range(queues):
         row = queue_rows[queue]
@@ -173,7 +174,9 @@ def _clear_table(base, narrow, table_hash, queue_rows, queues):  # type: ignore[
 
 @inlined
 def _tags_code(base, narrow, wide, row, is_schedule, delays):  # type: ignore[no-untyped-def]
-    """The hash of TAGS, sign extended; for a delayed message the time of delivery (`computeDeliverTimestamp`)."""
+    """Tags code: the hash of TAGS, sign extended; for a delayed message the time of delivery, ms
+    (`computeDeliverTimestamp`).
+    """
     if is_schedule:
         level = delay_level(base + narrow[N_PROPERTIES_POSITION, row], np.int64(narrow[N_PROPERTIES_SIZE, row]))
         level = min(level, delays.size)
@@ -185,9 +188,9 @@ def _tags_code(base, narrow, wide, row, is_schedule, delays):  # type: ignore[no
 
 @inlined
 def _check_crcs(base, p, narrow, row, require_property_crc):  # type: ignore[no-untyped-def]
-    """Set the status of a record whose body or whose bytes give another CRC than it carries."""
+    """Set the status of a record if its body CRC or its property CRC differs from that of the bytes."""
     body, body_size = base + narrow[N_BODY_POSITION, row], np.int64(narrow[N_BODY_SIZE, row])
-    if body_size and body_crc(body, body_size) != narrow[N_BODY_CRC, row]:  # RocketMQ looks at no empty body
+    if body_size and body_crc(body, body_size) != narrow[N_BODY_CRC, row]:  # as RocketMQ, which skips empty bodies
         narrow[N_STATUS, row] = _BAD_BODY_CRC
     store_size = np.int64(narrow[N_SIZE, row])
     if carries_property_crc(p, store_size, narrow[N_PROPERTIES_SIZE, row]):
@@ -253,7 +256,7 @@ def _scan(  # type: ignore[no-untyped-def]
     if level >= 1:
         _clear_table(base, narrow, table_hash, queue_rows, queues)
         if queues and queue_rows[queues - 1] >= row:
-            queues -= 1  # its only row did not fit
+            queues -= 1  # the only row of this queue did not fit
     result[0], result[1], result[2], result[3], result[4] = row, p - base, stop, queues, keys
 
 
@@ -286,7 +289,9 @@ def _read_at(base, size, positions, offsets, check_crc, wide, narrow):  # type: 
 
 @njit
 def _proves_itself(base, position, end, base_offset, records, wide, narrow):  # type: ignore[no-untyped-def]
-    """Whether so many records lie here, or fewer up to a blank one, zero bytes or the buffer's end."""
+    """Whether `records` whole records follow each other from here on; fewer suffice before a blank record, zero bytes
+    or the buffer's end.
+    """
     p = position
     for i in range(records):
         stop = read_record(base, p, end, base_offset + (p - base), wide, narrow, 0)
@@ -312,13 +317,13 @@ def _find_record(base, size, base_offset, position, records, wide, narrow):  # t
 
 
 class RecordScanner:
-    """Scans buffers into columns, reusing its memory (136 bytes a row and 8 a key) from one scan to the next.
+    """Scanner of buffers into columns; reuses its memory (136 bytes a row and 8 a key) from scan to scan.
 
     Args:
-        max_rows: Records a scan takes at the most; more makes it stop with `ScanStop.FULL`.
+        max_rows: Largest number of records of a scan; at more it stops with `ScanStop.FULL`.
         level: What is extracted beside the header.
-        delays_ms: The delay levels, for units of SCHEDULE_TOPIC_XXXX.
-        index_tags: Whether tags are keys too (`DispatchRules.indexes_tags`).
+        delays_ms: The delays of the delay levels, for units of SCHEDULE_TOPIC_XXXX.
+        index_tags: Whether tags are keys, too (`DispatchRules.indexes_tags`).
     """
 
     def __init__(
@@ -353,14 +358,14 @@ class RecordScanner:
         check_crc: bool = False,
         require_property_crc: bool = False,
     ) -> RecordColumns:
-        """Walk the whole records from the buffer's start.
+        """Scan the whole records from the buffer's start on.
 
         Args:
             buffer: uint8[size], contiguous, under 2 GiB; a record must start at its first byte.
-            base_offset: Commit log offset of that byte.
-            check_crc: Compare each body with BODYCRC; a difference sets `RecordStatus.BAD_BODY_CRC` and goes on. So
-                does `BAD_PROPERTY_CRC` where a record carries a property CRC.
-            require_property_crc: Under `check_crc`, a record without a property CRC has that bit too.
+            base_offset: Commit log offset of the first byte.
+            check_crc: Compare each body with BODYCRC, and each record that has a property CRC with that. A difference
+                sets `RecordStatus.BAD_BODY_CRC` or `BAD_PROPERTY_CRC`; the scan goes on.
+            require_property_crc: With `check_crc`, a record without a property CRC gets `BAD_PROPERTY_CRC`, too.
         """
         _scan(
             buffer.ctypes.data, buffer.size, base_offset, self._max_rows, int(self._level), check_crc,
@@ -389,15 +394,15 @@ def read_records_at(
     *,
     check_crc: bool = False,
 ) -> RecordColumns:
-    """The records at given positions of a buffer, up to the first that does not prove itself.
+    """Read the records at given positions of a buffer, up to the first that does not prove itself.
 
-    Header and properties columns are filled, `queue` is not; `tags_code` is the hash of TAGS in every topic.
+    Header and properties columns are filled, `queue` is not; `tags_code` is the hash of TAGS for every topic.
 
     Args:
         buffer: uint8[size].
-        positions: int64[n], where each record starts.
-        offsets: int64[n], the commit log offset that each must have.
-        check_crc: as `RecordScanner.scan` takes it.
+        positions: int64[n], where the records start.
+        offsets: int64[n], the commit log offsets that the records must have.
+        check_crc: as in `RecordScanner.scan`.
     """
     wide = np.empty((len(WIDE), positions.size), np.int64)
     narrow = np.empty((len(NARROW), positions.size), np.int32)
@@ -409,11 +414,11 @@ def read_records_at(
 def find_record(
     buffer: npt.NDArray[np.uint8], base_offset: int, position: int = 0, *, records: int = _RESYNC_RECORDS
 ) -> int:
-    """The position of the first record at or behind `position` that proves itself, or -1.
+    """Position of the first record at or after `position` that proves itself, or -1.
 
-    It must say that it lies where it lies, its lengths must add up, and so must those of the next ones, `records` in
-    all, unless the buffer, the file or the written part ends before. Content can still forge that: a reader of ranges
-    checks that neighbours meet.
+    Its PHYSICALOFFSET must be the offset where it lies, its lengths must add up, and so must those of the next records,
+    `records` in all, unless the buffer, the file or the written part ends before. Content can still forge this: readers
+    of splits compare neighbours.
     """
     wide, narrow = np.empty((len(WIDE), 1), np.int64), np.empty((len(NARROW), 1), np.int32)
     return int(_find_record(buffer.ctypes.data, buffer.size, base_offset, position, records, wide, narrow))

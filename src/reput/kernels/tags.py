@@ -1,4 +1,4 @@
-"""Comparing the text of tags, after their hashes were equal."""
+"""Comparison of the text of tags whose hashes are equal."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ def keep_matching_tags(  # type: ignore[no-untyped-def]
 ):
     """Keep those of `count` (commit log offset, size) pairs whose record has one of the texts as its tags.
 
-    RocketMQ's broker compares hashes and leaves the text to the client; different tags can have one hash.
+    RocketMQ's broker compares hashes and leaves the text to the client; different tags can have the same hash.
 
     Args:
         buffer: Address of `size` bytes that begin at commit log offset `base_offset`.
-        pairs: Address of native int64 pairs, closed up in place.
+        pairs: Address of native int64 pairs; the kept ones are moved to the front.
         texts: Address of the wanted texts; int32[texts + 1] `text_offsets`.
         wide, narrow: One-row scratch columns.
 
     Returns:
-        How many stay.
+        The number of kept pairs.
     """
     kept = 0
     for i in range(count):

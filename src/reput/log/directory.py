@@ -325,8 +325,8 @@ def numbered_files(files: FileLayer, *folders: str, remedy: str | None = None) -
             raise StoreFormatError(f"{file.path}: {file.size} bytes long{others}; {remedy or _RESTORE}")
         if file.start_offset % file_size:
             raise StoreFormatError(
-                f"{file.path}: its name is no multiple of its {file_size} bytes, as that of each file must be; give it "
-                f"its name back; or: {remedy or _RESTORE}"
+                f"{file.path}: its name is no multiple of its {file_size} bytes, as it must be; rename it back; or: "
+                f"{remedy or _RESTORE}"
             )
     for file, following in pairwise(listing):
         if following.start_offset == file.start_offset:

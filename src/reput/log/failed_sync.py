@@ -37,7 +37,7 @@ def leave_mark(root: str, files: FileLayer, error: ReputError) -> None:
         with files.open(path, writable=True, create=True) as file:
             file.write(0, f"{error}\n".encode())
     except StoreError as second:
-        logger.warning("%s; restart the machine before the store is opened again, for no mark could be left", second)
+        logger.warning("%s; no mark could be left: restart the machine before the store is opened again", second)
 
 
 def remove_mark(root: str, files: FileLayer) -> None:

@@ -65,8 +65,8 @@ def index_geometry(
     count = _header(written[0], files).index_count
     if not fitting.size and (count > 1 or count < 0):
         raise StoreFormatError(
-            f"{made}; its header counts {count - 1} entries, and with no number of slots they fit what it holds: it "
-            f"was cut, or is damaged; {build_index_again(path)}"
+            f"{made}; its header counts {count - 1} entries, which fit its content for no number of slots: it was cut, "
+            f"or is damaged; {build_index_again(path)}"
         )
     pairs = ", ".join(f"{number} and {entries_of(size, number)}" for number in fitting[:3].tolist())
     raise StoreFormatError(

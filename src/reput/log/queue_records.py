@@ -140,8 +140,8 @@ def check_records(records: QueueRecords, log_files: Sequence[LogFile], files: Fi
         row = int(wrong[0])
         topic, queue_id = records.names[int(records.queues[row])]
         raise NotProven(
-            f"unit {records.queue_offsets[row]} of {topic}/{queue_id} leads to offset {records.offsets[row]}, where "
-            "that message is not"
+            f"unit {records.queue_offsets[row]} of {topic}/{queue_id} leads to offset {records.offsets[row]}, but its "
+            "message is not there"
         )
 
 

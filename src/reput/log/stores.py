@@ -30,7 +30,7 @@ def find_stores(
     if not found:
         raise ConfigError("path: an empty list; name the directory of a store")
     if commit_log_path is not None and len(found) > 1:
-        raise ConfigError(f"commitLogPath is that of one store, and path names {len(found)}; read them one by one")
+        raise ConfigError(f"commitLogPath is for one store, but path names {len(found)}; read them one by one")
     return [StoreDirectory(path, commit_log_path=commit_log_path, files=files) for path in found]
 
 

@@ -92,7 +92,7 @@ def test_a_damaged_file_of_the_configured_length_is_not_asked_about(tmp_path: Pa
     data[40:] = bytes(len(data) - 40)  # what a power cut may leave: the header alone was written
     (tmp_path / "index").write_bytes(data)
     assert index_geometry(found, 20, 50) == (20, 50)
-    with pytest.raises(StoreFormatError, match="counts 30 entries, and with no number of slots they fit"):
+    with pytest.raises(StoreFormatError, match="counts 30 entries, which fit its content for no number of slots"):
         index_geometry(found, *DEFAULT)
 
 

@@ -57,7 +57,7 @@ def test_what_is_no_store_is_named(brokers: Path, paths: list[str], error: type[
 
 
 def test_a_commit_log_elsewhere_is_that_of_one_store(brokers: Path) -> None:
-    with pytest.raises(ConfigError, match="commitLogPath is that of one store, and path names 2"):
+    with pytest.raises(ConfigError, match="commitLogPath is for one store, but path names 2"):
         find_stores(str(brokers / "?" / "store"), commit_log_path=str(brokers))
 
 
