@@ -43,7 +43,7 @@ def test_a_read_is_whole_although_an_executor_dies(program: Driver, store: Path,
 
 def test_a_rebuild_is_exact_although_an_executor_dies(program: Driver, store: Path, tmp_path: Path) -> None:
     rebuild(store, tmp_path / "local", runner=LocalRunner(2))
-    death = SCAN, "reput.jobs.rebuild.unit_writer._write_pieces", str(tmp_path / "dead"), EXECUTOR
+    death = SCAN, "reput.jobs.rebuild.unit_writer._write_runs", str(tmp_path / "dead"), EXECUTOR
     program.run(rebuild_with_a_death, str(store), str(tmp_path / "rebuilt"), death)
     assert (tmp_path / "dead").exists()
     assert tree(tmp_path / "rebuilt") == tree(tmp_path / "local")

@@ -107,7 +107,7 @@ def test_a_read_is_whole_although_a_process_dies(program: Driver, store: Path, t
 @pytest.mark.parametrize(
     ("phase", "point", "victim"),
     [
-        (SCAN, "reput.jobs.rebuild.unit_writer._write_pieces", EXECUTOR),
+        (SCAN, "reput.jobs.rebuild.unit_writer._write_runs", EXECUTOR),
         (FINISH, "reput.jobs.rebuild.index_builder.encode_header", WORKER),
     ],
 )

@@ -1,4 +1,4 @@
-"""`reput diff`: two stores, message by message."""
+"""`reput diff`: compare two stores message by message."""
 
 from reput.jobs.diff.job import DiffResult, diff
 

@@ -1,4 +1,4 @@
-"""In which fields two records differ: both are read again, of those that are told."""
+"""Find the fields in which two records differ, by reading both records again."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ _NUMBERS = (
 )  # fmt: skip
 _HOSTS = ("born_host", "store_host")
 _SLICES = ("topic", "body", "properties")
-#: Bytes of records that are held at once, and of both sides.
+#: Bytes of records of both sides that are held in memory at once.
 _CHUNK_BYTES = 16 << 20
 
 
 class DifferingFields:
-    """Adds the fields to differences.
+    """Adds the names of differing fields to differences.
 
     Args:
-        log_files: of the left and of the right store.
-        ignored: fields that may differ.
+        log_files: of the left store, and of the right store.
+        ignored: names of fields that may differ.
     """
 
     def __init__(self, log_files: Sequence[Sequence[LogFile]], ignored: Sequence[str]) -> None:
@@ -40,7 +40,7 @@ class DifferingFields:
         self._ignored = frozenset(ignored)
 
     def table(self, match: Match) -> pa.Table:
-        """The differences as a table."""
+        """Make the table of differences with their fields."""
         fields: list[list[str] | None] = [None] * match.kinds.size
         for rows in _chunks(match.different, match.left_sizes + match.right_sizes):
             left = self._read(0, match.left_offsets[rows], match.left_sizes[rows])
@@ -50,16 +50,16 @@ class DifferingFields:
         return match.table(fields)
 
     def _read(self, side: int, offsets: Int64s, sizes: Int64s) -> RecordColumns:
-        files, parts = self._log_files[side], []
+        files, records = self._log_files[side], []
         for offset, size in zip(offsets.tolist(), sizes.tolist(), strict=True):
             file = next(file for file in files if file.start_offset <= offset < file.end_offset)
             with open_listed(DISK, file.path) as opened:
-                parts.append(opened.read(offset - file.start_offset, size))
+                records.append(opened.read(offset - file.start_offset, size))
         positions = np.cumsum(sizes) - sizes
-        return read_records_at(np.frombuffer(b"".join(parts), np.uint8), positions, np.ascontiguousarray(offsets))
+        return read_records_at(np.frombuffer(b"".join(records), np.uint8), positions, np.ascontiguousarray(offsets))
 
     def _fields(self, left: RecordColumns, right: RecordColumns) -> list[list[str]]:
-        """The names of each row's fields that differ; as RocketMQ's own, in its order as far as there is one."""
+        """Names of the differing fields of each row, as RocketMQ names them, and in its order as far as it has one."""
         rows = min(left.rows, right.rows)
         differs = {
             name: (left[name][:rows] != right[name][:rows]).tolist() for name in _NUMBERS if name not in self._ignored
@@ -82,7 +82,7 @@ class DifferingFields:
 
 
 def _chunks(rows: Int64s, sizes: Int64s) -> Iterator[Int64s]:
-    """Rows of about `_CHUNK_BYTES` each."""
+    """Split rows into chunks of about `_CHUNK_BYTES`."""
     ends = np.cumsum(sizes[rows])
     cuts = np.flatnonzero(np.diff(ends // _CHUNK_BYTES)) + 1
-    yield from (part for part in np.split(rows, cuts) if part.size)
+    yield from (chunk for chunk in np.split(rows, cuts) if chunk.size)

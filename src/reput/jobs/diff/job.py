@@ -1,7 +1,7 @@
-"""`diff`: two stores message by message, by their place in the log or in their queues: missing, extra, different.
+"""`diff`: compare two stores message by message, by commit log offset or by queue offset: missing, extra, different.
 
-Each task sums up hashes of its split by blocks of messages. Only where the sums of the two stores differ are the
-messages looked at one by one, and only those that differ are read again, to say in which fields.
+Each task sums up hashes of its split by blocks of messages. Only messages of blocks whose sums differ are compared one
+by one, and only different messages are read again, to find the fields that differ.
 """
 
 from __future__ import annotations
@@ -40,27 +40,28 @@ from reput.log.directory import LogFile, QueueFiles, StoreDirectory
 from reput.log.scan import Damage
 
 SPLIT_BYTES = 64 << 20
-#: More splits would make more results than the merge should hold.
+#: Limit of splits: the merge holds the results of all.
 _MOST_SPLITS = 2048
-#: Messages of both stores that are looked at one by one at once.
+#: Messages of both stores that are compared one by one in a round.
 _ROUND_ROWS = 2_000_000
 MAX_ROWS = 10_000
-#: What depends on the place in the log, which may differ where messages are compared by queues.
-PLACE_FIELDS = ("commit_log_offset", "prepared_transaction_offset", "property_crc")
+#: Fields that depend on the commit log offset; they may differ where messages are compared by queues.
+LOCATION_FIELDS = ("commit_log_offset", "prepared_transaction_offset", "property_crc")
 
 
 @dataclass(frozen=True, slots=True)
 class DiffResult:
-    """What a comparison found.
+    """Result of a comparison.
 
     Attributes:
         table: the first differences, in the order of the log, or by topic, queue id and queue offset: kind (`missing`:
-            in the left store only, `extra`: in the right one only, `different`), topic, queue id, queue offset, commit
-            log offset and size on both sides, and for different ones the fields that differ.
-        left_messages, right_messages: of both stores; `of_queues`: units of consume queues, as one has no log.
-        missing, extra, different: how many messages; all of them, also those beyond the table.
-        left_damages, right_damages: parts of the logs that no record proves; they were passed over.
-        seconds: of the job.
+            in the left store only, `extra`: in the right store only, `different`), topic, queue id, queue offset,
+            commit log offset and size on both sides, and for different messages the fields that differ.
+        left_messages, right_messages: counts of messages of both stores.
+        of_queues: units of consume queues were compared in place of messages, as one of the stores has no log.
+        missing, extra, different: counts of all such messages, also of those beyond the table.
+        left_damages, right_damages: ranges of the logs that no record proves; they were passed over.
+        seconds: time of the job.
     """
 
     table: pa.Table
@@ -76,7 +77,7 @@ class DiffResult:
 
     @property
     def is_equal(self) -> bool:
-        """Whether nothing differs, and nothing was passed over."""
+        """Whether no message differs, and nothing was passed over."""
         return not (self.missing or self.extra or self.different or self.left_damages or self.right_damages)
 
 
@@ -102,21 +103,21 @@ def diff(
     work_dir: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
 ) -> DiffResult:
-    """Compare two stores. Neither is changed, and both may be open: then their logs count up to where they end now.
+    """Compare two stores. Neither is changed. Both may be open: then their logs count up to their ends at the start.
 
-    By `log`, messages at the same commit log offset are compared, all bytes of them. By `queue` those of the same
-    topic, queue id and queue offset, but for the fields that depend on the place in the log (`PLACE_FIELDS`). Messages
-    without a place in a queue (prepared, rolled back) are compared as they follow each other there. Where one of the
-    two has no log, as what `rebuild` made, the units of the consume queues are compared.
+    By `log`, messages at the same commit log offset are compared with all their bytes. By `queue`, messages of the same
+    topic, queue id and queue offset are compared, without the fields that depend on the commit log offset
+    (`LOCATION_FIELDS`). Messages without a queue offset (prepared, rolled back) are compared in their order. Where one
+    of the two stores has no log, as the output of `rebuild`, the units of the consume queues are compared.
 
     Args:
         ignore: further fields that may differ, of `reput.kernels.content_hash.IGNORABLE`.
-        max_rows: rows of the table.
-        work_dir: a folder for what the tasks found: a comparison that was killed goes on there.
+        max_rows: limit of rows of the table.
+        work_dir: a folder for outcomes of tasks: a comparison that was killed continues there.
 
     Raises:
         ConfigError: an unknown field; `work_dir` belongs to a comparison with other options.
-        StoreFormatError: no store, a foreign file; or `work_dir` is not empty and no comparison's.
+        StoreFormatError: no store, a foreign file; or `work_dir` is not empty and belongs to no comparison.
         StoreError: a file cannot be read, or retention has deleted it meanwhile.
     """
     unknown = [name for name in ignore if name not in IGNORABLE]
@@ -124,7 +125,7 @@ def diff(
         raise ConfigError(f"ignore: {unknown[0]!r} cannot be left out; what can: {', '.join(IGNORABLE)}")
     if by not in ("log", "queue"):
         raise ConfigError(f'by: {by!r} is neither "log" nor "queue"')
-    ignored = tuple(sorted({*ignore, *(PLACE_FIELDS if by == "queue" else ())}))
+    ignored = tuple(sorted({*ignore, *(LOCATION_FIELDS if by == "queue" else ())}))
     directories = [StoreDirectory(path) for path in (left_path, right_path)]
     if work_dir is None:
         return _Diff(directories, runner, by, ignored, max_rows, split_bytes, progress).run()
@@ -142,14 +143,14 @@ def diff(
 
 
 def _list_side(path: str) -> _Side:
-    """The task that looks what there is to be compared."""
+    """Task: list the log files of a store, and the end of its log."""
     directory = StoreDirectory(path)
     log_files = tuple(directory.log_files())
     return _Side(path, log_files, fixed_log_end(directory, log_files))
 
 
 class _Diff:
-    """One comparison."""
+    """Phases of one comparison, with the arguments that they share."""
 
     def __init__(
         self,
@@ -181,7 +182,7 @@ class _Diff:
             self._by = "queue"
         target = RowTarget(self._by, ignored_mask(self._ignored))
         outcomes = [self._sum_up(target, side, name) for side, name in zip(sides, ("left", "right"), strict=True)]
-        sums = [add_up([part.blocks for part in parts if part.blocks is not None]) for parts in outcomes]
+        sums = [add_up([one.blocks for one in of_side if one.blocks is not None]) for of_side in outcomes]
         counts = dict.fromkeys((MISSING, EXTRA, DIFFERENT), 0)
         tables: list[pa.Table] = []
         fields = DifferingFields([side.log_files for side in sides], self._ignored)
@@ -194,8 +195,8 @@ class _Diff:
                 tables.append(fields.table(match.first(left)) if not self._of_queues else match.first(left).table())
                 left -= len(tables[-1])
         damages = [
-            tuple(damage for outcome in parts if isinstance(outcome, RowOutcome) for damage in outcome.damages)
-            for parts in outcomes
+            tuple(damage for outcome in of_side if isinstance(outcome, RowOutcome) for damage in outcome.damages)
+            for of_side in outcomes
         ]
         return DiffResult(
             table=pa.concat_tables(tables) if tables else SCHEMA.empty_table(),
@@ -232,24 +233,25 @@ class _Diff:
         """Compare the messages of the blocks of a round one by one."""
         assert target.wanted is not None
         wanted = BlockSet(target.wanted)
-        found = []
-        for side, parts, name in zip(sides, outcomes, ("left", "right"), strict=True):
-            concerned = [i for i, part in enumerate(parts) if _has_any(part.blocks, wanted)]
-            # By the text and its item a task is known again, so the text must tell rounds apart.
+        rows_of_sides = []
+        for side, of_side, name in zip(sides, outcomes, ("left", "right"), strict=True):
+            concerned = [i for i, outcome in enumerate(of_side) if _has_any(outcome.blocks, wanted)]
+            # A resumed task is identified by the description and its item, so the description must name the round.
             description = f"look at differences of the {name} store, {number}"
             if self._of_queues:
                 queues = [side.queues[i] for i in concerned]
                 of_queues = self._runner.run(
                     partial(read_queue_rows, target), queues, description=description, progress=self._progress
                 )
-                found.append([rows for part in of_queues for rows in part.rows])
+                rows_of_sides.append([rows for outcome in of_queues for rows in outcome.rows])
                 continue
-            splits = [proven_split(part.read) for part in (parts[i] for i in concerned) if isinstance(part, RowOutcome)]
+            read = [outcome for outcome in (of_side[i] for i in concerned) if isinstance(outcome, RowOutcome)]
+            splits = [proven_split(outcome.read) for outcome in read]
             of_splits = self._runner.run(
                 partial(read_split_rows, target), splits, description=description, progress=self._progress
             )
-            found.append([rows for part in of_splits for rows in part.rows])
-        return match_rows(self._by, *found)
+            rows_of_sides.append([rows for outcome in of_splits for rows in outcome.rows])
+        return match_rows(self._by, *rows_of_sides)
 
 
 def _has_any(blocks: Blocks | None, wanted: BlockSet) -> bool:
@@ -258,7 +260,7 @@ def _has_any(blocks: Blocks | None, wanted: BlockSet) -> bool:
 
 
 def _rounds(left: Blocks, right: Blocks) -> Iterator[WantedBlocks]:
-    """The blocks that differ, by topic, queue id and block, as many at once as a round can hold."""
+    """Rounds of differing blocks, in the order of topic, queue id and block."""
     negative = Blocks(right.names, right.queues, right.blocks, -right.counts, np.uint64(0) - right.sums)
     totals, differences = add_up([left, right]), add_up([left, negative])
     differs = (differences.counts != 0) | (differences.sums != 0)
@@ -268,5 +270,6 @@ def _rounds(left: Blocks, right: Blocks) -> Iterator[WantedBlocks]:
     numbers = np.cumsum(totals.counts[rows]) // _ROUND_ROWS
     for number in np.unique(numbers).tolist():
         some = rows[numbers == number]
-        queues, places = np.unique(totals.queues[some], return_inverse=True)
-        yield WantedBlocks(tuple(totals.names[queue] for queue in queues.tolist()), places, totals.blocks[some])
+        queues, numbers_of_queues = np.unique(totals.queues[some], return_inverse=True)
+        names = tuple(totals.names[queue] for queue in queues.tolist())
+        yield WantedBlocks(names, numbers_of_queues, totals.blocks[some])

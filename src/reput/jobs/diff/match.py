@@ -1,4 +1,4 @@
-"""Rows of two stores side by side: which have a partner, and which do not."""
+"""Match the rows of two stores: rows with an equal partner, with a different partner, and without a partner."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from reput.jobs.diff.rows import By, Int64s, Name, Rows
 
-#: In the left store only; in the right one only; in both, but not the same.
+#: Kinds of differences: in the left store only; in the right store only; in both, with a difference.
 MISSING, EXTRA, DIFFERENT = "missing", "extra", "different"
 _KINDS = (MISSING, EXTRA, DIFFERENT)
 _LEFT, _RIGHT = range(2)
@@ -36,7 +36,7 @@ SCHEMA = pa.schema(
 class Match:
     """Differences in order, int64[n] each: kinds (numbers of MISSING, EXTRA, DIFFERENT), queues, records of both sides.
 
-    Offsets and sizes are -1 where a side has no record.
+    `queues` are numbers into `names`. Offsets and sizes are -1 where a side has no record.
     """
 
     names: tuple[Name, ...]
@@ -49,11 +49,11 @@ class Match:
     right_sizes: Int64s
 
     def count(self, kind: str) -> int:
-        """How many of a kind."""
+        """Count of differences of a kind."""
         return int(np.count_nonzero(self.kinds == _KINDS.index(kind)))
 
     def first(self, count: int) -> Match:
-        """The first ones."""
+        """The first `count` differences."""
         columns = (
             self.kinds, self.queues, self.queue_offsets,
             self.left_offsets, self.left_sizes, self.right_offsets, self.right_sizes,
@@ -62,11 +62,11 @@ class Match:
 
     @property
     def different(self) -> Int64s:
-        """The rows that both sides have."""
+        """int64[n], the rows of kind DIFFERENT."""
         return np.flatnonzero(self.kinds == _KINDS.index(DIFFERENT))
 
     def table(self, fields: Sequence[list[str] | None] | None = None) -> pa.Table:
-        """By `SCHEMA`; `fields` one for each row."""
+        """Differences as a table with `SCHEMA`. `fields` are the names of differing fields of each row."""
         topics = pa.array([topic.decode("utf-8", "replace") for topic, _ in self.names], pa.string())
         queue_ids = pa.array([queue_id for _, queue_id in self.names], pa.int32())
         columns = [
@@ -84,10 +84,10 @@ class Match:
 
 
 def match_rows(by: By, left: Sequence[Rows], right: Sequence[Rows]) -> Match:
-    """Compare rows by their keys: of one queue, or of the log.
+    """Match rows by their keys, within one queue or in the whole log.
 
-    Rows with one key (a queue offset that repeats; messages without one) find their equals first; those that are left
-    are compared in the order of the log.
+    Of rows with the same key (a repeated queue offset; messages without a queue offset) equal rows are matched first;
+    the remaining rows are matched in the order of the log.
     """
     names = sorted({name for rows in (*left, *right) for name in rows.names})
     numbers = {name: number for number, name in enumerate(names)}
@@ -102,31 +102,34 @@ def match_rows(by: By, left: Sequence[Rows], right: Sequence[Rows]) -> Match:
     firsts = np.cumsum(np.maximum(of_left, of_right)[starts]) - np.maximum(of_left, of_right)[starts]
     at = firsts[np.cumsum(np.isin(np.arange(order.size), starts)) - 1] + ranks if order.size else ranks
     count = int(np.maximum(of_left, of_right)[starts].sum())
-    places = {side: np.full((2, count), -1, np.int64) for side in (_LEFT, _RIGHT)}
-    told = np.empty((2, count), np.int64)
+    locations = {side: np.full((2, count), -1, np.int64) for side in (_LEFT, _RIGHT)}
+    of_queues = np.empty((2, count), np.int64)
     for side in (_RIGHT, _LEFT):
         rows = sides[order] == side
-        places[side][:, at[rows]] = offsets[order[rows]], sizes[order[rows]]
-        told[:, at[rows]] = queues[order[rows]], queue_offsets[order[rows]]
-    has_left, has_right = places[_LEFT][0] >= 0, places[_RIGHT][0] >= 0
+        locations[side][:, at[rows]] = offsets[order[rows]], sizes[order[rows]]
+        of_queues[:, at[rows]] = queues[order[rows]], queue_offsets[order[rows]]
+    has_left, has_right = locations[_LEFT][0] >= 0, locations[_RIGHT][0] >= 0
     kinds = np.where(has_left & has_right, 2, np.where(has_left, 0, 1))
-    return Match(tuple(names), kinds, *told, *places[_LEFT], *places[_RIGHT])
+    return Match(tuple(names), kinds, *of_queues, *locations[_LEFT], *locations[_RIGHT])
 
 
 def _columns(numbers: dict[Name, int], both: tuple[Sequence[Rows], Sequence[Rows]]) -> list[npt.NDArray[Any]]:
-    """Side, queue, and the columns of `Rows` from the keys on, of all rows."""
+    """Columns of all rows of both sides: side, queue, and the columns of `Rows` from the keys on."""
     none = np.empty(0, np.int64)
-    parts: list[tuple[npt.NDArray[Any], ...]] = [(none, none, none, np.empty(0, np.uint64), none, none, none)]
-    for side, some in enumerate(both):
-        for rows in some:
+    batches: list[tuple[npt.NDArray[Any], ...]] = [(none, none, none, np.empty(0, np.uint64), none, none, none)]
+    for side, of_side in enumerate(both):
+        for rows in of_side:
             queues = np.array([numbers[name] for name in rows.names], np.int64)[rows.queues]
-            parts.append((np.full(queues.size, side, np.int64), queues, *rows[2:]))
-    return [np.concatenate(column) for column in zip(*parts, strict=True)]
+            batches.append((np.full(queues.size, side, np.int64), queues, *rows[2:]))
+    return [np.concatenate(column) for column in zip(*batches, strict=True)]
 
 
 def _ranked(sides: Int64s, *columns: npt.NDArray[Any]) -> tuple[Int64s, Int64s, Int64s, Int64s]:
-    """Of rows sorted by columns and side: each one's number among those of its side and group, how many the left and
-    the right side have in its group; and where the groups start.
+    """Rank rows sorted by columns and side. A group is rows with equal columns.
+
+    Returns:
+        For each row: its number among the rows of its side and group, the count of left rows in its group, the count of
+        right rows in its group. And the first row of each group.
     """
     if not sides.size:
         none = np.empty(0, np.int64)
@@ -136,5 +139,5 @@ def _ranked(sides: Int64s, *columns: npt.NDArray[Any]) -> tuple[Int64s, Int64s, 
     sizes = np.diff(np.append(starts, sides.size))
     of_right = np.repeat(np.add.reduceat(sides, starts), sizes)
     of_left = np.repeat(sizes, sizes) - of_right
-    places = np.arange(sides.size) - np.repeat(starts, sizes)
-    return np.where(sides == _RIGHT, places - of_left, places), of_left, of_right, starts
+    ranks = np.arange(sides.size) - np.repeat(starts, sizes)
+    return np.where(sides == _RIGHT, ranks - of_left, ranks), of_left, of_right, starts

@@ -1,7 +1,7 @@
-"""Messages as `diff` compares them: rows of a key and a hash, first summed up by blocks of keys, then one by one.
+"""Rows of `diff`: a key and a hash for each message, first summed up by blocks of keys, then one by one.
 
-A block is some consecutive keys of one queue, or of the log. Hashes add up in any order, so the sums of all tasks make
-those of the store, and two stores agree in a block if count and sum are equal.
+A block is a range of keys of one queue, or of the log. Hashes add up in any order, so the sums of all tasks make the
+sums of the store. Two stores agree in a block if its count and sum are equal.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ Int64s = npt.NDArray[np.int64]
 UInt64s = npt.NDArray[np.uint64]
 By = Literal["log", "queue"]
 
-#: Of a block: commit log bytes, or queue offsets.
+#: Size of a block: in commit log bytes, and in queue offsets.
 _LOG_BLOCK, _QUEUE_BLOCK = 1 << 20, 1 << 12
 _ODD = np.uint64(0x9FB21C651E98DF25)
 
-#: Topic and queue id; one for the whole log.
+#: Topic and queue id; `WHOLE_LOG` for rows of the whole log.
 Name = tuple[bytes, int]
 WHOLE_LOG: Name = (b"", 0)
 
@@ -46,9 +46,9 @@ class Rows(NamedTuple):
     Attributes:
         names: of queues.
         queues: int64[n], numbers into `names`.
-        keys: int64[n], what is compared side by side: the queue offset (-1 for prepared and rolled back messages, which
-            have none), or the commit log offset.
-        hashes: uint64[n].
+        keys: int64[n], the queue offset (-1 for prepared and rolled back messages, which have none), or the commit log
+            offset. Messages with the same key are compared.
+        hashes: uint64[n], of the contents.
         offsets, sizes, queue_offsets: int64[n], of the records.
     """
 
@@ -62,7 +62,7 @@ class Rows(NamedTuple):
 
 
 class Blocks(NamedTuple):
-    """Sums of rows, one element a block: int64[n], but for the sums of hashes, uint64[n]."""
+    """Counts and sums of rows, one element a block: int64[n], and uint64[n] for the sums of hashes."""
 
     names: tuple[Name, ...]
     queues: Int64s
@@ -72,7 +72,7 @@ class Blocks(NamedTuple):
 
 
 class WantedBlocks(NamedTuple):
-    """Blocks whose rows are wanted; columns as of `Blocks`."""
+    """Blocks whose rows are wanted, with columns of `Blocks`."""
 
     names: tuple[Name, ...]
     queues: Int64s
@@ -81,7 +81,7 @@ class WantedBlocks(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RowTarget:
-    """How messages become rows. Without `wanted` it asks for sums of all instead."""
+    """Options of tasks: key, ignored fields, and the blocks whose rows are wanted. Without `wanted`: sums of all."""
 
     by: By
     ignored: int
@@ -90,7 +90,7 @@ class RowTarget:
 
 @dataclass(frozen=True, slots=True)
 class RowOutcome:
-    """What one task tells the merge; `read` is that of a split, None for queues. Damage is passed over."""
+    """Outcome of a task for one split, a `SplitOutcome`. Damage is passed over, so there is no fault."""
 
     read: SplitResult
     blocks: Blocks | None
@@ -101,30 +101,30 @@ class RowOutcome:
 
 @dataclass(frozen=True, slots=True)
 class QueueOutcome:
-    """The same of one queue."""
+    """Outcome of a task for one queue."""
 
     blocks: Blocks | None
     rows: tuple[Rows, ...]
 
 
 def read_split_rows(target: RowTarget, split: Split) -> RowOutcome:
-    """The task for one split of a log. CRCs are not checked: a damaged body is a difference."""
+    """Task: read one split of a log. CRCs are not checked: a damaged body is a difference."""
     scan = scan_split(split, level=ScanLevel.QUEUES, check_crc=False, on_damage=OnDamage.SKIP)
     blocks, rows = _collect(target, (_record_rows(target, columns) for columns in scan))
     return RowOutcome(scan.result, blocks, rows, tuple(scan.damages))
 
 
 def read_queue_rows(target: RowTarget, queue: QueueFiles) -> QueueOutcome:
-    """The task for one consume queue of a directory without a log: a unit is a message."""
+    """Task: read one consume queue of a directory without a log. A unit counts as a message."""
     blocks, rows = _collect(target, _unit_rows(queue))
     return QueueOutcome(blocks, rows)
 
 
-def _collect(target: RowTarget, pieces: Iterator[Rows]) -> tuple[Blocks | None, tuple[Rows, ...]]:
+def _collect(target: RowTarget, batches: Iterator[Rows]) -> tuple[Blocks | None, tuple[Rows, ...]]:
     if target.wanted is None:
-        return add_up([_sums(target.by, rows) for rows in pieces]), ()
+        return add_up([_sums(target.by, rows) for rows in batches]), ()
     wanted = BlockSet(target.wanted)
-    return None, tuple(_wanted_rows(target.by, rows, wanted) for rows in pieces)
+    return None, tuple(_wanted_rows(target.by, rows, wanted) for rows in batches)
 
 
 def _record_rows(target: RowTarget, columns: RecordColumns) -> Rows:
@@ -148,7 +148,7 @@ def _unit_rows(queue: QueueFiles) -> Iterator[Rows]:
         units = np.frombuffer(data, UNIT_TYPE, len(data) // UNIT_SIZE)
         offsets, sizes = units["commit_log_offset"].astype(np.int64), units["size"].astype(np.int64)
         used = np.flatnonzero((sizes > 0) & (sizes != FILLER.size))
-        words = [part.astype(np.int64).view(np.uint64)[used] for part in (offsets, sizes, units["tags_code"])]
+        words = [field.astype(np.int64).view(np.uint64)[used] for field in (offsets, sizes, units["tags_code"])]
         hashes = np.zeros(used.size, np.uint64)
         for word in words:
             hashes = (hashes ^ word) * _ODD
@@ -165,7 +165,7 @@ def _blocks_of(by: By, keys: Int64s) -> Int64s:
 
 def _sums(by: By, rows: Rows) -> Blocks:
     blocks = _blocks_of(by, rows.keys)
-    # A hash says nothing of the key where the key is ignored in it: both, mixed, so that no two rows can change places.
+    # A content hash may ignore the key. So it is mixed with the key: two rows that have swapped keys must be noticed.
     hashes = (rows.hashes ^ rows.keys.view(np.uint64)) * _ODD
     if by == "log":
         return _add_up((WHOLE_LOG,), np.zeros(blocks.size, np.int64), blocks, np.ones_like(blocks), hashes)
@@ -173,12 +173,12 @@ def _sums(by: By, rows: Rows) -> Blocks:
 
 
 def _add_up(names: tuple[Name, ...], queues: Int64s, blocks: Int64s, counts: Int64s, sums: UInt64s) -> Blocks:
-    """One element for each queue and block."""
+    """Add up rows to one element for each queue and block."""
     if not queues.size:
         return Blocks(names, queues, blocks, counts, sums)
     small = queues.astype(np.uint16) if len(names) < 1 << 16 else queues  # sixteen bits are sorted by counting
     order = np.argsort(small, kind="stable")
-    if ((np.diff(blocks[order]) < 0) & (np.diff(queues[order]) == 0)).any():  # the log order is not the queue's
+    if ((np.diff(blocks[order]) < 0) & (np.diff(queues[order]) == 0)).any():  # log order differs from queue order
         order = np.lexsort((blocks, queues))
     queues, blocks = queues[order], blocks[order]
     starts = np.flatnonzero(np.append(True, (np.diff(queues) != 0) | (np.diff(blocks) != 0)))
@@ -188,14 +188,14 @@ def _add_up(names: tuple[Name, ...], queues: Int64s, blocks: Int64s, counts: Int
     )  # fmt: skip
 
 
-def add_up(parts: Sequence[Blocks]) -> Blocks:
-    """The sums of several, by queue and block; names in the order of first sight."""
+def add_up(results: Sequence[Blocks]) -> Blocks:
+    """Add up the sums of several results by queue and block. Names are in the order of their first result."""
     numbers: dict[Name, int] = {}
     columns: list[tuple[npt.NDArray[np.int64 | np.uint64], ...]] = []
-    for part in parts:
-        of_part = np.array([numbers.setdefault(name, len(numbers)) for name in part.names], np.int64)
-        if part.queues.size:
-            columns.append((of_part[part.queues], part.blocks, part.counts, part.sums))
+    for result in results:
+        queue_numbers = np.array([numbers.setdefault(name, len(numbers)) for name in result.names], np.int64)
+        if result.queues.size:
+            columns.append((queue_numbers[result.queues], result.blocks, result.counts, result.sums))
     if not columns:
         none = np.empty(0, np.int64)
         return Blocks(tuple(numbers), none, none, none, np.empty(0, np.uint64))
@@ -204,23 +204,23 @@ def add_up(parts: Sequence[Blocks]) -> Blocks:
 
 
 class BlockSet:
-    """Tells which of many blocks are wanted."""
+    """Set of wanted blocks, which tests many blocks at once."""
 
     def __init__(self, wanted: WantedBlocks) -> None:
         self._numbers = {name: number for number, name in enumerate(wanted.names)}
         self._blocks = np.unique(wanted.blocks)
         self._keys = np.unique(self._key(wanted.queues, np.searchsorted(self._blocks, wanted.blocks)))
 
-    def _key(self, numbers: Int64s, places: Int64s) -> Int64s:
-        """One number for a queue and a block."""
-        return numbers * self._blocks.size + places
+    def _key(self, numbers: Int64s, indices: Int64s) -> Int64s:
+        """One number for a queue and a block's index."""
+        return numbers * self._blocks.size + indices
 
     def has(self, names: tuple[Name, ...], queues: Int64s, blocks: Int64s) -> npt.NDArray[np.bool_]:
-        """Of each block whether it is wanted; `queues` are numbers into `names`."""
+        """bool[n], whether a block is wanted. `queues` are numbers into `names`."""
         numbers = np.array([self._numbers.get(name, -1) for name in names], np.int64)[queues]
-        places = np.minimum(np.searchsorted(self._blocks, blocks), self._blocks.size - 1)
-        inside: npt.NDArray[np.bool_] = np.isin(self._key(numbers, places), self._keys)
-        inside &= (numbers >= 0) & (self._blocks[places] == blocks)
+        indices = np.minimum(np.searchsorted(self._blocks, blocks), self._blocks.size - 1)
+        inside: npt.NDArray[np.bool_] = np.isin(self._key(numbers, indices), self._keys)
+        inside &= (numbers >= 0) & (self._blocks[indices] == blocks)
         return inside
 
 

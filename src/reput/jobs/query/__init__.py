@@ -1,4 +1,4 @@
-"""`reput query`: messages by topic, key, time or SQL."""
+"""`reput query`: find messages by topic, key, time or SQL."""
 
 from reput.jobs.query.query_job import find_messages
 from reput.jobs.query.sql_job import Source, query_sql

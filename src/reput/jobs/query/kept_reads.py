@@ -1,4 +1,4 @@
-"""`KeptReads`: what a query reads of a log is kept below its folder, so that after a kill it reads the rest only."""
+"""`KeptReads`: keeps the rows that a query has read in its folder, so that after a kill it reads only the rest."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from reput.log.plan import Part, cut_part
 
 #: Log bytes of a task.
 PART_BYTES = 64 << 20
-#: What a query does, for whoever looks on.
+#: Description of the task, for progress.
 READING = "read the log"
 
 ReadPart = Callable[[Part], Iterator[pa.RecordBatch]]
@@ -28,19 +28,19 @@ ReadPart = Callable[[Part], Iterator[pa.RecordBatch]]
 
 @dataclass(frozen=True, slots=True)
 class _KeptPart:
-    """A part of a plan, and the file for its rows, by which its task is known again."""
+    """A part of a plan, and the file for its rows, whose path identifies the task after a kill."""
 
     path: str
     part: Part = field(repr=False)
 
 
 class KeptReads:
-    """Reads parts of logs by tasks, side by side, each once for the job however often it is started.
+    """Reads logs by parallel tasks, and keeps their rows. Each task runs once, however often the job is started.
 
     Args:
-        runner: who runs them. All need to see the folder.
-        folder: of the job; its options say what is read, and of what.
-        progress: told how far each read is.
+        runner: runs the tasks. All its machines must see the folder.
+        folder: of the job; its options identify the query and the store.
+        progress: called with the progress of each read.
     """
 
     def __init__(self, runner: Runner, folder: JobFolder, progress: Progress | None = None) -> None:
@@ -51,11 +51,12 @@ class KeptReads:
     def read(
         self, name: str, plan: Callable[[int], Sequence[Part]], task: ReadPart, schema: pa.Schema
     ) -> Iterator[pa.RecordBatch]:
-        """The rows of a read, in the order of its parts.
+        """Read the rows of a plan, in the order of its parts.
 
         Args:
-            name: tells this read from the others of the job.
-            plan: the parts, of so many log bytes each; asked for once, what is appended to the log later is not read.
+            name: identifies this read among the reads of the job.
+            plan: returns the parts for a size in log bytes. It is called once for the job: records that are appended to
+                the log later are not read.
             task: picklable; reads one part.
             schema: of the rows.
         """
@@ -75,12 +76,12 @@ class KeptReads:
 def kept_reads(
     runner: Runner, work_dir: str, options: Mapping[str, Option], progress: Progress | None = None
 ) -> Iterator[KeptReads]:
-    """The reads of a query with these options, kept in `work_dir` until it is answered; raises as `JobFolder`."""
+    """Keep the reads of a query with these options in `work_dir` until the query has ended; raises as `JobFolder`."""
     with JobFolder(work_dir, "query", options) as folder:
         yield KeptReads(runner, folder, progress)
         folder.finish()
 
 
 def _keep_rows(task: ReadPart, schema: pa.Schema, item: _KeptPart) -> int:
-    """The task: the rows of one part into its file, which is synced."""
+    """Task: write the rows of one part to its file, and sync it."""
     return write_rows(pa.RecordBatchReader.from_batches(schema, task(item.part)), item.path)

@@ -1,7 +1,7 @@
-"""`find_messages`: the messages with some keys, of some topics, of a stretch of time; exact, and without a limit.
+"""`find_messages`: find messages by keys, topics and time range, exactly and without a limit.
 
-What the log's files, queues and index prove to hold no wanted message is not read (`reput.log.pruning`); what they do
-not prove is read, so that nothing is missing that `read_log` finds.
+Ranges of the log that files, queues and index prove to hold no wanted message are not read (`reput.log.pruning`). All
+other ranges are read, so the result has every message that `read_log` finds.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from reput.log.selection import Selection, make_selection
 
 @dataclass(frozen=True, slots=True)
 class LogRows:
-    """The wanted rows of one store, not read yet; picklable."""
+    """Wanted rows of one store, not read yet; picklable."""
 
     directory: StoreDirectory
     selection: Selection
     clock_margin_ms: int | None = None
 
     def plan(self, split_bytes: int | None = None) -> Sequence[Part]:
-        """The parts to read as the log is now, in its order; each stretch of about so many bytes."""
+        """Plan the parts to read of the log as it is now, in its order. Splits have about `split_bytes` bytes."""
         options = PlanOptions(processors=1, split_bytes=split_bytes, clock_margin_ms=self.clock_margin_ms)
         return plan_read(self.directory, self.selection, options).parts
 
     def read(self, part: Part) -> Iterator[pa.RecordBatch]:
-        """The rows of a part."""
+        """Read the rows of a part."""
         return read_part(part, self.selection, self.directory.files)
 
     def batches(self, progress: Progress | None = None) -> Iterator[pa.RecordBatch]:
-        """All rows of the log as it is now, read as they are asked for; progress in log bytes."""
+        """Read all wanted rows of the log as it is now, batch by batch on demand. Progress is in log bytes."""
         return self._batches(self.plan(), progress)
 
     def _batches(self, parts: Sequence[Part], progress: Progress | None) -> Iterator[pa.RecordBatch]:
@@ -67,17 +67,17 @@ def find_messages(
     progress: Progress | None = None,
     files: FileLayer = DISK,
 ) -> pa.RecordBatchReader:
-    """The wanted messages in log order, read as they are asked for: the rows of `reput.read_log`, and its errors.
+    """Find messages in log order, read on demand: the rows of `reput.read_log`, and its errors.
 
     Args:
         path: the store directory.
-        columns, topics, keys, begin, end: as of `read_log`. A message has a key if it is among its keys, or its unique
-            key; with many topics and keys a message is wanted if it has one of each.
-        commit_log_path: as of `read_log`.
-        clock_margin_ms: your word that no store timestamp lies further behind one before it; then files before and
-            behind the wanted time are not read.
-        kept: reads by tasks instead, whose rows it keeps: what a killed query has read is not read again.
-        progress: told how far it is, unless `kept` tells its own.
+        columns, topics, keys, begin, end: as for `read_log`. A message has a key if the key is among its keys, or is
+            its unique key; with several topics and keys a message is wanted if it has one of each.
+        commit_log_path: as for `read_log`.
+        clock_margin_ms: the caller's promise that no store timestamp is earlier than a timestamp before it by more than
+            this. Then files before and after the wanted time are not read.
+        kept: reads by tasks, and keeps their rows: a killed query does not read them again.
+        progress: called with the progress in log bytes; unused with `kept`, which has its own.
     """
     directory = StoreDirectory(path, commit_log_path=commit_log_path, files=files)
     selection = make_selection(columns=columns, topics=topics, keys=keys, begin=begin, end=end, store=directory.name)

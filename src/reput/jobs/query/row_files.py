@@ -1,4 +1,4 @@
-"""Rows into one Parquet, Arrow or CSV file, a batch after the other; the file appears when it is whole."""
+"""Write rows to one Parquet, Arrow or CSV file batch by batch. The file gets its name when it is whole."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FileKind = Literal["parquet", "arrow", "csv"]
 
 
 def file_kind(path: str | os.PathLike[str]) -> FileKind:
-    """What a name asks for; raises ConfigError for another ending than .parquet, .arrow and .csv."""
+    """Kind of a file by its name; raises ConfigError for other endings than .parquet, .arrow and .csv."""
     kinds: tuple[FileKind, ...] = ("parquet", "arrow", "csv")
     for kind in kinds:
         if os.fspath(path).lower().endswith(f".{kind}"):
@@ -26,7 +26,7 @@ def file_kind(path: str | os.PathLike[str]) -> FileKind:
 
 
 def write_rows(reader: pa.RecordBatchReader, path: str | os.PathLike[str], *, files: FileLayer = DISK) -> int:
-    """Write all rows, and return how many; a file of that name is replaced in the end, and kept if anything fails.
+    """Write all rows; returns their count. An existing file is replaced at the end, and kept after an error.
 
     CSV has no binary and no nested columns: bytes are written if they are UTF-8.
 
@@ -62,7 +62,7 @@ def write_rows(reader: pa.RecordBatchReader, path: str | os.PathLike[str], *, fi
 
 
 def read_rows(path: str | os.PathLike[str], *, files: FileLayer = DISK) -> Iterator[pa.RecordBatch]:
-    """The rows of an Arrow file that `write_rows` has made, as they were."""
+    """Read the batches of an Arrow file that `write_rows` has written."""
     with files.open(os.fspath(path)) as file:
         rows = pa.ipc.open_file(pa.py_buffer(file.map().view))
     for number in range(rows.num_record_batches):
@@ -92,7 +92,7 @@ def _as_text(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 class _Sink:
-    """What Arrow writes to: one byte behind the other."""
+    """File object for Arrow's sequential writes."""
 
     closed = False
 
@@ -101,18 +101,18 @@ class _Sink:
         self._position = 0
 
     def write(self, data: bytes) -> int:
-        """Write behind what is there."""
+        """Append bytes."""
         self._file.write(self._position, data)
         self._position += len(data)
         return len(data)
 
     def tell(self) -> int:
-        """Bytes so far."""
+        """Bytes written so far."""
         return self._position
 
     def flush(self) -> None:
-        """Nothing is kept back."""
+        """Do nothing: no bytes are buffered."""
 
     def close(self) -> None:
-        """The file is closed by whoever opened it."""
+        """Mark as closed. The opener closes the file."""
         self.closed = True

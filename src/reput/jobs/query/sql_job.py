@@ -1,7 +1,7 @@
 """`query_sql`: SQL over the messages of a store, by DuckDB in this process (the extra `sql`).
 
-Each topic is a table, `messages` is the table of all. DuckDB tells which columns it needs, so only these are read, of
-topics that are named alone, a batch after the other. DuckDB keeps what joins, groups and orders need.
+Each topic is a table; `messages` is the table of all topics. Only columns that DuckDB needs are read, and only topics
+that the statement names, batch by batch. DuckDB holds what joins, groups and orders need.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ from reput.log.directory import StoreDirectory
 from reput.log.plan import Part
 from reput.log.selection import make_selection
 
-#: The table of all topics.
+#: Table of all topics.
 MESSAGES = "messages"
 _BATCH_ROWS = 32_768
-#: Of a store's topics, where a statement names none of them.
+#: Limit of topics that an error lists where a statement names an unknown table.
 _SHOWN_TOPICS = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """What of a store a query reads.
+    """Store, topics and time range that a query reads.
 
     Attributes:
-        path, commit_log_path, begin, end: as of `find_messages`.
-        topics: the only ones that are tables; None: all that have a queue.
-        schemas: of JSON bodies, by topic (`reput.jobs.body_schema`); inferred for a topic that is not there.
-        kept: reads and decodes by tasks, whose rows it keeps (as of `find_messages`).
-        progress: as of `find_messages`.
-        damaged: what becomes of damage in the log: "refuse" is an error, "skip" reads what is whole before and behind.
+        path, commit_log_path, begin, end: as for `find_messages`.
+        topics: the topics that are tables; None: all that have a queue.
+        schemas: of JSON bodies, by topic (`reput.jobs.body_schema`); inferred for other topics.
+        kept: reads and decodes by tasks, and keeps their rows (as for `find_messages`).
+        progress: as for `find_messages`.
+        damaged: treatment of damage in the log: "refuse" is an error, "skip" reads all whole records before and after.
     """
 
     path: str | os.PathLike[str]
@@ -59,23 +59,23 @@ class Source:
 
     @property
     def mode(self) -> str:
-        """The same in the words of Spark's readers."""
+        """`damaged` as the mode of Spark's readers."""
         return "DROPMALFORMED" if self.damaged == "skip" else "FAILFAST"
 
     def damages(self) -> list[str]:
-        """What readers of the log pass over: messages may be missing there. Reads the whole log once more."""
+        """Texts of the damage that readers pass over: messages may be missing there. Reads the whole log again."""
         if self.damaged == "refuse":
             return []
-        found = find_damages(self.path, runner=LocalRunner(), commit_log_path=self.commit_log_path)
-        return [f"{damage.error()}; passed over {damage.end - damage.begin} bytes" for damage in found]
+        damages = find_damages(self.path, runner=LocalRunner(), commit_log_path=self.commit_log_path)
+        return [f"{damage.error()}; passed over {damage.end - damage.begin} bytes" for damage in damages]
 
     def topics_of_store(self) -> set[str]:
-        """All that have a queue."""
+        """All topics of the store that have a queue."""
         directory = StoreDirectory(self.path, commit_log_path=self.commit_log_path)
         return {queue.topic for queue in (*directory.queues(), *directory.batch_queues())}
 
     def tables(self, sql: str) -> list[str]:
-        """The topics that a text may mean; raises ConfigError for two that SQL takes for the same."""
+        """Topics that a statement may name; raises ConfigError for two topics that are one name to SQL."""
         known = self.topics_of_store()
         if unknown := set(self.schemas or ()) - known - set(self.topics or ()):
             raise ConfigError(f"schema: there is no topic {min(unknown)!r} in {os.fspath(self.path)}")
@@ -88,7 +88,7 @@ class Source:
         return list(named.values())
 
     def read(self, topic: str | None, columns: Sequence[str]) -> LogRows:
-        """Columns of the log, of one topic or of all that are wanted."""
+        """Rows with these columns of the log, of one topic or of all wanted topics."""
         topics = self.topics if topic is None else [topic]
         directory = StoreDirectory(self.path, commit_log_path=self.commit_log_path)
         wanted = make_selection(
@@ -97,15 +97,16 @@ class Source:
         return LogRows(directory, wanted)
 
     def rows(self, topic: str | None, columns: TopicColumns, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Columns of a topic's table, or of the table of all."""
-        found = self.read(topic, columns.log_columns(names))
+        """Batches with these columns of a topic's table, or of the table of all topics."""
+        log_rows = self.read(topic, columns.log_columns(names))
         if self.kept is None:
-            return (columns.rows(batch, names) for batch in found.batches(self.progress))
+            return (columns.rows(batch, names) for batch in log_rows.batches(self.progress))
         read = f"read {MESSAGES if topic is None else f'topic {topic}'}: {', '.join(names)}"
-        return self.kept.read(read, found.plan, partial(_decoded, found, columns, names), columns.schema_of(names))
+        task = partial(_decoded, log_rows, columns, names)
+        return self.kept.read(read, log_rows.plan, task, columns.schema_of(names))
 
     def columns(self, topic: str) -> TopicColumns:
-        """The columns of a topic's table."""
+        """Columns of a topic's table."""
         return topic_columns((self.schemas or {}).get(topic), lambda: self._sample(topic))
 
     def _sample(self, topic: str) -> Iterable[pa.Array]:
@@ -117,17 +118,17 @@ class Source:
                 break
 
 
-def _decoded(found: LogRows, columns: TopicColumns, names: Sequence[str], part: Part) -> Iterator[pa.RecordBatch]:
-    """The task: the rows of one part of the log as columns of a table."""
-    return (columns.rows(batch, names) for batch in found.read(part))
+def _decoded(log_rows: LogRows, columns: TopicColumns, names: Sequence[str], part: Part) -> Iterator[pa.RecordBatch]:
+    """Task: read one part of the log as columns of a table."""
+    return (columns.rows(batch, names) for batch in log_rows.read(part))
 
 
 class TopicTable(ds.Dataset):  # type: ignore[misc]
-    """A table as DuckDB scans it, as often as a query asks, and with the columns that it asks for.
+    """Table that DuckDB scans, as often as a query needs, and with the columns that it needs.
 
     Attributes:
-        undecoded: bodies of the last scan that could not be decoded.
-        failure: what ended a scan early; DuckDB passes on no more than its text.
+        undecoded: count of bodies of the last scan that could not be decoded.
+        failure: error that ended a scan; DuckDB passes on only its text.
     """
 
     def __init__(self, source: Source, topic: str | None) -> None:
@@ -143,7 +144,7 @@ class TopicTable(ds.Dataset):  # type: ignore[misc]
         return self.columns.schema
 
     def scanner(self, columns: Sequence[str] | None = None, filter: Any = None, **_: Any) -> ds.Scanner:
-        """A scan with some columns, of the rows that pass a filter."""
+        """Scanner of some columns, with the rows that pass a filter."""
         names = self.schema.names if columns is None else list(columns)
         if filter is not None:  # an expression shows its fields only as text
             text = str(filter)
@@ -168,11 +169,11 @@ class TopicTable(ds.Dataset):  # type: ignore[misc]
 
 
 class SqlRows:
-    """The rows of a query, to be read once.
+    """Rows of a query, to be read once.
 
     Attributes:
-        reader: the rows, made as they are asked for; raises as `find_messages`.
-        tables: what the query reads.
+        reader: the rows, made on demand; raises as `find_messages`.
+        tables: the tables that the query may read.
     """
 
     def __init__(self, reader: pa.RecordBatchReader, tables: Sequence[TopicTable], source: Source) -> None:
@@ -182,7 +183,7 @@ class SqlRows:
 
     @property
     def findings(self) -> list[str]:
-        """Bodies that could not be decoded, and what was passed over; complete when all rows are read."""
+        """Texts of undecoded bodies and of damage that was passed over. Complete when all rows are read."""
         undecoded = [
             f"topic {table.topic}: {table.undecoded} bodies do not fit the schema, so their fields are null; "
             f"{BODY_ERROR} says why"
@@ -193,7 +194,7 @@ class SqlRows:
 
 
 def _batches(reader: pa.RecordBatchReader, tables: Sequence[TopicTable]) -> Iterator[pa.RecordBatch]:
-    """Rows with our own errors. No method: Arrow's reader would hold its owner, a circle that nobody frees."""
+    """Rows with our own errors. No method: Arrow's reader and its owner would hold each other, and never be freed."""
     try:
         yield from reader
     except Exception:
@@ -202,7 +203,7 @@ def _batches(reader: pa.RecordBatchReader, tables: Sequence[TopicTable]) -> Iter
 
 
 def query_sql(source: Source, sql: str) -> SqlRows:
-    """Run one statement of DuckDB's dialect that only reads.
+    """Run one read-only statement of DuckDB's dialect.
 
     Tables are the topics, quoted where a name has other characters than letters, digits and _ ("my-topic"), and
     `messages`, all topics without the fields of bodies. A table has the columns of `read_log`, the fields of JSON
@@ -240,7 +241,7 @@ def query_sql(source: Source, sql: str) -> SqlRows:
 
 
 def _reason(text: str, source: Source) -> str:
-    """DuckDB's words; what it proposes in place of an unknown table are tables of its own, so the topics instead."""
+    """DuckDB's text; where it proposes its own tables in place of an unknown one, the topics are listed instead."""
     unknown, has_proposal, _ = text.partition("does not exist!\nDid you mean")
     if not (has_proposal and "Table with name" in unknown):
         return text
@@ -250,11 +251,11 @@ def _reason(text: str, source: Source) -> str:
 
 
 def _raise_failure(tables: Iterable[TopicTable]) -> None:
-    """Raise what went wrong below DuckDB, if that is it."""
+    """Raise the error that ended a scan, if there was one."""
     for table in tables:
-        failure, table.failure = table.failure, None  # its traceback leads back here: a circle that DuckDB cannot free
+        failure, table.failure = table.failure, None  # its traceback refers to `tables`: a cycle that is never freed
         if isinstance(failure, CorruptRecordError):
-            advice = "or ask all that is whole, and be told what is not, by --damaged skip (damaged='skip')"
+            advice = "or query all whole records, with a report of the rest, by --damaged skip (damaged='skip')"
             raise CorruptRecordError(failure.path, failure.offset, f"{failure.reason}; {advice}") from None
         if failure is not None:
             raise failure from None

@@ -1,4 +1,4 @@
-"""A topic as a table for SQL: the columns of its messages, and a column for each field of its JSON bodies."""
+"""Table of a topic for SQL: the columns of its messages, and a column for each field of its JSON bodies."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from reput.errors import ConfigError
 from reput.jobs.decoding import BodyDecoder, JsonDecoder, make_decoder
 from reput.kernels.record_batch import SCHEMA
 
-#: Why a body gave no fields; null where it did.
+#: Column with the reason why a body could not be decoded; null where it could.
 BODY_ERROR = "body_error"
-#: Bodies that a schema is inferred from: the oldest.
+#: Count of bodies, from the oldest on, that a schema is inferred from.
 SAMPLE_ROWS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class TopicColumns:
-    """The columns of one table; picklable.
+    """Columns of one table; picklable.
 
-    SQL does not tell `Id` from `id`: a field whose name is taken, by a column of messages or by a field before it, is
-    called `body_` and its name.
+    SQL does not distinguish `Id` and `id`: a field whose name is taken, by a column of messages or by an earlier field,
+    gets the prefix `body_`.
 
     Attributes:
         decoder: of the bodies; None where they have no fields.
-        names: the columns of the decoder's fields, in order.
-        reason: why there are no fields; None where nothing is wrong.
+        names: column names of the decoder's fields, in order.
+        reason: why there are no fields; None where there are, or where none are wanted.
     """
 
     decoder: JsonDecoder | None = None
@@ -36,21 +36,21 @@ class TopicColumns:
 
     @property
     def schema(self) -> pa.Schema:
-        """All columns: those of `read_log`, the fields, and `body_error` where there are fields."""
+        """All columns: the columns of `read_log`, the fields, and `body_error` where there are fields."""
         if self.decoder is None:
             return SCHEMA
         fields = [field.with_name(name) for name, field in zip(self.names, self.decoder.schema, strict=True)]
         return pa.schema([*SCHEMA, *fields, pa.field(BODY_ERROR, pa.string())])
 
     def log_columns(self, names: Sequence[str]) -> list[str]:
-        """The columns of the log that these columns are made of; one at least."""
+        """Columns of the log that the columns `names` are made of; at least one."""
         wanted = {name for name in names if name in SCHEMA.names}
         if len(wanted) < len(set(names)):
             wanted |= {"body", "status"}
         return [name for name in SCHEMA.names if name in wanted] or ["store"]
 
     def rows(self, batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
-        """Rows of the log with `log_columns`, as these columns."""
+        """Make the columns `names` from a batch of the log with `log_columns`."""
         arrays = dict(zip(batch.schema.names, batch.columns, strict=True))
         if any(name not in arrays for name in names):
             assert self.decoder is not None, "without one all columns are those of messages"
@@ -60,14 +60,14 @@ class TopicColumns:
         return pa.RecordBatch.from_arrays([arrays[name] for name in names], schema=self.schema_of(names))
 
     def schema_of(self, names: Sequence[str]) -> pa.Schema:
-        """Some of the columns."""
+        """Schema of the columns `names`."""
         return pa.schema([self.schema.field(name) for name in names])
 
 
 def topic_columns(schema: pa.Schema | str | None, sample: Callable[[], Iterable[pa.Array]]) -> TopicColumns:
-    """The columns of a topic with bodies of this schema; None: inferred, if the sample is of JSON that agrees.
+    """Make the columns of a topic whose bodies have this schema. None: inferred from the sample, if that is possible.
 
-    Raises ConfigError for a schema that cannot be used.
+    Raises ConfigError for a given schema that cannot be used.
     """
     decoder: BodyDecoder
     try:

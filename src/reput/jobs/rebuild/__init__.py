@@ -1,4 +1,4 @@
-"""`reput rebuild`: queues and index from the log alone."""
+"""`reput rebuild`: build queues and index from the log alone."""
 
 from reput.jobs.rebuild.job import rebuild
 

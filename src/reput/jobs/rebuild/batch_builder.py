@@ -1,6 +1,7 @@
-"""Batch consume queues of a rebuild: tasks spill their units, then each queue's are written one behind the other.
+"""Build batch consume queues: tasks spill their units, then the units of each queue are written in log order.
 
-The place of a unit says nothing of its queue offset, so no task knows where its units go before all others are known.
+The position of a unit does not depend on its queue offset, but on the count of units before it. So no task knows the
+positions of its units before the units of all earlier tasks are known.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from reput.kernels.batch_consume_queue import NO_BATCH_QUEUE, group_batch_units
 from reput.kernels.columns import RecordColumns
 from reput.log.queue_types import QueueTypes
 
-#: A task spills its units when it has so many bytes of them in memory.
+#: Bytes of units that a task holds in memory before it spills them.
 _SPILL_BYTES = 32 << 20
 
 #: Topic and queue id.
@@ -34,11 +35,11 @@ class UnitChunk:
 
 
 class BatchUnitSpill:
-    """Collects the units of one task in a file of its own.
+    """Spill file for the units of one task.
 
     Attributes:
-        chunks: By queue, in log order; whole once it is closed.
-        undeclared: Topics of inner batches that `types` does not know: the queues must be built again with them.
+        chunks: by queue, in log order; complete after `close`.
+        undeclared: topics of inner batches that `types` does not know: the queues must be built again with them.
     """
 
     def __init__(self, path: str, types: QueueTypes) -> None:
@@ -52,7 +53,7 @@ class BatchUnitSpill:
         self._bytes = 0
 
     def put(self, columns: RecordColumns) -> None:
-        """Take the units of scanned records (`ScanLevel.PROPERTIES` or above)."""
+        """Add the units of scanned records (`ScanLevel.PROPERTIES` or above)."""
         self.undeclared |= self._types.undeclared(columns)
         if not self._types.batch:
             return
@@ -72,8 +73,8 @@ class BatchUnitSpill:
     def _spill(self) -> None:
         if self._file is None:
             self._file = DISK.open(self._path, writable=True, create=True)
-        for key, pieces in self._pending.items():
-            content = b"".join(pieces)
+        for key, units in self._pending.items():
+            content = b"".join(units)
             self._file.write(self._position, content)
             self.chunks.setdefault(key, []).append(UnitChunk(self._path, self._position, len(content)))
             self._position += len(content)
@@ -81,7 +82,7 @@ class BatchUnitSpill:
         self._bytes = 0
 
     def close(self) -> None:
-        """Spill the rest; the file lives no longer than the rebuild and is not synced."""
+        """Spill the remaining units, and close the file. It is removed with the job, so it is not synced."""
         if self._pending:
             self._spill()
         if self._file is not None:
@@ -90,14 +91,14 @@ class BatchUnitSpill:
 
 @dataclass(frozen=True, slots=True)
 class BatchQueueFinish:
-    """Writes one batch consume queue, and syncs it."""
+    """Last step for one batch consume queue: write and sync its files."""
 
     folder: str
     file_size: int
     chunks: tuple[UnitChunk, ...]
 
     def run(self) -> int:
-        """Returns the bytes of the files in use."""
+        """Write and sync the queue; returns the bytes of its units."""
         DISK.make_directories(self.folder)
         end = 0
         file: File | None = None
@@ -110,9 +111,9 @@ class BatchQueueFinish:
                     self._close(file)
                     path = os.path.join(self.folder, offset_to_file_name(end))
                     file = DISK.open(path, writable=True, create=True, size=self.file_size)
-                part = data[: self.file_size - inside]
-                file.write(inside, part)
-                data, end = data[len(part) :], end + len(part)
+                fitting = data[: self.file_size - inside]
+                file.write(inside, fitting)
+                data, end = data[len(fitting) :], end + len(fitting)
         self._close(file)
         DISK.sync_directory(self.folder)
         return end

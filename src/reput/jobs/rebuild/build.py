@@ -1,4 +1,4 @@
-"""The phases of a rebuild, in a folder that nobody else knows yet, by a runner that may know finished tasks."""
+"""Phases of a rebuild, in a private folder. The runner may know tasks that an earlier start has finished."""
 
 from __future__ import annotations
 
@@ -41,22 +41,26 @@ _QUEUES_OF_A_FINISH = 64
 
 @dataclass(frozen=True, slots=True)
 class RebuildResult:
-    """What a rebuild read and wrote.
+    """Result of a rebuild.
 
     Attributes:
-        messages: records read; `log_bytes` in them.
-        units: units written, fillers not counted; in `queues` queues.
-        keys: keys in `index_files` index files.
-        written_bytes: the parts of the files that are in use.
-        in_order: whether the log had to be read a second time in one go, because queue offsets repeat or leave gaps.
-        damages: what of the log was passed over, in its order.
-        findings: the same in words, and what of the store's derived files cannot be right.
-        seconds: of the whole job, and of each phase.
-        kept_queues: rebuilt in place: those ("topic/queue id") without a message, which stay as they are.
-        last_timestamp: store time (ms) of the log's last message; 0 without any.
-        index_timestamp: end time (ms) of the last index file that is full; 0 without any.
-        resumed: whether it went on with what a killed rebuild had done; the seconds are those of the last start.
-        kept_folders: rebuilt in place with `keep_old`: where the old ones are.
+        messages: count of records that were read.
+        log_bytes: bytes of these records.
+        units: count of units that were written, without fillers.
+        queues: count of queues.
+        keys: count of keys in the index.
+        index_files: count of index files.
+        written_bytes: bytes in use of all files.
+        in_order: whether the log was read a second time by one task, because queue offsets repeat or leave gaps.
+        damages: ranges of the log that were passed over, in its order.
+        findings: texts of the damages, and of the store's derived files that cannot be right.
+        seconds: time of the whole job; after a kill, of the last start.
+        phase_seconds: time of each phase.
+        last_timestamp: store time (ms) of the log's last message; 0 without messages.
+        index_timestamp: end time (ms) of the last full index file; 0 without full files.
+        kept_queues: in place: queues ("topic/queue id") without messages in the log, which stay as they are.
+        resumed: whether the job continued a killed rebuild.
+        kept_folders: in place with `keep_old`: paths of the old folders.
     """
 
     messages: int
@@ -79,20 +83,20 @@ class RebuildResult:
 
 
 class Built(NamedTuple):
-    """What is to be kept of a build: its result, and the path of what was built."""
+    """Result of a build, and the path of the folder that was built."""
 
     result: RebuildResult
     path: str
 
 
 class Build:
-    """One rebuild: the phases, and what they share.
+    """Phases of one rebuild, with the arguments that they share.
 
-    Where the log turns out to be another than was thought, all is built in a further folder: what finished tasks have
-    written, and what they have returned, stays true for a start that comes after a kill.
+    Where the log turns out to need another pass (batch topics, repeated queue offsets), the pass builds in a folder of
+    its own: so the files and outcomes of finished tasks stay valid for a start after a kill.
 
     Attributes:
-        folder: What is built, once `run` has returned.
+        folder: path of what is built, once `run` has returned.
     """
 
     def __init__(self, path: str, plan: BuildPlan, runner: Runner, progress: Progress | None) -> None:
@@ -105,7 +109,7 @@ class Build:
         self.folder = self._scratch = ""
 
     def run(self) -> RebuildResult:
-        """All phases."""
+        """Run all phases."""
         started = time.perf_counter()
         outcomes, in_order = self._scan()
         scanned = time.perf_counter()
@@ -135,7 +139,7 @@ class Build:
         )
 
     def _scan(self) -> tuple[list[ScanOutcome], bool]:
-        """Write the units and spill the keys; all at once, or else in the order of the log, which is the truth."""
+        """Write the units and spill the keys: in parallel, or by one task in log order where slots do not join."""
         plan, types, description = self._plan, self._plan.geometry.types, "read the log"
         splits = bounded_splits(plan.log_files, plan.split_bytes, plan.log_end)
         target = self._begin("at-once", types)
@@ -143,7 +147,7 @@ class Build:
             self._runner, partial(scan_one, target), splits, description=description, progress=self._progress
         )
         undeclared = frozenset[str]().union(*(outcome.undeclared for outcome in outcomes))
-        if undeclared:  # their units lie in consume queues
+        if undeclared:  # their units were written to consume queues
             types = replace(types, batch=types.batch | undeclared)
             target = self._begin("with-batch-queues", types)
             outcomes, misled = run_over_splits(
@@ -163,7 +167,7 @@ class Build:
         return outcomes, in_order
 
     def _begin(self, name: str, types: QueueTypes) -> ScanTarget:
-        """Make the folders of a pass over the log; those of the one before it are of no use any more."""
+        """Make the folders of a pass over the log, and remove those of the pass before it."""
         if self.folder:
             DISK.remove_tree(os.path.dirname(self.folder))
         self.folder = os.path.join(self._path, name, "built")
@@ -195,11 +199,11 @@ class Build:
         ext_chunks: dict[tuple[str, int], list[ExtChunk]],
         batch_chunks: dict[QueueKey, list[UnitChunk]],
     ) -> int:
-        """Build the index files, finish the queues, sync all; returns the bytes in use."""
+        """Build the index files, finish the queues, sync all files; returns the bytes in use."""
         folder = os.path.join(self.folder, CONSUME_QUEUE)
         size = self._sizes.mapped_file_size_consume_queue
         ext_folder, ext_file_size = os.path.join(self.folder, CONSUME_QUEUE_EXT), self._further.ext_file_size
-        steps: list[IndexFilePlan | QueueFinish | BatchQueueFinish] = [*index_plans]  # first, since they take longest
+        steps: list[IndexFilePlan | QueueFinish | BatchQueueFinish] = [*index_plans]  # index first: it takes longest
         for (topic, queue_id), chunks in batch_chunks.items():
             batch_folder = os.path.join(self.folder, BATCH_CONSUME_QUEUE, topic, str(queue_id))
             steps.append(
@@ -231,5 +235,5 @@ def _finding(damage: Damage) -> str:
 
 
 def _finish(step: IndexFilePlan | QueueFinish | BatchQueueFinish) -> int:
-    """The task of the second phase."""
+    """Task of the second phase: run one step."""
     return step.run()

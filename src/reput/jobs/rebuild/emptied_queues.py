@@ -1,7 +1,7 @@
-"""Queues whose messages retention has deleted: their files alone say which offset their next message gets.
+"""Emptied queues: retention has deleted all their messages, and only their files say the next queue offset.
 
-So a rebuild in place keeps them, and a backup takes the last unit of each with it. They hold nothing else that counts:
-all their units point before the log's begin.
+So a rebuild in place keeps their files, and a backup stores the last unit of each. Nothing else in them counts: all
+their units lead to before the log's begin.
 """
 
 from __future__ import annotations
@@ -21,43 +21,43 @@ from reput.formats.java import INT64_MAX
 from reput.formats.paths import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, offset_to_file_name
 from reput.log.directory import LogFile, StoreDirectory, numbered_files
 
-#: Behind every record.
+#: A commit log offset after every record.
 _EVERYTHING = INT64_MAX
 
 
-class _Place(NamedTuple):
-    """Commit log offset and size of a unit's message; size 0 where there is no unit."""
+class _Location(NamedTuple):
+    """Commit log offset and size of a unit's record; size 0 where there is no unit."""
 
     offset: int
     size: int
 
 
-def _place(data: bytes) -> _Place:
+def _location(data: bytes) -> _Location:
     unit = decode_unit(data)
-    return _Place(unit.commit_log_offset, max(unit.size, 0))
+    return _Location(unit.commit_log_offset, max(unit.size, 0))
 
 
-def _place_of_batch(data: bytes) -> _Place:
+def _location_of_batch(data: bytes) -> _Location:
     unit = decode_batch_unit(data)
-    return _Place(unit.commit_log_offset, unit.size if unit.is_in_use else 0)
+    return _Location(unit.commit_log_offset, unit.size if unit.is_in_use else 0)
 
 
-_KINDS: dict[str, tuple[int, Callable[[bytes], _Place]]] = {
-    CONSUME_QUEUE: (UNIT_SIZE, _place),
-    BATCH_CONSUME_QUEUE: (BATCH_UNIT_SIZE, _place_of_batch),
+_KINDS: dict[str, tuple[int, Callable[[bytes], _Location]]] = {
+    CONSUME_QUEUE: (UNIT_SIZE, _location),
+    BATCH_CONSUME_QUEUE: (BATCH_UNIT_SIZE, _location_of_batch),
 }
 
 
 def keep_emptied_queues(directory: StoreDirectory, built: str, log_begin: int) -> list[str]:
-    """Copy the files of such queues to what was built, synced.
+    """Copy the files of emptied queues to the new queues, and sync them.
 
     Args:
         directory: the store.
-        built: the folder with the new queues; what is in there is left alone.
+        built: the folder with the new queues; queues that are there already are left as they are.
         log_begin: commit log offset at which the log begins.
 
     Returns:
-        "topic/queue id" of each.
+        "topic/queue id" of each copied queue.
     """
     kept = []
     for path, files in _queues(directory):
@@ -69,21 +69,21 @@ def keep_emptied_queues(directory: StoreDirectory, built: str, log_begin: int) -
 
 
 def find_emptied_queues(directory: StoreDirectory, log_begin: int, log_end: int) -> list[EmptiedQueue]:
-    """The last unit of each such queue of a store that may be live, as of a log that ends at `log_end`.
+    """Find the emptied queues of a store that may be live, each with its last unit.
 
     Args:
         directory: the store.
-        log_begin, log_end: commit log offsets; units behind them do not count.
+        log_begin, log_end: commit log offsets of the log; units after `log_end` do not count.
     """
-    found = (_emptied(path, files, log_begin, log_end, directory.files) for path, files in _queues(directory))
-    return [queue for queue in found if queue is not None]
+    queues = (_emptied(path, files, log_begin, log_end, directory.files) for path, files in _queues(directory))
+    return [queue for queue in queues if queue is not None]
 
 
 def write_emptied_queue(queue: EmptiedQueue, store: str, files: FileLayer) -> None:
-    """Make such a queue in a new store: one file, whose units before the last one are fillers."""
+    """Make an emptied queue in a new store: one file, with fillers before its last unit."""
     unit_size, _ = _KINDS[queue.path.partition("/")[0]]
     begin = queue.position - queue.position % queue.file_size
-    # A batch consume queue has no fillers; its units say themselves which messages they are.
+    # A batch consume queue needs no fillers: its units hold their queue offsets.
     fillers = encode_unit(*FILLER) * ((queue.position - begin) // UNIT_SIZE) if unit_size == UNIT_SIZE else b""
     folder = os.path.join(store, queue.path)
     files.make_directories(folder)
@@ -95,7 +95,7 @@ def write_emptied_queue(queue: EmptiedQueue, store: str, files: FileLayer) -> No
 
 
 def _queues(directory: StoreDirectory) -> Iterator[tuple[str, list[LogFile]]]:
-    """(path in the store, files) of each queue; what is no queue says nothing."""
+    """(path in the store, files) of each queue. Folders that are no queues are left out."""
     files = directory.files
     for kind in _KINDS:
         for topic in _folders(files, os.path.join(directory.path, kind)):
@@ -109,7 +109,7 @@ def _queues(directory: StoreDirectory) -> Iterator[tuple[str, list[LogFile]]]:
 
 
 def _folders(files: FileLayer, path: str) -> list[str]:
-    """The names of the folders in a folder, which may be missing."""
+    """Names of the subfolders of a folder; none where the folder is missing."""
     if not files.is_directory(path):
         return []
     return [entry.name for entry in files.list_directory(path) if entry.is_directory]
@@ -118,26 +118,31 @@ def _folders(files: FileLayer, path: str) -> list[str]:
 def _emptied(
     path: str, queue_files: Sequence[LogFile], log_begin: int, log_end: int, files: FileLayer
 ) -> EmptiedQueue | None:
-    """A queue's last unit before `log_end` where its message lies before `log_begin`, as all others then do, too."""
-    unit_size, place_of = _KINDS[path.partition("/")[0]]
+    """Emptied queue with its last unit before `log_end`; None unless that unit's record lies before `log_begin`.
+
+    Then the records of all other units lie before `log_begin`, too.
+    """
+    unit_size, location_of = _KINDS[path.partition("/")[0]]
     for queue_file in reversed(queue_files):
         with files.open(queue_file.path) as file:
             units = range(queue_file.size // unit_size)
-            count = bisect_left(units, True, key=partial(_is_behind, file, unit_size, place_of, log_end))
+            count = bisect_left(units, True, key=partial(_is_after_end, file, unit_size, location_of, log_end))
             if count:
                 position = (count - 1) * unit_size
                 unit = file.read(position, unit_size)
-                place = place_of(unit)
-                if place.offset + place.size > log_begin:
+                location = location_of(unit)
+                if location.offset + location.size > log_begin:
                     return None
                 return EmptiedQueue(path, queue_file.size, queue_file.start_offset + position, unit)
     return None
 
 
-def _is_behind(file: File, unit_size: int, place_of: Callable[[bytes], _Place], log_end: int, number: int) -> bool:
-    """Whether the unit of this number, in its file, is none, or one of a message behind the log's end."""
-    place = place_of(file.read(number * unit_size, unit_size))
-    return place.size == 0 or place.offset >= log_end
+def _is_after_end(
+    file: File, unit_size: int, location_of: Callable[[bytes], _Location], log_end: int, number: int
+) -> bool:
+    """Whether unit `number` of a file is no unit, or a unit of a record after the log's end."""
+    location = location_of(file.read(number * unit_size, unit_size))
+    return location.size == 0 or location.offset >= log_end
 
 
 def _copy(files: Sequence[LogFile], target: str) -> None:

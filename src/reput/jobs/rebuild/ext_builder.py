@@ -1,8 +1,7 @@
-"""Consume queue extensions of a rebuild: tasks spill ext units, then each queue's are laid out behind one another.
+"""Build consume queue extensions: tasks spill ext units, then the ext units of each queue are laid out in log order.
 
-Where an ext unit lies depends on the sizes of all before it in its queue, which a task does not know. So its units keep
-their tags codes until the last step, which places the ext units in the order of the log and puts their addresses into
-the units.
+The address of an ext unit depends on the sizes of all ext units before it in its queue, which a task does not know. So
+units keep their tags codes until the last step, which lays out the ext units and puts their addresses into the units.
 """
 
 from __future__ import annotations
@@ -23,16 +22,16 @@ from reput.formats.paths import offset_to_file_name
 from reput.kernels.consume_queue import UnitRuns
 from reput.kernels.consume_queue_ext import ExtRuns, ExtWrite, place_ext_units
 
-#: A task spills its ext units when so many bytes of them are in its memory.
+#: Bytes of ext units that a task holds in memory before it spills them.
 _SPILL_BYTES = 32 << 20
 _SIZE_OF_SIZE = 2
 
 
 @dataclass(frozen=True, slots=True)
 class ExtChunk:
-    """Ext units of `count` units from `first_offset` on, at a position of a spill file.
+    """Ext units of `count` units from queue offset `first_offset` on, at a position of a spill file.
 
-    First the sizes (int16), 0 for a unit that has none, then the ext units, `data_size` bytes.
+    First the sizes (int16), 0 for a unit without an ext unit, then the ext units, `data_size` bytes.
     """
 
     path: str
@@ -42,7 +41,7 @@ class ExtChunk:
     data_size: int
 
     def read(self) -> tuple[npt.NDArray[np.int16], npt.NDArray[np.uint8]]:
-        """The sizes and the ext units, in the order of the queue."""
+        """Read the sizes and the ext units, in the order of the queue."""
         sizes, data = np.empty(self.count, np.int16), np.empty(self.data_size, np.uint8)
         with DISK.open(self.path) as file:
             file.read_into(self.position, sizes.data)
@@ -53,7 +52,7 @@ class ExtChunk:
 
 @dataclass(slots=True)
 class _Pending:
-    """Ext units of consecutive units of a queue that are still in memory."""
+    """Ext units in memory of consecutive units of a queue, not spilled yet."""
 
     first_offset: int
     count: int = 0
@@ -62,10 +61,10 @@ class _Pending:
 
 
 class ExtSpill:
-    """Collects the ext units of one task in a file of its own.
+    """Spill file for the ext units of one task.
 
     Attributes:
-        chunks: By (topic, queue id), in log order.
+        chunks: by (topic, queue id), in log order; complete after `close`.
     """
 
     def __init__(self, path: str) -> None:
@@ -77,7 +76,7 @@ class ExtSpill:
         self._bytes = 0
 
     def put(self, key: tuple[str, int], first_offset: int, runs: UnitRuns, ext: ExtRuns, queue: int) -> None:
-        """Take the ext units of one queue of a scan, whose first unit has the queue offset `first_offset`."""
+        """Add the ext units of one queue of a scan. The queue's first unit in the scan is at `first_offset`."""
         pending = self._pending.setdefault(key, [])
         if not pending or pending[-1].first_offset + pending[-1].count != first_offset:
             pending.append(_Pending(first_offset))
@@ -93,13 +92,13 @@ class ExtSpill:
         if self._file is None:
             self._file = DISK.open(self._path, writable=True, create=True)
         for key, pending in self._pending.items():
-            for part in pending:
-                arrays: list[npt.NDArray[Any]] = [*part.sizes, *part.data]
+            for run in pending:
+                arrays: list[npt.NDArray[Any]] = [*run.sizes, *run.data]
                 content = b"".join(array.tobytes() for array in arrays)
                 self._file.write(self._position, content)
                 chunk = ExtChunk(
-                    self._path, self._position, part.first_offset, part.count,
-                    len(content) - part.count * _SIZE_OF_SIZE,
+                    self._path, self._position, run.first_offset, run.count,
+                    len(content) - run.count * _SIZE_OF_SIZE,
                 )  # fmt: skip
                 self.chunks.setdefault(key, []).append(chunk)
                 self._position += len(content)
@@ -107,7 +106,7 @@ class ExtSpill:
         self._bytes = 0
 
     def close(self) -> None:
-        """Spill the rest; the file lives no longer than the rebuild and is not synced."""
+        """Spill the remaining ext units, and close the file. It is removed with the job, so it is not synced."""
         if self._pending:
             self._spill()
         if self._file is not None:
@@ -116,11 +115,11 @@ class ExtSpill:
 
 @dataclass(frozen=True, slots=True)
 class ExtLayout:
-    """Places the extension of one queue.
+    """Lays out the extension of one queue.
 
     Attributes:
-        queue_folder: Where the queue's files are, each `queue_file_size` bytes.
-        folder: Where the extension's go, each `file_size` bytes.
+        queue_folder: folder of the queue's files, each `queue_file_size` bytes.
+        folder: folder of the extension's files, each `file_size` bytes.
     """
 
     queue_folder: str
@@ -129,23 +128,23 @@ class ExtLayout:
     file_size: int
 
     def run(self, chunks: Sequence[ExtChunk]) -> int:
-        """Write the extension, synced, and its addresses into the units; returns the bytes in use.
+        """Write and sync the extension, and put its addresses into the units; returns the bytes in use.
 
         Args:
-            chunks: All of the queue, in log order.
+            chunks: all chunks of the queue, in log order.
         """
         end = 0
         for chunk in chunks:
             sizes, data = chunk.read()
             units = np.empty(chunk.count * UNIT_SIZE, np.uint8)
-            for path, position, part in self._parts(units, chunk.first_offset):
+            for path, position, in_file in self._by_file(units, chunk.first_offset):
                 with DISK.open(path) as file:
-                    file.read_into(position, part.data)
+                    file.read_into(position, in_file.data)
             writes, end = place_ext_units(sizes, end, self.file_size, units.ctypes.data)
             self._write(writes, data)
-            for path, position, part in self._parts(units, chunk.first_offset):
+            for path, position, in_file in self._by_file(units, chunk.first_offset):
                 with DISK.open(path, writable=True) as file:
-                    file.write(position, part.data)
+                    file.write(position, in_file.data)
         for start in range(0, end, self.file_size):
             with DISK.open(self._path(start), writable=True) as file:
                 file.sync()
@@ -156,16 +155,16 @@ class ExtLayout:
     def _path(self, start: int) -> str:
         return os.path.join(self.folder, offset_to_file_name(start))
 
-    def _parts(
+    def _by_file(
         self, units: npt.NDArray[np.uint8], first_offset: int
     ) -> Iterator[tuple[str, int, npt.NDArray[np.uint8]]]:
-        """(path, position in it, view) of the parts of consecutive units that lie in one file each."""
+        """(path, position in the file, view of the units) of each file that consecutive units lie in."""
         begin, position = 0, first_offset * UNIT_SIZE
         while begin < units.size:
             inside = position % self.queue_file_size
-            part = units[begin : begin + self.queue_file_size - inside]
-            yield os.path.join(self.queue_folder, offset_to_file_name(position - inside)), inside, part
-            begin, position = begin + part.size, position + part.size
+            in_file = units[begin : begin + self.queue_file_size - inside]
+            yield os.path.join(self.queue_folder, offset_to_file_name(position - inside)), inside, in_file
+            begin, position = begin + in_file.size, position + in_file.size
 
     def _write(self, writes: list[ExtWrite], data: npt.NDArray[np.uint8]) -> None:
         if writes:

@@ -1,7 +1,7 @@
-"""What a rebuild makes, and how large its files are: as the user says, else as the store's own files have it.
+"""Geometry of a rebuild: which files it makes, and their sizes, as the user gives them, else as the store's files have.
 
-All that it looks at is derived, so none of it may stand in the way: a file that was cut says nothing of the others, and
-is told. Only where two sizes are as likely the user is asked.
+Derived files are never a reason to refuse a rebuild: a file that was cut does not count, and becomes a finding. Only
+where two sizes are equally likely the user must give one.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Geometry:
-    """What is built.
+    """Files that a rebuild makes.
 
     Attributes:
-        config: Sizes of files and levels of delay; its other keys mean nothing here.
-        types: Which topics have batch consume queues.
-        further: What queues have beside a unit for each message.
-        findings: Derived files of the store that cannot be right, each with what that means.
+        config: sizes of files, and delay levels; its other keys mean nothing here.
+        types: topics with batch consume queues.
+        further: what queues have besides a unit for each message.
+        findings: derived files of the store that cannot be right, each with the consequence.
     """
 
     config: MessageStoreConfig
@@ -57,14 +57,14 @@ def find_geometry(
     index: bool = True,
     bit_maps: BitMaps | None = None,
 ) -> Geometry:
-    """What a rebuild of this store makes.
+    """Find the geometry of a rebuild of this store.
 
     Args:
         directory: the store.
-        given: what the user says, by the names of `MessageStoreConfig`.
-        rules: whose queues they are.
-        index: whether there will be an index.
-        bit_maps: of ext units.
+        given: the user's values, by the names of `MessageStoreConfig`.
+        rules: the RocketMQ version whose files are built.
+        index: whether an index is built.
+        bit_maps: bit maps of ext units.
 
     Raises:
         ConfigError: a value that RocketMQ does not allow.
@@ -86,7 +86,7 @@ def find_geometry(
 def find_sizes(
     directory: StoreDirectory, given: Mapping[str, Any], *, index: bool
 ) -> tuple[MessageStoreConfig, list[str]]:
-    """`Geometry.config` and `Geometry.findings`; asks no file below `config/`, with errors as `find_geometry`."""
+    """`Geometry.config` and `Geometry.findings`, without reading `topics.json`; raises as `find_geometry`."""
     queues, findings = _queue_files(directory, CONSUME_QUEUE), list[str]()
     config = MessageStoreConfig.from_mapping(given, _written_config(directory, findings))
     batch_queues = _queue_files(directory, BATCH_CONSUME_QUEUE)
@@ -110,12 +110,12 @@ def find_sizes(
 
 
 def has_queue_files(directory: StoreDirectory) -> bool:
-    """Whether any queue file can tell a size; where none can, `find_sizes` takes RocketMQ's defaults."""
+    """Whether the store has any queue file; without one `find_sizes` takes RocketMQ's defaults."""
     return any(_queue_files(directory, folder) for folder in (CONSUME_QUEUE, BATCH_CONSUME_QUEUE))
 
 
 def _written_config(directory: StoreDirectory, findings: list[str]) -> MessageStoreConfig:
-    """What the store's dispatcher writes, if it has one of its own: its first files may not be there yet."""
+    """Config of the store's external dispatcher, if it has one: it may not have made its first files yet."""
     try:
         return read_config(directory.path, directory.files) or MessageStoreConfig()
     except CorruptMetadataError as error:
@@ -124,7 +124,7 @@ def _written_config(directory: StoreDirectory, findings: list[str]) -> MessageSt
 
 
 def _queue_files(directory: StoreDirectory, folder: str) -> list[QueueFiles]:
-    """Each file of the queues in a folder, as if it were a queue of its own; those without a byte are left out."""
+    """Queue files in a folder, a `QueueFiles` for each file. Empty files are left out."""
     files = directory.files
     return [
         QueueFiles(topic, int(queue_id), (f"{path}/{entry.name}",), entry.size)
@@ -137,14 +137,14 @@ def _queue_files(directory: StoreDirectory, folder: str) -> list[QueueFiles]:
 
 
 def _folders(files: FileLayer, path: str) -> list[tuple[str, str]]:
-    """(name, path) of each folder in a folder, which may be missing."""
+    """(name, path) of each subfolder of a folder; none where the folder is missing."""
     if not files.is_directory(path):
         return []
     return [(entry.name, os.path.join(path, entry.name)) for entry in files.list_directory(path) if entry.is_directory]
 
 
 def _file_size(queues: list[QueueFiles], unit_size: int, key: str, default: int, findings: list[str]) -> int:
-    """The size of a store's queue files of one kind: what most have of those whose size can be right."""
+    """Size of a store's queue files of one kind: the most frequent size among files whose size can be right."""
     likely = [
         queue
         for queue in queues
@@ -169,9 +169,9 @@ def _file_size(queues: list[QueueFiles], unit_size: int, key: str, default: int,
 
 
 def _index_geometry(directory: StoreDirectory, slots: int, entries: int, findings: list[str]) -> tuple[int, int]:
-    """Slots and entries of the store's index files that are as long as most, longer ones first: a cut one is shorter.
+    """Slots and entries of the store's index files, from a file of the most frequent size.
 
-    `slots` and `entries` are the defaults.
+    Of equally frequent sizes the longest counts: files that were cut are shorter. `slots` and `entries` are defaults.
     """
     folder, advice = os.path.join(directory.path, INDEX), _advice("max_hash_slot_num", "max_index_num")
     found = [
@@ -206,5 +206,5 @@ def _index_geometry(directory: StoreDirectory, slots: int, entries: int, finding
 
 
 def _advice(*keys: str) -> str:
-    """How a size is given, on the command line and in a call."""
+    """Names of options for a size, on the command line and in a call."""
     return f"{' '.join(f'--set {camel_case(key)}=N' for key in keys)} ({', '.join(keys)})"

@@ -1,7 +1,7 @@
-"""Index files of a rebuild: tasks spill the keys of their splits, then each index file is built from its range of keys.
+"""Build index files: tasks spill the keys of their splits, then each index file is built from its range of keys.
 
-The chains of an index file follow the order of the log, so one file is built by one task, in order. Which keys go to
-which file is known beforehand: a file takes `max_index_num - 1` of them (docs/formats/index-file.md).
+The chains of an index file follow the order of the log, so one task builds a file, in log order. Which keys go to which
+file is known beforehand: a file takes `max_index_num - 1` keys (docs/formats/index-file.md).
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ from reput.formats.paths import index_file_name
 from reput.kernels.columns import RecordColumns
 from reput.kernels.index_file import IndexKeys, IndexTable, index_keys
 
-#: A name is a time in RocketMQ too, that of the file's making, but only its order counts. On the clock of UTC-12 no
-#: file that a broker makes later sorts before ours, wherever it runs, and the name is the same wherever the job runs.
+#: RocketMQ names an index file by the local time of its creation, but only the order of names counts. By the clock of
+#: UTC-12 our names sort before those of files that a broker makes later, wherever it runs, and do not depend on where
+#: the job runs.
 _NAME_UTC_OFFSET_S = -12 * 3600
-#: Milliseconds of the year 9000: later times, and those before 1970, come from damaged records and make no name.
+#: Milliseconds of the year 9000: later times, and times before 1970, come from damaged records and make no name.
 _LAST_NAME_MS = 221_845_392_000_000
-#: Of one key in a spill: int64 offset, int64 timestamp, int32 hash.
+#: Bytes of one key in a spill file: int64 offset, int64 timestamp, int32 hash.
 _KEY_SIZE = 20
 
 
@@ -37,7 +38,7 @@ class KeyChunk:
     key_count: int
 
     def read(self) -> IndexKeys:
-        """The keys, in log order."""
+        """Read the keys, in log order."""
         data = np.empty(self.key_count * _KEY_SIZE, np.uint8)
         with DISK.open(self.path) as file:
             file.read_into(self.position, data.data)
@@ -52,7 +53,7 @@ class KeyChunk:
 
 
 class KeySpill:
-    """Writes the keys of scanned records to a file of its own; `chunks` says where they are, in log order."""
+    """Spill file for the keys of one task. `chunks` are the positions of the keys, in log order."""
 
     def __init__(self, path: str) -> None:
         self.chunks: list[KeyChunk] = []
@@ -61,7 +62,7 @@ class KeySpill:
         self._position = 0
 
     def put(self, columns: RecordColumns) -> None:
-        """Append the keys of a scan at `ScanLevel.KEYS`; rolled back messages have none (`IndexService.buildIndex`)."""
+        """Add the keys of a scan at `ScanLevel.KEYS`; rolled back messages have none (`IndexService.buildIndex`)."""
         keys = index_keys(columns)
         if not keys.hashes.size:
             return
@@ -73,16 +74,16 @@ class KeySpill:
             self._position += column.nbytes
 
     def close(self) -> None:
-        """Close the file; it lives no longer than the rebuild and is not synced."""
+        """Close the file. It is removed with the job, so it is not synced."""
         if self._file is not None:
             self._file.close()
 
 
 @dataclass(frozen=True, slots=True)
 class IndexFilePlan:
-    """One index file: where it goes, what the file before it ended with, and its keys.
+    """One index file: its path, the last time and offset of the file before it, and its keys.
 
-    `chunks` hold `key_count` keys of this file, after `skip` keys of the one before.
+    `chunks` hold `key_count` keys of this file, after `skip` keys of the file before it.
     """
 
     path: str
@@ -97,8 +98,8 @@ class IndexFilePlan:
     def run(self) -> int:
         """Build and sync the file; returns the bytes in use.
 
-        It gets its name when it is whole, and is built beside the spilled keys, which go away with the job: a second
-        attempt must not begin in what the first one left, nor meet it still writing.
+        The file is built beside the spilled keys, under a unique name, and renamed when it is whole: a second attempt
+        of the task must not continue the file of the first attempt, which may still be writing.
         """
         unfinished = f"{self.chunks[0].path}-{uuid.uuid4().hex}"
         slots = self.max_hash_slot_num
@@ -121,7 +122,7 @@ class IndexFilePlan:
 def plan_index_files(
     folder: str, chunks: Sequence[KeyChunk], max_hash_slot_num: int, max_index_num: int
 ) -> list[IndexFilePlan]:
-    """Deal the keys of all chunks, which are in log order, to index files in a folder."""
+    """Divide the keys of all chunks, in log order, among index files in a folder."""
     plans: list[IndexFilePlan] = []
     capacity = max_index_num - 1
     ends = np.cumsum([0, *(chunk.key_count for chunk in chunks)])

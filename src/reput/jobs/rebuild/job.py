@@ -1,7 +1,8 @@
-"""`rebuild`: consume queues and index files from the commit log alone, byte for byte what live dispatch writes.
+"""`rebuild`: build consume queues and index files from the commit log alone, byte for byte as live dispatch does.
 
-A plan of splits, a task for each that writes units straight to their slots and spills its keys, a merge that proves
-that the splits and each queue's slots join, then a task for each index file and for groups of queues to be synced.
+The plan is a list of splits. A task for each split writes units straight to their slots, and spills its keys. The merge
+proves that the splits, and the slots of each queue, join. Then there is a task for each index file, and for each group
+of queues to be synced.
 
 The units of batch consume queues have no slots: they are spilled, and written by a task for each queue.
 """
@@ -36,7 +37,7 @@ __all__ = ["RebuildResult", "rebuild"]
 
 SPLIT_BYTES = 64 << 20
 _UNFINISHED = ".unfinished"
-#: Where a store is rebuilt in place; the folder is gone when that is done.
+#: Folder in the store for a rebuild in place; it is removed at the end.
 _IN_PLACE = "rebuild" + _UNFINISHED
 
 
@@ -62,41 +63,41 @@ def rebuild(
     keep_old: bool = False,
     progress: Progress | None = None,
 ) -> RebuildResult:
-    """Build `consumequeue/` and `index/` in the new directory `output`, synced. The store itself is not changed.
+    """Build `consumequeue/` and `index/` in the new directory `output`, synced. The store is not changed.
 
-    With `output` None they take the place of the store's own, which nobody may have open: built beside, in
-    `rebuild.unfinished/` of the store, then swapped (`reput.jobs.rebuild.swap`), and the old ones removed, or with
-    `keep_old` left beside as `consumequeue.broken` and so on. Queues that have no message in the log any more stay as
-    they are, since they know the offset of their next one.
+    With `output` None they replace the folders of the store, which no process may have open. They are built in
+    `rebuild.unfinished/` of the store, then swapped (`reput.jobs.rebuild.swap`), and the old folders are removed, or
+    with `keep_old` kept as `consumequeue.broken` and so on. Queues without messages in the log stay as they are, since
+    only they know the offset of their next message.
 
-    Topics with batch consume queues get theirs in `batchconsumequeue/`: those that `config/topics.json` or a folder
-    of the store names, and those with inner batches that neither knows.
+    Topics with batch consume queues get them in `batchconsumequeue/`: topics that `config/topics.json` or a folder of
+    the store names as such, and topics with inner batches that neither names.
 
-    File sizes that are not given are those that most of the store's own files have, else RocketMQ's defaults; a
-    file that has another one, as it was cut, is a finding. Consume queue extensions
-    (`consumequeue_ext/`, with what `bit_maps` gives for the columns of each scan) and light message queues are built
-    where they are asked for, or, if nothing is said (None), where the store has them. Everything is built in
-    `<output>.unfinished` and renamed at the end: a rebuild that was killed leaves no `output`, and the same call goes
-    on where it was, unless the log was written to or the machine started again; then it begins anew.
+    File sizes that are not given are the most frequent sizes of the store's files, else RocketMQ's defaults; a file of
+    another size, as it was cut, is a finding. Consume queue extensions (`consumequeue_ext/`, with bit maps that
+    `bit_maps` gives for the columns of each scan) and light message queues are built where they are asked for, or, by
+    default (None), where the store has them. Everything is built in `<output>.unfinished` and renamed at the end: a
+    rebuild that was killed leaves no `output`, and the same call continues it. It begins anew if the log was written to
+    meanwhile, or the machine was restarted.
 
-    Where queue offsets repeat, as after a crash, the first message wins, as in `ConsumeQueue.putMessagePositionInfo`; a
+    Where queue offsets repeat, as after a crash, the first message wins, as in `ConsumeQueue.putMessagePositionInfo`. A
     gap is filled with filler units, so that each unit stands at its own queue offset (RocketMQ logs an error and puts
-    it into the gap). The units of delayed messages hold the time of delivery, by `message_delay_level` where the broker
-    had levels of its own. `rules` name the RocketMQ version whose files these are to be. The tasks need a file system
-    that all share.
+    the unit into the gap). The units of delayed messages hold the time of delivery, by `message_delay_level` where the
+    broker's levels are not RocketMQ's defaults. `rules` name the RocketMQ version whose files are built. The tasks need
+    a shared file system.
 
-    Damage in the log is refused, or with `damaged="skip"` passed over: then all whole records before and behind it are
-    there, fillers stand for the units that are lost, and each range of the log that was passed over is in the result.
-    Behind damage the log goes on at the first record that proves itself together with the two that follow it.
+    Damage in the log is refused, or with `damaged="skip"` passed over: then all whole records before and after the
+    damage have units, fillers replace lost units, and the result has each range of the log that was passed over. After
+    damage the log goes on at the first record that proves itself together with the next two records.
 
     Raises:
-        StoreFormatError: no store, a foreign file in the log, or files of two sizes, as many of each, so that theirs
-            must be given; also where `output` exists and is not an empty folder, or `<output>.unfinished` is no
-            rebuild's.
+        StoreFormatError: no store, a foreign file in the log, or files of two equally frequent sizes, so that the size
+            must be given; also where `output` exists and is not an empty folder, or `<output>.unfinished` belongs to no
+            rebuild.
         CorruptRecordError: damage in the log, a queue offset beyond what the log can hold, a topic that cannot
             name a folder; not with `damaged="skip"`.
         ConfigError: file sizes or delay levels that RocketMQ does not allow; an `output` inside the store; other
-            options than the killed rebuild had that is to be gone on with; damage to be skipped in place.
+            options than those of the killed rebuild; `damaged="skip"` in place.
         StoreLockedError: another process builds this output, or has the store open that is to be rebuilt in place, or
             dispatches its log.
         StoreFullError: no space.
@@ -154,7 +155,7 @@ def _rebuild_to(
     plan = make_plan()
     with _job_folder(unfinished, options) as folder:
         build_folder = BuildFolder(folder)
-        if build_folder.has_been_named and is_free:  # and was taken away
+        if build_folder.has_been_named and is_free:  # the output was taken away meanwhile
             build_folder.forget()
         plan = build_folder.settle(plan)
         if not is_free and not build_folder.has_been_named:
@@ -191,12 +192,12 @@ def _rebuild_in_place(
 
 
 def is_unfinished(store: str) -> bool:
-    """Whether a rebuild in place of this store was begun, and is to be gone on with."""
+    """Whether a rebuild in place of this store was begun and has not ended."""
     return DISK.exists(os.path.join(store, _IN_PLACE, STATE, JOB_FILE))
 
 
 def remove_rest(store: str) -> None:
-    """Of a store that is `locked`: remove what is left of a rebuild in place that was killed when all was done."""
+    """Remove the folder of a rebuild in place that was killed when all was done. The store must be `locked`."""
     folder = os.path.join(store, _IN_PLACE)
     if not DISK.is_directory(folder) or is_unfinished(store):
         return
@@ -207,18 +208,18 @@ def remove_rest(store: str) -> None:
 
 @contextmanager
 def _job_folder(path: str, options: Mapping[str, Option]) -> Iterator[JobFolder]:
-    """The folder of the job; one whose log is damaged does not go on, and leaves nothing."""
+    """Folder of the job. A job that ends with damage in the log removes it."""
     with JobFolder(path, "rebuild", options) as folder:
         try:
             yield folder
         except CorruptRecordError as error:
             _remove(folder)
-            advice = "or build from all that is whole, and be told what is not, by --damaged skip (damaged='skip')"
+            advice = "or build from all whole records, with a report of the rest, by --damaged skip (damaged='skip')"
             raise CorruptRecordError(error.path, error.offset, f"{error.reason}; {advice}") from None
 
 
 def _remove(folder: JobFolder) -> None:
-    """Remove the folder of the job, as far as no task of a driver that was killed still writes there."""
+    """Remove the folder of the job, unless a task of a killed driver still writes there."""
     with suppress(StoreError):
         folder.finish()
         DISK.remove_tree(folder.path)
@@ -232,12 +233,12 @@ def _build(
     progress: Progress | None,
     in_place_of: StoreDirectory | None = None,
 ) -> Built:
-    """Everything, in the folder of the job; what a killed start has done is not done again."""
+    """Build all in the folder of the job. Tasks that a killed start has finished do not run again."""
     build = Build(build_folder.path, plan, ResumingRunner(runner, folder, synced=False), progress)
     try:
         result = build.run()
     except StoreSyncError:
-        build_folder.forget()  # what is read there the disk need not have, and the next sync of it would succeed
+        build_folder.forget()  # the page cache may show what the disk lacks, and the next sync would succeed
         raise
     if in_place_of is not None and plan.log_files:
         kept = keep_emptied_queues(in_place_of, build.folder, plan.log_files[0].start_offset)
@@ -248,5 +249,5 @@ def _build(
 
 
 def _name_of(function: object) -> str | None:
-    """Of a function that an option names; None for None."""
+    """Name of a function that is an option's value; None for None."""
     return None if function is None else str(getattr(function, "__qualname__", type(function).__qualname__))

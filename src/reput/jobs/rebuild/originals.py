@@ -1,10 +1,10 @@
-"""What a repair changes it keeps first, beside: `topics.json.broken`, `consumequeue.broken`, `commitlog.broken/`.
+"""Originals of what a repair changes, kept beside: `topics.json.broken`, `consumequeue.broken`, `commitlog.broken/`.
 
-Where such a name is taken by another original, the next one is `.broken.2`. One that holds the same is not kept twice:
-a repair that was killed and is run again leaves what an undisturbed one leaves.
+Where such a name is taken by another original, the next name is `.broken.2`. The same content is not kept twice: a
+repair that was killed and runs again leaves the same files as an undisturbed repair.
 
-RocketMQ does not start with a file of a strange name beside log files. So what belongs to a folder of them goes to a
-folder beside that one.
+RocketMQ does not start with a file of an unknown name beside log files. So originals of a log folder go to another
+folder beside it.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _ZEROS = bytes(_BLOCK_BYTES)
 
 
 def free_name(files: FileLayer, path: str) -> str:
-    """Where the original of a file or folder can go by a rename."""
+    """Free path to which the original of a file or folder can be renamed."""
     return next(name for name in _names(path + _SUFFIX) if not files.exists(name))
 
 
 def keep_copy(files: FileLayer, path: str) -> str:
-    """Copy a small file, durably; returns where its copy is."""
+    """Copy a small file durably; returns the path of the copy."""
     data = files.read_bytes(path)
     for name in _names(path + _SUFFIX):
         if not files.exists(name):
@@ -41,9 +41,9 @@ def keep_copy(files: FileLayer, path: str) -> str:
 
 
 def move_aside(files: FileLayer, path: str) -> str:
-    """Move a file of a folder of log files into the folder beside that one; returns where it is.
+    """Move a file of a log folder into the folder for its originals; returns the new path.
 
-    No rename leads out of a mount point: a file is copied there, and removed. Raises StoreFormatError for a folder.
+    A rename cannot leave a mount point: there the file is copied, and removed. Raises StoreFormatError for a folder.
     """
     folder, name = _beside(path)
     if files.identity(os.path.dirname(path))[0] != files.identity(os.path.dirname(folder))[0]:
@@ -59,9 +59,10 @@ def move_aside(files: FileLayer, path: str) -> str:
 
 
 def keep_tail(files: FileLayer, path: str, position: int) -> str:
-    """Copy what a log file has from a position on, durably: to the same position of a file that is a hole before.
+    """Copy a log file's bytes from a position on durably, to the same position of a file with a hole before it.
 
-    Returns where that is. A copy that explains what is there counts as made: each byte is its own, or zero by now.
+    Returns the path of the copy. An existing copy counts if each byte of the log file is that of the copy, or is zero
+    by now.
     """
     folder, name = _beside(path)
     files.make_directories(folder)
@@ -88,7 +89,7 @@ def _copy_tail(files: FileLayer, source: File, target: str, position: int) -> No
 
 
 def _explains(kept: File, source: File, position: int) -> bool:
-    """Whether the source has from the position on what was kept, or zeros in place of it."""
+    """Whether each byte of `source` from the position on is that of `kept`, or zero."""
     if kept.size != source.size:
         return False
     for begin, block in _blocks(source, position):
@@ -107,7 +108,7 @@ def _blocks(file: File, position: int) -> Iterator[tuple[int, bytes]]:
 
 
 def _beside(path: str) -> tuple[str, str]:
-    """The folder for originals of a log folder, on the disk that the log lies on, and the file's name."""
+    """Folder for originals of a log folder, on the disk of the log, and the file's name."""
     folder, name = os.path.split(path)
     return os.path.realpath(folder) + _SUFFIX, name
 

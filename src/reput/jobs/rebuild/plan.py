@@ -1,7 +1,7 @@
-"""What a rebuild builds from which log, fixed at its first start: what a killed one has done must fit the rest.
+"""Plan of a rebuild, fixed at its first start: files and outcomes of a killed start must fit those of the next.
 
-What tasks of the first phase write is not synced, since all of it is written once more, or synced, by those of the
-second; nor is what they return. So it counts only until the machine is started again, and only for the log as it was.
+Files and outcomes of tasks of the first phase are not synced, since tasks of the second phase write or sync all files.
+So they count only until the machine is restarted, and only for an unchanged log.
 """
 
 from __future__ import annotations
@@ -29,16 +29,17 @@ _PLAN, _RESULT, _SWAP = "plan", "result", "swap"
 
 @dataclass(frozen=True, slots=True)
 class BuildPlan:
-    """A rebuild's plan.
+    """Plan of a rebuild.
 
     Attributes:
-        log_files: the log, and when each of them was last written to (ms).
-        log_end: where a batch of a sink begins that a start may take back (`reput.log.sink_commits`); None: there is
-            none.
-        split_bytes: the log bytes of a task.
-        geometry: what is built, and how large its files are.
-        index, rules, on_damage: as `rebuild` is told.
-        boot: the start of the machine that the job was begun on.
+        log_files: files of the log.
+        modified_ms: time of the last write (ms) of each log file.
+        log_end: begin of a sink's batch that a start may take back (`reput.log.sink_commits`); None without such a
+            batch.
+        split_bytes: log bytes of a task.
+        geometry: which files are built, and their sizes.
+        index, rules, on_damage: as given to `rebuild`.
+        boot: identity of the machine's start in which the job was begun.
     """
 
     log_files: tuple[LogFile, ...]
@@ -52,7 +53,7 @@ class BuildPlan:
     boot: str
 
     def is_of_same_log(self, other: BuildPlan) -> bool:
-        """Whether the log is as it was, as far as its files tell."""
+        """Whether the log is unchanged, by sizes and times of its files."""
         return (self.log_files, self.modified_ms, self.log_end) == (other.log_files, other.modified_ms, other.log_end)
 
 
@@ -65,7 +66,7 @@ def plan_build(
     rules: DispatchRules,
     on_damage: OnDamage,
 ) -> BuildPlan:
-    """The plan for a log as it is now."""
+    """Make the plan for a log as it is now."""
     log_files = directory.log_files()
     log_end = SinkWatch(directory.files, directory.path).begin_offset
     times = tuple(DISK.modified_ms(file.path) for file in log_files)
@@ -74,11 +75,11 @@ def plan_build(
 
 
 class BuildFolder:
-    """Where a rebuild builds, and what it remembers there of a start before.
+    """Folder in which a rebuild builds, with the plan, the result and the swap of an earlier start.
 
     Attributes:
         path: of the folder for what is built.
-        resumed: whether `settle` has found a plan that can be gone on with.
+        resumed: whether `settle` has found a plan that can be continued.
     """
 
     def __init__(self, folder: JobFolder) -> None:
@@ -87,50 +88,50 @@ class BuildFolder:
         self.resumed = False
 
     def forget(self) -> None:
-        """Begin anew, whatever a start before has done."""
+        """Remove all that earlier starts have done."""
         plan = os.path.join(self.path, _PLAN)
         if DISK.exists(plan):
-            DISK.unlink(plan)  # first: from here on nothing of the old one counts
+            DISK.unlink(plan)  # first: without the plan no file or outcome counts
         for path in (self.path, os.path.join(self._state, _OUTCOMES)):
             if DISK.exists(path):
                 DISK.remove_tree(path)
 
     def settle(self, plan: BuildPlan) -> BuildPlan:
-        """The plan to follow: that of the killed rebuild if it is of the same log; else this one, and all is anew."""
+        """Choose the plan: that of a killed rebuild of the same log; else `plan`, and all begins anew."""
         kept: BuildPlan | None = self._load(_PLAN)
         bit_maps = plan.geometry.further.bit_maps
         if kept is not None:
             if kept.is_of_same_log(plan) and (kept.boot == plan.boot or self.swap is not None):
                 self.resumed = True
                 return _with_bit_maps(kept, bit_maps)
-            if self.swap is not None:  # the store's own folders do not tell any more
+            if self.swap is not None:  # the store's folders were changed: they do not tell the geometry any more
                 plan = replace(plan, geometry=_with_bit_maps(kept, bit_maps).geometry)
             self.forget()
         DISK.make_directories(self.path)
-        self._keep(_PLAN, _with_bit_maps(plan, None))  # a function, which need not be one that pickles
+        self._keep(_PLAN, _with_bit_maps(plan, None))  # bit maps are a function, which may not be picklable
         return plan
 
     @property
     def result(self) -> Any:
-        """What was kept as the result of the job; None where not all is built, and synced."""
+        """Kept result of the job; None until all is built and synced."""
         return self._load(_RESULT)
 
     @property
     def has_been_named(self) -> bool:
-        """Whether what was built is not here any more: it has the name of the output."""
+        """Whether the built folder was renamed to the output: it is not here any more."""
         return self.result is not None and not DISK.exists(self.result.path)
 
     def keep_result(self, result: object) -> None:
-        """All is built, and synced."""
+        """Keep the result: all is built and synced."""
         self._keep(_RESULT, result)
 
     @property
     def swap(self) -> Any:
-        """The swap that has begun, if one has."""
+        """Plan of a swap that has begun; None without one."""
         return self._load(_SWAP)
 
     def keep_swap(self, swap: object) -> None:
-        """From here on the store's own folders are about to change: what says how outlives a power cut."""
+        """Keep the plan of the swap durably, before the store's folders change: it must outlive a power cut."""
         for name in (_PLAN, _RESULT):
             self._keep(name, self._load(name), synced=True)
         self._keep(_SWAP, swap, synced=True)

@@ -1,6 +1,6 @@
-"""The first phase of a rebuild: a task that writes the units of its splits and spills its keys, and the merge of all.
+"""First phase of a rebuild: tasks that write the units of their splits and spill their keys, and the merge.
 
-The merge proves that each queue's slots join, and puts together what each queue and each index file is made of.
+The merge proves that the slots of each queue join, and collects the chunks of each queue and index file.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from reput.log.splits import Split, SplitResult, SplitStop
 
 T = TypeVar("T")
 
-#: Folders for what lives no longer than the rebuild.
+#: Folders of spill files, which are removed with the job.
 KEYS = "keys"
 EXT = "ext"
 BATCH_UNITS = "batch-units"
@@ -33,7 +33,7 @@ BATCH_UNITS = "batch-units"
 
 @dataclass(frozen=True, slots=True)
 class ScanTarget:
-    """Where the tasks of the first phase write, and what; `scratch` is for what is gone when the job is done."""
+    """Folders and options of the tasks of the first phase. `scratch` is for files that are removed with the job."""
 
     folder: str
     scratch: str
@@ -48,10 +48,10 @@ class ScanTarget:
 
 @dataclass(frozen=True, slots=True)
 class ScanOutcome:
-    """What one task tells the merge; `read` and `fault` as in `SplitOutcome`, of the last split that it read.
+    """Outcome of one task, a `SplitOutcome`. `read` and `fault` are of the last split that the task has read.
 
-    `last_timestamp` is the store time (ms) of its last message, 0 without any. `damages` are what it passed over, whole
-    records that cannot have a unit included.
+    `last_timestamp` is the store time (ms) of the last message, 0 without messages. `damages` are the ranges that were
+    passed over, including whole records that cannot have a unit.
     """
 
     read: SplitResult
@@ -68,13 +68,13 @@ class ScanOutcome:
 
 
 def scan_one(target: ScanTarget, split: Split) -> ScanOutcome:
-    """The task of the first phase."""
+    """Task of the first phase: read one split, write its units, and spill its keys."""
     return scan_splits(target, (split,))
 
 
 def scan_splits(target: ScanTarget, splits: Sequence[Split]) -> ScanOutcome:
     """Read splits up to the log's end, write their units, and spill their keys."""
-    spill_name = f"{splits[0].begin}-{uuid.uuid4().hex}"  # an attempt of this task that counts as lost may live on
+    spill_name = f"{splits[0].begin}-{uuid.uuid4().hex}"  # a task attempt that counts as lost may still run
     ext_path = os.path.join(target.scratch, EXT, spill_name)
     units = UnitWriter(
         os.path.join(target.folder, CONSUME_QUEUE), target.queue_file_size, target.types.batch, target.further,
@@ -118,7 +118,7 @@ def scan_splits(target: ScanTarget, splits: Sequence[Split]) -> ScanOutcome:
 
 
 def queues_join(outcomes: Sequence[ScanOutcome]) -> bool:
-    """Whether each queue's slots, from task to task in log order, neither repeat nor leave a gap."""
+    """Whether the slots of each queue, from task to task in log order, neither repeat nor leave a gap."""
     next_offsets: dict[tuple[str, int], int] = {}
     for outcome in outcomes:
         for queue in outcome.queues:
@@ -130,7 +130,7 @@ def queues_join(outcomes: Sequence[ScanOutcome]) -> bool:
 
 
 def merge_queues(outcomes: Iterable[ScanOutcome]) -> list[QueueRange]:
-    """Each queue's slots over all tasks, in the order of first sight."""
+    """Ranges of slots of each queue over all tasks. Queues are in the order of their first record."""
     merged: dict[tuple[str, int], QueueRange] = {}
     for outcome in outcomes:
         for queue in outcome.queues:
@@ -141,7 +141,7 @@ def merge_queues(outcomes: Iterable[ScanOutcome]) -> list[QueueRange]:
 
 
 def merge_chunks(outcomes: Iterable[Mapping[QueueKey, list[T]]]) -> dict[QueueKey, list[T]]:
-    """What the tasks have spilled of each queue, in log order, as they are given."""
+    """Chunks of each queue over all tasks. Outcomes are given, and chunks returned, in log order."""
     merged: dict[QueueKey, list[T]] = {}
     for chunks in outcomes:
         for key, of_queue in chunks.items():

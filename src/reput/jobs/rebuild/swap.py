@@ -1,9 +1,9 @@
-"""Queues and index that were built, put in the place of a store's own so that a kill at any moment does no harm.
+"""Swap the folders of queues and index for rebuilt ones, so that a kill at any moment does no harm.
 
-Four folders cannot be exchanged at once. So first the checkpoint says that no queue and no index is on the disk, and
-the store is marked as killed: whoever opens it, RocketMQ or reput, dispatches the whole log again, and drops what is
-there. Then the old folders go away, all of them before the first new one comes: whatever mixture a kill leaves, it has
-new folders alone, and what is missing is dispatched. The last steps say that all is there.
+Four folders cannot be exchanged atomically. So first the checkpoint says that no queue and no index is on the disk, and
+the store is marked as killed: RocketMQ or reput, opening the store, would dispatch the whole log again, and drop queues
+and index. Then all old folders are moved away before the first new folder comes: a kill leaves new folders only, and
+the next start dispatches what is missing. The last steps restore the mark and write the final checkpoint.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ from reput.jobs.rebuild.originals import free_name, keep_copy
 from reput.log.directory import StoreDirectory
 from reput.log.dispatch_marks import DISPATCH_FILE, DISPATCHER_LOCK, RECOVERY_FILE, marks_path
 
-#: In the order in which they come. Without consume queues a start of RocketMQ's dispatches everything.
+#: Folders in the order in which the new ones come. Without consume queues a start of RocketMQ dispatches everything.
 _FOLDERS = (CONSUME_QUEUE, BATCH_CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX)
 
-#: What changes or goes beside them.
+#: Small files that a swap changes or removes.
 _SMALL_FILES = (CHECKPOINT, os.path.join(CONFIG, SHUTDOWN_FILE), os.path.join(CONFIG, DISPATCH_FILE))
 
 
 @dataclass(frozen=True, slots=True)
 class Swap:
-    """The plan of a swap, written down before its first step.
+    """Plan of a swap, made durable before its first step.
 
     Attributes:
         store: the store's directory.
-        built: the folder with the new ones.
-        aside: where the old ones go, to be removed.
+        built: the folder with the new folders.
+        aside: the folder for old folders that are to be removed.
         names: of the new folders.
-        was_killed: whether the store was marked as killed before.
-        checkpoint: of the store when all is done.
-        kept: where old folders go that stay, by their names, and where copies of small files are.
+        was_killed: whether the store was marked as killed before the swap.
+        checkpoint: of the store at the end.
+        kept: paths of old folders that are kept, and of copies of small files, by their names.
     """
 
     store: str
@@ -62,22 +62,22 @@ class Swap:
     kept: Mapping[str, str] = field(default_factory=dict)
 
     def run(self) -> None:
-        """All steps; those that were done before a kill are done again, or found done."""
+        """Do all steps. Steps that were done before a kill are repeated, or found done."""
         self._write_checkpoint(self.checkpoint._replace(logics_msg_timestamp=0, index_msg_timestamp=0))
-        abort = os.path.join(self.store, ABORT)  # behind it: a RocketMQ that finds both loses nothing of the index
+        abort = os.path.join(self.store, ABORT)  # after the checkpoint: with both, RocketMQ loses nothing of the index
         if not DISK.exists(abort):
             DISK.write_atomically(abort, str(os.getpid()).encode())
         for name in (SHUTDOWN_FILE, DISPATCH_FILE, RECOVERY_FILE):
             path = os.path.join(self.store, CONFIG, name)
-            if DISK.exists(path):  # it speaks of the old ones; without it whoever opens the store looks for himself
+            if DISK.exists(path):  # it describes the old folders; without it a start looks at the files
                 DISK.unlink(path)
         DISK.make_directories(self.aside)
         for name in reversed(_FOLDERS):
             path, old = os.path.join(self.store, name), self.kept.get(name, os.path.join(self.aside, name))
-            if name == INDEX and name not in self.names:  # none was asked for
+            if name == INDEX and name not in self.names:  # no index was built
                 continue
             if DISK.exists(path) and (name not in self.names or DISK.exists(os.path.join(self.built, name))):
-                if DISK.exists(old):  # that one is the old one; this one is of a start between a kill and now
+                if DISK.exists(old):  # `old` is the old folder; `path` was made by a start between a kill and now
                     old = os.path.join(self.aside, name)
                     if DISK.exists(old):
                         DISK.remove_tree(old)
@@ -93,13 +93,13 @@ class Swap:
     def _write_checkpoint(self, checkpoint: Checkpoint) -> None:
         path = os.path.join(self.store, CHECKPOINT)
         with DISK.open(path, writable=True, create=True, size=CHECKPOINT_SIZE) as file:
-            file.write(0, encode_checkpoint(checkpoint)[:40])  # one sector: the old ones or the new ones
+            file.write(0, encode_checkpoint(checkpoint)[:40])  # one sector: all old or all new values
             file.sync()
         DISK.sync_directory(self.store)
 
 
 def plan_swap(directory: StoreDirectory, built: str, aside: str, result: RebuildResult, *, keep_old: bool) -> Swap:
-    """The swap of what was built, all of it synced, into a store that nobody has open; see `rebuild` for `keep_old`."""
+    """Plan the swap of built folders, all synced, into a store that no process has open. `keep_old`: see `rebuild`."""
     before = directory.checkpoint() or Checkpoint(0, 0, 0)
     after = before._replace(logics_msg_timestamp=result.last_timestamp, index_msg_timestamp=result.index_timestamp)
     names = tuple(name for name in _FOLDERS if DISK.exists(os.path.join(built, name)))
@@ -114,9 +114,9 @@ def plan_swap(directory: StoreDirectory, built: str, aside: str, result: Rebuild
 
 @contextmanager
 def locked(store: str) -> Iterator[None]:
-    """The time in which nobody else may write a store's queues: no store that is open, and no dispatcher.
+    """Hold the locks of a store and of its dispatcher, so that no other process writes the store's queues.
 
-    Raises StoreLockedError where somebody does.
+    Raises StoreLockedError where another process holds one of them.
     """
     with ExitStack() as held:
         held.callback(DISK.lock(os.path.join(store, LOCK)).release)
@@ -132,10 +132,12 @@ def locked(store: str) -> Iterator[None]:
 
 
 def check_folders(directory: StoreDirectory) -> None:
-    """Raises StoreFormatError where a store's queues and index cannot be swapped."""
-    for part in directory.foreign_parts():
-        if part.hides_queues:
-            raise StoreFormatError(f"{part}; a rebuild in place would take it away: use `reput rebuild --output DIR`")
+    """Raise StoreFormatError where a store's queues and index cannot be swapped."""
+    for foreign in directory.foreign_parts():
+        if foreign.hides_queues:
+            raise StoreFormatError(
+                f"{foreign}; a rebuild in place would take it away: use `reput rebuild --output DIR`"
+            )
     for name in _SMALL_FILES:
         path = os.path.join(directory.path, name)
         if DISK.is_directory(path):

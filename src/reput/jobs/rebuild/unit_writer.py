@@ -1,7 +1,7 @@
-"""Consume queue units of scanned records -> the files of a rebuild, by tasks that know nothing of each other.
+"""Write consume queue units of scanned records to the files of a rebuild, in independent tasks.
 
-The slot of a unit is its queue offset, so tasks share the files without a lock: each writes its own slots. Whether the
-slots of all tasks join without a gap or an overlap is for the merge to find out, from the `QueueRange`s.
+The slot of a unit is its queue offset, so tasks share the files without a lock: each writes its own slots. The merge
+checks from the `QueueRange`s whether the slots of all tasks join without a gap or an overlap.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ _NO_QUEUE = INT64_MAX
 
 @dataclass(frozen=True, slots=True)
 class FurtherUnits:
-    """What the tasks write beside a unit for each message.
+    """What tasks write besides a unit for each message.
 
     Attributes:
-        ext_file_size: Size in bytes of the files of consume queue extensions; None where there are none.
-        bit_maps: Bit maps of ext units, as for `MessageStore.open`; picklable where a task runs elsewhere.
-        multi_dispatch: Whether the queues that INNER_MULTI_DISPATCH names get units.
-        enable_lmq: Whether light message queues have queue id 0.
-        any_topic: Whether messages of retry and system topics have units in these queues, too.
+        ext_file_size: size in bytes of the files of consume queue extensions; None without extensions.
+        bit_maps: bit maps of ext units, as for `MessageStore.open`; picklable where a task runs in another process.
+        multi_dispatch: whether the queues that INNER_MULTI_DISPATCH names get units.
+        enable_lmq: whether light message queues have queue id 0.
+        any_topic: whether messages of retry and system topics have units in these queues, too.
     """
 
     ext_file_size: int | None = None
@@ -58,7 +58,7 @@ _NOTHING_FURTHER = FurtherUnits()
 
 @dataclass(slots=True)
 class QueueRange:
-    """The slots [first_offset, next_offset) of one queue that a task has written; `units` of them are no fillers."""
+    """Slots [first_offset, next_offset) of one queue that a task has written; `units` of them are no fillers."""
 
     topic: str
     queue_id: int
@@ -70,15 +70,15 @@ class QueueRange:
 class UnitWriter:
     """Writes units into queue files below a folder, each file `file_size` bytes long and sparse.
 
-    Within its records it follows `ConsumeQueue.putMessagePositionInfo`: a unit before its queue's next offset is a
-    repeat and is dropped, and a gap is filled with filler units, so that each unit stands at its own queue offset.
+    Within its records the writer follows `ConsumeQueue.putMessagePositionInfo`: a unit before its queue's next offset
+    is a repeat and is dropped, and a gap is filled with filler units, so that each unit stands at its own queue offset.
 
-    The topics in `batch_topics` are left out: they have batch consume queues, see `BatchUnitSpill`.
+    Topics in `batch_topics` are left out: they have batch consume queues, see `BatchUnitSpill`.
 
     Attributes:
-        ranges: what was written, by (topic, queue id).
-        ext: the ext units of what was written, where `further` asks for them; they go to a file `ext_path`.
-        damages: whole records that cannot have a unit, with `OnDamage.SKIP`; they are left out.
+        ranges: slots that were written, by (topic, queue id).
+        ext: ext units of the written units, where `further` asks for them; they are spilled to the file `ext_path`.
+        damages: with `OnDamage.SKIP`, whole records that cannot have a unit; they are left out.
     """
 
     def __init__(
@@ -105,9 +105,8 @@ class UnitWriter:
         """Write the units of scanned records (`ScanLevel.PROPERTIES` or above) of the log file `log_path`.
 
         Raises:
-            CorruptRecordError: a queue offset that a log of this size cannot hold, or a topic that is no name of a
-                folder, unless damage is skipped. The log before that record may have been written, nothing of these
-                records is.
+            CorruptRecordError: a queue offset that a log of this size cannot hold, or a topic that cannot name a
+                folder, unless damage is skipped. No unit of these records is written then; units of earlier calls are.
         """
         if not columns.rows:
             return
@@ -144,13 +143,13 @@ class UnitWriter:
                 queue.next_offset = following
 
     def close(self) -> None:
-        """Close what was spilled; nothing is synced."""
+        """Close the spill file of ext units; nothing is synced."""
         self.ext.close()
 
     def _without_damage(
         self, columns: RecordColumns, names: list[str | None], has_unit: npt.NDArray[np.bool_] | None, log_path: str
     ) -> npt.NDArray[np.bool_] | None:
-        """`has_unit` less the rows that cannot have one, which are told."""
+        """`has_unit` without rows that cannot have a unit, which are raised or added to `damages`."""
         wrong = wrong_queue_offsets(columns)
         if None in names:  # hostile bytes must not lead out of the rebuild's folder
             wrong |= np.isin(columns["queue"], [k for k, name in enumerate(names) if name is None])
@@ -163,35 +162,35 @@ class UnitWriter:
             if self._on_damage is not OnDamage.SKIP:
                 raise damage.error()
             self.damages.append(damage)
-        columns["queue_offset"][wrong] = -1  # a repeat, whatever comes next
+        columns["queue_offset"][wrong] = -1  # a repeat at any next offset
         return ~wrong if has_unit is None else has_unit & ~wrong
 
     def _queues_of(
         self, columns: RecordColumns, names: list[str | None], has_unit: npt.NDArray[np.bool_] | None
     ) -> list[QueueRange | None]:
-        """The range of each queue of the scan, begun where it is new; None where it has no unit."""
+        """Range of each queue of the scan, begun for new queues; None for queues without units in the scan."""
         first_rows = columns.queue_rows
         if has_unit is not None:
             first_rows = np.full(first_rows.size, -1, np.int32)
             rows = np.flatnonzero(has_unit)[::-1]
-            first_rows[columns["queue"][rows]] = rows  # of equal indexes the last one stays: the queue's first row
-        found: list[QueueRange | None] = []
+            first_rows[columns["queue"][rows]] = rows  # NumPy keeps the last of equal indexes: the queue's first row
+        ranges: list[QueueRange | None] = []
         for k, ((_, queue_id), name) in enumerate(zip(columns.queues(), names, strict=True)):
             row = int(first_rows[k])
             if row < 0 or name is None:
-                found.append(None)
+                ranges.append(None)
                 continue
             queue = self.ranges.get((name, queue_id))
             if queue is None:
                 offset = int(columns["queue_offset"][row])
                 queue = self.ranges[name, queue_id] = QueueRange(name, queue_id, offset, offset)
                 DISK.make_directories(queue_folder(self._folder, queue))
-            found.append(queue)
-        return found
+            ranges.append(queue)
+        return ranges
 
     def _write(self, runs: UnitRuns, queues: list[QueueRange | None], next_offsets: npt.NDArray[np.int64]) -> None:
         base = runs.units.ctypes.data
-        pieces: list[tuple[str, int, int, int]] = []
+        writes: list[tuple[str, int, int, int]] = []
         for k in np.flatnonzero(runs.counts).tolist():
             queue = queues[k]
             assert queue is not None
@@ -201,9 +200,9 @@ class UnitWriter:
             while left:
                 inside = position % self._file_size
                 size = min(left, self._file_size - inside)
-                pieces.append((self._file(queue, position - inside), address, size, inside))
+                writes.append((self._file(queue, position - inside), address, size, inside))
                 address, position, left = address + size, position + size, left - size
-        _write_pieces(pieces)
+        _write_runs(writes)
 
     def _fill(self, queue: QueueRange | None, offset: int, end: int) -> None:
         assert queue is not None
@@ -215,7 +214,7 @@ class UnitWriter:
             offset += count
 
     def _file(self, queue: QueueRange, start: int) -> str:
-        """The queue file that begins at a byte of the queue, made by whichever task needs it first."""
+        """Path of the queue file that begins at position `start` of the queue. The first task to need it makes it."""
         path = os.path.join(queue_folder(self._folder, queue), offset_to_file_name(start))
         if path not in self._made:
             DISK.open(path, writable=True, create=True, size=self._file_size).close()
@@ -225,7 +224,7 @@ class UnitWriter:
 
 @dataclass(frozen=True, slots=True)
 class QueueFinish:
-    """The last step for some queues, once all units are there: extensions, the head of the first file, and sync."""
+    """Last step for some queues, once all units are written: extensions, the head of the first file, and sync."""
 
     folder: str
     file_size: int
@@ -235,7 +234,7 @@ class QueueFinish:
     ext_chunks: tuple[tuple[ExtChunk, ...], ...] = ()
 
     def run(self) -> int:
-        """Returns the bytes of the files in use."""
+        """Finish and sync the queues; returns the bytes of the files in use."""
         used = 0
         if self.ext_file_size is not None:
             for queue, chunks in zip(self.queues, self.ext_chunks, strict=True):
@@ -257,22 +256,22 @@ class QueueFinish:
 
 
 def queue_folder(folder: str, queue: QueueRange) -> str:
-    """Where the files of a queue are."""
+    """Folder of a queue's files."""
     return os.path.join(folder, queue.topic, str(queue.queue_id))
 
 
 def _rows_with_unit(
     columns: RecordColumns, names: list[str | None], batch_topics: Set[str]
 ) -> npt.NDArray[np.bool_] | None:
-    """bool[rows], False for prepared and rolled back messages and those of batch topics; None where all have a unit."""
+    """bool[rows], False for prepared and rolled back messages, and for batch topics; None where all have a unit."""
     with_unit = has_units(columns)
     if batch_topics:
         with_unit &= ~np.isin(columns["queue"], [k for k, name in enumerate(names) if name in batch_topics])
     return None if with_unit.all() else with_unit
 
 
-def _write_pieces(pieces: list[tuple[str, int, int, int]]) -> None:
-    """Write (path, address, size, position) of each piece in one call."""
-    if pieces:
-        paths, addresses, sizes, positions = zip(*pieces, strict=True)
+def _write_runs(runs: list[tuple[str, int, int, int]]) -> None:
+    """Write runs of units, each a (path, address, size, position), in one call."""
+    if runs:
+        paths, addresses, sizes, positions = zip(*runs, strict=True)
         DISK.write_runs(paths, np.array(addresses, np.int64), np.array(sizes, np.int64), np.array(positions, np.int64))

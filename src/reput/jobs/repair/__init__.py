@@ -1,4 +1,4 @@
-"""`reput repair`: a store that does not start, mended or salvaged."""
+"""`reput repair`: repair a store that does not start, or salvage its whole records."""
 
 from reput.jobs.repair.repair_job import RepairResult, repair
 from reput.jobs.repair.salvage_job import SalvageResult, salvage

@@ -1,4 +1,4 @@
-"""What a repair looks at beside an audit: whether anything whole lies behind damage, and what the queues know there."""
+"""Search of a repair, besides the audit: whole records after damage, and messages that only the queues know."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _BLOCK_BYTES = 1 << 20
 
 
 def look_at_log(directory: StoreDirectory, listing: StoreListing, audited: AuditResult) -> LogState:
-    """What of the findings of an audit is of the log, and can be mended there; nothing is changed."""
+    """Sort the findings about the log: those that can be mended in place, and those that cannot. Changes nothing."""
     files = {file.path: file for file in listing.log_files}
     folders = directory.commit_log_folders
     short: list[tuple[str, int]] = []
@@ -61,7 +61,7 @@ def look_at_log(directory: StoreDirectory, listing: StoreListing, audited: Audit
 
 
 def has_records_from(listing: StoreListing, offset: int) -> bool:
-    """Whether a record that proves itself, body CRC included, lies anywhere from a commit log offset on."""
+    """Whether a whole record, proven with its body CRC, lies anywhere from a commit log offset on."""
     return any(
         _has_records(file.path, file.start_offset, max(offset, file.start_offset), file.end_offset)
         for file in listing.log_files
@@ -70,7 +70,7 @@ def has_records_from(listing: StoreListing, offset: int) -> bool:
 
 
 def known_messages(listing: StoreListing, ranges: Sequence[tuple[int, int]]) -> int:
-    """How many messages queues know in ranges of commit log offsets; light queues have them a second time."""
+    """Count messages that queues have in ranges of commit log offsets, without light queues, which repeat messages."""
     total = 0
     for folder, kind in ((listing.queues, UNIT_TYPE), (listing.batch_queues, BATCH_UNIT_TYPE)):
         for queue in folder.queues:
@@ -85,10 +85,10 @@ def known_messages(listing: StoreListing, ranges: Sequence[tuple[int, int]]) -> 
 
 
 def must_stay(listing: StoreListing, path: str) -> bool:
-    """Whether a file that has no place in the log, by its name, may be one of it all the same.
+    """Whether a foreign file, by its name, may belong to the log all the same.
 
-    It has records of the place that its name says, or of one that no other file has; or a file of the log is a link to
-    it; or it is a link itself, to a disk that is not there; or another folder of the log has a file of this name.
+    It has records of the commit log offset that its name says, or of an offset that no other file has; or a file of the
+    log is a link to it; or it is itself a link to a missing disk; or another folder of the log has a file of this name.
     """
     if DISK.is_directory(path):
         return False
@@ -104,7 +104,7 @@ def must_stay(listing: StoreListing, path: str) -> bool:
 
 
 def with_own_name(finding: Finding) -> Finding:
-    """The same finding; of a file that has the records of another name its text says which."""
+    """The finding. If its file has the records of another file name, the text says that name."""
     may_be = finding.code == "foreign-file" or (finding.code == "record-damaged" and not finding.position)
     if not may_be or DISK.is_directory(finding.path) or not DISK.exists(finding.path):
         return finding
@@ -116,7 +116,7 @@ def with_own_name(finding: Finding) -> Finding:
 
 
 def _first_offset(path: str) -> int:
-    """The commit log offset of the record that a file begins with, if whole records are there; else -1."""
+    """Commit log offset of a file's first record, if the file has whole records; else -1."""
     if not _has_bytes(path):
         return -1
     with DISK.open(path) as file:
@@ -125,17 +125,17 @@ def _first_offset(path: str) -> int:
 
 
 def _has_bytes(path: str) -> bool:
-    """Whether this is a file with something in it: no device, pipe or socket, and none of /proc."""
+    """Whether this is a regular file that is not empty: no device, pipe or socket, no file of /proc."""
     return os.path.isfile(path) and DISK.file_size(path) > 0
 
 
 def is_linked(listing: StoreListing, path: str) -> bool:
-    """Whether a file of the log is a link to this one."""
+    """Whether a file of the log is a link to this file."""
     return DISK.identity(path) in {DISK.identity(file.path) for file in listing.log_files}
 
 
 def _is_short_end(listing: StoreListing, file: LogFile) -> bool:
-    """Whether a file of another length is only too short, and the log ends in it."""
+    """Whether a file of a wrong length is shorter, and the log ends in it."""
     return DISK.file_size(file.path) < file.size and not has_records_from(listing, file.end_offset)
 
 
@@ -145,7 +145,7 @@ def _has_records(path: str, start: int, begin: int, end: int) -> bool:
 
 
 def tail_of(file: LogFile, end: int) -> Tail | None:
-    """What a file has behind the log's end; None for nothing."""
+    """Tail of a file after the log's end; None where all its bytes there are zero."""
     position, count = max(end - file.start_offset, 0), 0
     with DISK.open(file.path) as opened:
         if position >= file.size or not opened.has_data_from(position):
@@ -157,7 +157,7 @@ def tail_of(file: LogFile, end: int) -> Tail | None:
 
 
 def _claims_more(directory: StoreDirectory, end: int) -> bool:
-    """Whether a clean exit has left records behind the log's end, so that a start refuses."""
+    """Whether a clean exit has recorded a later end of the log, so that a start refuses."""
     path = os.path.join(directory.path, CONFIG, SHUTDOWN_FILE)
     shutdown = decode_shutdown(DISK.read_bytes(path)) if DISK.exists(path) else None
     return shutdown is not None and shutdown.commit_log_end > end

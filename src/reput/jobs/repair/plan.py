@@ -1,7 +1,7 @@
-"""What a repair would do about the findings of an audit: a list of steps, made without changing anything.
+"""Plan of a repair: the steps for the findings of an audit, made without changing anything.
 
-A log is mended in place only where nothing whole lies behind what is wrong with it: then its tail is cut, and queues
-and index follow. Whole records behind damage are never cut off; of these speaks `reput.jobs.repair.salvage_job`.
+A log is mended in place only where no whole record comes after the damage: then its tail is cut, and queues and index
+follow. Whole records after damage are never cut off; for these there is `reput.jobs.repair.salvage_job`.
 """
 
 from __future__ import annotations
@@ -17,40 +17,40 @@ from reput.jobs.findings import Finding, FindingClass
 
 
 class Action(StrEnum):
-    """What a step does."""
+    """Action of a step."""
 
-    #: Put the backup of a file below config/ in its place.
+    #: Replace a file below config/ by its backup.
     RESTORE_BACKUP = "restore-backup"
-    #: Give topics the settings in topics.json that reput has recorded.
+    #: Restore the recorded settings of topics in topics.json.
     RESTORE_TOPICS = "restore-topics"
-    #: Move a file below config/ aside, whose backup is of no use either.
+    #: Move a file below config/ aside whose backup cannot be used either.
     SET_ASIDE = "set-aside"
-    #: Make topics.json anew from what reput has recorded, and the queues that are there.
+    #: Make topics.json anew from recorded topics and from the queues that are there.
     MAKE_TOPICS = "make-topics"
-    #: Move a file of a strange name out of the log's folder.
+    #: Move a file of a foreign name out of the log's folder.
     MOVE_AWAY = "move-away"
-    #: Give the log's last file its length back, by zeros.
+    #: Lengthen the log's last file to its size, by zeros.
     GROW = "grow"
-    #: Turn what lies behind the log's last whole record into zeros.
+    #: Write zeros over the bytes after the log's last whole record.
     CUT_TAIL = "cut-tail"
-    #: Set the times of the checkpoint to 0: the next start trusts nothing, and reads the whole log.
+    #: Set the times of the checkpoint to 0: the next start trusts no file, and reads the whole log.
     RESET_CHECKPOINT = "reset-checkpoint"
-    #: Let consumer groups stand at the end of their queue that stood behind it.
+    #: Lower consumer offsets after the end of their queue to that end.
     LOWER_OFFSETS = "lower-offsets"
-    #: Build queues and index again, and exchange them.
+    #: Build queues and index again, and swap them.
     REBUILD = "rebuild"
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step.
+    """One step of a repair.
 
     Attributes:
         path: the file or folder that changes.
         text: what is done, and why.
-        codes: of the findings that it answers.
-        position: cut-tail: where zeros begin; grow: the length that the file gets.
-        lost_bytes: bytes that only the original beside has from then on.
+        codes: codes of the findings that the step mends.
+        position: cut-tail: position of the first zero; grow: the new length of the file.
+        lost_bytes: bytes that afterwards only the original has, which is kept beside.
     """
 
     action: Action
@@ -63,13 +63,14 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class RepairPlan:
-    """What there is to do in place.
+    """Steps of a repair in place.
 
     Attributes:
         steps: in the order in which they are taken.
-        remaining: findings, worse than harmless, that no step answers.
-        needs_salvage: whether some of these are of the log, which stays as it is then, and so do queues and index.
-        lost_messages: messages that the queues know and nothing whole is left of; 0 where a salvage tells.
+        remaining: findings worse than harmless that no step mends.
+        needs_salvage: whether some of the remaining findings are about the log. Then log, queues and index stay as
+            they are.
+        lost_messages: messages that the queues know, and that have no whole record; 0 where a salvage counts them.
     """
 
     steps: tuple[Step, ...]
@@ -80,7 +81,7 @@ class RepairPlan:
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """What a log file has behind the log's last whole record: from a position on, so many bytes that are not zero."""
+    """Bytes of a log file after the log's last whole record: from `position` on, `data_bytes` that are not zero."""
 
     path: str
     position: int
@@ -89,17 +90,17 @@ class Tail:
 
 @dataclass(frozen=True, slots=True)
 class LogState:
-    """What of the log's findings can be mended in place.
+    """Findings about the log, sorted by what can be mended in place.
 
     Attributes:
         folders: of the log.
-        tails: of the files that have any data behind the log's end.
-        short: (path, length that it must have) of files that are too short, with nothing whole behind.
-        foreign: files that hold nothing whole, and have no business there.
+        tails: tails of files with data after the log's end.
+        short: (path, length that it must have) of files that are too short, with no whole record after them.
+        foreign: files without whole records that do not belong to the log.
         broken: findings that cannot be mended in place.
-        lost_messages: messages behind the end that queues know.
-        checkpoint: findings of a checkpoint that speaks of what is cut.
-        claims_more: whether a clean exit left records behind the end, as it says itself, or queues do: a start refuses.
+        lost_messages: messages after the log's end that queues know.
+        checkpoint: findings of a checkpoint that speaks of records that are cut.
+        claims_more: whether a clean exit, or queues, say that the log had later records: a start refuses.
     """
 
     folders: tuple[str, ...]
@@ -112,7 +113,7 @@ class LogState:
     claims_more: bool = False
 
 
-#: What a rebuild of queues and index answers.
+#: Findings that a rebuild of queues and index mends.
 _DERIVED = frozenset(
     {
         "queue-file-missing", "queue-type", "unit-missing", "unit-wrong", "ext-unit-wrong", "index-entry-missing",
@@ -122,14 +123,14 @@ _DERIVED = frozenset(
 _CHECKPOINT = frozenset({"checkpoint-ahead", "checkpoint-wrong", "checkpoint-short"})
 _OFFSETS = "consumer-offset-ahead"
 _CHANGED = "config-changed"
-#: Findings of names and sizes, which are of the log or of what derives from it.
+#: Findings about names and sizes, of the log or of derived files.
 _FILES = frozenset({"file-size", "foreign-file"})
-#: Findings of the log itself.
+#: Findings about the log itself.
 LOG_CODES = frozenset({"record-damaged", "torn-tail", "log-file-missing"})
 
 
 def is_of_log(finding: Finding, folders: Sequence[str]) -> bool:
-    """Whether it is the log that is not as it should be, and not what derives from it."""
+    """Whether a finding is about the log, and not about derived files."""
     in_log = os.path.dirname(finding.path) in folders
     return finding.code in LOG_CODES or (finding.code in _FILES and in_log)
 
@@ -143,15 +144,15 @@ def make_plan(
     rebuilding: bool,
     index_sizes_given: bool,
 ) -> RepairPlan:
-    """The steps for what an audit found.
+    """Make the steps for the findings of an audit.
 
     Args:
-        store: its path.
+        store: path of the store.
         findings: of the audit.
-        log: see there.
-        was_killed: whether a start will look for the log's end anyway.
-        rebuilding: whether a rebuild in place was killed, and is to be gone on with.
-        index_sizes_given: whether an index can be built although its files do not tell their slots.
+        log: the sorted findings about the log.
+        was_killed: whether a start searches for the log's end anyway.
+        rebuilding: whether a rebuild in place was killed, and must be continued.
+        index_sizes_given: whether an index can be built although its files do not tell their count of slots.
     """
     steps = [*config_steps(findings), *_log_steps(findings, log)]
     wrong = [finding for finding in findings if finding.code in _CHECKPOINT] or log.checkpoint
@@ -168,7 +169,7 @@ def make_plan(
         derived |= {finding.code for finding in findings if finding.code == "index-geometry"}
     was_cut = any(step.action is Action.CUT_TAIL for step in steps) and not was_killed
     if (derived or was_cut or rebuilding or log.claims_more) and not log.broken:
-        why = "as the log has it" if derived or rebuilding else "since they know more than the log has"
+        why = "as the log has it" if derived or rebuilding else "since they lead to records that the log lacks"
         text = f"build queues and index again, {why}"
         steps.append(Step(Action.REBUILD, store, text, tuple(sorted(derived))))
     answered = {code for step in steps for code in step.codes}
@@ -182,7 +183,7 @@ def make_plan(
 
 
 def config_steps(findings: Sequence[Finding]) -> list[Step]:
-    """The steps for files below config/, which need no look at the log."""
+    """Steps for files below config/, which do not depend on the log."""
     steps = []
     for finding in findings:
         name = os.path.basename(finding.path)
@@ -216,7 +217,7 @@ def _log_steps(findings: Sequence[Finding], log: LogState) -> list[Step]:
     for path, size in log.short:
         steps.append(Step(Action.GROW, path, f"make it {size} bytes long again, by zeros", ("file-size",), size))
     for tail in log.tails:
-        text = f"zeros for {tail.data_bytes} bytes that no record proves, with no whole record behind"
+        text = f"zeros for {tail.data_bytes} bytes that no record proves, with no whole record after them"
         answers = tuple(code for code in codes if code in LOG_CODES)
         steps.append(Step(Action.CUT_TAIL, tail.path, text, answers, tail.position, tail.data_bytes))
     return steps

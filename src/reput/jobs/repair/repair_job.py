@@ -1,8 +1,8 @@
-"""`repair`: a store mended in place from the findings of an audit; every original stays beside it.
+"""`repair`: mend a store in place from the findings of an audit. Every original is kept beside it.
 
-A look (an audit, and what lies behind damage) gives a plan; the plan's steps are taken under the store's lock; then it
-looks again, until there is nothing to do any more. So nothing is remembered from one start to the next, a kill at any
-moment leaves a store that the next look understands, and the last look is the proof.
+A look (an audit, and a search for whole records after damage) gives a plan. The plan's steps are taken under the
+store's lock. Then the repair looks again, until there is no step any more. So a repair keeps no state between starts, a
+kill at any moment leaves a store that the next look understands, and the last look is the proof.
 """
 
 from __future__ import annotations
@@ -29,26 +29,27 @@ from reput.jobs.runner import Progress, Runner
 from reput.log.directory import StoreDirectory
 from reput.log.failed_sync import watched
 
-#: A step may bring to light what it hid, and so on; what is wrong still after so many looks stays so.
+#: Limit of looks: a step may uncover new findings, whose steps may uncover more.
 _MOST_LOOKS = 5
-#: Of the settings of a rebuild those that an audit takes.
+#: Settings of a rebuild that an audit takes, too.
 OF_AUDIT = ("max_hash_slot_num", "max_index_num", "message_delay_level")
 
 
 @dataclass(frozen=True, slots=True)
 class RepairResult:
-    """What a repair would do, or has done.
+    """Result of a repair: what it would do, or has done.
 
     Attributes:
         is_applied: whether the steps were taken.
         steps: in order.
-        findings: of the last look, the worst first: what is wrong, or still is.
-        remaining: those of them, worse than harmless, that no step answers.
-        needs_salvage: whether the log is among them (`reput.jobs.repair.salvage_job`).
-        was_killed: whether the store is not closed: it is open now, or its writer was killed.
-        lost_messages: messages that the queues know, or knew, and nothing whole is left of; 0 where a salvage tells.
+        findings: of the last look, the worst first.
+        remaining: findings worse than harmless that no step mends.
+        needs_salvage: whether findings about the log remain (`reput.jobs.repair.salvage_job`).
+        was_killed: whether the store was not closed: it is open now, or its writer was killed.
+        lost_messages: messages that the queues know, or knew, and that have no whole record; 0 where a salvage counts
+            them.
         kept: paths of originals.
-        seconds: of everything.
+        seconds: time of the whole job.
     """
 
     is_applied: bool
@@ -63,7 +64,7 @@ class RepairResult:
 
     @property
     def is_fine(self) -> bool:
-        """Whether nothing is to be done any more, and nothing is wrong that is worse than harmless."""
+        """Whether no step is left to be taken, and no finding is worse than harmless."""
         if self.steps and not self.is_applied:
             return False
         return all(finding.kind.finding_class is FindingClass.HARMLESS for finding in self.findings)
@@ -81,25 +82,25 @@ def repair(
     files: FileLayer = DISK,
     **settings: Any,
 ) -> RepairResult:
-    """Say what is to be done about the findings of an audit, and with `apply` do it.
+    """Plan the steps for the findings of an audit, and with `apply` take them.
 
-    Without `apply` nothing is changed, and the store may be open. With it the store's lock is taken; what a step
-    changes or takes away is kept beside first, as `NAME.broken`, durably. Killed at any point and called again it ends
-    the same.
+    Without `apply` nothing is changed, and the store may be open. With `apply` the store's lock is taken; whatever a
+    step changes or removes is first kept beside, as `NAME.broken`, durably. A repair that was killed at any point, and
+    is called again, ends the same.
 
-    In place are mended: torn tails, and damage with nothing whole behind; the last log file's length; names that are
-    not the log's; files below `config/`; the checkpoint; and queues and index, by a rebuild. A log with damage in
-    front of whole records, or with a file missing, stays as it is, and so do queues and index.
+    Mended in place are: torn tails, and damage without whole records after it; the last log file's length; names that
+    do not belong to the log; files below `config/`; the checkpoint; and queues and index, by a rebuild. A log with
+    damage before whole records, or with a missing file, stays as it is, and so do queues and index.
 
     Args:
-        message_index_enable: whether the broker had an index; False: it is not looked at, nor built.
-        rules: the RocketMQ version whose queues and index these are to be (`rebuild`).
-        settings: file sizes and delay levels as `rebuild` takes them, where the store's files do not tell.
+        message_index_enable: whether the broker had an index; False: the index is neither compared nor built.
+        rules: the RocketMQ version whose queues and index are built (`rebuild`).
+        settings: file sizes and delay levels as `rebuild` takes them, where the store's files do not tell them.
 
     Raises:
-        StoreFormatError: no store, or one whose queues cannot be exchanged, or whose files do not tell their sizes.
-        StoreLockedError: `apply`, and somebody has the store open.
-        ConfigError: settings that RocketMQ does not allow; a rebuild was killed that had others.
+        StoreFormatError: no store; or its queues cannot be swapped, or its files do not tell their sizes.
+        StoreLockedError: with `apply`: another process has the store open.
+        ConfigError: settings that RocketMQ does not allow, or other settings than those of a killed rebuild.
         StoreFullError: no space. Other errors as `audit` and `rebuild`.
     """
     started = time.perf_counter()
@@ -114,7 +115,7 @@ def repair(
 
 
 class _Repair:
-    """One repair; `plan` and `findings` are those of the last look, `lost_messages` the most that one told."""
+    """One repair. `plan` and `findings` are of the last look, `lost_messages` is the greatest count of all looks."""
 
     def __init__(
         self,
@@ -141,7 +142,7 @@ class _Repair:
         self.lost_messages = 0
 
     def run(self) -> tuple[list[Step], list[str]]:
-        """Look and act in turns; returns what was done, and where originals are."""
+        """Look and take steps by turns; returns the steps, and the paths of originals."""
         done: list[Step] = []
         kept: dict[str, None] = {}
         for _ in range(_MOST_LOOKS):
@@ -161,7 +162,7 @@ class _Repair:
         return done, list(kept)
 
     def look(self) -> RepairPlan:
-        """Audit, and plan; nothing is changed."""
+        """Audit and plan, without changing anything."""
         directory = self._directory
         self._listing = list_store(directory)
         given = {name: self._settings[name] for name in OF_AUDIT if name in self._settings}
@@ -170,7 +171,7 @@ class _Repair:
                 directory.path, runner=self._runner, commit_log_path=self._log_path, progress=self._progress,
                 message_index_enable=self._index, **given,
             )  # fmt: skip
-        except CorruptMetadataError:  # the rest shows when this is mended
+        except CorruptMetadataError:  # other findings show after this is mended
             self.findings = self._listing.findings
             self.plan = RepairPlan(tuple(config_steps(self.findings)), (), needs_salvage=False)
             return self.plan
@@ -195,7 +196,7 @@ class _Repair:
         return self.plan
 
     def _check_rebuild(self) -> str:
-        """The sizes of what is built; raises where a rebuild would refuse, before anything changes."""
+        """Text of the sizes of rebuilt files. Raises where a rebuild would refuse, before anything changes."""
         check_folders(self._directory)
         config, _ = find_sizes(self._directory, self._settings, index=self._index)
         index = f" and index files of {config.max_hash_slot_num} slots and {config.max_index_num} entries"

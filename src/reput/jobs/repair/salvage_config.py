@@ -1,4 +1,4 @@
-"""What lies below config/ of a damaged store, for the store that is salvaged from it."""
+"""Copy the files below config/ of a damaged store to the store that is salvaged from it."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from reput.log.dispatch_marks import DISPATCH_FILE, RECOVERY_FILE
 from reput.log.metadata import BACKUP_SUFFIX
 from reput.log.sink_commits import SinkWatch, read_sinks
 
-#: What they say of queues and index is not true of those that are built.
+#: Files that describe queues and index of the damaged store, not those that are built.
 _NOT_COPIED = (SHUTDOWN_FILE, DISPATCH_FILE, RECOVERY_FILE)
 
 
 def copy_config(directory: StoreDirectory, listing: StoreListing, target: str) -> None:
-    """Copy each JSON file that can be read, or its backup; topics that are lost are made from the queues. Durably."""
+    """Copy each JSON file that can be read, or its backup, durably. Lost topics are made from the queues."""
     folder, codes = os.path.join(directory.path, CONFIG), _codes(listing)
     DISK.make_directories(os.path.join(target, CONFIG))
     for entry in DISK.list_directory(folder) if DISK.is_directory(folder) else ():
@@ -44,14 +44,14 @@ def copy_config(directory: StoreDirectory, listing: StoreListing, target: str) -
 
 
 def _committed_sinks(directory: StoreDirectory, data: bytes) -> bytes:
-    """What the store says of its sinks, but for the batch that is left out of the log."""
+    """File of the sinks' commits, without the intent of a batch that is left out of the log."""
     if SinkWatch(directory.files, directory.path).begin_offset is None:
         return data
     return encode_sinks(replace(read_sinks(directory.files, directory.path), intent=None))
 
 
 def config_notes(listing: StoreListing) -> tuple[str, ...]:
-    """A sentence for each file that is no plain copy."""
+    """Sentences about files that are no plain copies."""
     notes = []
     for name, code in sorted(_codes(listing).items()):
         if name in _NOT_COPIED:

@@ -1,9 +1,9 @@
-"""`salvage`: all that is whole in a damaged store, as a new store; the damaged one is not changed.
+"""`salvage`: make a new store of all whole records of a damaged store. The damaged store is not changed.
 
 Every whole record keeps its commit log offset and its bytes, so that message ids, prepared offsets and the commits of
-sinks stay true. Queues and index are built anew; each message keeps its queue offset, too, and fillers stand for units
-of those that are lost. What is built gets its name when all of it is on the disk, and then a repair looks at it: groups
-that have consumed what is lost at the end of a queue stand behind that end.
+sinks stay valid. Queues and index are built anew; each message keeps its queue offset, too, and fillers replace units
+of lost messages. The new store gets its name when all of it is on the disk. Then it is repaired: groups that have
+consumed lost messages at the end of a queue have offsets after that end.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from reput.jobs.repair.look import is_linked, known_messages, must_stay, with_ow
 from reput.jobs.repair.plan import is_of_log
 from reput.jobs.repair.repair_job import OF_AUDIT, RepairResult, repair
 from reput.jobs.repair.salvage_config import config_notes, copy_config
-from reput.jobs.repair.salvage_log import END_OF_LOG, FileScan, LogPart, Loss, copy_part, plan_log, scan_file
+from reput.jobs.repair.salvage_log import END_OF_LOG, FileScan, Loss, NewLogFile, plan_log, scan_file, write_log_file
 from reput.jobs.resuming import ResumingRunner
 from reput.jobs.runner import Progress, Runner
 from reput.log.directory import StoreDirectory, check_replaceable
@@ -39,24 +39,26 @@ from reput.log.sink_commits import SinkWatch
 
 _UNFINISHED = ".unfinished"
 _STORE = "store"
-#: A file that says that what was built is about to get its name.
+#: A file that says that the new store is complete, and about to get its name.
 _BUILT = "built"
 
 
 @dataclass(frozen=True, slots=True)
 class SalvageResult:
-    """What is in the new store, or would be.
+    """Result of a salvage: what is in the new store, or would be.
 
     Attributes:
         path: of the new store.
         is_applied: whether it was written.
-        messages: whole records, `log_bytes` of them; in `log_files` files.
-        losses: what of the log is not in it, in order.
-        lost_bytes: those of them that were not zero.
-        lost_messages: messages that the queues of the damaged store know there, or behind the log's last record.
-        config: what became of each file below config/ that is not a plain copy.
+        messages: count of whole records.
+        log_bytes: bytes of these records.
+        log_files: count of log files.
+        losses: ranges of the log that are not in the new store, in order.
+        lost_bytes: bytes of the losses that were not zero.
+        lost_messages: messages that the queues of the damaged store know in the losses, or after the log's last record.
+        config: sentences about files below config/ that are no plain copies.
         findings: of the new store.
-        seconds: of everything.
+        seconds: time of the whole job.
     """
 
     path: str
@@ -73,7 +75,7 @@ class SalvageResult:
 
     @property
     def is_fine(self) -> bool:
-        """Whether the new store is there, and nothing is wrong with it that is worse than harmless."""
+        """Whether the new store was written, and none of its findings is worse than harmless."""
         return self.is_applied and all(finding.kind.finding_class is FindingClass.HARMLESS for finding in self.findings)
 
 
@@ -89,22 +91,23 @@ def salvage(
     progress: Progress | None = None,
     **settings: Any,
 ) -> SalvageResult:
-    """Write all that is whole in a store to the new directory `target`; without `apply` only say what that is.
+    """Write all whole records of a store to the new directory `target`; without `apply` only report them.
 
-    Lost are bytes that hold no whole record: where one begins does not prove itself by size, magic code, own offset,
-    inner lengths and the CRC of its body, or contradicts the CRC that it carries of itself. Records that nobody gets
-    stand in for them (`reput.jobs.repair.salvage_log`).
+    Lost are bytes that hold no whole record. A whole record proves itself by size, magic code, own offset, inner
+    lengths and the CRC of its body, and does not contradict its property CRC. Records that no consumer gets stand in
+    for lost bytes (`reput.jobs.repair.salvage_log`).
 
-    Everything is built in `<target>.unfinished`. Killed and called again it goes on there, unless the log has changed.
+    Everything is built in `<target>.unfinished`. A salvage that was killed, and is called again, continues there,
+    unless the log has changed.
 
     Args:
-        message_index_enable, rules, settings: as `reput.jobs.repair.repair_job.repair` takes them.
+        message_index_enable, rules, settings: as for `reput.jobs.repair.repair_job.repair`.
 
     Raises:
-        StoreFormatError: no store, nothing whole in its log, or a file that may be of it is none by its name or length;
-            or `target` exists and is not an empty folder.
+        StoreFormatError: no store, no whole record in its log, or a file that may belong to the log has a foreign name
+            or length; or `target` exists and is not an empty folder.
         ConfigError: `target` inside the store; the log, or the arguments, are not those of the salvage that was killed.
-        StoreLockedError: another process works there.
+        StoreLockedError: another process works in `<target>.unfinished`.
         StoreFullError: no space.
     """
     started = time.perf_counter()
@@ -132,15 +135,15 @@ def salvage(
     with JobFolder(unfinished, "salvage", options) as folder:
         resuming = ResumingRunner(runner, folder)
         scans = resuming.run(scan, log_files, description="read the log", progress=progress)
-        parts = plan_log(scans, log_end)
-        if not _is_filled(path):  # else a kill came between the last steps
+        new_files = plan_log(scans, log_end)
+        if not _is_filled(path):  # else a killed start has done all up to the repair
             built = os.path.join(unfinished, _STORE)
-            _write_log(os.path.join(built, COMMIT_LOG), parts, resuming, progress)
+            _write_log(os.path.join(built, COMMIT_LOG), new_files, resuming, progress)
             copy_config(directory, listing, built)
             last_ms = max(scan.last_timestamp for scan in scans)
             DISK.write_atomically(os.path.join(built, CHECKPOINT), encode_checkpoint(Checkpoint(last_ms, 0, 0)))
             rebuild(built, None, runner=runner, index=message_index_enable, rules=rules, progress=progress, **geometry)
-            keep_emptied_queues(directory, built, parts[0].start)
+            keep_emptied_queues(directory, built, new_files[0].start)
             DISK.write_atomically(os.path.join(folder.state_folder(), _BUILT), b"")
             DISK.rename(built, path)
         given = {name: geometry[name] for name in OF_AUDIT if name in geometry}
@@ -148,29 +151,28 @@ def salvage(
             path, apply=True, runner=runner, message_index_enable=message_index_enable, rules=rules, progress=progress,
             **given,
         )  # fmt: skip
-        folder.finish()  # last: killed before it, the same call goes on
+        folder.finish()  # last: after a kill before it, the same call continues
     DISK.remove_tree(unfinished)
-    return _result(path, listing, scans, parts, mended, started)
+    return _result(path, listing, scans, new_files, mended, started)
 
 
 def _check_foreign_file(listing: StoreListing, finding: Finding) -> None:
-    """Raises StoreFormatError where messages may be in it that the new store would be without."""
+    """Raise StoreFormatError where a foreign file may hold messages that the new store would lack."""
     path = finding.path
     if not DISK.exists(path):
         raise StoreFormatError(f"{path}: {finding.text}; mount the disk, or remove the link")
     if must_stay(listing, path) and not is_linked(listing, path):
-        told = with_own_name(finding)
+        named = with_own_name(finding)
         advice = ", but it has records: give it its own name back, or those beside it their length"
-        raise StoreFormatError(f"{path}: {told.text}{advice if told is finding else ''}")
+        raise StoreFormatError(f"{path}: {named.text}{advice if named is finding else ''}")
 
 
 def _log_end(directory: StoreDirectory) -> int:
-    """Where a batch begins that its sink has not committed, as a kill leaves it; else behind any log.
+    """Begin of a batch that a killed sink has not committed; else an offset after any log.
 
-    What its sink does not know to be there it writes again; in the new store nothing would tell a part of it from a
-    batch that is committed.
+    The sink writes an uncommitted batch again, and in the new store its records could not be told from committed ones.
     """
-    with suppress(CorruptMetadataError):  # left out, and told
+    with suppress(CorruptMetadataError):  # `config_notes` reports that the file is left out
         begin = SinkWatch(directory.files, directory.path).begin_offset
         if begin is not None:
             return begin
@@ -178,7 +180,7 @@ def _log_end(directory: StoreDirectory) -> int:
 
 
 def _check_target(path: str, unfinished: str) -> None:
-    """Raises StoreFormatError where something is there that no salvage has put there."""
+    """Raise StoreFormatError where the target has files that no salvage has written."""
     state = os.path.join(unfinished, STATE)
     was_built = DISK.exists(os.path.join(state, _BUILT)) or not DISK.exists(os.path.join(state, JOB_FILE))
     is_named = DISK.exists(unfinished) and was_built and not DISK.exists(os.path.join(unfinished, _STORE))
@@ -191,7 +193,7 @@ def _is_filled(path: str) -> bool:
 
 
 def _geometry(directory: StoreDirectory, settings: Mapping[str, Any], *, index: bool) -> dict[str, Any]:
-    """Sizes of queue and index files as the damaged store has them, for a rebuild that cannot see these."""
+    """Sizes of queue and index files of the damaged store, for a rebuild of the new store, which has no such files."""
     config, _ = find_sizes(directory, settings, index=index)
     names = [
         "mapped_file_size_consume_queue", "mapper_file_size_batch_consume_queue", "max_hash_slot_num", "max_index_num",
@@ -202,28 +204,28 @@ def _geometry(directory: StoreDirectory, settings: Mapping[str, Any], *, index: 
     return {name: getattr(config, name) for name in names}
 
 
-def _write_log(folder: str, parts: Sequence[LogPart], runner: Runner, progress: Progress | None) -> None:
+def _write_log(folder: str, new_files: Sequence[NewLogFile], runner: Runner, progress: Progress | None) -> None:
     DISK.make_directories(folder)
-    runner.run(partial(copy_part, folder), parts, description="write the log", progress=progress)
+    runner.run(partial(write_log_file, folder), new_files, description="write the log", progress=progress)
 
 
 def _result(
     path: str,
     listing: StoreListing,
     scans: Sequence[FileScan],
-    parts: Sequence[LogPart],
+    new_files: Sequence[NewLogFile],
     mended: RepairResult | None,
     started: float,
 ) -> SalvageResult:
-    losses = tuple(loss for part in parts for loss in part.losses)
+    losses = tuple(loss for new_file in new_files for loss in new_file.losses)
     lost = [(loss.begin, loss.end) for loss in losses]
-    lost.append((max([parts[-1].end, *(loss.end for loss in losses)]), END_OF_LOG))
+    lost.append((max([new_files[-1].end, *(loss.end for loss in losses)]), END_OF_LOG))
     return SalvageResult(
         path=path,
         is_applied=mended is not None,
         messages=sum(scan.messages for scan in scans),
         log_bytes=sum(scan.log_bytes for scan in scans),
-        log_files=len(parts),
+        log_files=len(new_files),
         losses=losses,
         lost_bytes=sum(loss.data_bytes for loss in losses),
         lost_messages=known_messages(listing, lost),

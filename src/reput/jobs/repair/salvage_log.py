@@ -1,8 +1,8 @@
-"""The log of a salvaged store: all whole records at their own offsets, and nothing but RocketMQ's own forms in between.
+"""Log of a salvaged store: whole records at their own offsets, and stand-ins in RocketMQ's formats for lost records.
 
-A log has no gaps: who reads it goes from record to record. So where records are lost, others stand in for them, which
-say that they were rolled back: no queue and no index has such a record, and nobody gets it. Where the rest of a file is
-lost, or a whole file, the blank record ends it that ends each file.
+A log has no gaps: a reader goes from record to record. So stand-ins replace lost records: rolled back messages, which
+are in no queue and no index, and which no consumer gets. Where the rest of a file is lost, or a whole file, a blank
+record ends the file, as in each full file.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ from reput.log.directory import LogFile
 from reput.log.scan import Damage, OnDamage, scan_split
 from reput.log.splits import Split, SplitStop
 
-#: Of the records that stand in for others; where there is no room, its first letters.
+#: Topic of stand-ins; its first letters where there is no room.
 STAND_IN_TOPIC = "DAMAGED"
 _HOST = encode_host("0.0.0.0:0")
 _STAND_IN_BYTES = 1 << 20
 _BLOCK_BYTES = 4 << 20
-#: A file name that no log has come to yet asks for more files than a file system should get.
+#: Limit of missing files that are made: a file name may be wrong by far.
 _MOST_MISSING_FILES = 100_000
-#: Behind any record.
+#: A commit log offset after any record.
 END_OF_LOG = INT64_MAX
 
 
 class StandIn(StrEnum):
-    """What takes the place of lost bytes."""
+    """Kind of stand-in for lost bytes."""
 
     RECORDS = "rolled back records"
     BLANK = "a blank record"
-    ZEROS = "zeros, behind the log's end"
+    ZEROS = "zeros, after the log's end"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +53,9 @@ class Loss:
     """Bytes that hold no whole record, commit log offsets [begin, end) of one file.
 
     Attributes:
-        data_bytes: those of them that were not zero; all, where the file is missing.
-        timestamp, with_crc: of stand-ins: store time (ms), and whether they carry a CRC of themselves.
+        data_bytes: bytes of them that were not zero; all, where the file is missing.
+        timestamp: store time (ms) of stand-ins.
+        with_crc: whether stand-ins carry a property CRC.
     """
 
     path: str
@@ -69,12 +70,12 @@ class Loss:
 
 @dataclass(frozen=True, slots=True)
 class FileScan:
-    """What one file has: `messages` whole records up to commit log offset `end`, but for `losses` between them.
+    """Whole records of one log file: `messages` up to commit log offset `end`, with `losses` between them.
 
     Attributes:
-        is_ended: whether a blank record follows them.
-        last_timestamp: store time (ms) of the last one.
-        rest_bytes: bytes behind them that are not zero.
+        is_ended: whether a blank record comes after them.
+        last_timestamp: store time (ms) of the last record.
+        rest_bytes: bytes after `end` that are not zero.
     """
 
     file: LogFile
@@ -88,7 +89,7 @@ class FileScan:
 
 
 def scan_file(file: LogFile, *, log_end: int = END_OF_LOG) -> FileScan:
-    """The task for one file, whatever the others are: its records that begin before the log's end."""
+    """Task: scan one file for its records that begin before the log's end. It does not depend on other files."""
     losses: list[Loss] = []
     messages = log_bytes = timestamp = seen = 0
     has_crc = False
@@ -116,7 +117,10 @@ def scan_file(file: LogFile, *, log_end: int = END_OF_LOG) -> FileScan:
 
 
 def _add(losses: list[Loss], damage: Damage, timestamp: int, with_crc: bool, next_size: int) -> None:
-    """Damage in front of a record of that size; where nothing fits in, that one goes, too: a body may forge one."""
+    """Add damage before a record of `next_size` bytes to the losses.
+
+    Where no stand-in fits into the damage, the record is lost, too: it may be forged by a body.
+    """
     begin, end = damage.begin, damage.end
     if losses and begin <= losses[-1].end:
         last = losses.pop()
@@ -129,12 +133,12 @@ def _add(losses: list[Loss], damage: Damage, timestamp: int, with_crc: bool, nex
 
 
 @dataclass(frozen=True, slots=True)
-class LogPart:
+class NewLogFile:
     """One file of the new log.
 
     Attributes:
-        source: the file that it is a copy of, up to commit log offset `end`; None for a file that is missing.
-        losses: what is not copied.
+        source: the file that is copied up to commit log offset `end`; None for a missing file.
+        losses: ranges that are not copied.
     """
 
     source: str | None
@@ -145,21 +149,22 @@ class LogPart:
     losses: tuple[Loss, ...]
 
 
-def plan_log(scans: Sequence[FileScan], log_end: int = END_OF_LOG) -> tuple[LogPart, ...]:
-    """The files of the new log: up to the last one with a record, and those that are missing between them.
+def plan_log(scans: Sequence[FileScan], log_end: int = END_OF_LOG) -> tuple[NewLogFile, ...]:
+    """Plan the files of the new log: up to the last file with a record, missing files between them included.
 
-    At `log_end` begins a batch that its sink has not committed.
+    Args:
+        log_end: begin of a batch that its sink has not committed, if there is one.
 
-    Raises StoreFormatError where there is no record, or files that nobody has been able to write are missing.
+    Raises StoreFormatError where there is no record, or where more files are missing than a log can have.
     """
     last = max((number for number, scan in enumerate(scans) if scan.messages), default=-1)
     if last < 0:
         raise StoreFormatError("nothing whole is in the log: there is nothing to salvage")
-    parts: list[LogPart] = []
+    new_files: list[NewLogFile] = []
     for number, scan in enumerate(scans[: last + 1]):
         file, losses = scan.file, scan.losses
-        if parts:
-            parts += _missing_parts(parts[-1].start + parts[-1].size, file)
+        if new_files:
+            new_files += _missing_files(new_files[-1].start + new_files[-1].size, file)
         if number < last and not scan.is_ended:
             reason = "no record proves itself from here on, and the log goes on in the next file"
             losses += (Loss(file.path, scan.end, file.end_offset, reason, StandIn.BLANK, scan.rest_bytes),)
@@ -169,41 +174,41 @@ def plan_log(scans: Sequence[FileScan], log_end: int = END_OF_LOG) -> tuple[LogP
                 reason = "a batch that was not committed when its sink was killed: the sink writes it again"
             losses += (Loss(file.path, scan.end, file.end_offset, reason, StandIn.ZEROS, scan.rest_bytes),)
         name = offset_to_file_name(file.start_offset)
-        parts.append(LogPart(file.path, name, file.start_offset, file.size, scan.end, losses))
-    return tuple(parts)
+        new_files.append(NewLogFile(file.path, name, file.start_offset, file.size, scan.end, losses))
+    return tuple(new_files)
 
 
-def _missing_parts(begin: int, following: LogFile) -> Iterator[LogPart]:
+def _missing_files(begin: int, following: LogFile) -> Iterator[NewLogFile]:
     size = following.size
     if (following.start_offset - begin) // size > _MOST_MISSING_FILES:
         raise StoreFormatError(
-            f"{following.path}: its name says that it lies {following.start_offset - begin} bytes behind the other "
-            "files; give it its own name back, or move it away"
+            f"{following.path}: by its name it lies {following.start_offset - begin} bytes after the end of the file "
+            "before it; give it its own name back, or move it away"
         )
     for start in range(begin, following.start_offset, size):
         name = offset_to_file_name(start)
         path = os.path.join(os.path.dirname(following.path), name)
         loss = Loss(path, start, start + size, "the file is not there", StandIn.BLANK, size)
-        yield LogPart(None, name, start, size, start, (loss,))
+        yield NewLogFile(None, name, start, size, start, (loss,))
 
 
-def copy_part(folder: str, part: LogPart) -> int:
-    """The task that writes one file of the new log, its name and all durably; returns the bytes written."""
+def write_log_file(folder: str, file: NewLogFile) -> int:
+    """Task: write one file of the new log durably, its name included; returns the bytes copied."""
     written = 0
-    with DISK.open(os.path.join(folder, part.name), writable=True, create=True, size=part.size) as target:
-        if part.source is not None:
-            with DISK.open(part.source) as source:
-                for begin in range(0, part.end - part.start, _BLOCK_BYTES):
-                    block = source.read(begin, min(_BLOCK_BYTES, part.end - part.start - begin))
+    with DISK.open(os.path.join(folder, file.name), writable=True, create=True, size=file.size) as target:
+        if file.source is not None:
+            with DISK.open(file.source) as source:
+                for begin in range(0, file.end - file.start, _BLOCK_BYTES):
+                    block = source.read(begin, min(_BLOCK_BYTES, file.end - file.start - begin))
                     target.write(begin, block)
                     written += len(block)
-        for loss in part.losses:
-            position = loss.begin - part.start
+        for loss in file.losses:
+            position = loss.begin - file.start
             for data in _stand_ins(loss):
                 target.write(position, data)
                 position += len(data)
         target.sync()
-    DISK.sync_directory(folder)  # before the task counts as done: a start after a power cut does not do it again
+    DISK.sync_directory(folder)  # before the task counts as done: a start after a power cut does not run it again
     return written
 
 
@@ -221,7 +226,7 @@ def _stand_ins(loss: Loss) -> Iterator[bytes]:
 
 
 def _rolled_back(offset: int, size: int, loss: Loss) -> bytes:
-    """A rolled back message of this size."""
+    """Record of a rolled back message with this size."""
     room = size - _min_size(with_crc=loss.with_crc) + 1
     topic = STAND_IN_TOPIC[:room]
     message = Message(topic, bytes(room - len(topic)), sys_flag=SysFlag.TRANSACTION_ROLLBACK)
@@ -232,5 +237,5 @@ def _rolled_back(offset: int, size: int, loss: Loss) -> bytes:
 
 
 def _min_size(*, with_crc: bool) -> int:
-    """Of a record whose topic has one letter."""
+    """Size of a record whose topic has one letter, and without a body."""
     return MIN_RECORD_SIZE + 1 + (PROPERTY_CRC_SIZE if with_crc else 0)

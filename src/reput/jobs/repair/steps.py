@@ -1,6 +1,6 @@
-"""The steps of a repair that it takes itself: the original is kept, durably, and only then anything changes.
+"""Steps of a repair, except the rebuild: each keeps the original durably before it changes anything.
 
-Each step can be taken again after a kill at any point of it, and ends the same.
+After a kill at any point a step can be taken again, and ends the same.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _READ_AND_WRITE = 6
 
 
 class Seen(NamedTuple):
-    """What a look has found."""
+    """Listing and findings of a look."""
 
     listing: StoreListing
     findings: tuple[Finding, ...]
 
 
 def take_step(files: FileLayer, step: Step, seen: Seen) -> list[str]:
-    """Take one step of a store that nobody else has open; returns where originals are."""
+    """Take one step in a store that no other process has open; returns the paths of originals."""
     return _TAKEN[step.action](files, step, seen)
 
 
@@ -52,7 +52,7 @@ def _restore_backup(files: FileLayer, step: Step, _: Seen) -> list[str]:
 
 def _set_aside(files: FileLayer, step: Step, _: Seen) -> list[str]:
     kept = []
-    for path in (step.path + BACKUP_SUFFIX, step.path):  # the one that the finding is about last
+    for path in (step.path + BACKUP_SUFFIX, step.path):  # last the file that the finding is about
         if files.exists(path):
             kept.append(free_name(files, path))
             files.rename(path, kept[-1])
@@ -79,12 +79,12 @@ def _restore_topics(files: FileLayer, step: Step, _: Seen) -> list[str]:
 
 
 def _root(step: Step) -> str:
-    """The store of a step that changes a file below config/."""
+    """Path of the store whose file below config/ a step changes."""
     return os.path.dirname(os.path.dirname(step.path))
 
 
 def topics_of(listing: StoreListing) -> Topics:
-    """As many queues of each topic as there are, to be read and written."""
+    """Topics from the queues that are there: as many queues as each topic has, readable and writable."""
     table: dict[str, TopicConfig] = {}
     for folder, attributes in ((listing.queues, {}), (listing.batch_queues, {QUEUE_TYPE: BATCH_CQ})):
         for queue in folder.queues:
@@ -124,9 +124,9 @@ def _lower_offsets(files: FileLayer, step: Step, seen: Seen) -> list[str]:
     offsets = read_metadata(_root(step), ConsumerOffsets, files) or ConsumerOffsets()
     kept = [keep_copy(files, step.path)] if files.exists(step.path) else []
     ends = {
-        (found.topic, found.queue_id): found.queue_offset
-        for found in seen.findings
-        if found.code == "consumer-offset-ahead" and found.queue_offset is not None
+        (finding.topic, finding.queue_id): finding.queue_offset
+        for finding in seen.findings
+        if finding.code == "consumer-offset-ahead" and finding.queue_offset is not None
     }
     table = {
         key: {

@@ -20,7 +20,7 @@ from reput.formats.record import decode_record
 from reput.jobs.audit.job import audit
 from reput.jobs.repair import salvage_job, salvage_log
 from reput.jobs.repair.salvage_job import SalvageResult, salvage
-from reput.jobs.repair.salvage_log import STAND_IN_TOPIC, LogPart, Loss, StandIn, copy_part, plan_log, scan_file
+from reput.jobs.repair.salvage_log import STAND_IN_TOPIC, Loss, NewLogFile, StandIn, plan_log, scan_file, write_log_file
 from reput.jobs.runner import LocalRunner
 from reput.kernels.record_scan import ScanLevel
 from reput.log.directory import LogFile
@@ -187,7 +187,7 @@ def test_stand_ins_carry_a_crc_where_the_records_beside_them_do(tmp_path: Path) 
 @pytest.mark.parametrize("size", [112, 113, 5000, 1 << 20, (1 << 20) + 1, (1 << 20) + 111, (1 << 20) + 112, 3 << 20])
 def test_stand_ins_fill_any_gap_exactly(size: int, with_crc: bool, tmp_path: Path) -> None:
     loss = Loss("", 1000, 1000 + size, "", StandIn.RECORDS, size, 1_700_000_000_000, with_crc)
-    copy_part(str(tmp_path), LogPart(None, f"{0:020d}", 0, 4 << 20, 0, (loss,)))
+    write_log_file(str(tmp_path), NewLogFile(None, f"{0:020d}", 0, 4 << 20, 0, (loss,)))
     file = LogFile(str(tmp_path / f"{0:020d}"), 0, 4 << 20)
     scan = scan_split(Split(file, 1000, 1000 + size, True), level=ScanLevel.HEADER, on_damage=OnDamage.RAISE)
     rows = sum(columns.rows for columns in scan)
@@ -196,7 +196,7 @@ def test_stand_ins_fill_any_gap_exactly(size: int, with_crc: bool, tmp_path: Pat
 
 def test_the_smallest_gap_takes_the_smallest_record(tmp_path: Path) -> None:
     loss = Loss("", 0, 92, "", StandIn.RECORDS, 92)
-    copy_part(str(tmp_path), LogPart(None, f"{0:020d}", 0, 4096, 0, (loss,)))
+    write_log_file(str(tmp_path), NewLogFile(None, f"{0:020d}", 0, 4096, 0, (loss,)))
     message = decode_record((tmp_path / f"{0:020d}").read_bytes())
     assert (message.topic, message.store_size, message.body) == (STAND_IN_TOPIC[0], 92, b"")
 
@@ -219,7 +219,7 @@ def test_a_file_of_the_new_log_has_its_name_on_the_disk_when_its_task_is_done(
 ) -> None:
     synced: list[str] = []
     monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(os.readlink(f"/proc/self/fd/{descriptor}")))
-    copy_part(str(tmp_path), LogPart(None, "0" * 20, 0, 4096, 0, ()))
+    write_log_file(str(tmp_path), NewLogFile(None, "0" * 20, 0, 4096, 0, ()))
     assert synced == [os.path.realpath(tmp_path)]
 
 
