@@ -1,4 +1,4 @@
-"""The checkpoint and the abort marker on disk: how far the files are flushed, and whether the last exit was clean."""
+"""Checkpoint and abort marker on the disk: how far the files are flushed, and whether the last exit was clean."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from reput.formats.paths import ABORT, CHECKPOINT
 class StoreCheckpoint:
     """RocketMQ's `StoreCheckpoint`: one page, rewritten in place; its 40 bytes lie in one sector of any disk.
 
-    Where there is none, one with the given times is made, whole or not at all.
+    A missing checkpoint is made with the given times, as a whole or not at all.
     """
 
     def __init__(self, files: FileLayer, path: str, times: Checkpoint) -> None:
@@ -26,11 +26,11 @@ class StoreCheckpoint:
 
     @property
     def written(self) -> Checkpoint:
-        """What the disk says."""
+        """The times that are on the disk."""
         return self._written
 
     def flush(self, physic_msg_timestamp: int, logics_msg_timestamp: int, index_msg_timestamp: int) -> None:
-        """Write and sync the times (ms) up to which log, queues and index are on the disk; 0 leaves one as it is."""
+        """Write and sync the times (ms) up to which log, queues and index are on the disk; 0 leaves a time as it is."""
         with self._lock:
             old = self._written
             new = old._replace(
@@ -49,7 +49,7 @@ class StoreCheckpoint:
 
 
 class AbortFile:
-    """The marker that is there while a store is open, and after it was killed."""
+    """RocketMQ's file `abort`: it exists while a store is open, and after a kill."""
 
     def __init__(self, files: FileLayer, path: str) -> None:
         self._files = files

@@ -1,4 +1,4 @@
-"""The JSON files below `config/` of a store that is open: how a change becomes durable (RocketMQ's ConfigManager)."""
+"""JSON files below `config/` of an open store: how a change becomes durable (RocketMQ's `ConfigManager`)."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from reput.log.metadata import BACKUP_SUFFIX, decode_file, metadata_path, read_m
 
 
 def persist_metadata(root: str, value: object, files: FileLayer) -> None:
-    """Replace the file of a value's class, durably; what it said before is in its `.bak` then.
+    """Replace the file of a value's class, durably; its former content is in its `.bak` then.
 
-    Both are written aside, synced and renamed, so that at any moment one of the two is whole. A damaged file does not
-    replace its backup.
+    Both files are written aside, synced and renamed, so that at any moment one of the two is whole. A damaged file does
+    not replace its backup.
     """
     path = metadata_path(root, type(value))
     files.make_directories(os.path.dirname(path))
@@ -44,7 +44,7 @@ def next_version(version: DataVersion) -> DataVersion:
 
 
 class TopicConfigManager:
-    """The topics of one store: read at the start, and written with each change.
+    """Topics of one store: `config/topics.json` is read at the start, and written with each change.
 
     Args:
         files: The file layer.
@@ -62,7 +62,7 @@ class TopicConfigManager:
 
     @property
     def topics(self) -> Topics:
-        """All that `topics.json` says, as of now."""
+        """The content of `topics.json`, as of now."""
         return self._topics
 
     @property
@@ -71,15 +71,15 @@ class TopicConfigManager:
         return MappingProxyType(dict(self._topics.topic_config_table))
 
     def find(self, topic: str) -> TopicConfig | None:
-        """One topic; None where nobody has made it."""
+        """The configuration of one topic; None where there is no such topic."""
         return self._topics.topic_config_table.get(topic)
 
     def update(self, config: TopicConfig) -> None:
         """Make a topic or change it (`TopicConfigManager.updateTopicConfig`); it is on the disk when this returns.
 
         Raises:
-            ConfigError: RocketMQ would refuse it, or could not read it; nothing was changed.
-            StoreError: It could not be made durable; the store goes on with what it was.
+            ConfigError: RocketMQ would refuse the topic, or could not read it back; nothing was changed.
+            StoreError: The change could not be made durable; the store goes on with the topics as they were.
         """
         check_topic(config)
         with self._changing:
@@ -91,7 +91,7 @@ class TopicConfigManager:
 
 
 def check_topic(config: TopicConfig) -> None:
-    """Raises ConfigError for a topic that RocketMQ would refuse, or could not read back."""
+    """Check a topic; raises ConfigError where RocketMQ would refuse it, or could not read it back."""
     if not isinstance(config, TopicConfig):
         raise ConfigError(f"a topic must be a TopicConfig, not {type(config).__name__}")
     name = config.topic_name

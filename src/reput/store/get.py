@@ -1,4 +1,4 @@
-"""Reading a queue: which messages one pull gets."""
+"""Pull of messages from a queue: which messages one `get_message` returns."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from reput.store.queues.tables import Queue, QueueTables
 from reput.store.results import GetMessageStatus
 from reput.store.statistics import StoreStatsService
 
-_FOUND = GetMessageStatus.FOUND  # 50 ns less than asking the class
+_FOUND = GetMessageStatus.FOUND  # 50 ns less than the attribute of the class
 _SELECTED = (
     _FOUND,
     GetMessageStatus.NO_MATCHED_MESSAGE,
@@ -38,7 +38,7 @@ _PAIR_SIZE = PAIR_TYPE.itemsize
 
 
 class TagFilter(NamedTuple):
-    """A tag expression, ready for the kernels: hashes int32[n], and the texts one behind the other."""
+    """A tag expression, ready for the kernels: hashes int32[n], and the texts one after the other."""
 
     hashes: npt.NDArray[np.int32]
     address: int
@@ -48,10 +48,10 @@ class TagFilter(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def parse_tags(expression: str | None) -> TagFilter | None:
-    """`a || b` -> the tags it names; None where it takes all: empty, `*` (`FilterAPI.buildSubscriptionData`)."""
+    """Parse a tag expression such as `a || b`; None for empty or `*`, all tags (`FilterAPI.buildSubscriptionData`)."""
     if expression is None or expression.strip() in ("", "*"):
         return None
-    tags = [tag for tag in (part.strip() for part in expression.split("||")) if tag]
+    tags = [tag for tag in (text.strip() for text in expression.split("||")) if tag]
     hashes = np.array([string_hash(tag) for tag in tags], np.int32)
     texts = [tag.encode() for tag in tags]
     offsets = np.cumsum([0, *map(len, texts)]).astype(np.int32)
@@ -59,13 +59,13 @@ def parse_tags(expression: str | None) -> TagFilter | None:
 
 
 class _Scratch(local):
-    """Memory of one thread for the kernel's answer; addresses are taken once, for asking costs 1 us."""
+    """Memory of one thread for the kernel's answer; addresses are taken once, as asking for one costs 1 us."""
 
     def __init__(self) -> None:
         self.grow(64)
 
     def grow(self, count: int) -> None:
-        """Make room for so many pairs, behind what the kernel says of them."""
+        """Make room for so many pairs, after the numbers that the kernel returns about them."""
         answer = np.empty(PULL_RESULT_COUNT + 2 * count, np.int64)
         self.count = count
         self.address = answer.ctypes.data
@@ -77,8 +77,9 @@ class _Scratch(local):
 class GetMessage:
     """`DefaultMessageStore.getMessage`: statuses, next offset, filter and limits as RocketMQ's.
 
-    A get never crosses a consume queue file, and always returns one message where one matches, whatever the limits.
-    Unlike RocketMQ's it does not cross a commit log file either: once a gigabyte a pull is short; a pull is one buffer.
+    A pull never crosses a consume queue file. Where a message matches, it returns one at least, whatever the limits.
+    Unlike RocketMQ's it does not cross a commit log file either, as its result is one buffer: once a gigabyte a pull is
+    short.
     """
 
     def __init__(
@@ -122,31 +123,31 @@ class GetMessage:
         if queue is None:
             queue = self._batch_queues.find(topic, queue_id)
         if queue is None or queue.max_offset == 0:
-            return self._nothing(GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0)
+            return self._empty(GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0)
         low, high = queue.min_offset, queue.max_offset
         if offset < low:
-            return self._nothing(GetMessageStatus.OFFSET_TOO_SMALL, low, low, high)
+            return self._empty(GetMessageStatus.OFFSET_TOO_SMALL, low, low, high)
         if offset >= high:
             overflow = offset == high
-            return self._nothing(
+            return self._empty(
                 GetMessageStatus.OFFSET_OVERFLOW_ONE if overflow else GetMessageStatus.OFFSET_OVERFLOW_BADLY,
                 high, low, high,
             )  # fmt: skip
         units = queue.units_from(offset)
         if units is None:
-            return self._nothing(GetMessageStatus.OFFSET_FOUND_NULL, queue.roll_next_file(offset), low, high)
+            return self._empty(GetMessageStatus.OFFSET_FOUND_NULL, queue.roll_next_file(offset), low, high)
         tag_filter = None if tags is None else parse_tags(tags)
-        # Conditionals, for min and max would be a tenth of the call.
+        # A conditional, as `min` would take a tenth of the call's time.
         most = max_msg_nums if max_msg_nums < self._most_count else self._most_count
         most_size = _MAX_PULL_SIZE
         if max_total_size is not None:
             most_size = min(max(max_total_size, _MIN_PULL_SIZE), _MAX_PULL_SIZE)
         log = self._log
-        files, end = log.queue.mapped_files, log.confirm_offset  # these files: retention replaces the list
+        files, end = log.queue.mapped_files, log.confirm_offset  # the list is taken once: retention replaces it
         if tag_filter is None and files and type(queue) is ConsumeQueue:
             address, count, mapping = units
             log_begin = files[0].start_offset
-            taken, size, first, behind = select_run(
+            taken, size, first, is_on_disk = select_run(
                 address, count, log_begin, end, most, most_size, self._limits_address
             )
             if taken:
@@ -154,18 +155,19 @@ class GetMessage:
                 counts.get_times += 1
                 counts.got_messages += taken
                 counts.got_bytes += size
-                file = files[(first - log_begin) // self._file_size]  # mapped where retention deletes it just now
+                file = files[(first - log_begin) // self._file_size]  # retention maps a file before it deletes it
                 return GetMessageResult(
-                    _FOUND, offset + taken, low, high, behind == 1, taken, mapping.view, address - mapping.address,
+                    _FOUND, offset + taken, low, high, is_on_disk == 1, taken, mapping.view, address - mapping.address,
                     file.mapping.view, file.start_offset, self._store_path,
                 )  # fmt: skip
         return self._select(queue, offset, units, max_msg_nums, tag_filter, most_size, files, end)
 
-    def _nothing(
-        self, status: GetMessageStatus, following: int, low: int, high: int, behind: bool = False
+    def _empty(
+        self, status: GetMessageStatus, following: int, low: int, high: int, is_on_disk: bool = False
     ) -> GetMessageResult:
+        """A result without messages; `is_on_disk`: more of the log follows than memory is taken to hold."""
         self._stats.get_miss_times += 1
-        return GetMessageResult(status, following, low, high, suggest_pulling_from_slave=behind)
+        return GetMessageResult(status, following, low, high, suggest_pulling_from_slave=is_on_disk)
 
     def _select(
         self,
@@ -178,7 +180,7 @@ class GetMessage:
         files: list[MappedFile],
         end: int,
     ) -> GetMessageResult:
-        """A pull that chooses among the units, or not by the unit."""
+        """A pull with a tag filter, from a batch consume queue, or whose first units give no message."""
         scratch = self._scratch
         most = min(max(max_msg_nums, 1), self._most_count)
         if most > scratch.count:
@@ -202,23 +204,23 @@ class GetMessage:
         else:
             if self._most_count > scratch.count:
                 scratch.grow(self._most_count)
-            # RocketMQ looks through (first message of a unit - offset) * 46 bytes, however many units these are.
+            # RocketMQ looks through (first message of a unit - offset) * 46 bytes, whatever the number of units.
             examine = max(max_msg_nums, self._filter_batch_units)
             select_batch_units(
                 address, count, min(offset + examine, high), log_begin, end, tags, tag_count, max_msg_nums, most_size,
                 self._limits_address, scratch.address,
             )  # fmt: skip
             taken, following, selected, size, last, first = scratch.result.tolist()
-            following = max(following, offset + 1)  # whatever a damaged unit says
-        behind = end - last > self._memory_size
+            following = max(following, offset + 1)  # a damaged unit must not lead back
+        is_on_disk = end - last > self._memory_size
         if not taken:
-            return self._nothing(_SELECTED[selected], following, low, high, behind)
+            return self._empty(_SELECTED[selected], following, low, high, is_on_disk)
         file = files[(first - log_begin) // self._file_size]
         buffer, base = file.mapping.view, file.start_offset
         if tag_filter is not None:
             taken = _keep_matching(scratch, taken, buffer, base, tag_filter)
             if not taken:
-                return self._nothing(GetMessageStatus.NO_MATCHED_MESSAGE, following, low, high, behind)
+                return self._empty(GetMessageStatus.NO_MATCHED_MESSAGE, following, low, high, is_on_disk)
             size = sum(scratch.pairs[: taken * _PAIR_SIZE].cast("q")[1::2])
         counts = queue.counts
         counts.get_times += 1
@@ -226,13 +228,13 @@ class GetMessage:
         counts.got_bytes += size
         pairs = scratch.pairs[: taken * _PAIR_SIZE].tobytes()
         return GetMessageResult(
-            _FOUND, following, low, high, behind, taken, pairs, 0, buffer, base, self._store_path,
+            _FOUND, following, low, high, is_on_disk, taken, pairs, 0, buffer, base, self._store_path,
             PAIR_TYPE,
         )  # fmt: skip
 
 
 def _keep_matching(scratch: _Scratch, count: int, buffer: memoryview, base: int, tag_filter: TagFilter) -> int:
-    """Close the pairs up to those whose tags have the wanted text; returns how many."""
+    """Keep the pairs of messages whose tags have a wanted text, at the front; returns their number."""
     data = np.frombuffer(buffer, np.uint8)
     return int(
         keep_matching_tags(

@@ -1,4 +1,4 @@
-"""What a pull answers: messages as they lie in the log, and the units that say where; copied when asked for."""
+"""Result of a pull: messages as they lie in the log, and the units that locate them; copied only on request."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _NOTHING = memoryview(b"")
-#: What a kernel chose out of units: native int64.
+#: Offset and size of a message that a kernel chose among units: native int64.
 PAIR_TYPE = np.dtype([("commit_log_offset", np.int64), ("size", np.int64)])
 
 
 class GetMessageResult:
-    """The messages of one pull: one buffer, and where in it each lies.
+    """The messages of one pull: one buffer, and the position of each message in it.
 
     Attributes:
-        status: FOUND, or why there is nothing.
-        next_begin_offset: The queue offset to ask for next.
+        status: FOUND, or why there is no message.
+        next_begin_offset: The queue offset of the next pull.
         min_offset, max_offset: Of the queue.
-        suggest_pulling_from_slave: More of the log lies behind this pull than what counts as in memory.
-        buffer: The bytes that hold the records (and others between them); `positions` say where.
+        suggest_pulling_from_slave: Whether more of the log follows after this pull than memory is taken to hold.
+        buffer: The bytes that hold the records, and other records between them; see `positions`.
     """
 
     __slots__ = (
@@ -66,7 +66,7 @@ class GetMessageResult:
         store_path: str = "",
         layout: np.dtype[np.void] = UNIT_TYPE,
     ) -> None:
-        """`count` units from `position` of `units` on say where the messages lie; `buffer` begins at `base_offset`."""
+        """`count` units from `position` in `units` on locate the messages; `buffer` begins at offset `base_offset`."""
         self.status = status
         self.next_begin_offset = next_begin_offset
         self.min_offset = min_offset
@@ -99,14 +99,14 @@ class GetMessageResult:
 
     @property
     def positions(self) -> npt.NDArray[np.int64]:
-        """int64[messages], where in `buffer` each record starts."""
+        """int64[messages], position in `buffer` at which each record starts."""
         return self.pairs[:, 0] - self._base_offset
 
     def messages(self) -> list[MessageExt]:
-        """The messages; each decodes a field when it is first asked for. Bodies are as stored.
+        """The messages, which decode each field on first access. Bodies are as stored.
 
         Raises:
-            CorruptRecordError: A record does not prove itself, or a body its CRC; `raw` and `to_arrow` go on.
+            CorruptRecordError: A record does not prove itself, or does not fit a CRC; `raw` and `to_arrow` still work.
         """
         buffer, (records, offsets) = self.buffer, self._records(check_crc=True)
         fault = records.first_fault(RecordStatus.BAD_BODY_CRC | RecordStatus.BAD_PROPERTY_CRC)
@@ -124,7 +124,7 @@ class GetMessageResult:
     def to_arrow(self, columns: Sequence[str] | None = None, *, raw_body: bool = False) -> pa.RecordBatch:
         """The messages as Arrow; columns as in `read_log`, bodies decompressed unless `raw_body`.
 
-        The CRCs of bodies are compared where the column `status` is asked for, which says what was found.
+        The CRCs of bodies are compared only if the column `status` is asked for, which holds the result.
 
         Raises:
             ConfigError: No such column.
@@ -144,7 +144,7 @@ class GetMessageResult:
         return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
     def _records(self, *, check_crc: bool) -> tuple[RecordColumns, npt.NDArray[np.int64]]:
-        """The records, and int64[messages], their commit log offsets; each lies where its unit says."""
+        """Scan the records at the units' offsets; returns them, and their commit log offsets int64[messages]."""
         offsets = self.pairs[:, 0].copy()
         positions = offsets - self._base_offset
         records = read_records_at(np.frombuffer(self.buffer, np.uint8), positions, offsets, check_crc=check_crc)
@@ -155,5 +155,5 @@ class GetMessageResult:
     def _damage(self, offset: int, reason: str) -> CorruptRecordError:
         path = f"{self._store_path}/{COMMIT_LOG}"
         return CorruptRecordError(
-            path, offset, f"{reason}; look at it with `reput dump`, and pull behind it, from the next queue offset on"
+            path, offset, f"{reason}; look at it with `reput dump`, and go on pulling from the next queue offset"
         )

@@ -1,4 +1,4 @@
-"""What may wait, beside what may not: queues synced, the checkpoint moved, the next log file made ahead."""
+"""Background work of an open store: sync the queues, move the checkpoint, make the next log file ahead."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from reput.store.statistics import StoreStatsService
 
 
 class FlushConsumeQueueService:
-    """RocketMQ's `FlushConsumeQueueService`, and what else a store does now and then.
+    """RocketMQ's `FlushConsumeQueueService`, with the checkpoint and the next log file.
 
-    Every `flushIntervalConsumeQueue` the queues with at least `flushConsumeQueueLeastPages` unsynced pages; after
-    `flushConsumeQueueThoroughInterval` all of them. A failure ends the puts: it is `CommitLog.failure` from then on.
+    Every `flushIntervalConsumeQueue` it syncs the queues with at least `flushConsumeQueueLeastPages` unsynced pages;
+    every `flushConsumeQueueThoroughInterval` it syncs all queues. An error ends all puts: it is kept in
+    `CommitLog.failure`.
     """
 
     def __init__(
@@ -38,7 +39,7 @@ class FlushConsumeQueueService:
         self._thread.start()
 
     def shutdown(self) -> None:
-        """Stop the thread; what is left to sync is synced by the close."""
+        """Stop the thread; the close of the store syncs what is still unsynced."""
         self._stop.set()
         self._thread.join()
 
@@ -51,7 +52,7 @@ class FlushConsumeQueueService:
                 thorough_at = monotonic() + self._thorough_s
 
     def run_once(self, *, thorough: bool) -> bool:
-        """One round; whether it is done. On a full disk it is not: puts will say so, where it matters to them."""
+        """Do one round; returns whether all was done. On a full disk it was not: puts raise that error themselves."""
         log, queues = self._parts.log, self._parts.queues
         try:
             log.make_ready()
@@ -60,7 +61,7 @@ class FlushConsumeQueueService:
                 logics = queues.flush()
             else:
                 queues.flush(self._least_pages)
-            if log.failure is None:  # else a sync beside these may have failed, and they have not shown it
+            if log.failure is None:  # else another thread's sync may have failed, unseen by the syncs here
                 self._save_checkpoint(logics)
         except StoreFullError:
             return False  # space may return

@@ -1,4 +1,4 @@
-"""Reading the newest part of a store once, before somebody waits for it: from then on the page cache has it."""
+"""Preload: read the newest messages of a store, with their units and index entries, into the page cache."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BLOCK_SIZE = 1 << 20
 
 
 class Preloaded(NamedTuple):
-    """Bytes that were read of each part."""
+    """Bytes that were read of log, queues and index."""
 
     commit_log_bytes: int
     consume_queue_bytes: int
@@ -22,10 +22,10 @@ class Preloaded(NamedTuple):
 
 
 def preload(parts: Parts, files: FileLayer, log_bytes: int) -> Preloaded:
-    """Read the last `log_bytes` bytes of the log, and what queues and index know about them.
+    """Read the last `log_bytes` bytes of the log, and the queue and index files of their records.
 
-    Of each queue with a message there its last file, of the index each file that has one; the log last, so that it is
-    what stays if the memory cannot hold all.
+    Of each queue with a message among them the last file is read, and each index file with an entry for them. The log
+    is read last, so that it stays in memory where memory cannot hold all.
     """
     buffer = memoryview(bytearray(_BLOCK_SIZE))
 
@@ -37,7 +37,7 @@ def preload(parts: Parts, files: FileLayer, log_bytes: int) -> Preloaded:
 
     log_end = parts.log.confirm_offset
     log_begin = max(parts.log.min_offset, log_end - log_bytes)
-    queue_bytes = index_bytes = warmed = 0
+    queue_bytes = index_bytes = loaded = 0
     for queue in parts.queues.queues():
         if queue.max_physical_offset > log_begin and queue.max_offset > queue.min_offset:
             end = queue.end_position
@@ -50,5 +50,5 @@ def preload(parts: Parts, files: FileLayer, log_bytes: int) -> Preloaded:
         begin = max(log_begin - log_file.start_offset, 0)
         end = min(log_end - log_file.start_offset, log_file.size)
         if begin < end:
-            warmed += read(log_file.path, begin, end)
-    return Preloaded(warmed, queue_bytes, index_bytes)
+            loaded += read(log_file.path, begin, end)
+    return Preloaded(loaded, queue_bytes, index_bytes)

@@ -1,4 +1,4 @@
-"""Finding messages by key, by time, by commit log offset and by message id."""
+"""Queries for messages: by key, by time, by commit log offset and by message id."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _SEPARATOR = chr(KEY_SEPARATOR)
 
 
 class _Scratch(local):
-    """Memory of one thread for a query by one key; addresses are taken once, for asking costs 1 us."""
+    """Memory of one thread for a query by one key; addresses are taken once, as asking for one costs 1 us."""
 
     def __init__(self) -> None:
         self.grow(1024, 64)
@@ -55,11 +55,11 @@ def _topic_block(topic: str) -> Block:
 
 
 class _WantedKeys:
-    """Keys of one topic, each once, in their order, as one text for the kernels: faster than an Arrow array of them.
+    """Keys of one topic, each once, in order, as one text for the kernels, which is faster than an Arrow array.
 
     Attributes:
         keys: The keys.
-        topic: UTF-8.
+        topic: The topic in UTF-8.
         text, offsets, hashes: See `split_index_keys`.
     """
 
@@ -72,7 +72,7 @@ class _WantedKeys:
             self._split(["" if _SEPARATOR in key else key for key in self.keys])
 
     def _split(self, keys: list[str]) -> bool:
-        """Whether they are different, and none has the separator in it."""
+        """Split the keys' text for the kernels; False where two keys are equal, or one has the separator in it."""
         text, count = _SEPARATOR.join(keys).encode(), len(keys)
         self.text = np.frombuffer(text or b"\0", np.uint8)
         self.offsets, self.hashes = np.empty(count + 1, np.int32), np.empty(count, np.int32)
@@ -82,10 +82,10 @@ class _WantedKeys:
 
 
 class QueryMessageResult(Mapping[str, "list[MessageExt]"]):
-    """The messages of many keys: a mapping from each key to its messages, oldest first, made when they are asked for.
+    """Messages of many keys: a mapping from each key to its messages, oldest first, which are made on access.
 
     Attributes:
-        numbers: int32[n], the key of each hit by its place in the mapping's order; ascending.
+        numbers: int32[n], the key of each hit by its number in the mapping's order; ascending.
         offsets: int64[n], the commit log offset of each hit; ascending for each key.
     """
 
@@ -157,9 +157,9 @@ class QueryMessage:
         if found == 1:
             offset = scratch.offsets[0]
             return [MessageExt(maps.mappings[(offset - maps.begin_offset) // file_size].view, offset % file_size)]
-        offsets = sorted(set(scratch.offsets[:found]))  # a record can carry a key twice
+        offsets = sorted(set(scratch.offsets[:found]))  # a record can have a key twice
         if len(offsets) < max_num == found:
-            return self.by_keys(topic, [key], max_num, begin, end)[key]  # older ones were left out for the repeats
+            return self.by_keys(topic, [key], max_num, begin, end)[key]  # repeats took the room of older messages
         views = {i: mapping.view for i, mapping in maps.mappings.items()} if offsets else {}
         first = maps.begin_offset
         return [MessageExt(views[(offset - first) // file_size], offset % file_size) for offset in offsets]
@@ -173,7 +173,7 @@ class QueryMessage:
             if (numbers[max_num:] == numbers[:-max_num]).any():
                 newest = np.searchsorted(numbers, numbers, "right") - np.arange(numbers.size) <= max_num
                 numbers, offsets = numbers[newest], offsets[newest]
-        # Maps of the files with hits alone: they outlive the files, and the store.
+        # Maps only of files with hits: the maps outlive the files, and the store.
         size, views = self._log.queue.file_size, {}
         if maps is not None and offsets.size:
             first = maps.begin_offset // size
@@ -184,7 +184,7 @@ class QueryMessage:
     def _find(
         self, wanted: _WantedKeys, max_num: int, begin: int, end: int
     ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64], LogMaps]:
-        """(key numbers, commit log offsets), sorted by both, of records that really carry the keys; and their files."""
+        """(key numbers, commit log offsets) of records that really have the keys, sorted by both; and the maps."""
         assert self._index is not None
         name, log, count = np.frombuffer(wanted.topic or b"\0", np.uint8), self._log, len(wanted.keys)
         each = max_num
@@ -201,7 +201,7 @@ class QueryMessage:
             pairs = _sorted_pairs(numbers[kept], found[kept])
             if pairs[0].size == numbers.size:
                 return *pairs, maps
-            # Repeats, and entries of other keys with the same hash, took the place of what was asked for: look at more.
+            # Repeats, and entries of other keys with the same hash, took the room of wanted messages: look at more.
             short = np.bincount(numbers, minlength=count) >= each
             short &= np.bincount(pairs[0], minlength=count) < max_num
             if not short.any():
@@ -209,7 +209,7 @@ class QueryMessage:
             each *= 4
 
     def by_offset(self, commit_log_offset: int) -> MessageExt | None:
-        """The message whose record starts at an offset; None where none does (`lookMessageByOffset`)."""
+        """The message whose record starts at an offset; None where no record does (`lookMessageByOffset`)."""
         head = self._log.view(commit_log_offset, 8)
         if head is None:
             return None
@@ -224,7 +224,7 @@ class QueryMessage:
             return None
 
     def by_message_id(self, message_id: str) -> MessageExt | None:
-        """The message of an offset message id; None where no record of that host lies there.
+        """The message of an offset message id; None where the offset has no record, or a record of another host.
 
         Raises:
             MessageIllegalError: The text is no message id.
@@ -241,7 +241,7 @@ class QueryMessage:
         return -1 if message is None else message.store_timestamp
 
     def offset_by_time(self, queue: Queue, timestamp_ms: int, *, upper: bool) -> int:
-        """See `MessageStore.offset_by_time`; times are in order, so this is a binary search."""
+        """See `MessageStore.offset_by_time`; store times are in order, so this is a binary search."""
         low, high = queue.min_offset, queue.max_offset
         while low < high:
             middle = (low + high) // 2
@@ -256,7 +256,7 @@ class QueryMessage:
 def _sorted_pairs(
     numbers: npt.NDArray[np.int32], offsets: npt.NDArray[np.int64]
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
-    """By number and offset, each pair once: a record can carry a key twice."""
+    """Sort pairs by number and offset, each pair once: a record can have a key twice."""
     if (numbers[1:] > numbers[:-1]).all():
         return numbers, offsets
     order = np.lexsort((offsets, numbers))

@@ -1,4 +1,4 @@
-"""What a store answers: RocketMQ's statuses, and the values that carry them."""
+"""Results of puts and pulls: RocketMQ's statuses, and the values that carry them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from reput.formats.message_id import encode_message_id
 class PutMessageStatus(Enum):
     """RocketMQ's `PutMessageStatus`, as far as a store without replicas can answer it.
 
-    A put with a status was stored; what was not stored is an error. MessageIllegalError stands for MESSAGE_ILLEGAL,
-    StoreFullError and StoreStateError (closed) for SERVICE_NOT_AVAILABLE, StoreBusyError for OS_PAGE_CACHE_BUSY.
+    A put that returns a status was stored; a put that was not stored raises an error. MessageIllegalError stands for
+    MESSAGE_ILLEGAL, StoreFullError and StoreStateError (closed) for SERVICE_NOT_AVAILABLE, StoreBusyError for
+    OS_PAGE_CACHE_BUSY.
     """
 
     PUT_OK = "PUT_OK"
@@ -24,13 +25,13 @@ class GetMessageStatus(Enum):
     """RocketMQ's `GetMessageStatus`."""
 
     FOUND = "FOUND"
-    #: Units were looked at, and the tag filter took none.
+    #: Units were looked at, and none passed the tag filter.
     NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"
-    #: The log behind the units is gone (retention), or they are filler.
+    #: The records of the units are gone (retention), or the units are filler.
     MESSAGE_WAS_REMOVING = "MESSAGE_WAS_REMOVING"
     OFFSET_FOUND_NULL = "OFFSET_FOUND_NULL"
     OFFSET_OVERFLOW_BADLY = "OFFSET_OVERFLOW_BADLY"
-    #: The offset is the one that the next message will have: there is nothing yet.
+    #: The offset is the queue offset of the next message: there is no message yet.
     OFFSET_OVERFLOW_ONE = "OFFSET_OVERFLOW_ONE"
     OFFSET_TOO_SMALL = "OFFSET_TOO_SMALL"
     NO_MESSAGE_IN_QUEUE = "NO_MESSAGE_IN_QUEUE"
@@ -55,10 +56,10 @@ class PutMessageResult(NamedTuple):
     """The answer to one put.
 
     Attributes:
-        status: PUT_OK, or why it is not known to be safe.
+        status: PUT_OK, or why the message is not known to be safe.
         commit_log_offset: Where the record starts in the log, in bytes.
-        queue_offset: Its place in its queue, in messages; 0 for prepared and rolled back messages, which have none.
-        store_timestamp: Milliseconds, never less than that of the record before it in the log.
+        queue_offset: Offset in the queue, in messages; 0 for prepared and rolled back messages, which have none.
+        store_timestamp: Milliseconds, never less than the store timestamp of the record before it in the log.
         size: Bytes of the record.
         store_host: 8 or 20 bytes, for the message id.
     """
@@ -77,15 +78,15 @@ class PutMessageResult(NamedTuple):
 
 
 class PutBatchResult(NamedTuple):
-    """The answer to `put_batch`: one record of each message in log order, or one of all (an inner batch).
+    """The answer to `put_batch`: one record for each message in log order, or one record for all (an inner batch).
 
     Attributes:
-        status: PUT_OK, or why it is not known to be safe.
-        msg_num: Messages, with the queue offsets from `queue_offset` on.
+        status: PUT_OK, or why the messages are not known to be safe.
+        msg_num: Number of messages, with the queue offsets from `queue_offset` on.
         commit_log_offsets: Where each record starts in the log, in bytes.
-        queue_offset: Of the first message.
-        store_timestamp: Milliseconds, of all of them.
-        end_offset: Commit log offset behind the last record.
+        queue_offset: Queue offset of the first message.
+        store_timestamp: Milliseconds, the same for all messages.
+        end_offset: Commit log offset after the last record.
         store_host: 8 or 20 bytes, for the message ids.
     """
 
@@ -107,10 +108,10 @@ class PutTableResult(NamedTuple):
     """The answer to `put_arrow`: rows in log order.
 
     Attributes:
-        status: Of the table as a whole.
+        status: Status of the table as a whole.
         messages: Rows that were stored.
         commit_log_offset: Where the first record starts.
-        end_offset: Commit log offset behind the last record.
+        end_offset: Commit log offset after the last record.
     """
 
     status: PutMessageStatus

@@ -1,9 +1,9 @@
-"""Retention: which log files have had their time, and their end; queues and index follow. Nothing goes by itself.
+"""Retention: delete expired log files, and the queue and index files of their messages. It runs only where asked for.
 
 The rules are those of `DefaultMessageStore.CleanCommitLogService` and `ConsumeQueueStore.CleanConsumeQueueService`. The
-plan is pure; the act goes oldest first and removes durably, one name after the other, the log before what is derived
-from it. So a kill between any two steps leaves a shorter log, and queues that begin too early, which the next start
-corrects. A file that somebody reads keeps its bytes until they let go.
+plan is pure. Then files are removed durably, one after the other, oldest first, the log before queues and index. So a
+kill between two steps leaves a shorter log, and queues that begin too early, which the next start corrects. The bytes
+of a removed file stay as long as somebody reads them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from reput.files import FileLayer
 from reput.store.parts import Parts
 from reput.store.service_thread import ServiceThread
 
-#: A manual call counts as this many runs (`MAX_MANUAL_DELETE_FILE_TIMES`).
+#: A manual call deletes as many files as this many runs (`MAX_MANUAL_DELETE_FILE_TIMES`).
 _MANUAL_RUNS = 20
 _HOUR_MS = 3_600_000
 
@@ -45,7 +45,7 @@ class DeleteReason(StrEnum):
 
 
 class Candidate(NamedTuple):
-    """A log file, oldest first: its path, where it ends in the log, its size, and when it was last written to (ms)."""
+    """A log file that may be deleted: path, end in the log, size, and time of the last change (ms)."""
 
     path: str
     end_offset: int
@@ -63,14 +63,14 @@ class ExpiredFile(NamedTuple):
 
 
 class RetentionReport(NamedTuple):
-    """What a run deleted, or, as a dry run, would delete.
+    """Result of a run: what it deleted, or what a dry run would delete.
 
     Attributes:
         disk_used_percent: How full the disk was.
-        is_due: Whether there was a reason to delete at all: the hour, the disk, or a call.
-        commit_log_files: Oldest first.
-        consume_queue_files, index_files: Paths of what followed; empty for a dry run.
-        bytes_freed: Sizes of all these files together. Holes count; and what is still read is freed later.
+        is_due: Whether there was a reason to delete: the hour, the disk, or a manual call.
+        commit_log_files: Log files, oldest first.
+        consume_queue_files, index_files: Paths of queue and index files; empty for a dry run.
+        bytes_freed: Sum of these files' sizes. Holes count, and files that are still read are freed later.
     """
 
     disk_used_percent: int
@@ -82,7 +82,7 @@ class RetentionReport(NamedTuple):
 
 
 def disk_level(used_percent: int, config: MessageStoreConfig) -> DiskLevel:
-    """The step that a disk has reached. The ratios are bounded as RocketMQ does it."""
+    """The level that a disk has reached. The configured ratios are bounded as in RocketMQ."""
     ratios = (
         min(max(config.disk_space_warning_level_ratio, 35), 90),
         min(max(config.disk_space_clean_forcibly_ratio, 30), 85),
@@ -93,7 +93,7 @@ def disk_level(used_percent: int, config: MessageStoreConfig) -> DiskLevel:
 
 
 def is_due(level: DiskLevel, hour: int, config: MessageStoreConfig) -> bool:
-    """Whether a run that nobody asked for deletes: at an hour (local, 0 to 23) of `deleteWhen`, or for the disk."""
+    """Whether a run of the thread deletes files: in an hour (local, 0 to 23) of `deleteWhen`, or for lack of space."""
     return hour in config.delete_hours or level > DiskLevel.FINE
 
 
@@ -106,14 +106,14 @@ def plan_deletion(
     max_files: int,
     config: MessageStoreConfig,
 ) -> list[ExpiredFile]:
-    """The files to delete (`MappedFileQueue.deleteExpiredFileByTime`): the first that has to stay ends the list.
+    """Plan which files to delete (`MappedFileQueue.deleteExpiredFileByTime`): the first file to keep ends the list.
 
     Args:
         candidates: All files but the last, oldest first.
-        keep_from: Commit log offset from which on everything stays: not dispatched, not flushed, or not confirmed yet.
-        level: Of the disk.
+        keep_from: Commit log offset from which on all records stay: not dispatched, not flushed, or not confirmed yet.
+        level: Level of the disk.
         now_ms: The time, in ms since 1970.
-        max_files: The most files.
+        max_files: Number of files, at the most.
         config: `fileReservedTime`, `cleanFileForciblyEnable`.
     """
     at_once = level >= DiskLevel.CLEAN_FORCIBLY and config.clean_file_forcibly_enable
@@ -128,17 +128,17 @@ def plan_deletion(
 
 
 class CleanService:
-    """RocketMQ's `CleanCommitLogService` and `CleanConsumeQueueService` in one: they delete what has had its time.
+    """RocketMQ's `CleanCommitLogService` and `CleanConsumeQueueService` in one: deletes expired files.
 
     Args:
-        parts: Of the store.
-        config: Of the store.
-        files: The file layer, which knows how full the disk is.
+        parts: The store's parts.
+        config: The store's configuration.
+        files: The file layer, which tells how full the disk is.
         path: The store's directory.
-        reput_from_offset: Tells up to where the log is dispatched.
+        reput_from_offset: Returns the commit log offset up to which the log is dispatched.
 
     Attributes:
-        failure: Why the last run of the thread ended early; it tries again. None while all is well.
+        failure: The error of the thread's last run, after which it tries again; None while all is well.
     """
 
     def __init__(
@@ -166,7 +166,7 @@ class CleanService:
         self._thread.start()
 
     def shutdown(self) -> None:
-        """Let a run that is under way end after the file that it is at, and stop the thread if there is one."""
+        """Stop the thread if there is one; a run that is under way ends after its current file."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
@@ -181,11 +181,11 @@ class CleanService:
                 self.failure = None
             except StoreStateError:
                 return
-            except ReputError as error:  # tried again; a disk that fills up because of it is told with each put
+            except ReputError as error:  # tried again; if the disk fills up, the error of each put names this failure
                 self.failure = error
 
     def _judge_disk(self) -> None:
-        """Refuse puts on a full disk; accept them again where there is space."""
+        """Refuse puts on a full disk; accept them again when there is space."""
         used = self._disk_used_percent()
         level = disk_level(used, self._config)
         if level is DiskLevel.WARNING:
@@ -202,7 +202,7 @@ class CleanService:
             self._parts.log.refuse_while_full(None)
 
     def _disk_used_percent(self) -> int:
-        """Of the fuller one, where log and queues lie on two disks; of the log's own disks the emptiest one counts."""
+        """How full the disk is, in percent: the log's emptiest disk, or the queues' disk where that one is fuller."""
         used = self._files.disk_used_percent
         log = [used(path) for path in self._parts.log.queue.folders if self._files.exists(path)]
         return max([min(log, default=0), *([used(self._path)] if self._files.exists(self._path) else [])])
@@ -211,10 +211,10 @@ class CleanService:
         for file in self._parts.log.queue.mapped_files[:-1]:
             yield Candidate(
                 file.path, file.start_offset + file.size, file.size, self._files.modified_ms(file.path)
-            )  # looked up when it is asked for: the plan seldom looks at more than a file
+            )  # one file at a time: the plan seldom looks at more than one file
 
     def plan(self, *, manual: bool) -> RetentionReport:
-        """What `delete_expired` would delete of the log now."""
+        """Plan which log files `delete_expired` would delete now."""
         used = self._disk_used_percent()
         level = disk_level(used, self._config)
         due = manual or is_due(level, time.localtime().tm_hour, self._config)
@@ -231,22 +231,22 @@ class CleanService:
         return RetentionReport(used, due, expired, [], [], sum(file.size for file in expired))
 
     def delete_expired(self, *, manual: bool) -> RetentionReport:
-        """Plan, and act.
+        """Delete expired files by a plan.
 
         Args:
-            manual: Somebody asked for it: at any hour, and as many files as 20 runs delete.
+            manual: Whether a caller asked for it: then at any hour, and up to as many files as 20 runs delete.
 
         Raises:
             StoreStateError: The store is closed.
-            StoreError: A file cannot be deleted. What was deleted before is gone, and everything else is as it was.
-            ReputError: Something has stopped the puts before.
+            StoreError: A file cannot be deleted. Files deleted before are gone, and all else is as it was.
+            ReputError: The error that has stopped the puts before.
             StoreSyncError: A sync failed, which stops the puts.
         """
         with self._running:
             if self._stop.is_set():
                 raise StoreStateError(f"{self._path}: the store is closed")
             log = self._parts.log
-            if log.failure is not None:  # a sync may have failed, and the next one would succeed without what it lost
+            if log.failure is not None:  # a sync may have failed; a later sync would succeed without the lost bytes
                 raise log.failure
             try:
                 return self._delete(self.plan(manual=manual))
@@ -257,7 +257,7 @@ class CleanService:
     def _delete(self, planned: RetentionReport) -> RetentionReport:
         log, deleted = self._parts.log, planned.commit_log_files
         if deleted:
-            # What the queues know about these files must be on the disk: it alone holds the next queue offsets.
+            # The queues must be on the disk first: without these log files only they hold the next queue offsets.
             self._parts.queues.flush()
         for number in range(len(deleted)):
             if number and self._stop.wait(self._config.delete_commit_log_files_interval / 1000):
@@ -274,7 +274,7 @@ class CleanService:
         )
 
     def _delete_derived(self, min_offset: int) -> tuple[dict[str, int], dict[str, int]]:
-        """Queues and index after the log: when it has become shorter, and once after each start."""
+        """Delete queue and index files after log files: when the log has become shorter, and once after each start."""
         if min_offset <= self._last_min_offset:
             return {}, {}
         interval_s = self._config.delete_consume_queue_files_interval / 1000

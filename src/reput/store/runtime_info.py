@@ -1,7 +1,7 @@
-"""One look at everything that tells how a store is, under the names of RocketMQ's `getRuntimeInfo`.
+"""Snapshot of a store's state, under the names of RocketMQ's `getRuntimeInfo`.
 
-Of a store that this process has open all is known. Reading a directory shows what is on the disk: sizes, offsets, times
-and how far groups are; what only the writing process counts is None then, not 0.
+For a store that this process has open all values are known. A reader of the directory sees what is on the disk: sizes,
+offsets, times and the lag of groups. Values that only the writing process counts are None then, not 0.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ Rates = dict[str, float | None]
 
 @dataclass(frozen=True, slots=True)
 class FolderUse:
-    """Files below a folder; `bytes` counts holes, `allocated_bytes` is what they take on the disk."""
+    """Files below a folder: `bytes` is their size with holes, `allocated_bytes` what they take on the disk."""
 
     files: int
     bytes: int
@@ -23,10 +23,10 @@ class FolderUse:
 
 @dataclass(frozen=True, slots=True)
 class TopicInfo:
-    """One topic that has queues, or that was put to.
+    """One topic that has queues, or had a put.
 
-    `messages` are those that the queues show, `max_offset` counts those that are gone, too. The five counts are since
-    the store was opened, and None for a reader.
+    `messages` counts the messages that the queues show; `max_offset` also counts messages that are gone. The other
+    counts (`put_messages` to `got_bytes`) begin when the store is opened, and are None for a reader.
     """
 
     topic: str
@@ -42,7 +42,7 @@ class TopicInfo:
 
 @dataclass(frozen=True, slots=True)
 class GroupInfo:
-    """How far a consumer group is behind in a topic: messages, and ms from the first of them to the last of the store.
+    """Lag of a consumer group in a topic: messages, and ms from the first of these messages to the store's last one.
 
     As `ConsumeStats.computeTotalDiff`: a queue that the group has never read counts from 0.
     """
@@ -55,7 +55,7 @@ class GroupInfo:
 
 @dataclass(frozen=True, slots=True)
 class IndexFileInfo:
-    """One index file; times in ms, of the first and the last record with an entry; `used` of `capacity` entries."""
+    """One index file: store times (ms) of the first and the last record with an entry; `used` of `capacity` entries."""
 
     name: str
     begin_timestamp: int
@@ -66,10 +66,10 @@ class IndexFileInfo:
 
 @dataclass(frozen=True, slots=True)
 class RuntimeInfo:
-    """A snapshot of a store; None where a value is not known to this process.
+    """A snapshot of a store; a value that this process does not know is None.
 
-    Names are RocketMQ's in snake_case where it has one; times in ms since 1970 UTC, latencies in ms, rates a second by
-    the seconds they are taken over. `docs/design/monitoring.md` explains each.
+    Names are RocketMQ's in snake_case, where it has a name. Times are in ms since 1970 UTC, latencies in ms. Rates are
+    per second, by the seconds over which they are taken. `docs/design/monitoring.md` explains each value.
     """
 
     boot_timestamp: int | None
@@ -111,10 +111,10 @@ class RuntimeInfo:
     findings: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """All values under RocketMQ's names, as JSON takes them.
+        """All values under RocketMQ's names, ready for JSON.
 
-        Two are a name for each key: `commitLogDiskRatio_<path>`, and `scheduleMessageOffset_<level>`, which is
-        "next offset,max offset" as RocketMQ writes it.
+        Two values become a name for each key: `commitLogDiskRatio_<path>`, and `scheduleMessageOffset_<level>`, which
+        is "next offset,max offset" as RocketMQ writes it.
         """
         plain: dict[str, Any] = _to_dict(self)
         paths, levels = plain.pop("commitLogDiskRatioByPath"), plain.pop("scheduleMessageOffset")
@@ -124,9 +124,9 @@ class RuntimeInfo:
 
 def _to_dict(value: Any) -> Any:
     if is_dataclass(value):
-        found = {}
+        plain = {}
         for one in fields(value):
             head, *rest = one.name.split("_")
-            found[head + "".join(map(str.capitalize, rest))] = _to_dict(getattr(value, one.name))
-        return found
+            plain[head + "".join(map(str.capitalize, rest))] = _to_dict(getattr(value, one.name))
+        return plain
     return [_to_dict(one) for one in value] if isinstance(value, tuple) else value

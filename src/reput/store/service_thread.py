@@ -1,4 +1,4 @@
-"""ServiceThread: a thread of an open store, whose end can be waited for until it has come."""
+"""ServiceThread: a thread of an open store, whose `join` returns only after the thread's end."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from threading import Event, Thread, current_thread
 
 
 class ServiceThread(Thread):
-    """RocketMQ's `ServiceThread`: what runs as long as the store is open.
+    """RocketMQ's `ServiceThread`: a thread that runs as long as the store is open.
 
-    CPython (up to 3.12) takes a thread for ended once a KeyboardInterrupt has come into `Thread.join`, and what it
-    writes from then on would come behind the end of the store. So the end is an event here.
+    CPython (up to 3.12) takes a thread for ended once a KeyboardInterrupt has come into `Thread.join`. The thread would
+    go on writing after the store's end. So the end is an event here.
     """
 
     def __init__(self, target: Callable[[], None], name: str) -> None:
@@ -25,7 +25,10 @@ class ServiceThread(Thread):
             self._has_ended.set()
 
     def join(self, timeout: float | None = None) -> None:
-        """Wait until the target has returned; after a KeyboardInterrupt again. RuntimeError in the thread itself."""
+        """Wait until the target has returned, also if a KeyboardInterrupt ended an earlier `join`.
+
+        Raises RuntimeError in the thread itself.
+        """
         if self is current_thread():
             raise RuntimeError("cannot join current thread")
         if self._has_ended.wait(timeout):

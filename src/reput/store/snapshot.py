@@ -1,4 +1,4 @@
-"""How the values of a RuntimeInfo are found: in the parts of an open store, and in the files of its directory."""
+"""Snapshot of a store: the values of a `RuntimeInfo`, from the parts of an open store and from its files."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _T = TypeVar("_T")
 def take_runtime_info(
     path: str, parts: Parts, files: FileLayer, stats: StoreStatsService | None = None, reput_from_offset: int = 0
 ) -> RuntimeInfo:
-    """The snapshot of an open store.
+    """Take the snapshot of an open store.
 
     Args:
         path: The store's directory.
-        parts: Its parts.
+        parts: The store's parts.
         files: The file layer.
-        stats: What it counts; None for a reader, as nobody tells it.
-        reput_from_offset: How far it has dispatched; a reader sees that in the queues.
+        stats: The store's statistics; None for a reader, which has none.
+        reput_from_offset: Commit log offset up to which the log is dispatched; a reader sees that in the queues.
     """
     log, query = parts.log, QueryMessage(parts.log, parts.index)
     findings = [str(parts.report.damage)] if parts.report.damage is not None else []
@@ -58,7 +58,7 @@ def take_runtime_info(
         confirm_offset=log.confirm_offset,
         flushed_offset=flushed,
         remain_how_many_data_to_flush=None if flushed is None else max(0, log.max_offset - flushed),
-        dispatch_behind_bytes=_behind_on_disk(parts) if stats is None else max(0, log.max_offset - reput_from_offset),
+        dispatch_behind_bytes=_lag_on_disk(parts) if stats is None else max(0, log.max_offset - reput_from_offset),
         earliest_message_time_stamp=first.store_timestamp if first is not None else None,
         latest_message_time_stamp=latest or None,
         schedule_message_offset=_schedule_offsets(path, parts, files, findings),
@@ -72,7 +72,7 @@ def take_runtime_info(
     )
 
 
-#: What only the process that writes knows.
+#: Values that only the writing process knows.
 _COUNTED = (
     "boot_timestamp", "runtime", "put_message_entire_time_max", "put_message_times_total", "put_message_failed_times",
     "put_message_size_total", "put_message_average_size", "put_message_distribute_time", "put_latency99",
@@ -82,7 +82,7 @@ _COUNTED = (
 
 
 def _counted(stats: StoreStatsService) -> dict[str, Any]:
-    """What `StoreStatsService.getRuntimeInfo` gives."""
+    """The values of `StoreStatsService.getRuntimeInfo`."""
     totals, grown = stats.totals(), stats.per_second()
 
     def rates(*names: str) -> Rates:
@@ -122,19 +122,22 @@ def _runtime(elapsed_ms: int) -> str:
 
 
 def _disk_ratio(files: FileLayer, folder: str, root: str) -> float:
-    """`UtilAll.getDiskPartitionSpaceUsedPercent`: 0 to 1, in hundredths, rounded up; of the root without the folder."""
+    """Used share of a folder's disk, 0 to 1, in hundredths, rounded up (`UtilAll.getDiskPartitionSpaceUsedPercent`).
+
+    Where the folder is missing, the root's disk counts.
+    """
     return files.disk_used_percent(folder if files.exists(folder) else root) / 100
 
 
-def _behind_on_disk(parts: Parts) -> int:
-    """Bytes between the last record that a queue knows and the end of the log; 0 after a clean exit."""
+def _lag_on_disk(parts: Parts) -> int:
+    """Bytes between the last record with a unit and the end of the log; 0 after a clean exit."""
     if not parts.report.was_killed and not isinstance(parts.report.damage, CorruptConsumeQueueError):
         return 0
     return max(0, parts.log.max_offset - max(parts.queues.max_physical_offset, parts.log.min_offset))
 
 
 def folder_use(files: FileLayer, path: str) -> FolderUse:
-    """What is below a folder, which may be missing."""
+    """Files below a folder, which may be missing."""
     if not files.is_directory(path):
         return FolderUse(0, 0, 0)
     entries = files.list_directory(path)
@@ -149,14 +152,14 @@ def _sum(uses: Sequence[FolderUse]) -> FolderUse:
 
 
 def _topics(parts: Parts, counts: dict[str, TopicCounts] | None) -> tuple[TopicInfo, ...]:
-    found: dict[str, list[int]] = {topic: [0, 0, 0] for topic in counts or ()}
+    by_topic: dict[str, list[int]] = {topic: [0, 0, 0] for topic in counts or ()}
     for queue in parts.queues.queues():
-        sums = found.setdefault(queue.topic, [0, 0, 0])
+        sums = by_topic.setdefault(queue.topic, [0, 0, 0])
         sums[0] += 1
         sums[1] += queue.max_offset - queue.min_offset
         sums[2] += queue.max_offset
     topics = []
-    for topic, sums in sorted(found.items()):
+    for topic, sums in sorted(by_topic.items()):
         count = counts.get(topic) if counts is not None else None
         counted = {name: getattr(count or _NEVER, name) for name in TopicCounts.__slots__} if counts is not None else {}
         topics.append(TopicInfo(topic, *sums, **counted))
@@ -167,9 +170,9 @@ _NEVER = TopicCounts()
 
 
 def _committed(path: str, files: FileLayer, findings: list[str]) -> list[tuple[str, Mapping[int, int], int]]:
-    """`topic@group`, its next offsets by queue id, and that of all other queues.
+    """For each `topic@group`: the next offsets by queue id, and the next offset of all other queues.
 
-    A group of light queues (`%LMQ%...`) has one offset for all (`LmqConsumerOffsetManager.queryOffset`).
+    A group of light queues (`%LMQ%...`) has one offset for all queues (`LmqConsumerOffsetManager.queryOffset`).
     """
     ordinary = _read_or_tell(path, ConsumerOffsets, files, findings)
     light = _read_or_tell(path, LmqConsumerOffsets, files, findings)
@@ -180,44 +183,44 @@ def _committed(path: str, files: FileLayer, findings: list[str]) -> list[tuple[s
 
 
 def _groups(path: str, parts: Parts, files: FileLayer, query: QueryMessage, findings: list[str]) -> list[GroupInfo]:
-    """Each group of `consumerOffset.json` and `lmqConsumerOffset.json` against the queues."""
+    """Lag of each group of `consumerOffset.json` and `lmqConsumerOffset.json` after the queues."""
     latest = parts.log.last_store_timestamp
     by_topic: dict[str, list[Queue]] = {}
     for queue in parts.queues.queues():
         by_topic.setdefault(queue.topic, []).append(queue)
-    found = []
+    groups = []
     for key, by_queue, otherwise in _committed(path, files, findings):
         topic, group = split_topic_group(key)
-        behind, ages = 0, []
+        lag, lags_ms = 0, []
         for queue in by_topic.get(topic, ()):
             offset = max(0, by_queue.get(queue.queue_id, otherwise))
             if offset < queue.max_offset:
-                behind += queue.max_offset - offset
-                ages.append(_age_ms(query, queue, offset, latest))
-        known = [age for age in ages if age is not None]
-        found.append(GroupInfo(group, topic, behind, max(known, default=None if behind else 0)))
-    return sorted(found, key=lambda one: (one.group, one.topic))
+                lag += queue.max_offset - offset
+                lags_ms.append(_lag_ms(query, queue, offset, latest))
+        known_ms = [lag_ms for lag_ms in lags_ms if lag_ms is not None]
+        groups.append(GroupInfo(group, topic, lag, max(known_ms, default=None if lag else 0)))
+    return sorted(groups, key=lambda one: (one.group, one.topic))
 
 
-def _age_ms(query: QueryMessage, queue: Queue, offset: int, latest: int) -> int | None:
-    """From a message of a queue to the last of the store; None where the log does not have it any more."""
+def _lag_ms(query: QueryMessage, queue: Queue, offset: int, latest: int) -> int | None:
+    """Time (ms) from a message of a queue to the store's last message; None where the log no longer has the message."""
     unit = queue.unit(max(offset, queue.min_offset))
     message = query.by_offset(unit.commit_log_offset) if unit is not None else None
     return max(0, latest - message.store_timestamp) if message is not None else None
 
 
 def _schedule_offsets(path: str, parts: Parts, files: FileLayer, findings: list[str]) -> dict[int, str]:
-    """`ScheduleMessageService.buildRunningStats`."""
+    """Next offset and max offset of each delay level's queue (`ScheduleMessageService.buildRunningStats`)."""
     table = _read_or_tell(path, DelayOffsets, files, findings).offset_table
     queues = {level: parts.queues.find(SCHEDULE_TOPIC, level - 1) for level in sorted(table)}
     return {level: f"{table[level]},{queue.max_offset if queue else 0}" for level, queue in queues.items()}
 
 
 def _read_or_tell(path: str, kind: type[_T], files: FileLayer, findings: list[str]) -> _T:
-    """What a file below `config/` says; nothing, and a finding, where it is damaged."""
+    """Read a file below `config/`; an empty value, and a finding, where the file and its backup are damaged."""
     try:
         return read_metadata(path, kind, files) or kind()
-    except StoreError as error:  # it cannot be read either
+    except StoreError as error:  # damaged, or not readable
         findings.append(str(error))
         return kind()
 

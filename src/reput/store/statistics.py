@@ -1,8 +1,8 @@
-"""What an open store counts while it works, as RocketMQ's StoreStatsService does, at the price of a few additions.
+"""Statistics of an open store, as RocketMQ's `StoreStatsService` counts them; a count costs a few additions.
 
-Messages put are counted a batch at a time by the dispatch thread, from the columns of its scan; puts themselves are
-only timed. Several threads add to the plain numbers without a lock: where there is an interpreter lock, CPython gives
-it away at calls and jumps, and never inside of `x.n += 1`.
+The dispatch thread counts put messages, a batch at a time, from the columns of its scan; puts themselves are only
+timed. Several threads add to plain numbers without a lock: where there is an interpreter lock, CPython gives it away at
+calls and jumps, and never inside of `x.n += 1`.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ import numpy as np
 from reput.errors import StoreError
 from reput.kernels.columns import RecordColumns
 
-#: Upper bounds in ms, exclusive, and RocketMQ's names of the ranges below, between and above them.
+#: Upper bounds in ms, exclusive, and RocketMQ's names of the ranges before, between and after them.
 _RANGE_BOUNDS_MS = (1, 10, 50, 100, 200, 500, 1000, 2000, 3000, 4000, 5000, 10_000)
 RANGE_NAMES = (
     "[<=0ms]", "[0~10ms]", "[10~50ms]", "[50~100ms]", "[100~200ms]", "[200~500ms]", "[500ms~1s]",
     "[1~2s]", "[2~3s]", "[3~4s]", "[4~5s]", "[5~10s]", "[10s~]",
 )  # fmt: skip
-#: Finer ranges for the percentiles: width in ms, and how many of it (`PUT_MESSAGE_ENTIRE_TIME_BUCKETS`).
+#: Finer ranges for the percentiles: width in ms, and number of ranges (`PUT_MESSAGE_ENTIRE_TIME_BUCKETS`).
 _STEPS = ((1, 20), (2, 15), (5, 10), (10, 10), (50, 6), (100, 5), (1000, 9))
 _FINE_BOUNDS_MS = tuple(accumulate(chain.from_iterable(repeat(width, count) for width, count in _STEPS)))
-#: A put that takes longer is not counted by the put itself.
+#: A put that takes less is counted by the put itself; longer puts call `put_took`.
 FAST_PUT_S = 0.001
-#: Seconds that rates are taken over.
+#: Seconds over which rates are taken.
 WINDOWS_S = (1, 10, 60, 600)
 _SAMPLE_INTERVAL_S = 0.95
 
 
 class TopicCounts:
-    """What happened to one topic since the store was opened.
+    """Counts of one topic since the store was opened.
 
     Attributes:
         put_messages, put_bytes: Messages put, and the bytes of their records.
-        get_times: Pulls that found something.
-        got_messages, got_bytes: What they got.
+        get_times: Pulls that found messages.
+        got_messages, got_bytes: Messages that these pulls returned, and the bytes of their records.
     """
 
     __slots__ = ("get_times", "got_bytes", "got_messages", "put_bytes", "put_messages")
@@ -71,14 +71,14 @@ class StoreStatsService:
     """RocketMQ's `StoreStatsService` of one open store.
 
     Args:
-        topics: Counts by topic; the table of the queues, which add to it when they are read.
+        topics: Counts by topic; the queues' own table, to which pulls add.
 
     Attributes:
         fast_put_times: Puts that took less than a millisecond.
-        put_failed_times: Puts that the store, not the message, was to blame for.
-        put_entire_time_max_ms: The longest put.
-        get_entire_time_max_s: The longest pull.
-        get_miss_times: Pulls that found nothing.
+        put_failed_times: Puts that failed because of the store, not because of the message.
+        put_entire_time_max_ms: Time of the longest put.
+        get_entire_time_max_s: Time of the longest pull.
+        get_miss_times: Pulls that found no message.
     """
 
     def __init__(self, topics: dict[str, TopicCounts]) -> None:
@@ -96,7 +96,7 @@ class StoreStatsService:
         self._samples = deque([self.totals()], maxlen=max(WINDOWS_S) + 1)
 
     def put_took(self, seconds: float) -> None:
-        """Time a put, which counts itself where it took less than `FAST_PUT_S` (`setPutMessageEntireTimeMax`)."""
+        """Count a put by its time; faster puts than `FAST_PUT_S` count themselves (`setPutMessageEntireTimeMax`)."""
         elapsed_ms = int(seconds * 1000)
         with self._slow:
             self._ranges[bisect_right(_RANGE_BOUNDS_MS, elapsed_ms)] += 1
@@ -104,7 +104,7 @@ class StoreStatsService:
             self.put_entire_time_max_ms = max(self.put_entire_time_max_ms, elapsed_ms)
 
     def get_took(self, seconds: float) -> None:
-        """Time a pull that seems to be the longest one (`setGetMessageEntireTimeMax`)."""
+        """Note the time of a pull that may be the longest one (`setGetMessageEntireTimeMax`)."""
         with self._slow:
             self.get_entire_time_max_s = max(self.get_entire_time_max_s, seconds)
 
@@ -120,7 +120,7 @@ class StoreStatsService:
         self.put_took(time.monotonic() - begin)
 
     def dispatch(self, columns: RecordColumns) -> None:
-        """Count scanned records by topic; as a dispatcher behind all others, so that nothing is counted twice."""
+        """Count scanned records by topic; as the last of all dispatchers, so that no record is counted twice."""
         if not columns.rows:
             return
         queues = columns.queues()
@@ -136,7 +136,7 @@ class StoreStatsService:
             counts.put_bytes += int(size)
 
     def totals(self) -> Totals:
-        """The sums, as of now."""
+        """Sums over all topics, as of now."""
         topics = list(self.topics.values())
         return Totals(
             time.monotonic(),
@@ -148,36 +148,36 @@ class StoreStatsService:
         )
 
     def sample(self) -> None:
-        """Remember the sums once a second; called by a thread that is awake anyway."""
+        """Keep the sums once a second, for the rates; called by a thread that is awake anyway."""
         if time.monotonic() - self._samples[-1].at >= _SAMPLE_INTERVAL_S:
             self._samples.append(self.totals())
 
     def per_second(self) -> dict[int, Totals | None]:
-        """Growth of each sum a second over the last 1, 10, 60 and 600 seconds; None before the store is that old.
+        """Growth of each sum per second over the last 1, 10, 60 and 600 seconds; None before the store is that old.
 
-        `at` is the time it is really taken over: samples are about a second apart.
+        `at` is the time in seconds over which the rate is really taken: samples are about a second apart.
         """
         now, samples = self.totals(), list(self._samples)
-        found: dict[int, Totals | None] = {}
+        rates: dict[int, Totals | None] = {}
         for window in WINDOWS_S:
             old = [one for one in samples if now.at - one.at >= window * _SAMPLE_INTERVAL_S]
             if not old:
-                found[window] = None
+                rates[window] = None
                 continue
             seconds = now.at - old[-1].at
             grown = ((b - a) / seconds for a, b in zip(old[-1][1:], now[1:], strict=True))
-            found[window] = Totals(seconds, *grown)  # type: ignore[arg-type]
-        return found
+            rates[window] = Totals(seconds, *grown)  # type: ignore[arg-type]
+        return rates
 
     def put_distribution(self) -> dict[str, int]:
-        """Puts by how long they took, by RocketMQ's names of the ranges."""
+        """Number of puts in each range of times, by RocketMQ's names of the ranges."""
         with self._slow:
             return dict(zip(RANGE_NAMES, [self.fast_put_times + self._ranges[0], *self._ranges[1:]], strict=True))
 
     def put_latency_ms(self, share: float) -> float:
-        """The time that a share of all puts took at most (`findPutMessageEntireTimePX`); inside a range, by proportion.
+        """Percentile of the put times, in ms (`findPutMessageEntireTimePX`); inside a range, by proportion.
 
-        Of all puts since the store was opened; RocketMQ takes those of the last minute.
+        All puts since the store was opened count; RocketMQ takes the puts of the last minute. `share`: 0.99 for p99.
         """
         with self._slow:
             counts = [self.fast_put_times + self._fine_ranges[0], *self._fine_ranges[1:]]

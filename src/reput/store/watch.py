@@ -1,4 +1,4 @@
-"""Looking at one store directory again and again, as `reput top` does: what was read of the log is not read again."""
+"""Watch of a store directory by repeated looks, as `reput top` does: each look reads only new records of the log."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from reput.store.snapshot import take_runtime_info
 
 
 class Look(NamedTuple):
-    """One look at a store, and when it was (seconds of the monotonic clock)."""
+    """A snapshot of a store, and its time `at` in seconds of the monotonic clock."""
 
     at: float
     info: RuntimeInfo
@@ -34,11 +34,11 @@ class StoreWatch:
         self._seen_record = -1
 
     def look(self) -> Look:
-        """What the directory shows now.
+        """Take a snapshot of the directory as it is now.
 
         Raises:
-            StoreFormatError: No store.
-            CorruptStoreError: Damage that keeps even a reader out.
+            StoreFormatError: The directory is no store.
+            CorruptStoreError: Damage because of which not even a reader can open the store.
         """
         parts = open_for_reading(
             self.path, self._config, self._files, lambda what, done, total: None, self._seen_record
@@ -51,10 +51,12 @@ class StoreWatch:
 
 
 def per_second(before: Look, after: Look) -> dict[str, float]:
-    """Messages a second that arrived in each topic between two looks, by what the queues show."""
-    known = {topic.topic: topic.max_offset for topic in before.info.topics}
+    """Messages a second that arrived in each topic between two looks, by the queues' max offsets."""
+    earlier = {topic.topic: topic.max_offset for topic in before.info.topics}
     seconds = max(after.at - before.at, 1e-9)
-    return {topic.topic: max(0, topic.max_offset - known.get(topic.topic, 0)) / seconds for topic in after.info.topics}
+    return {
+        topic.topic: max(0, topic.max_offset - earlier.get(topic.topic, 0)) / seconds for topic in after.info.topics
+    }
 
 
 def bytes_per_second(before: Look, after: Look) -> float:

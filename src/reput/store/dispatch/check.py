@@ -1,8 +1,8 @@
 """Dispatch check: what dispatch would refuse of some records, found out without a change.
 
 Dispatch refuses a record whose topic cannot name a folder, or whose queue offset no log can hold. And where units are
-missing before a record's unit, all records must be dispatched from the log's begin on. A start must know all of this
-before it changes anything.
+missing before a record's unit, all records of the log must be dispatched again. A start must know all of this before it
+changes anything.
 """
 
 from __future__ import annotations

@@ -16,9 +16,9 @@ _LOOK_EVERY_S = 0.01
 
 
 class DispatchFollower(ReputMessageService):
-    """In place of the thread that dispatches: `reput_from_offset` is the mark up to which the other process has.
+    """In place of the thread that dispatches: `reput_from_offset` is the offset of the other process's last mark.
 
-    Queues and index show what the other process wrote, a moment later. The put side knows which queues can have grown,
+    Queues and index show what the other process wrote a moment later. The put side knows which queues can have grown,
     so only these are read, whatever the log's length.
     """
 

@@ -213,7 +213,7 @@ class LogDispatch:
             self._recover()
         begin = self.position
         if begin.last is None:
-            max_bytes = 1  # a first mark near the log's begin tells this log from any other
+            max_bytes = 1  # a first mark near the log's beginning tells this log from any other
         rows = first_timestamp = 0
         end = begin
         # Damage at an offset is looked for once: most logs end with zeros, and a search for records after them is slow.

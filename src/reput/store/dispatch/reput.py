@@ -133,7 +133,7 @@ class ReputMessageService:
         """Call the listener, and log its error; of errors in successive calls the first."""
         try:
             on_arrival(arrivals)
-        except BaseException:  # SystemExit, too, would end the thread, and nobody would know
+        except BaseException:  # SystemExit, too, would end the thread without a sign
             if not self._listener_fails:
                 logger.exception(
                     "on_arrival failed for records before commit log offset %d; dispatch goes on, and calls it for the "

@@ -1,1 +1,1 @@
-"""Index files of an open store."""
+"""Index files of an open store, and their recovery."""

@@ -1,4 +1,7 @@
-"""Index files that a kill left: how far their entries are what dispatch would write. Looking changes nothing."""
+"""Verification of index files after a kill: how far their entries are what dispatch would write.
+
+Nothing is changed but by `VerifiedIndexFile.repair`.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +14,15 @@ from reput.files import File, FileLayer
 from reput.formats.index_file import HEADER_SIZE, IndexHeader, encode_header, entry_position
 from reput.kernels.index_file import END_OFFSET, END_TIMESTAMP, IndexKeys, IndexTable
 
-#: Bytes compared at a time, in a buffer that stays in the cache: new memory for all of an index file's entries costs
-#: more than reading and comparing them.
-_COMPARED_SIZE = 1 << 16
+#: Bytes of a block that is compared at a time. Its buffer stays in the processor's cache: new memory for all entries of
+#: an index file costs more than reading and comparing them.
+_BLOCK_SIZE = 1 << 16
 
 
 class VerifiedIndexFile:
-    """One file, as far as its entries are right.
+    """One index file, as far as its entries were verified.
 
-    A kill in the middle of a put leaves a header and slots that do not fit its entries: `repair` writes them anew.
+    A kill in the middle of a put leaves a header and slots that do not fit the entries: `repair` writes them again.
     """
 
     def __init__(self, files: FileLayer, path: str, table: IndexTable) -> None:
@@ -30,9 +33,9 @@ class VerifiedIndexFile:
         self.table = table
 
     def verify(self, keys: IndexKeys, begin: int) -> int:
-        """The number of the next key behind those, from number `begin` on, whose entries are there.
+        """Verify the entries of keys from number `begin` on; returns the number of the next key to verify.
 
-        That is `begin` where one of those that the file has room for is missing: then nothing counts as verified.
+        All keys that the file has room for are verified, or none: `begin` is returned where an entry is missing.
         """
         header, position = self.table.header.copy(), entry_position(self.table.slots, self.table.count)
         taken, entries = self.table.put(keys, begin)
@@ -42,7 +45,7 @@ class VerifiedIndexFile:
         return begin
 
     def seal(self) -> bool:
-        """Whether a full file has the header and slots that its entries ask for; its copy of them is given up then."""
+        """Whether a full file has the header and slots that fit its entries; their copy in memory is dropped then."""
         self._is_whole = _holds(self._file, HEADER_SIZE, self.table.slot_table) and _holds(self._file, 0, self._header)
         if self._is_whole:
             self.table.slot_table = self.table.slot_table[:0]
@@ -53,7 +56,7 @@ class VerifiedIndexFile:
         return np.frombuffer(encode_header(IndexHeader(*self.table.header.tolist())), np.uint8)
 
     def repair(self) -> None:
-        """Wipe out what lies behind the verified entries, and write slots and header where they differ."""
+        """Zero the bytes after the verified entries, and write slots and header where they differ."""
         if self._is_whole:
             return
         with self._files.open(self.path, writable=True) as file:
@@ -69,27 +72,28 @@ class VerifiedIndexFile:
 
 def _holds(file: File, position: int, data: npt.NDArray[np.uint8]) -> bool:
     """Whether a file has these bytes at a position."""
-    found = np.empty(_COMPARED_SIZE, np.uint8)
-    for begin in range(0, data.size, _COMPARED_SIZE):
-        expected = data[begin : begin + _COMPARED_SIZE]
-        read = found[: expected.size]
+    block = np.empty(_BLOCK_SIZE, np.uint8)
+    for begin in range(0, data.size, _BLOCK_SIZE):
+        expected = data[begin : begin + _BLOCK_SIZE]
+        read = block[: expected.size]
         if file.read_into(position + begin, read.data) < read.size or not np.array_equal(read, expected):
             return False
     return True
 
 
 class IndexCheck:
-    """Compares files, one behind the other, with keys in log order.
+    """Comparison of index files, one after the other, with keys in log order.
 
     Args:
         files: The file layer.
         paths: The files, oldest first.
-        slots: Slots of each file; entries go up to number `capacity` - 1.
-        previous_timestamp, previous_offset: What the file before them ended with; 0 for none.
-        begun: Of the first file, what an interrupted start had compared already.
+        slots: Slots of each file.
+        capacity: Entries of each file; their numbers go up to `capacity` - 1.
+        previous_timestamp, previous_offset: The end of the index file before the first one; 0 where there is none.
+        begun: The first file, as far as an interrupted start has verified it.
 
     Attributes:
-        checked: The files that were looked into; only the last one can have no verified entry.
+        checked: The files that were compared so far; only the last one can be without a verified entry.
     """
 
     def __init__(
@@ -119,7 +123,7 @@ class IndexCheck:
         self._files.sync_files([file.path for file in self.checked])
 
     def verify(self, keys: IndexKeys) -> int:
-        """How many of the keys, which follow those before, are in the files; of those in one file all or none."""
+        """Verify keys that follow the keys before; returns how many have entries. In one file all count, or none."""
         taken = 0
         while taken < keys.hashes.size:
             if not self._has_room():
@@ -130,7 +134,7 @@ class IndexCheck:
         return taken
 
     def _has_room(self) -> bool:
-        """Whether there is a file for the next entry; goes on to the next file behind one that is full and whole."""
+        """Whether there is a file for the next entry; after a file that is full and whole this is the next file."""
         last = self.checked[-1] if self.checked else None
         if last is not None:
             if last.table.count < self._capacity:

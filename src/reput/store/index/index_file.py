@@ -1,4 +1,4 @@
-"""One index file: mapped, written in place into space that is reserved ahead, so a full disk is an error."""
+"""One index file: mapped, written in place. Disk space is reserved before it is written: a full disk is an error."""
 
 from __future__ import annotations
 
@@ -33,10 +33,11 @@ _RESERVE_STEP = 8 << 20
 
 
 class Block:
-    """Native int64 for a kernel; the address is taken once, for asking costs 1 us.
+    """Native int64 numbers for a kernel; their address is taken once, as asking for it costs 1 us.
 
     Args:
-        alive: What the numbers point to.
+        numbers: The numbers, addresses among them.
+        alive: The object that these addresses point to, kept alive with the block.
     """
 
     __slots__ = ("_alive", "address")
@@ -51,7 +52,7 @@ class IndexFile:
     """RocketMQ's `IndexFile`.
 
     Attributes:
-        header: int64[6], the header's fields (see kernels.index_file); on disk after `flush` and after every put.
+        header: int64[6], the header's fields (see `reput.kernels.index_file`); each put writes them to the map.
     """
 
     __slots__ = ("_file", "_is_followed", "_mapping", "_place", "_reserved", "capacity", "header", "path", "slots")
@@ -84,7 +85,7 @@ class IndexFile:
 
     @property
     def name(self) -> str:
-        """The file's name: names are in the order of the files."""
+        """The file's name; the order of the names is the order of the files."""
         return self.path.rpartition("/")[2]
 
     def _read_header(self) -> npt.NDArray[np.int64]:
@@ -93,7 +94,10 @@ class IndexFile:
         return header
 
     def follow(self) -> None:
-        """See what another process has put. It may go on: what a slot leads to is an entry, whatever `count` is."""
+        """Read the header that another process has written.
+
+        The other process may go on putting: what a slot leads to is an entry, whatever `count` says.
+        """
         self._is_followed = True
         self.header = self._read_header()
 
@@ -104,12 +108,12 @@ class IndexFile:
 
     @property
     def address(self) -> int:
-        """Where the file is mapped, for kernels."""
+        """Memory address of the mapped file, for kernels."""
         return self._mapping.address
 
     @property
     def place(self) -> tuple[Block, int, int, bool]:
-        """`IndexPlace`, begin and end of the store times (ms), whether it has no entry: kept until a key is put."""
+        """`IndexPlace`, first and last store time (ms), and whether there is no entry; cached until a key is put."""
         kept, header = self._place, self.header
         if kept is None or kept[0] is not header:
             begin, end, _, _, _, count = header.tolist()
@@ -143,11 +147,11 @@ class IndexFile:
         return int(self.header[INDEX_COUNT])
 
     def continue_from(self, previous: IndexFile) -> None:
-        """Begin where the file before ended (`IndexService.getAndCreateLastIndexFile`)."""
+        """Set the header to begin where the file before ends (`IndexService.getAndCreateLastIndexFile`)."""
         self.header[:4] = previous.end_timestamp, previous.end_timestamp, previous.end_offset, previous.end_offset
 
     def put(self, keys: IndexKeys, begin: int) -> int:
-        """Put keys from number `begin` on; returns the number of the first that did not fit.
+        """Put keys from number `begin` on; returns the number of the first key that did not fit.
 
         Raises:
             StoreFullError: No space for the entries; nothing has changed.
@@ -174,12 +178,12 @@ class IndexFile:
         begin: int,
         end: int,
     ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
-        """Candidates for keys, newest first for each: (key numbers int32[n], commit log offsets int64[n]).
+        """Find candidates for keys, newest first for each key: (key numbers int32[n], commit log offsets int64[n]).
 
         Args:
             hashes: int32[keys].
-            wanted: int32[keys], how many each still takes; lowered.
-            begin, end: Bounds on the store time, ms.
+            wanted: int32[keys], how many candidates each key still takes; lowered by those found.
+            begin, end: Bounds of the store time, ms.
         """
         room = max(64, 4 * hashes.size)
         while True:
@@ -195,7 +199,7 @@ class IndexFile:
             room *= 4
 
     def trailing_keys(self, offset: int) -> int:
-        """How many of the last entries belong to the record at a commit log offset."""
+        """Number of the last entries that belong to the record at a commit log offset."""
         number = self.count - 1
         while number >= 1:
             position = entry_position(self.slots, number) + PHY_OFFSET

@@ -1,4 +1,4 @@
-"""The index files in their order: rolls them, feeds them, and finds records by key in them."""
+"""Index files of a store, in order: roll to a new file, put keys, find records by key, recover after a kill."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class IndexService:
     """RocketMQ's `IndexService`.
 
     Attributes:
-        flushed_timestamp: End time (ms) of the last full file that is on the disk: what the checkpoint may say.
+        flushed_timestamp: End time (ms) of the last full file that is on the disk, for the checkpoint.
     """
 
     def __init__(self, files: FileLayer, path: str, slots: int, capacity: int, *, writable: bool) -> None:
@@ -39,28 +39,28 @@ class IndexService:
         self._writable = writable
         self._file_size = file_size(slots, capacity)
         self._unsynced: list[IndexFile] = []
-        # Between `load` and `settle`: files that a kill left, which may not be right, and those with nothing in them.
+        # Between `load` and `settle`: files that may be wrong after a kill, and files of no length.
         self._was_killed = False
         self._unsafe: list[str] = []
         self._useless: list[str] = []
         self._check: IndexCheck | None = None
-        # Keys of records up to here are in: the last record with entries, and how many of its keys.
+        # The last record with entries, and how many of its keys have an entry: all keys before are in the index.
         self._last_offset = -1
         self._last_keys = 0
         self._changing = Lock()
         self._flush_lock = Lock()
-        #: Replaced by a new list, never changed: readers take it without a lock.
+        #: Replaced by a new list, never changed in place: readers take it without a lock.
         self.index_files: list[IndexFile] = []
         self.flushed_timestamp = 0
 
-    def check(self, found: list[IndexFilePath]) -> None:
-        """Look at the files of a directory without changing anything.
+    def check(self, listed: list[IndexFilePath]) -> None:
+        """Check sizes and headers of listed files; nothing is changed. An empty file is right: a kill leaves it.
 
         Raises:
-            StoreFormatError: A file of another size than slots and entries ask for. An empty one is what a kill leaves.
-            CorruptIndexFileError: A header that says more entries than fit.
+            StoreFormatError: A file has another size than the configured slots and entries make.
+            CorruptIndexFileError: A header says more entries than fit.
         """
-        for entry in found:
+        for entry in listed:
             if entry.size not in (0, self._file_size):
                 raise StoreFormatError(
                     f"{entry.path}: {entry.size} bytes, but {self._slots} hash slots and {self._capacity} entries "
@@ -74,30 +74,32 @@ class IndexService:
                     raise CorruptIndexFileError(
                         entry.path,
                         0,
-                        f"the header says that entry {count} comes next, and {self._capacity} is the last; "
+                        f"the header says that the next entry has number {count}, more than {self._capacity}; "
                         f"{build_index_again(entry.path)}",
                     )
 
-    def load(self, found: list[IndexFilePath], *, safe_timestamp: int | None, mark: DispatchMark | None = None) -> None:
-        """Take over the files of a directory; nothing changes.
+    def load(
+        self, listed: list[IndexFilePath], *, safe_timestamp: int | None, mark: DispatchMark | None = None
+    ) -> None:
+        """Take over listed files; nothing on the disk changes.
 
         Args:
-            found: The files, oldest first.
-            safe_timestamp: After a crash the checkpoint's indexMsgTimestamp: files that end later or are not full count
-                only as far as `verify` finds their entries. So do all but the first that end at that very millisecond:
-                files are synced in their order, and one is enough for the checkpoint to say so. None after a clean
-                stop, and for reading.
-            mark: What a start that was interrupted has compared and synced; then this counts, and no timestamp.
+            listed: The files, oldest first.
+            safe_timestamp: After a kill the checkpoint's indexMsgTimestamp. Files that end later, or are not full,
+                count only as far as `verify` finds their entries. If several files end at that very millisecond, only
+                the first is trusted: files are synced in order, and the checkpoint may speak of the first alone. None
+                after a clean exit, and for readers.
+            mark: The mark of an interrupted start: files count up to the mark, whatever the timestamp.
 
         Raises:
-            StoreError, CorruptIndexFileError: The files are not what the mark says.
+            StoreError, CorruptIndexFileError: The files do not fit the mark.
         """
         begun = mark.index if mark is not None else None
         self._forget()
         self._was_killed = safe_timestamp is not None
         is_safe = True
-        for entry in found:
-            if entry.size == 0:  # killed while it was made
+        for entry in listed:
+            if entry.size == 0:  # its writer was killed while it made the file
                 self._useless.append(entry.path)
                 continue
             file = IndexFile(
@@ -119,13 +121,13 @@ class IndexService:
         self._find_last()
         last = self.index_files[-1] if self.index_files else None
         previous = (last.end_timestamp, last.end_offset) if last is not None else (0, 0)
-        checked = self._go_on_in(begun) if begun is not None else None
+        checked = self._resume(begun) if begun is not None else None
         self._check = IndexCheck(self._files, self._unsafe, self._slots, self._capacity, *previous, checked)
 
-    def _go_on_in(self, mark: IndexMark) -> VerifiedIndexFile:
-        """The last file that counts, whose entries are right up to a mark: what follows is to be compared."""
+    def _resume(self, mark: IndexMark) -> VerifiedIndexFile:
+        """Go on with the file of a mark, whose entries are right up to the mark: later entries are to be verified."""
         if not self.index_files or self.index_files[-1].name != mark.name:
-            raise StoreError(f"{self._path}/{mark.name}: the index was compared up to there, and there is no such file")
+            raise StoreError(f"{self._path}/{mark.name}: the index was verified up to this file, and the file is gone")
         table = IndexTable(self._slots, self._capacity)
         table.slot_table = slots_of(self._files, os.path.dirname(self._path), mark, self._slots, self._capacity)
         table.header = np.array(mark.header, np.int64)
@@ -136,7 +138,7 @@ class IndexService:
 
     @property
     def mark(self) -> IndexMark | None:
-        """The file that takes the next key, as of now; None where no key was put, or verified, yet."""
+        """Mark of the index as of now: the file that takes the next key; None where no key was put or verified yet."""
         last: VerifiedIndexFile | IndexFile | None = self._check.last if self._check is not None else None
         if last is None:
             last = self.index_files[-1] if self.index_files else None
@@ -151,7 +153,7 @@ class IndexService:
         self.index_files, self._useless, self._unsafe = [], [], []
 
     def _find_last(self) -> None:
-        """Look up in the files what was indexed last."""
+        """Read from the files which record was indexed last, and how many of its keys."""
         self.flushed_timestamp = max((file.end_timestamp for file in self.index_files if file.is_full), default=0)
         self._last_offset, self._last_keys = -1, 0
         if self.index_files and self.index_files[-1].count > 1:
@@ -166,20 +168,20 @@ class IndexService:
             self._last_keys = self.index_files[-2].trailing_keys(self._last_offset)
 
     def verify(self, columns: RecordColumns) -> bool:
-        """Whether the keys of scanned records are in the files that a kill left; `dispatch` leaves them out then."""
+        """Whether all keys of scanned records have entries after a kill; `dispatch` drops verified keys."""
         keys = self._missing(index_keys(columns))
         taken = self._check.verify(keys) if self._check is not None else 0
         self._remember(keys, 0, taken)
         return taken == keys.hashes.size
 
     def judge(self, log_end: int) -> bool:
-        """Whether what `load` and `verify` trust of the files can be kept; what cannot does not count any more.
+        """Whether all entries that `load` and `verify` trust can be kept; the others do not count any more.
 
         Nothing is changed on the disk: `settle` does that.
 
         Args:
-            log_end: Commit log offset behind the last record. A file that knows later records, which the log has lost
-                in a crash, is to be removed: it would keep the new ones at their offsets out.
+            log_end: Commit log offset after the last record. A file with later records, which a power cut took from the
+                log, is to be removed: it would keep out the keys of new records at the same offsets.
         """
         if not self._was_killed:
             return True
@@ -192,7 +194,7 @@ class IndexService:
             file.close()
         self._unsafe += [file.path for file in lost]
         self.index_files = kept
-        self._check.close()  # nothing behind them counts
+        self._check.close()  # nothing after the kept files counts
         self._check = IndexCheck(self._files, [], self._slots, self._capacity)
         self._find_last()
         return False
@@ -204,7 +206,7 @@ class IndexService:
                 file.write_again()
 
     def settle(self) -> None:
-        """Keep what counts of the files, repaired, and remove the rest."""
+        """Repair the files with verified entries, and remove all files that do not count."""
         check, self._check = self._check, None
         assert check is not None
         check.close()
@@ -222,13 +224,13 @@ class IndexService:
 
     @property
     def restart_offset(self) -> int:
-        """Commit log offset of the first record whose keys may be missing; -1 when nothing is indexed."""
+        """Commit log offset of the first record whose keys may be missing; -1 where nothing is indexed."""
         return self._last_offset
 
     def follow(self, last_name: str) -> None:
-        """See the files and entries that another process has made, up to the file of a name.
+        """Take over the files and entries that another process has made, up to the file `last_name`.
 
-        A later one may be removed again, and have its keys in another file.
+        A later file may be removed again, and its keys put into another file.
         """
         last = self.index_files[-1:]
         entries = self._files.list_directory(self._path) if self._files.is_directory(self._path) else []
@@ -246,7 +248,7 @@ class IndexService:
         self.flushed_timestamp = max([self.flushed_timestamp, *full])
 
     def dispatch(self, columns: RecordColumns) -> None:
-        """Put the keys of scanned records; those that are in already are dropped, so dispatching again does no harm.
+        """Put the keys of scanned records; keys that are in the index are dropped, so dispatching again does no harm.
 
         Raises:
             StoreFullError: No space. The same call may succeed later.
@@ -275,7 +277,7 @@ class IndexService:
             self._last_offset = last
 
     def _last_file(self) -> IndexFile:
-        """The file that takes the next key; made when there is none, or the last one is full."""
+        """The file that takes the next key; a new file where there is none, or the last file is full."""
         if self.index_files and not self.index_files[-1].is_full:
             return self.index_files[-1]
         previous = self.index_files[-1] if self.index_files else None
@@ -289,7 +291,7 @@ class IndexService:
         return file
 
     def _new_path(self) -> str:
-        """A name by the time of creation, as RocketMQ's, and behind the last one's even if the clock jumps back."""
+        """Path with a name by the time of creation, as RocketMQ's; after the last name even if the clock jumps back."""
         now = int(time.time() * 1000)
         last = self.index_files[-1].path.rpartition("/")[2] if self.index_files else ""
         name = index_file_name(now, time.localtime(now / 1000).tm_gmtoff)
@@ -298,30 +300,30 @@ class IndexService:
     def find(
         self, hashes: npt.NDArray[np.int32], max_count: int, begin: int, end: int
     ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
-        """Candidates for many keys over all files, at most `max_count` each, newest first for each key.
+        """Find candidates for many keys in all files, at most `max_count` a key, newest first for each key.
 
-        Equal hashes of other keys are among them (`IndexService.queryOffset`).
+        Other keys with the same hash are among them (`IndexService.queryOffset`).
 
         Returns:
             (key numbers int32[n], commit log offsets int64[n])
         """
         wanted = np.full(hashes.size, max_count, np.int32)
-        parts = []
+        of_files = []
         for file in reversed(self.index_files):
             if file.count > 1 and file.header[0] <= end and file.end_timestamp >= begin:
-                parts.append(file.find(hashes, wanted, begin, end))
+                of_files.append(file.find(hashes, wanted, begin, end))
             if file.header[0] < begin or not wanted.any():
                 break
-        if len(parts) == 1:
-            return parts[0]
-        if not parts:
+        if len(of_files) == 1:
+            return of_files[0]
+        if not of_files:
             return np.empty(0, np.int32), np.empty(0, np.int64)
-        return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
+        return np.concatenate([pair[0] for pair in of_files]), np.concatenate([pair[1] for pair in of_files])
 
     def delete_expired(self, min_commit_log_offset: int) -> dict[str, int]:
         """Delete the files whose records the log no longer has, oldest first (`IndexService.deleteExpiredFile`).
 
-        Never the last one, nor one that waits for its sync. Queries that have found a file go on in it.
+        Never the last file, nor a file that waits for its sync. Queries that have found a file go on reading it.
 
         Returns:
             Path and size of each deleted file.
@@ -352,7 +354,7 @@ class IndexService:
                 self._unsynced.pop(0)
 
     def flush(self) -> None:
-        """Sync everything, the file that is being built too; before `settle`, what was verified."""
+        """Sync all files, also the file that takes the next key; before `settle` the verified files."""
         if self._check is not None:
             self._check.sync()
         self.flush_full_files()

@@ -1,4 +1,4 @@
-"""Index files taken back to a mark: what was put behind it goes, and the slots follow from the entries that stay."""
+"""Restore the index to a mark: later entries are removed, and the slots are made again from the entries before it."""
 
 from __future__ import annotations
 
@@ -14,47 +14,47 @@ from reput.formats.paths import INDEX
 from reput.kernels.unit_types import INDEX_ENTRY_TYPE
 from reput.log.dispatch_marks import IndexMark
 
-#: Entries at once: 20 M of them would take half a gigabyte.
+#: Entries at a time: 20 M entries would take half a gigabyte.
 _STEP = 1 << 20
 
 
 def slots_of(files: FileLayer, path: str, mark: IndexMark, slots: int, capacity: int) -> npt.NDArray[np.uint8]:
-    """uint8[4 * slots], the slots that follow from the entries before a mark; nothing is changed.
+    """Make the slots that lead to the entries before a mark: uint8[4 * slots]. Nothing is changed.
 
     Raises:
-        StoreError: the file that the mark names is gone.
-        CorruptIndexFileError: an entry before the mark is of a later record.
+        StoreError: The file that the mark names is gone, or too small.
+        CorruptIndexFileError: An entry before the mark belongs to a record after the mark.
     """
     file_path, end = os.path.join(path, INDEX, mark.name), max(mark.header.index_count, 1)
     if not files.exists(file_path) or end > capacity:
         raise StoreError(
-            f"{file_path}: the index was dispatched into it up to entry {end}, and there is no such file, or it "
-            f"has fewer entries; remove the queues, the index and config/ of {path}, and dispatch anew"
+            f"{file_path}: the index was dispatched up to entry {end} of this file, and the file is gone, or has fewer "
+            f"entries; remove the queues, the index and config/ of {path}, and dispatch anew"
         )
     table = np.zeros(slots, ">i4")
     with files.open(file_path) as file:
         view = file.map(random=True).view
         for begin in range(1, end, _STEP):
             count = min(_STEP, end - begin)
-            found = np.frombuffer(view, INDEX_ENTRY_TYPE, count, entry_position(slots, begin))
-            if (found["phy_offset"] > mark.header.end_phy_offset).any():
+            entries = np.frombuffer(view, INDEX_ENTRY_TYPE, count, entry_position(slots, begin))
+            if (entries["phy_offset"] > mark.header.end_phy_offset).any():
                 raise CorruptIndexFileError(
-                    file_path, entry_position(slots, begin), "an entry of a record behind the one that was indexed "
+                    file_path, entry_position(slots, begin), "an entry of a record after the record that was indexed "
                     f"last; remove the queues, the index and config/ of {path}, and dispatch anew",
                 )  # fmt: skip
-            table[found["key_hash"] % slots] = np.arange(begin, begin + count)  # of equal slots the last one stays
+            table[entries["key_hash"] % slots] = np.arange(begin, begin + count)  # in a slot the newest entry stays
     return table.view(np.uint8)
 
 
 def restore_index(files: FileLayer, path: str, mark: IndexMark | None, slots: int, capacity: int) -> None:
-    """Leave of the index below `path` what a mark says, synced; None: nothing.
+    """Cut the index below `path` to a mark, and sync it; without a mark all index files are removed.
 
-    The entries before the mark are on the disk. Slots and header may be those of later puts, or half written: a slot
-    leads to the newest entry of its hashes, so they are made again.
+    The entries before the mark are on the disk. Slots and header may be those of later puts, or half written, so they
+    are written again: a slot leads to the newest entry of its hashes.
 
     Raises:
-        StoreError: the file that the mark names is gone; nothing was changed.
-        CorruptIndexFileError: an entry before the mark is of a later record; nothing was changed.
+        StoreError: The file that the mark names is gone, or too small; nothing was changed.
+        CorruptIndexFileError: An entry before the mark belongs to a record after the mark; nothing was changed.
     """
     folder = os.path.join(path, INDEX)
     names = [entry.name for entry in files.list_directory(folder)] if files.is_directory(folder) else []

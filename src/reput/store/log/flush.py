@@ -1,7 +1,7 @@
-"""When a put is as safe as its store promises: syncs, and by interval (ASYNC_FLUSH); SYNC_FLUSH is `group_commit`.
+"""Flush policies of the log: syncs, and ASYNC_FLUSH, which syncs by interval. SYNC_FLUSH is `group_commit`.
 
-A failed sync is final. Nobody knows which pages the disk has, and a second try may succeed without them: every waiter
-gets the error, and nothing more is accepted until a start of the store has recovered what is really there.
+A failed sync is final. It is not known which pages are on the disk, and a second try may succeed without them. So each
+waiting put gets the error, and no put is accepted until a start of the store has recovered what is on the disk.
 """
 
 from __future__ import annotations
@@ -17,15 +17,17 @@ from reput.store.log.commit_log import CommitLog
 from reput.store.results import PutMessageStatus
 from reput.store.service_thread import ServiceThread
 
-#: Called once the bytes are safe, or with the error that says that they never will be.
+#: Called with a status once the bytes are as safe as promised, or with the error after which they never will be.
 Done = Callable[[PutMessageStatus | StorePoisonedError], None]
 
 
 class LogSync:
-    """Syncs the files of the log that have unsynced bytes, oldest first; shared by both policies.
+    """Sync of the log's files with unsynced bytes, oldest first; both flush policies use it.
 
     Attributes:
-        safe_timestamp: Store time (ms) up to which everything is on the disk: what the checkpoint may say.
+        lock: Held while `run` is called.
+        failure: The error of the sync that failed; None while all is well.
+        safe_timestamp: Store time (ms) up to which all records are on the disk, for the checkpoint.
     """
 
     def __init__(self, commit_log: CommitLog) -> None:
@@ -35,13 +37,13 @@ class LogSync:
         self.safe_timestamp = 0
 
     def run(self) -> int:
-        """Sync all that is appended by now, with `lock` held; returns the new flushed offset.
+        """Sync all that was appended until now, with `lock` held; returns the new flushed offset.
 
         Raises:
             StorePoisonedError: The sync failed, now or before.
         """
         if self.failure is not None:
-            raise self.failure.with_traceback(None)  # one object for many puts: traces would pile up in it
+            raise self.failure.with_traceback(None)  # one error object for many puts: tracebacks would pile up in it
         log = self._commit_log
         timestamp = log.last_store_timestamp
         target = log.max_offset
@@ -56,7 +58,7 @@ class LogSync:
         except Exception as error:
             self.failure = StorePoisonedError(
                 f"{error}; what was written since commit log offset {log.flushed_offset} may be lost: close the "
-                "store, look after the disk, and open it again, which recovers what is there"
+                "store, check the disk, and open the store again, which recovers what is there"
             )
             self.failure.__cause__ = error
             log.failure = self.failure
@@ -66,18 +68,18 @@ class LogSync:
 
 
 class FlushPolicy(Protocol):
-    """How a put becomes safe."""
+    """Interface of the flush policies: how a put becomes safe."""
 
     sync: LogSync
 
     def wait(self, end_offset: int) -> PutMessageStatus:
-        """Return once the log is as safe up to `end_offset` as the policy promises."""
+        """Wait until the log is as safe up to `end_offset` as the policy promises."""
 
     def submit(self, end_offset: int, done: Done) -> None:
-        """The same without waiting: `done` is called, perhaps by another thread."""
+        """Do `wait` without waiting: `done` is called with its result, perhaps by another thread."""
 
     def nudge(self) -> None:
-        """Bytes were appended for which nobody waits yet."""
+        """Note that bytes were appended for which no put waits yet."""
 
     def start(self) -> None:
         """Start the thread."""
@@ -89,8 +91,8 @@ class FlushPolicy(Protocol):
 class FlushRealTimeService:
     """ASYNC_FLUSH: a put is acknowledged once it is in the page cache; a thread syncs by interval.
 
-    Every `flushIntervalCommitLog` with at least `flushCommitLogLeastPages` unsynced pages; after
-    `flushCommitLogThoroughInterval` whatever there is.
+    Every `flushIntervalCommitLog` it syncs if at least `flushCommitLogLeastPages` pages are unsynced; every
+    `flushCommitLogThoroughInterval` it syncs whatever is unsynced.
     """
 
     def __init__(self, commit_log: CommitLog, config: MessageStoreConfig) -> None:
@@ -111,7 +113,7 @@ class FlushRealTimeService:
         done(PutMessageStatus.PUT_OK)
 
     def nudge(self) -> None:
-        """Nothing: the interval decides."""
+        """Do nothing: the thread syncs by interval."""
 
     def start(self) -> None:
         """Start the thread."""
@@ -131,7 +133,7 @@ class FlushRealTimeService:
         self._sync_if(0)
 
     def _sync_if(self, least_pages: int) -> bool:
-        """Sync when enough pages wait; a failure is kept for the next put, which must not go on as if nothing was."""
+        """Sync if at least so many pages are unsynced. An error is kept in `CommitLog.failure`, and ends all puts."""
         log = self._commit_log
         pages = log.max_offset // OS_PAGE_SIZE - log.flushed_offset // OS_PAGE_SIZE
         if pages < least_pages or log.max_offset == log.flushed_offset:
@@ -140,5 +142,5 @@ class FlushRealTimeService:
             with self.sync.lock:
                 self.sync.run()
         except StorePoisonedError:
-            return False  # kept in CommitLog.failure: every later put raises it
+            return False  # kept in `CommitLog.failure`: each later put raises it
         return True

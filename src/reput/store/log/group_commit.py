@@ -1,9 +1,10 @@
-"""SYNC_FLUSH: a put is acknowledged once it is on the disk, and one sync serves all who wait for it.
+"""SYNC_FLUSH: a put is acknowledged once it is on the disk, and one sync serves all puts that wait for it.
 
-Whoever finds no sync running leads: it syncs by itself, which spares two thread switches. The others queue up. Once a
-sync has ended, the leader gives the lead to the newest in the queue, whom no sync has covered yet, so that the disk has
-work again at once; and it gives the first in the queue its turn, who gives it to the next one when it goes on. Were all
-woken at once, each of them would be put to sleep again by the interpreter lock, which lets go on one at a time.
+A put that finds no leader leads: it syncs in its own thread, which saves two thread switches. Other puts wait in a
+queue. After its sync the leader does two things. It gives the lead to the newest put of the queue, which no sync has
+covered yet, so that the disk has work again at once. And it wakes the first put of the queue, which wakes the next put
+as soon as it runs, and so on. If all puts were woken at once, the interpreter lock would put each of them to sleep
+again, as it lets one thread run at a time.
 """
 
 from __future__ import annotations
@@ -20,28 +21,29 @@ from reput.store.service_thread import ServiceThread
 
 
 class _Waiter:
-    """One put that waits; each thread has one for all its puts.
+    """A put that waits for a sync; each thread has one waiter for all its puts.
 
     Attributes:
-        end_offset: It waits for a sync up to here.
-        turn: Released when it may go on.
-        leads: It is to sync then. Set before it leaves the queue.
+        end_offset: Commit log offset up to which it waits for a sync.
+        wake: Released when the put may go on.
+        leads: Whether the put is to sync when it goes on. Set before the waiter leaves the queue.
     """
 
-    __slots__ = ("end_offset", "leads", "turn")
+    __slots__ = ("end_offset", "leads", "wake")
 
     def __init__(self) -> None:
-        self.turn = Lock()
-        self.turn.acquire()
+        self.wake = Lock()
+        self.wake.acquire()
         self.end_offset = 0
         self.leads = False
 
 
 class GroupCommitService:
-    """RocketMQ's `GroupCommitService`. Its thread waits for those who do not wait themselves.
+    """RocketMQ's `GroupCommitService`. Its thread syncs for puts that do not wait themselves (`submit`).
 
-    Nobody stays in the queue unseen: while it is not empty somebody leads, or has a turn to give away. A turn is given
-    to who is safe, the lead to who is not; after a failure each leads, one after the other, and gets the error.
+    No waiter is forgotten: while the queue is not empty, there is a leader, or a put that was woken and wakes the next
+    one. A waiter that a sync has covered is woken; any other waiter gets the lead. After a failure each waiter leads,
+    one after the other, and gets the error.
     """
 
     def __init__(self, commit_log: CommitLog, config: MessageStoreConfig) -> None:
@@ -64,10 +66,10 @@ class GroupCommitService:
         return self._wait(end_offset, self._timeout_s)
 
     def _wait(self, end_offset: int, timeout_s: float) -> PutMessageStatus:
-        """`wait`; a time of -1 has no end.
+        """Do `wait`; a timeout of -1 waits for ever.
 
         Raises:
-            StorePoisonedError: The sync failed, or one before.
+            StorePoisonedError: The sync failed, or an earlier sync.
         """
         try:
             waiter = self._of_thread.waiter
@@ -80,30 +82,30 @@ class GroupCommitService:
                     self._waiters.append(waiter)
                 else:
                     self._is_led = waiter.leads = True
-            if not waiter.leads and not self._rest(waiter, timeout_s):
+            if not waiter.leads and not self._sleep(waiter, timeout_s):
                 return PutMessageStatus.FLUSH_DISK_TIMEOUT
             if waiter.leads:
                 with self.sync.lock:
                     if self._commit_log.flushed_offset < end_offset:
                         self.sync.run()
             self._hand_on(led=waiter.leads)
-        except BaseException:  # a failed sync, or KeyboardInterrupt at any moment, the one of handing on too
+        except BaseException:  # a failed sync, or a KeyboardInterrupt, which may come inside of `_hand_on`, too
             del self._of_thread.waiter
             if not self._leave(waiter):
                 self._hand_on(led=waiter.leads)
             raise
         return PutMessageStatus.PUT_OK
 
-    def _rest(self, waiter: _Waiter, timeout_s: float) -> bool:
-        """Wait for the turn; False: it did not come in time, and the waiter has left the queue."""
-        if waiter.turn.acquire(timeout=timeout_s):
+    def _sleep(self, waiter: _Waiter, timeout_s: float) -> bool:
+        """Wait until the waiter is woken; False after the timeout, when the waiter has left the queue."""
+        if waiter.wake.acquire(timeout=timeout_s):
             return True
         if self._leave(waiter):
             return False
-        return waiter.turn.acquire()  # somebody is just giving it
+        return waiter.wake.acquire()  # another thread is about to wake it
 
     def _leave(self, waiter: _Waiter) -> bool:
-        """Take the waiter out of the queue; False: it has its turn, or gets it right now."""
+        """Take a waiter out of the queue; False where another thread has taken it out, to wake it."""
         with self._guard:
             try:
                 self._waiters.remove(waiter)
@@ -112,10 +114,12 @@ class GroupCommitService:
         return True
 
     def _hand_on(self, *, led: bool) -> None:
-        """Give away the lead, if nobody has it and a sync is wanted, and the turn, to the first that is served.
+        """Give the lead to the newest waiter, if there is no leader and it needs a sync; then wake the first waiter.
 
-        KeyboardInterrupt comes behind a call. So who leaves the queue gets its turn by the next one, and doing all of
-        it again does no harm: at the worst two lead, one behind the other.
+        The first waiter is woken if a sync has covered it, or if there is no leader: then it leads.
+
+        A KeyboardInterrupt comes after a call. So a waiter is woken by the call right after it left the queue, and
+        doing all of this again does no harm: at the worst two waiters lead, one after the other.
         """
         with self._guard:
             if led:
@@ -126,13 +130,13 @@ class GroupCommitService:
                 leader = waiters[-1]
                 del waiters[-1]
                 leader.leads = self._is_led = True
-                leader.turn.release()
+                leader.wake.release()
             if waiters and (waiters[0].end_offset <= safe or not self._is_led):
-                following = waiters[0]
+                first = waiters[0]
                 del waiters[0]
-                if following.end_offset > safe:  # puts need not queue up in the log's order
-                    following.leads = self._is_led = True
-                following.turn.release()
+                if first.end_offset > safe:  # puts need not queue up in the log's order
+                    first.leads = self._is_led = True
+                first.wake.release()
 
     def submit(self, end_offset: int, done: Done) -> None:
         """Call `done` from the flush thread once the log is on the disk up to `end_offset`."""
@@ -145,10 +149,10 @@ class GroupCommitService:
             self.nudge()
 
     def nudge(self) -> None:
-        """Let the thread sync what is there."""
+        """Wake the thread, which syncs what was appended."""
         try:
             self._wake.release()
-        except RuntimeError:  # it is awake already
+        except RuntimeError:  # it was woken already
             return
 
     def start(self) -> None:
@@ -166,11 +170,11 @@ class GroupCommitService:
             self._wake.acquire()
             self._commit()
         with self._guard:
-            self._ended = True  # who comes later commits by himself
+            self._ended = True  # a later `submit` commits in its own thread
         self._commit()
 
     def _commit(self) -> None:
-        """Sync what is there, and answer those who have submitted."""
+        """Sync what was appended, and answer the submitted puts."""
         with self._guard:
             submitted, self._submitted = self._submitted, []
         failure: StorePoisonedError | None = None
@@ -180,5 +184,5 @@ class GroupCommitService:
             failure = error
         safe = self._commit_log.flushed_offset
         for end_offset, done in submitted:
-            # What was synced before a later sync failed is safe.
+            # Puts that were synced before another sync failed are safe.
             done(PutMessageStatus.PUT_OK if end_offset <= safe or failure is None else failure)

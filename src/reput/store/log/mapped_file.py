@@ -1,4 +1,4 @@
-"""One commit log file: its bytes mapped, its disk space reserved ahead of them."""
+"""One commit log file: mapped, with disk space reserved before bytes are written."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from collections.abc import Callable
 from reput.files import File, FileLayer, Mapping
 from reput.log.directory import open_listed
 
-#: Disk space is reserved in steps of this many bytes: 70 us each, and a fresh store stays small.
+#: Disk space is reserved in steps of this many bytes. A step takes 70 us, and a fresh store stays small.
 RESERVE_STEP = 32 << 20
 
 
 class MappedFile:
     """A file of fixed size that begins at `start_offset` of the log; opened and mapped when it is first used.
 
-    Once it is full and flushed nothing needs its descriptor any more: `close_descriptor`. The map stays, for readers.
+    A file that is full and flushed needs no descriptor any more (`close_descriptor`). The map stays, for readers.
 
-    Single records are written through the map, for a system call gives the interpreter lock away; batches go by
-    `write`. Both meet in the page cache. Space is reserved before it is written, so a full disk is an error and never
-    a signal, and the file is synced through its descriptor, for `mmap.flush` keeps the interpreter lock.
+    Single records are written through the map, as a system call gives the interpreter lock away; batches go by `write`.
+    Both meet in the page cache. Space is reserved before it is written, so a full disk is an error and never a signal.
+    The file is synced through its descriptor, as `mmap.flush` keeps the interpreter lock.
 
     Attributes:
-        wrote_position: End of what was written, in the file.
-        flushed_position: End of what is known to be on the disk.
+        wrote_position: Position after the last written byte.
+        flushed_position: Position up to which bytes are known to be on the disk.
     """
 
     __slots__ = (
@@ -60,7 +60,7 @@ class MappedFile:
         self.path = path
         self.start_offset = start_offset
         self.size = size
-        self.wrote_position = size  # until recovery knows better, as RocketMQ's MappedFileQueue.load
+        self.wrote_position = size  # until recovery has found the log's end, as RocketMQ's MappedFileQueue.load
         self.flushed_position = size
         self.reserved_position = 0
 
@@ -73,10 +73,10 @@ class MappedFile:
 
     @property
     def mapping(self) -> Mapping:
-        """The mapped file; its address is good as long as somebody holds the mapping."""
+        """The mapped file; its address is valid as long as somebody holds the mapping."""
         mapping = self._mapping
         if mapping is None:
-            # By a descriptor of its own: the flush thread closes the other one once the file is full and synced.
+            # By a separate descriptor: the flush thread closes `_file` once the file is full and synced.
             with open_listed(self._files, self.path, writable=self._writable) as file:
                 mapping = file.map(writable=self._writable, random=not self._read_ahead)
             self._mapping = mapping
@@ -89,11 +89,11 @@ class MappedFile:
         return self.mapping.view
 
     def drop_mapping(self) -> None:
-        """Let go of the map, which lives as long as somebody reads it."""
+        """Drop the map, which lives as long as somebody reads it."""
         self._mapping = None
 
     def close_descriptor(self) -> None:
-        """Close the descriptor; whoever needs it again opens the file again."""
+        """Close the descriptor; `file` opens it again when it is needed."""
         file, self._file = self._file, None
         if file is not None:
             file.close()
@@ -103,11 +103,11 @@ class MappedFile:
         self._file = self._files.open(self.path, writable=True, create=True, size=self.size)
         self.wrote_position = self.flushed_position = 0
         self.reserve(1)
-        self._file.sync()  # its length: a file of another one than its neighbours' is taken for damage
+        self._file.sync()  # its length: a file of another length than the other files is taken for damage
         self._files.sync_directory(self.path.rpartition("/")[0])
 
     def reserve(self, end: int) -> None:
-        """Reserve disk space up to position `end` at least; StoreFullError where there is none."""
+        """Reserve disk space up to position `end` at least; raises StoreFullError where there is no space."""
         if end > self.reserved_position:
             begin = self.reserved_position
             target = min(self.size, max(end, begin + RESERVE_STEP))
@@ -115,7 +115,7 @@ class MappedFile:
             self.reserved_position = target
 
     def write(self, position: int, data: memoryview) -> None:
-        """Write many bytes by a system call. What a failed write left behind is wiped out again: it was not stored."""
+        """Write many bytes by a system call. Bytes of a write that failed are zeroed again: they were not stored."""
         try:
             self.file.write(position, data)
         except BaseException:
@@ -124,13 +124,13 @@ class MappedFile:
         self.reserved_position = max(self.reserved_position, position + len(data))
 
     def flush(self) -> None:
-        """Sync what was written up to now."""
+        """Sync all bytes that were written until now."""
         wrote = self.wrote_position
         self.file.sync()
         self.flushed_position = wrote
 
     def warm(self, sync_every_bytes: int) -> None:
-        """Reserve the whole file and write zeros over it ahead (RocketMQ's `warmMappedFile`)."""
+        """Reserve the whole file and write zeros over it before it is used (RocketMQ's `warmMappedFile`)."""
         self.reserve(self.size)
         zeros = bytes(1 << 20)
         for position in range(0, self.size, len(zeros)):
@@ -140,8 +140,8 @@ class MappedFile:
         self.file.sync()
 
     def destroy(self) -> None:
-        """Remove the file, durably. Who has found this object goes on reading: the bytes live as long as their map."""
-        _ = self.mapping  # now, as the name is gone afterwards
+        """Remove the file, durably. Readers of this object go on reading: the bytes live as long as their map."""
+        _ = self.mapping  # mapped now, as the name is gone afterwards
         file, self._file = self._file, None
         try:
             self._files.unlink(self.path)
@@ -150,6 +150,6 @@ class MappedFile:
                 file.close()
 
     def close(self) -> None:
-        """Close the descriptor and let go of the map; views of it stay valid."""
+        """Close the descriptor and drop the map; views of the map stay valid."""
         self.close_descriptor()
         self.drop_mapping()

@@ -1,4 +1,4 @@
-"""The files of the commit log, one behind the other: which one holds an offset, and the next one made ahead."""
+"""Files of the commit log, in order: find the file of an offset, make the next file ahead, cut, delete."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from reput.kernels.index_file import LogPlace
 from reput.log.directory import LogFile
 from reput.store.log.mapped_file import MappedFile
 
-#: Maps of log files at a time; Linux allows a process 65 530 of all kinds (vm.max_map_count).
+#: Maps of log files at a time; Linux allows a process 65 530 maps of all kinds (vm.max_map_count).
 _MAX_MAPS = 4096
-#: Of a log of so many files at the most, all may be mapped at once.
+#: A log of so many files at the most may have all of them mapped at once.
 FEW_LOG_FILES = 64
 
 
 class LogMaps(NamedTuple):
-    """Mapped files of the log at one moment: while this is held they stay mapped, even if retention deletes them.
+    """Mapped files of the log at one moment: they stay mapped while this is held, even if retention deletes them.
 
     Attributes:
-        begin_offset: Where the first file starts.
-        addresses: int64[files], where each file is mapped, for kernels; 0 for those that are not.
-        mappings: The maps, by the file's place in `addresses`.
-        place: `LogPlace` of them, int64.
-        place_address: Where that lies, for asking takes a microsecond.
+        begin_offset: Commit log offset at which the first file starts.
+        addresses: int64[files], memory address of each mapped file, for kernels; 0 for files that are not mapped.
+        mappings: The maps, by the file's number in `addresses`.
+        place: The fields of `LogPlace`, int64.
+        place_address: Memory address of `place`, as asking for it takes a microsecond.
     """
 
     begin_offset: int
@@ -44,10 +44,12 @@ class MappedFileQueue:
     """RocketMQ's `MappedFileQueue` for the commit log. Offsets are of the log, positions within one file.
 
     Args:
-        folders: Where new files go: to each in its turn, by their place in the log (`MultiPathMappedFileQueue`).
-
-    `warm_sync_bytes`: warm each new file, syncing after so many bytes (0: at the end only); None: do not.
-    `read_ahead`: let the system read ahead in the maps (`dataReadAheadEnable`).
+        files: The file layer.
+        folders: Folders of new files, which take turns by the file's number (`MultiPathMappedFileQueue`).
+        file_size: Bytes of a file.
+        writable: Whether files may be made and changed.
+        warm_sync_bytes: Warm each new file, with a sync after so many bytes (0: only at the end); None: do not warm.
+        read_ahead: Let the system read ahead in the maps (`dataReadAheadEnable`).
     """
 
     def __init__(
@@ -70,23 +72,23 @@ class MappedFileQueue:
         self._changing = Lock()
         self._ahead: MappedFile | None = None
         self.file_size = file_size
-        #: Replaced by a new list, never changed: readers take it without a lock, and go by the one they took.
+        #: Replaced by a new list, never changed in place: readers take it without a lock, and keep to it.
         self.mapped_files: list[MappedFile] = []
 
-    def load(self, found: list[LogFile]) -> None:
-        """Take over the files that a directory listing found, all of them full as far as one knows.
+    def load(self, listed: list[LogFile]) -> None:
+        """Take over listed files. They count as full until the log's end is found.
 
         Raises:
-            StoreFormatError: A file has another size than the configured one.
+            StoreFormatError: A file has another size than the configured size.
         """
-        for file in found:
+        for file in listed:
             if file.size != self.file_size:
                 raise StoreFormatError(
                     f"{file.path}: {file.size} bytes, but mappedFileSizeCommitLog is {self.file_size}; give "
                     f"mappedFileSizeCommitLog={file.size} (to a command: --set) if the store was written with it, "
                     "else restore the file"
                 )
-        self.mapped_files = [self._file(file.path, file.start_offset, writable=self._writable) for file in found]
+        self.mapped_files = [self._file(file.path, file.start_offset, writable=self._writable) for file in listed]
 
     def _file(self, path: str, start_offset: int, *, writable: bool) -> MappedFile:
         return MappedFile(
@@ -96,13 +98,13 @@ class MappedFileQueue:
 
     @property
     def min_offset(self) -> int:
-        """The log's first offset; 0 when there is no file."""
+        """The log's first offset; 0 where there is no file."""
         files = self.mapped_files
         return files[0].start_offset if files else 0
 
     @property
     def max_offset(self) -> int:
-        """Behind the last byte written; 0 when there is no file."""
+        """Offset after the last written byte; 0 where there is no file."""
         files = self.mapped_files
         if not files:
             return 0
@@ -110,7 +112,7 @@ class MappedFileQueue:
         return last.start_offset + last.wrote_position
 
     def find(self, offset: int) -> MappedFile | None:
-        """The file that holds an offset."""
+        """The file that holds an offset; None where there is no such file."""
         files = self.mapped_files
         if not files:
             return None
@@ -118,11 +120,11 @@ class MappedFileQueue:
         return files[index] if 0 <= index < len(files) else None
 
     def maps(self, offsets: npt.NDArray[np.int64] | None = None) -> LogMaps:
-        """Maps of the files that some offsets fall into, which are few of a log of a terabyte.
+        """Map the files that hold some offsets: of a log of a terabyte these are few files.
 
-        Of a log of up to `FEW_LOG_FILES` files, and with None, of all files.
+        All files are mapped with None, and where the log has up to `FEW_LOG_FILES` files.
         """
-        files = self.mapped_files  # one list for all that follows: retention replaces it
+        files = self.mapped_files  # the same list until the end: retention replaces it
         if offsets is None or len(files) <= FEW_LOG_FILES:
             kept = self._maps
             if kept is None or kept[0] is not files:
@@ -150,7 +152,7 @@ class MappedFileQueue:
                     file.drop_mapping()
 
     def drop_maps(self) -> None:
-        """Let go of all maps, and of all descriptors but the last file's: a start looks at many files."""
+        """Drop all maps, and close all descriptors but the last file's: a start opens many files."""
         self._mapped_count, self._maps = 0, None
         for file in self.mapped_files:
             file.drop_mapping()
@@ -158,7 +160,7 @@ class MappedFileQueue:
                 file.close_descriptor()
 
     def next_file(self) -> MappedFile:
-        """The file behind the last one: the one made ahead, or a new one. It is not part of the queue yet.
+        """The file after the last file: the file made ahead, or a new one. It is not part of the queue yet.
 
         Raises:
             StoreFullError: No space for it; nothing has changed.
@@ -178,7 +180,7 @@ class MappedFileQueue:
                 except StoreFullError:
                     if path == paths[-1]:
                         raise
-                    if self._files.exists(path):  # one name must not lie in two folders, after a power cut neither
+                    if self._files.exists(path):  # two folders must not have the same name, not even after a power cut
                         self._files.unlink(path)
                         self._files.sync_directory(path.rpartition("/")[0])
 
@@ -194,28 +196,28 @@ class MappedFileQueue:
         return file
 
     def path_of(self, offset: int) -> str:
-        """Where the file that holds an offset is, or would be."""
+        """Path of the file that holds an offset, or would hold it."""
         file = self.find(offset)
         return file.path if file is not None else self._paths_of(offset - offset % self.file_size)[0]
 
     def _paths_of(self, start: int) -> list[str]:
-        """Where the file that begins at an offset goes, and where else if there is no space."""
+        """Paths for the file that begins at an offset: where it goes, then the other folders, for lack of space."""
         first = start // self.file_size % len(self.folders)
         return [f"{folder}/{offset_to_file_name(start)}" for folder in (*self.folders[first:], *self.folders[:first])]
 
     @property
     def _end(self) -> int:
-        """Where the file behind the last one starts."""
+        """Offset at which the file after the last file starts."""
         return self.mapped_files[-1].start_offset + self.file_size if self.mapped_files else 0
 
     def remove_empty_file(self) -> None:
-        """Remove the file that a kill left without a length behind the last one, as RocketMQ does at its start."""
+        """Remove the file without a length that a kill left after the last file, as RocketMQ does at its start."""
         for path in self._paths_of(self._end):
             if self._files.exists(path) and self._files.file_size(path) == 0:
                 self._files.unlink(path)
 
     def remove_ahead(self) -> None:
-        """Remove the file that was made ahead, or that could not be made to the end."""
+        """Remove the file that was made ahead, also where it was made in part only."""
         ahead, self._ahead = self._ahead, None
         if ahead is not None:
             ahead.close()
@@ -224,14 +226,14 @@ class MappedFileQueue:
                 self._files.unlink(path)
 
     def append_file(self, file: MappedFile) -> None:
-        """Make `next_file` the last one of the queue."""
+        """Make `next_file` the last file of the queue."""
         assert file is self._ahead
         self._ahead = None
         with self._changing:
             self.mapped_files = [*self.mapped_files, file]
 
     def delete_first_file(self) -> None:
-        """Delete the oldest file, durably; readers that have found it go on reading. Never called for the last one."""
+        """Delete the oldest file, durably; readers that hold it go on reading. Never called for the last file."""
         first = self.mapped_files[0]
         assert first is not self.mapped_files[-1], "the last file of the log is never deleted"
         try:
@@ -240,10 +242,12 @@ class MappedFileQueue:
             if not self._files.exists(first.path):
                 with self._changing:
                     self.mapped_files = self.mapped_files[1:]
-                self._maps = None  # it would keep the bytes, and their place on the disk
+                self._maps = None  # these maps would keep the file's bytes on the disk
 
     def truncate(self, offset: int) -> int:
-        """Cut the log at an offset: what lies behind is zeroed and synced, later files are removed; last file first.
+        """Cut the log at an offset: later files are removed, last file first; then the bytes after it are zeroed.
+
+        The zeroed file is synced.
 
         Returns:
             How many bytes were not zero.
@@ -263,7 +267,7 @@ class MappedFileQueue:
         return changed
 
     def sync_from(self, offset: int) -> None:
-        """Sync the file that holds an offset, and those behind it."""
+        """Sync the file that holds an offset, and all files after it."""
         self._files.sync_files([file.path for file in self.mapped_files if file.start_offset + file.size > offset])
 
     def write_again_from(self, offset: int, progress: Callable[[str, int, int], None]) -> None:
@@ -274,7 +278,7 @@ class MappedFileQueue:
             file.file.write_again()
 
     def close(self) -> None:
-        """Close all files; one that was made ahead and not used is removed, as RocketMQ does at shutdown."""
+        """Close all files; a file that was made ahead and not used is removed, as RocketMQ does at shutdown."""
         for file in self.mapped_files:
             file.close()
         ahead, self._ahead = self._ahead, None

@@ -1,5 +1,6 @@
-"""The next queue offset of every queue: one number each in an array, so that a table over ten thousand queues takes its
-offsets in a kernel, while a single put reads and writes one number.
+"""Next queue offset of each queue, in one array.
+
+A table of messages for ten thousand queues takes its offsets in a kernel; a single put reads and writes one number.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ QueueKey = tuple[str, int]
 
 
 class QueueOffsets:
-    """RocketMQ's `QueueOffsetOperator`. Everything but `get` and reading `numbers` needs the log's append lock.
+    """RocketMQ's `QueueOffsetOperator`. All uses need the log's append lock, but `get` and reading `numbers`.
 
     Attributes:
-        numbers: The place of each queue in the array, dense from 0.
-        array: int64[at least len(numbers)], messages; replaced by a longer one when it is full.
-        values: The same memory, faster to index from Python.
+        numbers: Number of each queue: its index in `array`, dense from 0.
+        array: int64[at least len(numbers)], next queue offsets; replaced by a longer array when it is full.
+        values: The memory of `array`, faster to index from Python.
     """
 
     __slots__ = ("array", "numbers", "values")
@@ -30,7 +31,7 @@ class QueueOffsets:
         self.values = self.array.data
 
     def number(self, key: QueueKey) -> int:
-        """The place of a queue, which begins at offset 0 where it is new."""
+        """Number of a queue; a new queue begins at queue offset 0."""
         number = self.numbers.get(key)
         if number is None:
             number = len(self.numbers)
@@ -41,7 +42,7 @@ class QueueOffsets:
         return number
 
     def numbers_of(self, keys: Sequence[QueueKey]) -> npt.NDArray[np.int32]:
-        """int32[len(keys)], the place of each queue."""
+        """int32[len(keys)], the number of each queue."""
         try:
             return np.array(list(map(self.numbers.__getitem__, keys)), np.int32)
         except KeyError:

@@ -1,7 +1,7 @@
 """One batch consume queue: the 46-byte units of one topic and queue id, one unit a record of one or more messages.
 
-Units stand one behind the other, so the place of a unit says nothing of its queue offset: a reader searches. Files are
-opened for each write and read, since few topics have such queues.
+A unit stands for several messages, so its position does not give its queue offset: a reader searches. Files are opened
+for each write and read, since few topics have such queues.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from reput.store.statistics import TopicCounts
 class BatchConsumeQueue(QueueFolder):
     """RocketMQ's `BatchConsumeQueue`. Offsets count messages; positions are bytes in one file.
 
-    Units are numbered by their place: the one at byte 46 n of the queue is unit n.
+    Units are numbered by their position: unit n begins at byte 46 n of the queue.
     """
 
     __slots__ = ("_base_offsets", "_next_unit", "_synced_unit")
@@ -29,14 +29,14 @@ class BatchConsumeQueue(QueueFolder):
         self, files: FileLayer, path: str, topic: str, queue_id: int, file_size: int, counts: TopicCounts
     ) -> None:
         super().__init__(files, path, topic, queue_id, file_size, counts)
-        #: First queue offset of each file that was looked at, by its first byte.
+        #: First queue offset of each file that was read, by the file's first byte.
         self._base_offsets: dict[int, int] = {}
         self._next_unit = 0
         self._synced_unit = 0
 
     @property
     def end_position(self) -> int:
-        """Byte of the queue behind the last unit."""
+        """Byte of the queue after the last unit."""
         return self._next_unit * BATCH_UNIT_SIZE
 
     @property
@@ -46,27 +46,28 @@ class BatchConsumeQueue(QueueFolder):
     # -- loading
 
     def load(self, starts: list[int], end_offset: int) -> None:
-        """Find the written part: the units before the first that is unused, or whose record ends behind `end_offset`.
+        """Take over the queue's files, with the units of records that end at or before `end_offset`.
 
-        Units lie in log order, so this is a binary search. A last unit that cannot follow the one in front of it is
-        torn (see `find_ends` in `reput.store.queues.unit_search`), and the end is looked for before it.
+        The queue ends before the first unit that is unused, or whose record ends after `end_offset`. Units are in log
+        order, so this is a binary search. A last unit that cannot follow the unit before it is torn (see `find_ends` in
+        `reput.store.queues.unit_search`), and the end is searched before it.
         """
         self._starts = starts
         self._base_offsets.clear()
         self.max_offset = self.min_offset = 0
         self.max_physical_offset = -1
 
-        def is_behind(unit: BatchUnit) -> bool:
+        def is_after_end(unit: BatchUnit) -> bool:
             return not unit.is_in_use or unit.commit_log_offset + unit.size > end_offset
 
         self._next_unit = self._first_unit + len(starts) * (self.file_size // BATCH_UNIT_SIZE)
-        self._next_unit = self._find_unit(is_behind)
+        self._next_unit = self._find_unit(is_after_end)
         while self._next_unit > self._first_unit + 1:
             before, last = (self._unit(self._next_unit - back) for back in (2, 1))
             if before.is_in_use and before.commit_log_offset < last.commit_log_offset:
                 break
             self._next_unit -= 1
-            self._next_unit = self._find_unit(is_behind)
+            self._next_unit = self._find_unit(is_after_end)
         if self._next_unit > self._first_unit:
             last = self._unit(self._next_unit - 1)
             self.max_physical_offset = last.commit_log_offset + last.size
@@ -74,18 +75,18 @@ class BatchConsumeQueue(QueueFolder):
         self._synced_unit = self._next_unit
 
     def _unit(self, number: int) -> BatchUnit:
-        """A unit by a system call: a start looks at a few of each queue, and maps none."""
+        """Read a unit by a system call: a start reads a few units of each queue, and maps no queue."""
         position = number * BATCH_UNIT_SIZE
         inside = position % self.file_size
         with self._files.open(self.file_path(position - inside)) as file:
             return decode_batch_unit(file.read(inside, BATCH_UNIT_SIZE))
 
-    def _find_unit(self, is_behind: Callable[[BatchUnit], bool]) -> int:
-        """The number of the first unit of which something holds that holds of all behind it too."""
+    def _find_unit(self, is_after: Callable[[BatchUnit], bool]) -> int:
+        """Number of the first unit that passes a test, which all units after it pass, too."""
         first, last = self._first_unit, self._next_unit
         while first < last:
             middle = (first + last) // 2
-            if is_behind(self._unit(middle)):
+            if is_after(self._unit(middle)):
                 last = middle
             else:
                 first = middle + 1
@@ -98,38 +99,38 @@ class BatchConsumeQueue(QueueFolder):
             self.min_offset = self._unit(number).base_offset if number < self._next_unit else self.max_offset
 
     def cut(self) -> None:
-        """Wipe out what lies behind the last unit, so that a later start does not take it for units."""
+        """Zero the bytes after the last unit, so that a later start does not take them for units."""
         self._wipe_from(self.end_position, [start for start in self._starts if start >= self.end_position])
 
     # -- writing
 
     def append(self, units: memoryview) -> None:
-        """Write units behind the last one, and count them; files are made as needed.
+        """Write units after the last unit, and count them; files are made as needed.
 
         Raises:
-            StoreFullError: No space; none of them counts, and the same call may succeed later.
+            StoreFullError: No space; none of the units counts, and the same call may succeed later.
         """
         position, left, written = self.end_position, units, []
         while left:
             start = position - position % self.file_size
-            part = left[: start + self.file_size - position]
+            in_file = left[: start + self.file_size - position]
             if start not in self._starts:
                 self._files.make_directories(self.path)
                 self._make_file(start)
             with self._files.open(self.file_path(start), writable=True) as file:
-                file.write(position - start, part)
+                file.write(position - start, in_file)
             written.append(start)
-            position, left = position + len(part), left[len(part) :]
+            position, left = position + len(in_file), left[len(in_file) :]
         last = decode_batch_unit(units, len(units) - BATCH_UNIT_SIZE)
         if self.max_physical_offset < 0:
             self.min_offset = decode_batch_unit(units).base_offset
         self._next_unit += len(units) // BATCH_UNIT_SIZE
         self.max_physical_offset = last.commit_log_offset + last.size
-        self.max_offset = last.next_offset  # last: a reader who sees it finds the unit
+        self.max_offset = last.next_offset  # set last: a reader that sees it finds the unit
         self.dirty.update(written)
 
     def flush(self, least_pages: int = 0) -> None:
-        """Sync the files with unsynced units, and the folder, where at least so many pages of 4096 bytes are new."""
+        """Sync the files with unsynced units, and the folder, if at least so many pages of 4096 bytes are unsynced."""
         end, dirty = self._next_unit, sorted(self.dirty)
         if not dirty or (end - self._synced_unit) * BATCH_UNIT_SIZE // OS_PAGE_SIZE < least_pages:
             return
@@ -145,7 +146,7 @@ class BatchConsumeQueue(QueueFolder):
         self._synced_unit = end
 
     def delete_expired(self, min_commit_log_offset: int) -> list[str]:
-        """Delete the files of which the log has no record any more, oldest first, but never the last file.
+        """Delete the files whose records the log no longer has, oldest first, but never the last file.
 
         Called while no `flush` runs. Returns the paths of the deleted files.
         """
@@ -160,14 +161,15 @@ class BatchConsumeQueue(QueueFolder):
     # -- reading
 
     def units_from(self, offset: int) -> tuple[int, int, Mapping] | None:
-        """Address of the unit with a queue offset, how many there are from it to its file's end, and what keeps them.
+        """Find the unit with a queue offset: its address, the number of units from it to its file's end, and their map.
 
-        The unit may begin before the offset. None where there is no such unit.
+        The unit may begin before the offset. The units stay mapped as long as the map is held. None where there is no
+        such unit.
         """
         if offset >= self.max_offset:
             return None
         end, starts = self.end_position, [start for start in list(self._starts) if start < self.end_position]
-        first, last = 1, len(starts)  # the last file whose first message is not behind the offset, else the first
+        first, last = 1, len(starts)  # the last file whose first message is not after the offset, else the first file
         while first < last:
             middle = (first + last) // 2
             base = self._base_offset(starts[middle])
@@ -185,14 +187,14 @@ class BatchConsumeQueue(QueueFolder):
         return mapping.address + number * BATCH_UNIT_SIZE, count - number, mapping
 
     def roll_next_file(self, offset: int) -> int:
-        """Where a pull goes on that finds no unit at a queue offset: at 0 (`BatchConsumeQueue.rollNextFile`).
+        """Queue offset at which a pull without a unit goes on: 0 (`BatchConsumeQueue.rollNextFile`).
 
-        File names say nothing of queue offsets here. The pull at 0 is answered with `min_offset`, or with messages.
+        File names do not give queue offsets here. The pull at 0 is answered with `min_offset`, or with messages.
         """
         return 0
 
     def _base_offset(self, start: int) -> int | None:
-        """First queue offset of the file that begins at a byte of the queue; None where it is gone."""
+        """First queue offset of the file that begins at a byte of the queue; None where the file is gone."""
         base = self._base_offsets.get(start)
         if base is None:
             mapping = self._mapping(start)
@@ -205,7 +207,7 @@ class BatchConsumeQueue(QueueFolder):
         return self._mappings.get(start) or self._map(start)
 
     def unit(self, offset: int) -> Unit | None:
-        """What a consume queue's unit would say of the record that has a queue offset; None where there is none."""
+        """The record with a queue offset, as a unit of a consume queue; None where there is no such record."""
         found = self.units_from(offset)
         if found is None:
             return None

@@ -1,4 +1,4 @@
-"""The table of the batch consume queues, and the dispatcher that feeds them."""
+"""Table of all batch consume queues, and the dispatcher that writes their units."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from reput.store.statistics import TopicCounts
 
 
 class BatchEnd(NamedTuple):
-    """Where a queue ends: behind its last record in the log, and behind its last message in the queue."""
+    """End of a queue: the commit log offset after its last record, and the queue offset after its last message."""
 
     physical_offset: int
     queue_offset: int
 
 
 class BatchConsumeQueueStore:
-    """The queues of the topics in `batch_topics`, as `ConsumeQueueStore` keeps those of all others.
+    """The queues of the topics in `batch_topics`; `ConsumeQueueStore` keeps the queues of all other topics.
 
     Args:
         files: The file layer.
         path: The store's directory.
         file_size: Bytes of a queue file.
-        batch_topics: Topics with batch consume queues; it may grow.
-        counts: What happened to each topic since the store was opened.
+        batch_topics: Topics with batch consume queues; the set may grow.
+        counts: Counts of each topic since the store was opened.
     """
 
     def __init__(
@@ -49,22 +49,22 @@ class BatchConsumeQueueStore:
         self._table: dict[tuple[str, int], BatchConsumeQueue] = {}
         self._flush_lock = Lock()
 
-    def check(self, found: list[QueueFiles]) -> None:
-        """Look at the files of a directory without changing anything.
+    def check(self, listed: list[QueueFiles]) -> None:
+        """Check the sizes of listed files; nothing is changed.
 
         Raises:
-            StoreFormatError: Files of another size than the configured one, or of several sizes.
+            StoreFormatError: Files have another size than the configured size, or several sizes.
         """
-        check_file_sizes(found, BATCH, self._root, self.file_size)
+        check_file_sizes(listed, BATCH, self._root, self.file_size)
 
-    def load(self, found: list[QueueFiles], end_offset: int) -> None:
-        """Take over the queues of a directory, up to the units of records that end at or before `end_offset`."""
-        for queue_files in found:
+    def load(self, listed: list[QueueFiles], end_offset: int) -> None:
+        """Take over listed queues, with the units of records that end at or before `end_offset`."""
+        for queue_files in listed:
             starts = [int(path.rpartition("/")[2]) for path in queue_files.paths]
             self._make(queue_files.topic, queue_files.queue_id).load(starts, end_offset)
 
     def follow(self, keys: Iterable[tuple[str, int]], end_offset: int) -> None:
-        """Look at some queues anew, to which another process may have written."""
+        """Load some queues again, to which another process may have written."""
         for topic, queue_id in keys:
             starts = [file.start_offset for file in numbered_files(self._files, f"{self.path}/{topic}/{queue_id}")]
             if starts:
@@ -79,7 +79,7 @@ class BatchConsumeQueueStore:
             self._files.remove_tree(folder)
 
     def find(self, topic: str, queue_id: int) -> BatchConsumeQueue | None:
-        """The queue, or None where no message was ever dispatched to it."""
+        """The queue; None where no message was ever dispatched to it."""
         return self._table.get((topic, queue_id))
 
     def queues(self) -> list[BatchConsumeQueue]:
@@ -96,7 +96,7 @@ class BatchConsumeQueueStore:
     def dispatch(self, columns: RecordColumns) -> None:
         """Append the units of scanned records; repeats are dropped, so dispatching again does no harm.
 
-        A gap behind a queue's last message is left as it is.
+        A gap after a queue's last message is left as it is.
 
         Args:
             columns: Scanned at `ScanLevel.PROPERTIES` or above.
@@ -117,7 +117,7 @@ class BatchConsumeQueueStore:
                 queue.append(view[begin : begin + int(runs.counts[k]) * BATCH_UNIT_SIZE])
 
     def _keys_of(self, columns: RecordColumns) -> list[tuple[str, int] | None]:
-        """(topic, queue id) of the queues of a scan, by number; None for those of other topics."""
+        """(topic, queue id) of the queues of a scan, by number; None for queues of other topics."""
         names = [(topic_folder_name(topic), queue_id) for topic, queue_id in columns.queues()]
         return [
             (topic, queue_id) if topic is not None and topic in self._batch_topics else None
@@ -141,7 +141,7 @@ class BatchConsumeQueueStore:
             assert key is not None
             first = decode_batch_unit(runs.units.data, begin)
             last = decode_batch_unit(runs.units.data, begin + (int(runs.counts[k]) - 1) * BATCH_UNIT_SIZE)
-            has_gap |= first.base_offset > ends[key].queue_offset  # within a scan nothing is left out
+            has_gap |= first.base_offset > ends[key].queue_offset  # the first unit is enough: a scan skips no record
             ends[key] = BatchEnd(last.commit_log_offset + last.size, last.next_offset)
         return not has_gap
 
@@ -164,6 +164,6 @@ class BatchConsumeQueueStore:
         return deleted
 
     def close(self) -> None:
-        """Let go of all maps; no file is open."""
+        """Drop all maps; no file is open."""
         for queue in self.queues():
             queue.drop_mappings()

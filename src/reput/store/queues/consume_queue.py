@@ -1,7 +1,7 @@
 """One consume queue: the 20-byte units of one topic and queue id, in files that are named by their first byte.
 
 Units are written by system calls, since the files stay sparse: a full disk is an error. They are read through maps.
-What is done for many queues in one call (find the written part, write, sync) is `ConsumeQueueStore`'s.
+`ConsumeQueueStore` does what is done for many queues in one call: find the ends, write, sync.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ class ConsumeQueue(QueueFolder):
     """RocketMQ's `ConsumeQueue`. Offsets count messages; positions are bytes in one file.
 
     Args:
-        on_new_name: Called with each folder that has a new name in it, which is not synced yet.
+        on_new_name: Called with each folder that has a new name in it that is not synced yet.
         on_map: Called after a file was mapped.
 
     Attributes:
-        synced_offset: What `max_offset` was when the last sync began.
-        ext: The ext units that its units point to; None where there are none.
+        synced_offset: `max_offset` at the time when the last sync began.
+        ext: The extension with the ext units that the queue's units point to; None where there is no extension.
     """
 
     __slots__ = ("_on_map", "_on_new_name", "_writing_path", "_writing_start", "ext", "synced_offset")
@@ -58,21 +58,21 @@ class ConsumeQueue(QueueFolder):
     # -- loading
 
     def start_with(self, starts: list[int], max_offset: int, max_physical_offset: int) -> None:
-        """Take over existing files, and what was found out about them."""
+        """Take over existing files, and the offsets that were read from them."""
         self._starts = starts
         self.max_offset = self.synced_offset = max_offset
         self.max_physical_offset = max_physical_offset
         self.min_offset = min(starts[0] // UNIT_SIZE, max_offset)
 
     def cut(self) -> None:
-        """Wipe out what lies behind the last unit, so that a later start does not take it for units.
+        """Zero the bytes after the last unit, so that a later start does not take them for units.
 
         The file that takes the next unit stays: making ten thousand files right after their removal takes seconds.
         """
         self._wipe_from(self.end_position, [start for start in self._starts if start > self.end_position])
 
     def write_again(self) -> None:
-        """See `QueueFolder.write_again`; all of the extension, which does not say how far it was synced."""
+        """See `QueueFolder.write_again`; the extension does not say how far it was synced, so all of it is written."""
         if self.ext is not None:
             self.ext.write_again()
         super().write_again()
@@ -80,7 +80,7 @@ class ConsumeQueue(QueueFolder):
     # -- writing
 
     def path_to_write(self, start: int) -> str:
-        """The path of the file that begins at a byte of the queue; the file is made where it is missing."""
+        """Path of the file that begins at a byte of the queue; the file is made where it is missing."""
         if start != self._writing_start:
             if start not in self._starts:
                 for folder in self._files.add_directories(self.path):
@@ -91,7 +91,7 @@ class ConsumeQueue(QueueFolder):
         return self._writing_path
 
     def fill_to(self, offset: int) -> None:
-        """Write filler units up to a queue offset; in a new queue from the start of its file (`fillPreBlank`)."""
+        """Write filler units up to a queue offset; in a new queue from the start of the file (`fillPreBlank`)."""
         if self.max_offset == 0 and not self._starts:
             position = offset * UNIT_SIZE
             self.max_offset = (position - position % self.file_size) // UNIT_SIZE
@@ -107,7 +107,7 @@ class ConsumeQueue(QueueFolder):
 
     @property
     def end_position(self) -> int:
-        """Byte of the queue behind the last unit."""
+        """Byte of the queue after the last unit."""
         return self.max_offset * UNIT_SIZE
 
     @property
@@ -123,10 +123,9 @@ class ConsumeQueue(QueueFolder):
         return self.min_offset * UNIT_SIZE
 
     def delete_expired(self) -> dict[str, int]:
-        """Delete the files that lie before `begin_position`, oldest first (`ConsumeQueue.deleteExpiredFile`).
+        """Delete the files that end before `begin_position`, oldest first (`ConsumeQueue.deleteExpiredFile`).
 
-        The last file stays whatever it holds: it knows the queue offset of the next message. Called while no flush
-        runs.
+        The last file always stays: it knows the queue offset of the next message. Called while no flush runs.
 
         Returns:
             Path and size of each deleted file.
@@ -137,7 +136,7 @@ class ConsumeQueue(QueueFolder):
         return deleted
 
     def drop_mappings(self) -> None:
-        """Let go of the maps; each lives as long as somebody reads it."""
+        """Drop the maps; each map lives as long as somebody reads it."""
         super().drop_mappings()
         if self.ext is not None:
             self.ext.drop_mappings()
@@ -145,9 +144,9 @@ class ConsumeQueue(QueueFolder):
     # -- reading
 
     def units_from(self, offset: int) -> tuple[int, int, Mapping] | None:
-        """Address of the unit at a queue offset, how many there are from it to its file's end, and what keeps them.
+        """Find the unit at a queue offset: its address, the number of units from it to its file's end, and their map.
 
-        None where there is no such unit.
+        The units stay mapped as long as the map is held. None where there is no such unit.
         """
         count = self.max_offset - offset
         if count <= 0:
@@ -161,7 +160,7 @@ class ConsumeQueue(QueueFolder):
         return mapping.address + inside, count if count < in_file else in_file, mapping
 
     def roll_next_file(self, offset: int) -> int:
-        """Where a pull goes on that finds no unit at a queue offset: the next file's first (`rollNextFile`)."""
+        """Queue offset at which a pull without a unit goes on: the first of the next file (`rollNextFile`)."""
         units = self.file_size // UNIT_SIZE
         return offset - offset % units + units
 
@@ -172,7 +171,7 @@ class ConsumeQueue(QueueFolder):
         return mapping
 
     def unit(self, offset: int) -> Unit | None:
-        """The unit at a queue offset; None where there is none."""
+        """The unit at a queue offset; None where there is no such unit."""
         found = self.units_from(offset)
         if found is None:
             return None
@@ -180,7 +179,7 @@ class ConsumeQueue(QueueFolder):
         return Unit._make(UNIT.unpack_from(found[2].view, inside))
 
     def ext_unit(self, offset: int) -> ExtUnit | None:
-        """The ext unit of the unit at a queue offset; None where it has none, or lost it."""
+        """The ext unit of the unit at a queue offset; None where the unit has no ext unit, or it is lost."""
         unit = self.unit(offset)
         return self.ext.unit(unit.tags_code) if unit is not None and self.ext is not None else None
 
@@ -190,7 +189,7 @@ class ConsumeQueue(QueueFolder):
             self.ext.recover(self._last_ext_address())
 
     def _last_ext_address(self) -> int:
-        """The last address among the units; 0 where none holds one. Mostly the last unit does."""
+        """The last ext address among the units; 0 where no unit holds one. Mostly the last unit holds one."""
         for start in reversed(self._starts):
             found = self.units_from(start // UNIT_SIZE)
             address = int(last_ext_address(found[0], found[1])) if found is not None else 0

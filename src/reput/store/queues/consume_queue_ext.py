@@ -1,7 +1,8 @@
 """One consume queue extension: the ext units of one queue, in files that are named by their first byte.
 
-They are derived, and less than the queues: where an ext unit is lost, the queue still gives its message, and a filter
-by tags compares the text in the log. So damage here is passed over, and what cannot be trusted is dropped.
+Ext units are derived, and less needed than units: where an ext unit is lost, the queue still gives its message, and a
+filter by tags compares the text in the log. So damage here is passed over, and ext units that cannot be trusted are
+dropped.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _MARK = np.frombuffer(END_MARK, np.uint8)
 
 
 class Run(NamedTuple):
-    """Bytes that go to one place of one file."""
+    """Bytes in memory that are to be written to one position of one file."""
 
     path: str
     address: int
@@ -34,11 +35,11 @@ class Run(NamedTuple):
 
 
 class ConsumeQueueExt:
-    """RocketMQ's `ConsumeQueueExt`. Offsets are bytes of the extension; addresses are what units hold.
+    """RocketMQ's `ConsumeQueueExt`. Offsets are bytes of the extension; ext addresses are what units hold.
 
     Attributes:
-        end_offset: Behind the last ext unit; what `run` gives goes there.
-        file_size: In bytes.
+        end_offset: Offset after the last ext unit, where `run` places the next ext units.
+        file_size: Bytes of a file.
     """
 
     __slots__ = ("_dirty", "_files", "_mappings", "_next_end", "_on_map", "_on_new_name", "_path", "_starts",
@@ -66,10 +67,11 @@ class ConsumeQueueExt:
         self.file_size = file_size
 
     def recover(self, last_address: int) -> None:
-        """Go on behind the last ext unit that the queue knows; what lies behind is wiped out (`truncateByMaxAddress`).
+        """Cut the extension after the last ext unit that the queue points to (`truncateByMaxAddress`).
 
-        Where that one is lost, nothing here is to be trusted: all files go, and what follows goes to a new one, so that
-        no older unit of the queue points to something else. A queue that knows none begins anew.
+        Where that ext unit is lost, no ext unit can be trusted. All files are removed, and the next ext unit goes to a
+        new file after them, so that no older unit of the queue points to a wrong ext unit. Where the queue points to no
+        ext unit, the extension begins anew.
         """
         unit = self.unit(last_address)
         offset = decode_address(last_address) if is_ext_address(last_address) else -1
@@ -77,7 +79,7 @@ class ConsumeQueueExt:
             self.end_offset = offset + unit.size
         else:
             self.end_offset = offset - offset % self.file_size + self.file_size if offset >= 0 else 0
-        for start in reversed(self._found_files()):
+        for start in reversed(self._list_files()):
             if unit is None or start >= self.end_offset:
                 self._remove(start)
         last = self.end_offset - self.end_offset % self.file_size
@@ -88,16 +90,16 @@ class ConsumeQueueExt:
 
     def write_again(self) -> None:
         """Write again and sync what is read of all files; see `File.write_again`."""
-        for start in self._found_files():
+        for start in self._list_files():
             with self._files.open(self._file_path(start), writable=True) as file:
                 file.write_again()
 
     def find_files(self) -> None:
         """Take over the files that another process has made."""
-        self._starts = self._found_files()
+        self._starts = self._list_files()
 
-    def _found_files(self) -> list[int]:
-        """First bytes of all files of the folder, also of those that do not count since their size is another."""
+    def _list_files(self) -> list[int]:
+        """First byte of each file in the folder, also of files that do not count as they have another size."""
         if not self._files.is_directory(self._path):
             return []
         entries = self._files.list_directory(self._path)
@@ -105,7 +107,7 @@ class ConsumeQueueExt:
         return [start for start in starts if start is not None]
 
     def truncate_by_min_address(self, address: int) -> dict[str, int]:
-        """Remove the files that end before an address: that of the first unit whose message the log still has.
+        """Remove the files that end before the ext address of the first unit whose message the log still has.
 
         Returns:
             Path and size of each removed file.
@@ -126,7 +128,7 @@ class ConsumeQueueExt:
         self._files.unlink(self._file_path(start))
 
     def _folders_above(self) -> list[str]:
-        """Those that name the extension's folder, its topic's and that of all extensions."""
+        """Folders that hold the names of the extension's own folder, its topic's, and the folder of all extensions."""
         return [self._path.rsplit("/", levels)[0] for levels in (1, 2, 3)]
 
     def _file_path(self, start: int) -> str:
@@ -135,12 +137,12 @@ class ConsumeQueueExt:
     # -- writing
 
     def run(self, sizes: npt.NDArray[np.int16], data: int, units: int) -> list[Run]:
-        """Where the ext units of some units go: behind the last one. Files are made as needed; `advance` follows.
+        """Place ext units after the last ext unit. Files are made as needed; after the write call `advance`.
 
         Args:
-            sizes: int16[units], bytes of each one's ext unit, 0 where it has none.
-            data: Address of the ext units, one behind the other.
-            units: Address of the units, whose tags codes become addresses.
+            sizes: int16[units], bytes of each unit's ext unit, 0 for a unit without an ext unit.
+            data: Memory address of the ext units, one after the other.
+            units: Memory address of the units, whose tags codes are replaced by ext addresses.
         """
         writes, self._next_end = place_ext_units(sizes, self.end_offset, self.file_size, units)
         runs = []
@@ -151,17 +153,17 @@ class ConsumeQueueExt:
         return runs
 
     def advance(self) -> None:
-        """Count what `run` gave as written; its files wait for a sync from now on, not before."""
+        """Count the ext units of `run` as written. From now on, and not before, their files wait for a sync."""
         begin = self.end_offset - self.end_offset % self.file_size
         self.end_offset = self._next_end
         self._dirty.update(start for start in range(begin, self.end_offset, self.file_size) if start in self._starts)
 
     def _path_to_write(self, start: int) -> str:
-        """The path of the file that begins at a byte of the extension; the file is made where it is missing."""
+        """Path of the file that begins at a byte of the extension; the file is made where it is missing."""
         path = self._file_path(start)
         if start not in self._starts:
             self._files.add_directories(self._path)
-            if not self._starts:  # the folders may be there, made by a process that was killed before it synced them
+            if not self._starts:  # the folders may be there: a process made them, and was killed before it synced them
                 for folder in self._folders_above():
                     self._on_new_name(folder)
             make_next_file(self._files, self._path, self._starts, start, self.file_size)
@@ -170,7 +172,7 @@ class ConsumeQueueExt:
         return path
 
     def flush(self) -> None:
-        """Sync the files that were written; before the units that point into them."""
+        """Sync the files that were written; call it before the units that point into them are synced."""
         dirty = sorted(self._dirty)
         self._dirty.difference_update(dirty)
         try:
@@ -180,13 +182,13 @@ class ConsumeQueueExt:
             raise
 
     def drop_mappings(self) -> None:
-        """Let go of the maps; each lives as long as somebody reads it."""
+        """Drop the maps; each map lives as long as somebody reads it."""
         self._mappings.clear()
 
     # -- reading
 
     def unit(self, address: int) -> ExtUnit | None:
-        """The ext unit at an address; None where it is lost, and for a tags code that is no address."""
+        """The ext unit at an ext address; None where it is lost, and for a tags code that is no ext address."""
         if not is_ext_address(address):
             return None
         offset = decode_address(address)
@@ -197,9 +199,9 @@ class ConsumeQueueExt:
             return decode_whole(file.read(position, MAX_UNIT_SIZE))
 
     def resolve(self, units: int, count: int) -> npt.NDArray[np.uint8]:
-        """A copy of `count` units from an address, with the tags codes of their ext units in place of addresses.
+        """Copy `count` units from a memory address, with the tags codes of their ext units in place of ext addresses.
 
-        A unit whose ext unit is lost keeps its address.
+        A unit whose ext unit is lost keeps its ext address.
         """
         resolved = np.empty(count * UNIT_SIZE, np.uint8)
         ctypes.memmove(resolved.ctypes.data, units, resolved.size)

@@ -1,4 +1,4 @@
-"""The table of all consume queues, and the dispatcher that feeds them."""
+"""Table of all consume queues, and the dispatcher that writes their units."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from reput.log.queue_sizes import SIMPLE, check_file_sizes
 from reput.store.queues.consume_queue import ConsumeQueue
 from reput.store.queues.consume_queue_ext import ConsumeQueueExt
 from reput.store.queues.extensions import ConsumeQueueExtensions
-from reput.store.queues.unit_locations import advance, place_ext_runs, place_units
+from reput.store.queues.unit_locations import advance, locate_ext_units, locate_units
 from reput.store.queues.unit_search import find_begins, find_ends, follow_units
 from reput.store.statistics import TopicCounts
 
@@ -38,7 +38,7 @@ _MAX_MAPS = 8192
 
 
 class _LeftOut:
-    """Stands for a queue that takes no units: to `group_units` every row of it is a repeat."""
+    """In place of a queue that takes no units: `group_units` drops every row of it as a repeat."""
 
     max_offset = INT64_MAX
 
@@ -47,11 +47,11 @@ _LEFT_OUT = _LeftOut()
 
 
 class ConsumeQueueStore:
-    """RocketMQ's `ConsumeQueueStore`: finds, makes, feeds and flushes queues.
+    """RocketMQ's `ConsumeQueueStore`: finds, makes, writes and flushes queues.
 
     Attributes:
         built_timestamp: Store timestamp (ms) of the last record that was dispatched.
-        counts: What happened to each topic since the store was opened.
+        counts: Counts of each topic since the store was opened.
     """
 
     def __init__(
@@ -82,43 +82,43 @@ class ConsumeQueueStore:
         self._enable_lmq = config.enable_lmq
         self._any_topic = config.dispatch_rules.multi_dispatches_any_topic
 
-    def check(self, found: list[QueueFiles]) -> None:
-        """Look at the files of a directory without changing anything.
+    def check(self, listed: list[QueueFiles]) -> None:
+        """Check the sizes of listed files; nothing is changed.
 
         Raises:
-            StoreFormatError: Files of another size than the configured one, or of several sizes.
+            StoreFormatError: Files have another size than the configured size, or several sizes.
         """
-        check_file_sizes(found, SIMPLE, self._root, self._file_size)
+        check_file_sizes(listed, SIMPLE, self._root, self._file_size)
         self._extensions.check()
 
     def load(
-        self, found: list[QueueFiles], end_offset: int, known: Mapping[tuple[str, int], int] = MappingProxyType({})
+        self, listed: list[QueueFiles], end_offset: int, guesses: Mapping[tuple[str, int], int] = MappingProxyType({})
     ) -> None:
-        """Take over the queues of a directory, up to the units of records that end at or before `end_offset`.
+        """Take over listed queues, with the units of records that end at or before `end_offset`.
 
-        The written part of a queue ends before the first unit that is unused, or whose record ends behind `end_offset`;
-        filler units count as written. Units lie in log order, so this is a binary search.
+        A queue ends before the first unit that is unused, or whose record ends after `end_offset`; filler units count
+        as written. Units are in log order, so this is a binary search.
 
         Args:
-            found: The queues' files.
+            listed: The queues' files.
             end_offset: Commit log offset.
-            known: What the max offset of each (topic, queue id) was at the last clean exit: a guess that spares reads.
+            guesses: Max offset of each (topic, queue id) at the last clean exit; a right guess saves reads.
         """
-        queues = [self._make(queue_files.topic, queue_files.queue_id) for queue_files in found]
-        starts = [[int(path.rpartition("/")[2]) for path in queue_files.paths] for queue_files in found]
-        begins = zip(queues, starts, strict=True)  # after a kill most queues are dispatched anew
-        guess = [known.get((queue.topic, queue.queue_id), begin[0] // UNIT_SIZE) for queue, begin in begins]
+        queues = [self._make(queue_files.topic, queue_files.queue_id) for queue_files in listed]
+        starts = [[int(path.rpartition("/")[2]) for path in queue_files.paths] for queue_files in listed]
+        begins = zip(queues, starts, strict=True)  # no guess: the first unit, as a kill leaves few that are trusted
+        guess = [guesses.get((queue.topic, queue.queue_id), begin[0] // UNIT_SIZE) for queue, begin in begins]
         ends, physical = find_ends(self._files, queues, starts, guess, end_offset)
         for queue, begin, end, physical_end in zip(queues, starts, ends.tolist(), physical.tolist(), strict=True):
             queue.start_with(begin, end, physical_end)
 
     def follow(self, next_offsets: Mapping[tuple[str, int], int], end_offset: int, store_timestamp: int) -> None:
-        """Take over what another process has dispatched of the log before an offset.
+        """Take over the units that another process has written for the log before an offset.
 
         Args:
-            next_offsets: The queue offset that the next message of each queue gets, of those that may have grown.
+            next_offsets: For each queue that may have grown, the queue offset that its next message gets.
             end_offset: Commit log offset.
-            store_timestamp: Of the last record before it, in ms.
+            store_timestamp: Store time (ms) of the last record before `end_offset`.
         """
         queues = [self._table.get(key) or self._make(*key) for key in next_offsets]
         follow_units(self._files, queues, np.array(list(next_offsets.values()), np.int64), end_offset)
@@ -132,19 +132,19 @@ class ConsumeQueueStore:
             queue.min_offset = offset
 
     def cut(self) -> None:
-        """Wipe out what lies behind the last unit of each queue."""
+        """Zero the bytes after the last unit of each queue."""
         for queue in self._table.values():
             queue.cut()
-            self._count_names_as_not_synced(queue)  # whoever made them may have been killed before he did
+            self._count_names_as_unsynced(queue)  # the process that made them may have been killed before its sync
 
     def recover_extensions(self) -> None:
-        """Bring what is written beside the queues in step with their units, before anything is dispatched."""
+        """Bring the extensions in step with the queues' units, before anything is dispatched."""
         if self._extensions.file_size is not None:
             for queue in self._table.values():
                 queue.recover_ext()
 
     def remove(self, topic: str) -> None:
-        """Forget a topic's queues and remove their files; the next record of it is looked at anew."""
+        """Forget a topic's queues and remove their files; the topic's next record finds its queue anew."""
         folder = f"{self._path}/{topic}"
         for key in [key for key in self._table if key[0] == topic]:
             self._table.pop(key).drop_mappings()
@@ -154,7 +154,7 @@ class ConsumeQueueStore:
             self._files.remove_tree(folder)
 
     def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
-        """The queue, or None where no message was ever dispatched to it."""
+        """The queue; None where no message was ever dispatched to it."""
         return self._table.get((topic, queue_id))
 
     def queues(self) -> list[ConsumeQueue]:
@@ -183,14 +183,14 @@ class ConsumeQueueStore:
     def dispatch(self, columns: RecordColumns) -> None:
         """Append the units of scanned records; repeats are dropped, so dispatching again does no harm.
 
-        A gap behind a queue's last unit is filled with filler units.
+        A gap after a queue's last unit is filled with filler units.
 
         Args:
             columns: Scanned at `ScanLevel.PROPERTIES` or above.
 
         Raises:
             StoreFullError: No space. Nothing counts as dispatched; the same call may succeed later.
-            CorruptRecordError: A queue offset that no log of this size can hold, or a topic that cannot name a folder.
+            CorruptRecordError: A queue offset is too large for a log of this size, or a topic cannot name a folder.
         """
         if not columns.rows:
             return
@@ -217,8 +217,8 @@ class ConsumeQueueStore:
         """Whether `dispatch` would find no gap before the units of scanned records; nothing is changed.
 
         Args:
-            columns: As for `dispatch`, behind those of the last call.
-            ends: Of each queue, by its topic's bytes, the max offset that it would have by now; kept up to date.
+            columns: As for `dispatch`; the records follow those of the last call.
+            ends: The max offset that each queue would have by now, by (topic in bytes, queue id); updated.
 
         Raises:
             CorruptRecordError: A topic cannot name a folder.
@@ -254,7 +254,7 @@ class ConsumeQueueStore:
             elif queue is None:
                 queue = self._make(name, queue_id)
                 if self._extensions.file_size is not None:
-                    queue.recover_ext()  # what is left of an earlier queue of this name goes
+                    queue.recover_ext()  # removes ext units of an earlier queue of this name
             self._by_bytes[topic, queue_id] = queue
         return queue
 
@@ -269,7 +269,7 @@ class ConsumeQueueStore:
         return name
 
     def _fill_gap(self, queue: ConsumeQueue, queue_offset: int, commit_log_offset: int) -> None:
-        # Every message before this one took at least so much of the log, in a record or in one with others.
+        # Each message before this record took at least so many bytes of the log, alone or inside an inner batch.
         if queue_offset > commit_log_offset // MIN_ITEM_SIZE:
             raise CorruptRecordError(
                 queue.path,
@@ -282,29 +282,29 @@ class ConsumeQueueStore:
     def _write(
         self, runs: UnitRuns, queues: list[ConsumeQueue], next_offsets: npt.NDArray[np.int64], ext: ExtRuns | None
     ) -> None:
-        """Write each queue's units behind its last one, a run a file, and count them."""
-        place = place_units(runs, queues, next_offsets, self._file_size)
-        if not place.numbers.size:
+        """Write each queue's units after its last unit, one run for each file, and count them."""
+        located = locate_units(runs, queues, next_offsets, self._file_size)
+        if not located.numbers.size:
             return
-        paths = [queue.path_to_write(start) for queue, start in zip(place.owners, place.files, strict=True)]
-        addresses, sizes, positions = place.addresses, place.sizes, place.positions
+        paths = [queue.path_to_write(start) for queue, start in zip(located.owners, located.files, strict=True)]
+        addresses, sizes, positions = located.addresses, located.sizes, located.positions
         extended: list[ConsumeQueueExt] = []
-        if ext is not None:  # before the units that point to them, and in one call: what fails is written again whole
-            ext_runs, extended = place_ext_runs(runs, queues, ext)
-            places = np.array([run[1:] for run in ext_runs], np.int64).reshape(-1, 3)
+        if ext is not None:  # ext units before the units, in one call: a write that fails is done again as a whole
+            ext_runs, extended = locate_ext_units(runs, queues, ext)
+            ext_table = np.array([run[1:] for run in ext_runs], np.int64).reshape(-1, 3)
             paths = [*(run.path for run in ext_runs), *paths]
-            addresses = np.concatenate([places[:, 0], addresses])
-            sizes, positions = np.concatenate([places[:, 1], sizes]), np.concatenate([places[:, 2], positions])
+            addresses = np.concatenate([ext_table[:, 0], addresses])
+            sizes = np.concatenate([ext_table[:, 1], sizes])
+            positions = np.concatenate([ext_table[:, 2], positions])
         self._files.write_runs(paths, addresses, sizes, positions)
-        advance(runs, queues, next_offsets, place)
+        advance(runs, queues, next_offsets, located)
         for queue_ext in extended:
             queue_ext.advance()
 
     def verify(self, columns: RecordColumns) -> bool:
-        """Whether a kill left all units that `dispatch` would write of scanned records; they count as dispatched then.
+        """Whether all units that `dispatch` would write for scanned records are there; then they count as dispatched.
 
-        Nothing is written, but what is found counts as not synced. False where units have ext units: a kill may have
-        taken these.
+        Nothing is written, but the units count as unsynced. False where units have ext units: these are not compared.
         """
         if self._extensions.file_size is not None:
             return False
@@ -315,38 +315,38 @@ class ConsumeQueueStore:
         queues = self._queues_of(columns)
         next_offsets = np.array([queue.max_offset for queue in queues], np.int64)
         runs = group_units(columns, next_offsets)
-        place = place_units(runs, queues, next_offsets, self._file_size)
-        pairs = list(zip(place.owners, place.files, strict=True))
+        located = locate_units(runs, queues, next_offsets, self._file_size)
+        pairs = list(zip(located.owners, located.files, strict=True))
         if runs.stop_row < columns.rows or not all(start in queue.file_starts for queue, start in pairs):
             return False
         paths = [queue.file_path(start) for queue, start in pairs]
         units = runs.units[: int(runs.counts.sum()) * UNIT_SIZE]
-        if not np.array_equal(self._files.read_runs(paths, place.positions, place.sizes), units):
+        if not np.array_equal(self._files.read_runs(paths, located.positions, located.sizes), units):
             return False
-        advance(runs, queues, next_offsets, place)
-        for queue in {id(queue): queue for queue in place.owners}.values():
-            self._count_names_as_not_synced(queue)
+        advance(runs, queues, next_offsets, located)
+        for queue in {id(queue): queue for queue in located.owners}.values():
+            self._count_names_as_unsynced(queue)
         self.built_timestamp = int(columns["store_timestamp"][-1])
         return True
 
-    def _count_names_as_not_synced(self, queue: ConsumeQueue) -> None:
-        if queue.file_starts:  # a queue of prepared messages alone has no folder either
+    def _count_names_as_unsynced(self, queue: ConsumeQueue) -> None:
+        if queue.file_starts:  # a queue with prepared messages only has no folder
             self._unsynced_folders |= {queue.path, queue.path.rpartition("/")[0], self._path}
 
     @property
     def max_physical_offset(self) -> int:
-        """End of the last dispatched record that has a unit; -1 when there is none."""
+        """Commit log offset after the last dispatched record that has a unit; -1 where there is no such record."""
         return max((queue.max_physical_offset for queue in self._table.values()), default=-1)
 
     @property
     def last_record_offset(self) -> int:
-        """Commit log offset of the last dispatched record that has a unit; -1 when there is none."""
+        """Commit log offset of the last dispatched record that has a unit; -1 where there is no such record."""
         last = max(self._table.values(), key=lambda queue: queue.max_physical_offset, default=None)
         unit = last.unit(last.max_offset - 1) if last is not None else None
         return unit.commit_log_offset if unit is not None else -1
 
     def flush(self, least_pages: int = 0) -> int:
-        """Sync the queues with at least so many unsynced pages; with 0 all of them, and the names of new files.
+        """Sync the queues with at least so many unsynced pages; with 0 all queues, and the names of new files.
 
         Returns:
             The store timestamp (ms) up to which every unit is on the disk, if `least_pages` is 0.
@@ -377,9 +377,9 @@ class ConsumeQueueStore:
             return timestamp
 
     def delete_expired(self, min_commit_log_offset: int, pause: Callable[[], object]) -> dict[str, int]:
-        """Delete the files whose messages the log no longer has, one queue with its ext units after the other.
+        """Delete the files whose messages the log no longer has, queue by queue, each with its ext units.
 
-        First all queues learn where they begin now. `pause` is called after each one that lost a file.
+        First the min offsets of all queues are raised. `pause` is called after each queue that lost a file.
 
         Returns:
             Path and size of each deleted file.
@@ -387,7 +387,7 @@ class ConsumeQueueStore:
         self.raise_min_offsets(min_commit_log_offset)
         deleted: dict[str, int] = {}
         for queue in self.queues():
-            with self._flush_lock:  # no file that is to be synced is removed meanwhile
+            with self._flush_lock:  # so that no file is removed that a flush is to sync
                 files = queue.delete_expired()
                 unit = queue.unit(queue.min_offset) if queue.ext is not None else None
                 if queue.ext is not None and unit is not None:
@@ -398,6 +398,6 @@ class ConsumeQueueStore:
         return deleted
 
     def close(self) -> None:
-        """Let go of all maps; no file is open."""
+        """Drop all maps; no file is open."""
         for queue in self._table.values():
             queue.drop_mappings()

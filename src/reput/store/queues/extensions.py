@@ -1,4 +1,4 @@
-"""The extensions of all consume queues of a store: which queue has one, and in files of which size."""
+"""Extensions of all consume queues of a store: which queue has an extension, and the size of its files."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 class ConsumeQueueExtensions:
     """The extensions of all queues of a store, and whether new units get ext units (`enableConsumeQueueExt`).
 
-    Existing addresses stay readable where the key is off; new units then hold plain tags codes.
+    Where the key is off, existing ext addresses stay readable, and new units hold plain tags codes.
 
     Attributes:
-        file_size: Size in bytes of the files that are written; None where none is.
+        file_size: Bytes of a file that is written; None where no ext units are written.
         bit_maps: See `MessageStore.open`.
     """
 
@@ -34,36 +34,36 @@ class ConsumeQueueExtensions:
     ) -> None:
         self._files = files
         self._path = path
-        self._found: dict[tuple[str, int], QueueFiles] = {}
+        self._listed: dict[tuple[str, int], QueueFiles] = {}
         writes = writable and config.enable_consume_queue_ext
         self.file_size = config.mapped_file_size_consume_queue_ext if writes else None
         self.bit_maps = bit_maps
 
     def check(self) -> None:
-        """List the files of the directory; nothing is changed.
+        """List the extensions' files; nothing is changed.
 
         Raises:
-            StoreFormatError: Ext units are to be written, and there are files of another size than the configured one.
+            StoreFormatError: Ext units are to be written, and files have another size than the configured size.
         """
-        for found in queue_extensions(self._path, self._files):
-            if self.file_size not in (None, found.file_size):
+        for listed in queue_extensions(self._path, self._files):
+            if self.file_size not in (None, listed.file_size):
                 raise StoreFormatError(
-                    f"{found.paths[0]}: {found.file_size} bytes, but mappedFileSizeConsumeQueueExt is "
-                    f"{self.file_size}; give mappedFileSizeConsumeQueueExt={found.file_size} (to a command: --set), or "
-                    f"move the folder {self._path}/{CONSUME_QUEUE_EXT} away: filters by tags then read the log itself"
+                    f"{listed.paths[0]}: {listed.file_size} bytes, but mappedFileSizeConsumeQueueExt is "
+                    f"{self.file_size}; give mappedFileSizeConsumeQueueExt={listed.file_size} (to a command: --set), "
+                    f"or move the folder {self._path}/{CONSUME_QUEUE_EXT} away: filters by tags then read the log only"
                 )
-            self._found[found.topic, found.queue_id] = found
+            self._listed[listed.topic, listed.queue_id] = listed
 
     def attach(self, queue: ConsumeQueue, on_new_name: Callable[[str], None], on_map: Callable[[], None]) -> None:
-        """Give a queue its extension, where it has files or is to have them."""
-        found = self._found.get((queue.topic, queue.queue_id))
-        if found is None and self.file_size is None:
+        """Give a queue its extension, where the extension has files or is to be written."""
+        listed = self._listed.get((queue.topic, queue.queue_id))
+        if listed is None and self.file_size is None:
             return
-        starts = [file_name_to_offset(os.path.basename(path)) for path in found.paths] if found else []
+        starts = [file_name_to_offset(os.path.basename(path)) for path in listed.paths] if listed else []
         queue.ext = ConsumeQueueExt(
             self._files,
             f"{self._path}/{CONSUME_QUEUE_EXT}/{queue.topic}/{queue.queue_id}",
-            found.file_size if found else self.file_size or 0,
+            listed.file_size if listed else self.file_size or 0,
             [start for start in starts if start is not None],
             on_new_name=on_new_name,
             on_map=on_map,

@@ -1,4 +1,4 @@
-"""The files of one queue, of either type: named by their first byte, mapped for readers, deleted from the front."""
+"""Files of one queue, of either type: named by their first byte, mapped for readers, deleted oldest first."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from reput.store.statistics import TopicCounts
 
 
 def make_next_file(files: FileLayer, folder: str, starts: Sequence[int], start: int, file_size: int) -> None:
-    """Make a file of a queue or of its extension, behind those that are there; its name is for the caller to sync.
+    """Make a file of a queue or of its extension, after all its files; the new name is for the caller to sync.
 
-    The one before it, its size and its name, is made durable first: a power cut may take the last file of a queue,
-    which is written again, but must not leave one behind a gap.
+    The last file before it is synced first, and its name: a power cut may take the last file of a queue, which is
+    written again, but must not leave a file after a gap.
     """
     if starts:
         with files.open(f"{folder}/{offset_to_file_name(starts[-1])}", writable=True) as before:
@@ -27,7 +27,7 @@ def make_next_file(files: FileLayer, folder: str, starts: Sequence[int], start: 
 
 
 class QueueFolder(ABC):
-    """What a `ConsumeQueue` and a `BatchConsumeQueue` have in common.
+    """Base class of `ConsumeQueue` and `BatchConsumeQueue`: the files of one queue.
 
     Args:
         files: The file layer.
@@ -35,13 +35,13 @@ class QueueFolder(ABC):
         topic: The topic.
         queue_id: The queue.
         file_size: Bytes of a file.
-        counts: What happened to its topic since the store was opened.
+        counts: The topic's counts since the store was opened.
 
     Attributes:
         max_offset: The queue offset of the next message.
-        min_offset: The first queue offset whose record the log still has, as far as it was looked up.
-        max_physical_offset: End of the record of the last unit; -1 when there is none.
-        dirty: Files that have units which are not known to be on the disk, by their first byte.
+        min_offset: The first queue offset whose record the log still has, as of the last look.
+        max_physical_offset: Commit log offset after the record of the last unit; -1 where there is no unit.
+        dirty: First byte of each file with units that are not known to be on the disk.
     """
 
     __slots__ = (
@@ -79,11 +79,11 @@ class QueueFolder(ABC):
 
     @property
     def file_starts(self) -> list[int]:
-        """The first byte of each file, as its name says it."""
+        """First byte of each file in the queue, as the file's name says."""
         return self._starts
 
     def file_path(self, start: int) -> str:
-        """The file that begins at a byte of the queue."""
+        """Path of the file that begins at a byte of the queue."""
         return f"{self.path}/{offset_to_file_name(start)}"
 
     def find_files(self) -> None:
@@ -93,7 +93,7 @@ class QueueFolder(ABC):
             self._starts = starts
 
     def _map(self, start: int) -> Mapping | None:
-        """Map the file that begins at a byte of the queue; None where there is none any more."""
+        """Map the file that begins at a byte of the queue; None where the file is gone."""
         with self._lock:
             index = bisect_right(self._starts, start) - 1
             if index < 0 or self._starts[index] != start:
@@ -104,7 +104,7 @@ class QueueFolder(ABC):
         return mapping
 
     def drop_mappings(self) -> None:
-        """Let go of the maps; each lives as long as somebody reads it."""
+        """Drop the maps; each map lives as long as somebody reads it."""
         self._mappings.clear()
 
     def _make_file(self, start: int) -> None:
@@ -114,8 +114,8 @@ class QueueFolder(ABC):
             self._starts.append(start)
 
     def _wipe_from(self, position: int, removed: Sequence[int]) -> None:
-        """Remove the files that begin at these bytes of the queue, and zero the last other one from `position` on."""
-        for start in reversed(removed):  # the last first: should this be killed, what stays has no gap
+        """Remove the files that begin at the bytes `removed`, and zero the last remaining file from `position` on."""
+        for start in reversed(removed):  # the last file first: where this is killed, the remaining files have no gap
             self._starts.remove(start)
             self._mappings.pop(start, None)
             self._files.unlink(self.file_path(start))
@@ -128,10 +128,10 @@ class QueueFolder(ABC):
     @property
     @abstractmethod
     def end_position(self) -> int:
-        """Byte of the queue behind the last unit."""
+        """Byte of the queue after the last unit."""
 
     def write_again(self) -> None:
-        """Write again and sync what is read from the file of the last unit on; see `File.write_again`."""
+        """Write again and sync what is read, from the file of the last unit on; see `File.write_again`."""
         for start in self._starts:
             if start + self.file_size >= self.end_position:
                 with self._files.open(self.file_path(start), writable=True) as file:
@@ -141,7 +141,7 @@ class QueueFolder(ABC):
         """Delete the oldest file and return its path; called while no flush runs."""
         start = self._starts[0]
         path = self.file_path(start)
-        with self._lock:  # nobody maps it in between
+        with self._lock:  # no reader maps it meanwhile
             try:
                 self._files.unlink(path)
             finally:

@@ -1,4 +1,4 @@
-"""All queues of a store: the consume queues, and beside them the batch consume queues of some topics."""
+"""All queues of a store: its consume queues, and the batch consume queues of some topics."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from reput.store.queues.consume_queue_store import ConsumeQueueStore
 if TYPE_CHECKING:
     from reput.kernels.consume_queue_ext import BitMaps
 
-#: Either kind; what both have in common is what a reader needs.
+#: A queue of either type. Readers use what both types have.
 Queue: TypeAlias = ConsumeQueue | BatchConsumeQueue
 
 
 class QueueTables:
-    """Both tables as one; a topic has queues in one of them only.
+    """The tables of both queue types as one table; a topic has queues of one type only.
 
     Args:
         files: The file layer.
@@ -59,29 +59,29 @@ class QueueTables:
         self.counts = self.simple.counts
         self.batch = BatchConsumeQueueStore(files, path, batch_file_size, types.batch, self.counts)
 
-    def check(self, found: list[QueueFiles], batch_found: list[QueueFiles]) -> None:
+    def check(self, listed: list[QueueFiles], batch_listed: list[QueueFiles]) -> None:
         """See `ConsumeQueueStore.check`."""
-        self.simple.check(found)
-        self.batch.check(batch_found)
+        self.simple.check(listed)
+        self.batch.check(batch_listed)
 
     def load(
         self,
-        found: list[QueueFiles],
-        batch_found: list[QueueFiles],
+        listed: list[QueueFiles],
+        batch_listed: list[QueueFiles],
         end_offset: int,
-        known: Mapping[tuple[str, int], int] = MappingProxyType({}),
+        guesses: Mapping[tuple[str, int], int] = MappingProxyType({}),
     ) -> None:
         """See `ConsumeQueueStore.load`."""
-        self.simple.load(found, end_offset, known)
-        self.batch.load(batch_found, end_offset)
+        self.simple.load(listed, end_offset, guesses)
+        self.batch.load(batch_listed, end_offset)
 
     def follow(self, next_offsets: Mapping[tuple[str, int], int], end_offset: int, store_timestamp: int) -> None:
         """See `ConsumeQueueStore.follow`."""
-        behind = {key: end for key, end in next_offsets.items() if self._max_offset(key) < end}
-        of_batch = {key[0] for key in behind} & self.types.batch
+        grown = {key: end for key, end in next_offsets.items() if self._max_offset(key) < end}
+        of_batch = {key[0] for key in grown} & self.types.batch
         if of_batch:
-            self.batch.follow([key for key in behind if key[0] in of_batch], end_offset)
-        simple = {key: end for key, end in behind.items() if key[0] not in of_batch}
+            self.batch.follow([key for key in grown if key[0] in of_batch], end_offset)
+        simple = {key: end for key, end in grown.items() if key[0] not in of_batch}
         self.simple.follow(simple, end_offset, store_timestamp)
 
     def _max_offset(self, key: tuple[str, int]) -> int:
@@ -89,18 +89,18 @@ class QueueTables:
         return queue.max_offset if queue is not None else 0
 
     def raise_min_offsets(self, min_commit_log_offset: int) -> None:
-        """See `ConsumeQueue.raise_min_offset`."""
+        """See `ConsumeQueueStore.raise_min_offsets`."""
         self.simple.raise_min_offsets(min_commit_log_offset)
         for queue in self.batch.queues():
             queue.raise_min_offset(min_commit_log_offset)
 
     def write_again(self) -> None:
-        """Write again and sync what is read behind what `load` has taken over, and all extensions."""
+        """Write again and sync what is read after the units that `load` has taken over, and all extensions."""
         for queue in (*self.simple.queues(), *self.batch.queues()):
             queue.write_again()
 
     def cut(self) -> None:
-        """Wipe out what lies behind the last unit of each queue."""
+        """Zero the bytes after the last unit of each queue."""
         self.simple.cut()
         for queue in self.batch.queues():
             queue.cut()
@@ -110,20 +110,20 @@ class QueueTables:
         self.simple.recover_extensions()
 
     def find(self, topic: str, queue_id: int) -> Queue | None:
-        """The queue, or None where no message was ever dispatched to it."""
+        """The queue; None where no message was ever dispatched to it."""
         return self.simple.find(topic, queue_id) or self.batch.find(topic, queue_id)
 
     def queues(self) -> list[Queue]:
         """All queues that have, or had, messages, in no special order.
 
-        A record without a unit, as of a prepared message, makes none: as in `CommitLogDispatcherBuildConsumeQueue`.
+        A record without a unit, such as a prepared message, makes no queue (`CommitLogDispatcherBuildConsumeQueue`).
         """
         queues: list[Queue] = [*self.simple.queues(), *self.batch.queues()]
         return [queue for queue in queues if queue.max_offset]
 
     def dispatch(self, columns: RecordColumns) -> None:
         """See `ConsumeQueueStore.dispatch`."""
-        self.batch.dispatch(columns)  # first, so that what `ConsumeQueueStore.flush` says holds of both
+        self.batch.dispatch(columns)  # first, so that the timestamp of `ConsumeQueueStore.flush` is true of both tables
         self.simple.dispatch(columns)
 
     def check_dispatch(
@@ -137,13 +137,14 @@ class QueueTables:
         return not (self.types.batch or self.types.undeclared(columns)) and self.simple.verify(columns)
 
     def changes_type(self, config: TopicConfig) -> bool:
-        """Whether the topic's queues are of another type now than its configuration says."""
+        """Whether a configuration gives the topic's queues another type than they have."""
         return is_batch_cq(config) != (config.topic_name in self.types.batch)
 
     def prepare_change(self, config: TopicConfig, next_offsets: QueueOffsets) -> None:
-        """Remove what may be left of queues that have no message: they are of the wrong type after `set_type`.
+        """Remove files of the topic's queues without messages, which have the wrong type after `set_type`.
 
-        Nothing may be appended or dispatched until then. `next_offsets` knows messages that are not dispatched yet.
+        Nothing may be appended or dispatched until `set_type`. `next_offsets` counts messages that are not dispatched
+        yet.
 
         Raises:
             ConfigError: The topic has messages.
@@ -159,16 +160,16 @@ class QueueTables:
         self.batch.remove(topic)
 
     def set_type(self, config: TopicConfig) -> None:
-        """From now on the topic's queues are of the type that its configuration says."""
+        """Give the topic's queues the type that its configuration says, from now on."""
         if is_batch_cq(config):
             self.types.batch.add(config.topic_name)
         else:
             self.types.batch.discard(config.topic_name)
 
     def turn_to_batch(self, topics: Set[str]) -> None:
-        """Take topics for batch topics that nothing said to be some; what else they have is removed.
+        """Give topics batch consume queues, though no configuration says so; their consume queues are removed.
 
-        All must be dispatched again from the log's beginning.
+        All records must be dispatched again from the beginning of the log.
         """
         for topic in topics:
             self.simple.remove(topic)
@@ -176,12 +177,12 @@ class QueueTables:
 
     @property
     def max_physical_offset(self) -> int:
-        """End of the last dispatched record that has a unit; -1 when there is none."""
+        """Commit log offset after the last dispatched record that has a unit; -1 where there is no such record."""
         return max(self.simple.max_physical_offset, *(queue.max_physical_offset for queue in self.batch.queues()), -1)
 
     @property
     def last_record_offset(self) -> int:
-        """Commit log offset of the last dispatched record that has a unit; -1 when there is none."""
+        """Commit log offset of the last dispatched record that has a unit; -1 where there is no such record."""
         last = [unit for queue in self.batch.queues() if (unit := queue.unit(queue.max_offset - 1)) is not None]
         return max(self.simple.last_record_offset, *(unit.commit_log_offset for unit in last), -1)
 

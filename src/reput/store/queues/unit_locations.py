@@ -1,4 +1,4 @@
-"""Where the units of scanned records go: behind the last unit of each queue, cut where files end."""
+"""Locations of new units: after the last unit of each queue, cut where files end."""
 
 from __future__ import annotations
 
@@ -16,15 +16,17 @@ from reput.store.queues.consume_queue import ConsumeQueue
 from reput.store.queues.consume_queue_ext import ConsumeQueueExt, Run
 
 
-class UnitPlaces(NamedTuple):
-    """Where runs of units go, each cut where files end; of `numbers` one element a run, of the others one a piece.
+class UnitLocations(NamedTuple):
+    """Files and positions that runs of units go to, each run cut where a file ends.
+
+    `numbers` has an element for each run, all others for each write: the units of a run that go to one file.
 
     Attributes:
         numbers: The queues that have a run, by their number in the scan.
         owners: The queue.
-        files: The first byte of the file, as its name says it.
-        positions, sizes: Where in the file, and how many bytes.
-        addresses: Where the units are.
+        files: First byte of the file in the queue, as the file's name says.
+        positions, sizes: Position in the file, and number of bytes.
+        addresses: Memory address of the units.
     """
 
     numbers: npt.NDArray[np.int64]
@@ -35,43 +37,45 @@ class UnitPlaces(NamedTuple):
     addresses: npt.NDArray[np.int64]
 
 
-def place_units(
+def locate_units(
     runs: UnitRuns, queues: Sequence[ConsumeQueue], next_offsets: npt.NDArray[np.int64], file_size: int
-) -> UnitPlaces:
-    """Each queue's units go behind its last one."""
+) -> UnitLocations:
+    """Locate each queue's new units: they go after its last unit."""
     numbers = np.flatnonzero(runs.counts)
     begins, sizes = next_offsets[numbers] * UNIT_SIZE, runs.counts[numbers] * UNIT_SIZE
     first_files = begins // file_size
     counts = (begins + sizes - 1) // file_size - first_files + 1
-    pieces = np.repeat(np.arange(numbers.size), counts)
-    before = np.arange(pieces.size) - np.repeat(np.cumsum(counts) - counts, counts)
-    files = (first_files[pieces] + before) * file_size
-    piece_begins = np.maximum(files, begins[pieces])
-    piece_ends = np.minimum(files + file_size, (begins + sizes)[pieces])
-    addresses = runs.units.ctypes.data + runs.starts[numbers][pieces] + piece_begins - begins[pieces]
-    owners = [queues[k] for k in numbers[pieces].tolist()]
-    return UnitPlaces(numbers, owners, files.tolist(), piece_begins - files, piece_ends - piece_begins, addresses)
+    writes = np.repeat(np.arange(numbers.size), counts)
+    before = np.arange(writes.size) - np.repeat(np.cumsum(counts) - counts, counts)
+    files = (first_files[writes] + before) * file_size
+    write_begins = np.maximum(files, begins[writes])
+    write_ends = np.minimum(files + file_size, (begins + sizes)[writes])
+    addresses = runs.units.ctypes.data + runs.starts[numbers][writes] + write_begins - begins[writes]
+    owners = [queues[k] for k in numbers[writes].tolist()]
+    return UnitLocations(numbers, owners, files.tolist(), write_begins - files, write_ends - write_begins, addresses)
 
 
-def place_ext_runs(
+def locate_ext_units(
     runs: UnitRuns, queues: Sequence[ConsumeQueue], ext: ExtRuns
 ) -> tuple[list[Run], list[ConsumeQueueExt]]:
-    """Where the ext units of each queue go, and to whom; the units' tags codes become their addresses."""
+    """Locate each queue's new ext units, and return their extensions; the units' tags codes become ext addresses."""
     base = runs.units.ctypes.data
-    pieces: list[Run] = []
+    writes: list[Run] = []
     owners: list[ConsumeQueueExt] = []
     for k in np.flatnonzero(runs.counts).tolist():
         queue_ext = queues[k].ext
         if queue_ext is not None:
             data, units = ext.data.ctypes.data + int(ext.starts[k]), base + int(runs.starts[k])
-            pieces += queue_ext.run(ext.sizes_of(runs, k), data, units)
+            writes += queue_ext.run(ext.sizes_of(runs, k), data, units)
             owners.append(queue_ext)
-    return pieces, owners
+    return writes, owners
 
 
-def advance(runs: UnitRuns, queues: list[ConsumeQueue], next_offsets: npt.NDArray[np.int64], place: UnitPlaces) -> None:
-    """Count units that are in their files."""
-    numbers = place.numbers
+def advance(
+    runs: UnitRuns, queues: list[ConsumeQueue], next_offsets: npt.NDArray[np.int64], located: UnitLocations
+) -> None:
+    """Count units that were written to their files."""
+    numbers = located.numbers
     counts = runs.counts[numbers]
     last_units = runs.units.view(UNIT_TYPE)[runs.starts[numbers] // UNIT_SIZE + counts - 1]
     physical_ends = (last_units["commit_log_offset"] + last_units["size"]).tolist()
@@ -80,5 +84,5 @@ def advance(runs: UnitRuns, queues: list[ConsumeQueue], next_offsets: npt.NDArra
         queue = queues[k]
         queue.max_physical_offset = physical_end
         queue.max_offset = end
-    for queue, start in zip(place.owners, place.files, strict=True):
-        queue.dirty.add(start)  # from now on, not before: a sync may have come in between
+    for queue, start in zip(located.owners, located.files, strict=True):
+        queue.dirty.add(start)  # only after the write: a flush during the write would have removed it

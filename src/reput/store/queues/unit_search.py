@@ -1,5 +1,6 @@
-"""Looking for a unit in each of many queues at once, by system calls: a start maps no queue, and the interpreter does
-not wait for ten thousand files one after the other.
+"""Search for a unit in each of many queues at once, by system calls.
+
+A start maps no queue, and the interpreter does not wait for ten thousand files one after the other.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ Units = npt.NDArray[np.void]
 
 
 def are_fillers(units: Units) -> npt.NDArray[np.bool_]:
-    """Which units fill a gap."""
+    """bool[units], which units are fillers, which fill a gap."""
     fillers: npt.NDArray[np.bool_] = units == np.array(tuple(FILLER), UNIT_TYPE)
     return fillers
 
 
 def written_before(end_offset: int) -> Callable[[Units], npt.NDArray[np.bool_]]:
-    """Tells which units are written and their records end at or before a commit log offset; fillers count as such."""
+    """Test for units that are written, with records that end at or before a commit log offset; fillers pass, too."""
 
     def is_written(units: Units) -> npt.NDArray[np.bool_]:
         ends = units["commit_log_offset"] + units["size"]
@@ -37,19 +38,19 @@ def written_before(end_offset: int) -> Callable[[Units], npt.NDArray[np.bool_]]:
 
 
 def follow_units(files: FileLayer, queues: Sequence[ConsumeQueue], guess: Offsets, end_offset: int) -> None:
-    """Take over the units that another process has written of records before an offset.
+    """Take over the units that another process has written for records before an offset.
 
     Args:
         files: The file layer.
-        queues: Some of which it may have written more.
-        guess: Where each may end.
+        queues: The queues that may have grown.
+        guess: Queue offset at which each queue may end.
         end_offset: Commit log offset.
     """
     for queue, end in zip(queues, guess.tolist(), strict=True):
         if not queue.file_starts or end * UNIT_SIZE > queue.file_starts[-1] + queue.file_size:
             queue.find_files()
-    known = np.array([bool(queue.file_starts) for queue in queues], bool)
-    queues, guess = [queue for queue in queues if queue.file_starts], guess[known]
+    has_files = np.array([bool(queue.file_starts) for queue in queues], bool)
+    queues, guess = [queue for queue in queues if queue.file_starts], guess[has_files]
     first = np.array([max(queue.max_offset, queue.file_starts[0] // UNIT_SIZE) for queue in queues], np.int64)
     last = np.array([(queue.file_starts[-1] + queue.file_size) // UNIT_SIZE for queue in queues], np.int64)
     ends = search_units(files, queues, first, last, guess, written_before(end_offset))
@@ -63,11 +64,11 @@ def follow_units(files: FileLayer, queues: Sequence[ConsumeQueue], guess: Offset
         if queue.ext is not None:
             queue.ext.find_files()
         queue.max_physical_offset = physical_end
-        queue.max_offset = queue.synced_offset = int(ends[i])  # last: a reader who sees it finds the unit
+        queue.max_offset = queue.synced_offset = int(ends[i])  # set last: a reader that sees it finds the unit
 
 
 def read_units(files: FileLayer, queues: Sequence[ConsumeQueue], offsets: Offsets) -> Units:
-    """The unit at a queue offset of each queue; zeros where its file is shorter."""
+    """Read the unit at a queue offset of each queue; zeros where the file is shorter."""
     if not queues:
         return np.empty(0, UNIT_TYPE)
     positions = offsets * UNIT_SIZE
@@ -85,9 +86,9 @@ def search_units(
     guess: Offsets,
     is_before: Callable[[Units], npt.NDArray[np.bool_]],
 ) -> Offsets:
-    """The first queue offset in [first, last) of each queue whose unit is not `is_before`; `last` where all are.
+    """Search each queue's first queue offset in [first, last) whose unit does not pass `is_before`; `last` if all do.
 
-    A binary search. It begins at `guess` and right before it, so that two reads a queue prove a right guess.
+    This is a binary search that begins at `guess` and right before it: two reads a queue prove a right guess.
     """
     first, last = first.copy(), last.copy()
     steps = 0
@@ -112,19 +113,22 @@ def find_ends(
     guess: Sequence[int],
     end_offset: int,
 ) -> tuple[Offsets, Offsets]:
-    """Where the written part of each queue ends: before the first unit that is unused, or whose record ends too late.
+    """Find the end of each queue: before the first unit that is unused, or whose record ends after `end_offset`.
 
-    A power cut may have kept a sector and lost the one in front of it. Then the unit on the border has lost the first
-    bytes of its offset, which looks like a small one: units behind what was never written would count. So the last unit
-    must lie behind the one in front of it, else the end is looked for before it.
+    A power cut may have kept a sector and lost the sector before it. Then the unit on the border has lost the first
+    bytes of its commit log offset, so that the offset looks small: units after a hole would count. So the last unit
+    must have a larger commit log offset than the unit before it; else the end is searched before the last unit.
 
     Args:
-        starts: The names of each queue's files, bytes.
-        guess: A queue offset that each may end at.
-        end_offset: Commit log offset behind the last record that counts. Filler units always count.
+        files: The file layer.
+        queues: The queues.
+        starts: First byte of each file of each queue.
+        guess: Queue offset at which each queue may end.
+        end_offset: Commit log offset after the last record that counts. Filler units always count.
 
     Returns:
-        int64[len(queues)] each: queue offset, and where the last record ends (-1: there is none, or it is a filler).
+        int64[len(queues)] each: the queue offset of the end, and the commit log offset after the last unit's record
+        (-1 where there is no unit, or the last unit is a filler).
     """
     first = np.array([begin[0] for begin in starts], np.int64) // UNIT_SIZE
     sizes = np.array([len(begin) * queue.file_size for queue, begin in zip(queues, starts, strict=True)], np.int64)
@@ -143,7 +147,7 @@ def find_ends(
 
 
 def _are_torn(files: FileLayer, queues: Sequence[ConsumeQueue], first: Offsets, ends: Offsets) -> npt.NDArray[np.bool_]:
-    """Whether the unit before each end cannot follow the one in front of it."""
+    """bool[queues], whether the last unit before each end cannot follow the unit before it."""
     torn = np.zeros(ends.size, np.bool_)
     several = np.flatnonzero(ends - first > 1)
     some = [queues[i] for i in several.tolist()]
@@ -154,7 +158,7 @@ def _are_torn(files: FileLayer, queues: Sequence[ConsumeQueue], first: Offsets, 
 
 
 def find_begins(files: FileLayer, queues: Sequence[ConsumeQueue], min_commit_log_offset: int) -> Offsets:
-    """int64[len(queues)], the queue offset of each queue's first unit whose record the log still has."""
+    """Find the queue offset of each queue's first unit whose record the log still has: int64[len(queues)]."""
 
     def is_gone(units: Units) -> npt.NDArray[np.bool_]:
         return are_fillers(units) | (units["commit_log_offset"] < min_commit_log_offset)

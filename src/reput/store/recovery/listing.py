@@ -147,7 +147,7 @@ def find_end(
         listing: Of the store's directory.
         config: Which CRCs are checked.
         progress: Is told how far the search is.
-        verification: Is given all records from its own begin on.
+        verification: Is given all records from `verification.offset` on.
         trusted: A commit log offset before which a killed store is known to be right, and the store timestamp (ms) of
             the record before it.
     """

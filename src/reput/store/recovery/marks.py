@@ -68,7 +68,7 @@ def read_mark(root: str, config: MessageStoreConfig, files: FileLayer) -> Dispat
 def fits(mark: DispatchMark, log: CommitLog) -> bool:
     """Whether a log is the log of a mark: the header of the record before the mark is the same.
 
-    A mark without a record before it fits at the log's begin, and where a record begins.
+    A mark without a record before it fits at the beginning of the log, and where a record begins.
     """
     last = mark.position.last
     if not log.min_offset <= mark.position.offset <= log.min_offset + len(log.queue.mapped_files) * log.queue.file_size:

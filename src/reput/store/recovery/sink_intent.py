@@ -113,7 +113,7 @@ class _LoggedRecords(NamedTuple):
 
 
 def _find_records(log: CommitLog, intent: SinkIntent, log_end: int) -> _LoggedRecords:
-    """Find the records of an intent's batch: from its begin on, with its store timestamp; their CRC is compared."""
+    """Find an intent's records: from `begin_offset` on, with the intent's store timestamp; their CRC is compared."""
     scanner = RecordScanner(_MAX_ROWS, level=ScanLevel.HEADER)
     offset, rows, crc, is_proven = intent.begin_offset, 0, 0, True
     parts = list(intent.parts)

@@ -27,7 +27,7 @@ from reput.store.queues.tables import QueueTables
 
 #: Batches at a time: two are scanned while two wait to be compared.
 _SLOTS = 4
-#: Bytes that are searched for the begin of the next batch: after a log's end lie zeros, which are not to be read.
+#: Bytes that are searched for the next batch's first record: after a log's end lie zeros, which are not to be read.
 _SEARCHED_BYTES = 65_536
 
 
@@ -56,8 +56,9 @@ class _Prefetched(NamedTuple):
 class Verification:
     """Comparison of scanned records with queues and index: how far they hold what dispatch would write.
 
-    Three threads work. The caller scans a batch. A second thread scans the next batch, whose begin is searched in the
-    log's bytes, and is proved by the end of the caller's batch. A third thread compares the batches before, in order.
+    Three threads work. The caller scans a batch. A second thread scans the next batch: its first record is found by a
+    search in the log's bytes, and proved when the caller's batch ends right before it. A third thread compares the
+    scanned batches, in order.
 
     Args:
         queues: All queues, loaded.

@@ -1,4 +1,4 @@
-"""Rows that RocketMQ would refuse: found one by one, and put aside with the reason."""
+"""Rows that RocketMQ would refuse: each is found, and put aside with the reason."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from reput.errors import MessageIllegalError
 from reput.files import FileLayer
 from reput.kernels.message_table import CheckedTable
 
-#: What a file of rows put aside holds at most: they are kept in memory until it is full.
+#: Bytes of a file of rows put aside, at the most: the rows are kept in memory until the file is full.
 _FILE_BYTES = 64 << 20
 _REASON = "reason"
 
 
 class AsideFile(NamedTuple):
-    """A Parquet file of rows put aside, under a name that readers pass over until the commit gives it its own."""
+    """A Parquet file of rows put aside. Readers pass over its name until the commit gives it its final name."""
 
     path: str
     rows: int
@@ -30,10 +30,10 @@ def checked_tables(
     check: Callable[[pa.RecordBatch, int], CheckedTable],
     put_aside: Callable[[pa.RecordBatch, str], None],
 ) -> Iterator[CheckedTable]:
-    """The rows of a batch, in order, but for those that may not be written; these are put aside, each with its reason.
+    """Check the rows of a batch and yield the good rows, in order; each bad row is put aside with its reason.
 
-    A check stops at the first bad row, so a batch with one is halved until that row is alone: a batch without any costs
-    nothing more, and a bad row some 16 checks.
+    A check stops at the first bad row, so a batch with a bad row is halved until that row is alone. A batch without a
+    bad row costs one check; a bad row costs some 16 checks.
     """
     left = [(batch, first_row)]
     while left:
@@ -53,11 +53,11 @@ def checked_tables(
 
 
 class BadRows:
-    """The rows that one task puts aside.
+    """Writer of the rows that one task puts aside.
 
     Args:
         files: The file layer.
-        path: What the names of its files begin with.
+        path: Path that the names of its files begin with.
     """
 
     def __init__(self, files: FileLayer, path: str) -> None:
@@ -68,14 +68,14 @@ class BadRows:
         self._written: list[AsideFile] = []
 
     def put_aside(self, row: pa.RecordBatch, reason: str) -> None:
-        """Keep one row; its columns, and the reason behind them."""
+        """Keep one row: its columns, and the reason after them."""
         self._batches.append(row.append_column(_REASON, pa.array([reason])))
         self._bytes += row.nbytes
         if self._bytes >= _FILE_BYTES:
             self._write()
 
     def close(self) -> Sequence[AsideFile]:
-        """Write what is left; returns the files."""
+        """Write the remaining rows; returns all files."""
         self._write()
         return self._written
 
@@ -95,14 +95,14 @@ class BadRows:
 
 
 def publish(files: FileLayer, aside: Sequence[AsideFile], name: str) -> None:
-    """Give the files of one task the names under which readers find them; a file of such a name is replaced."""
+    """Give the files of one task the final names, under which readers find them; existing files are replaced."""
     for number, file in enumerate(aside):
         if files.exists(file.path):
             files.rename(file.path, os.path.join(os.path.dirname(file.path), f"{name}-{number}.parquet"))
 
 
 def discard(files: FileLayer, folder: str, prefix: str) -> None:
-    """Remove what tasks left whose names begin with `prefix`, those that failed included."""
+    """Remove the files of tasks whose names begin with `prefix`, also those of failed tasks."""
     for entry in files.list_directory(folder) if files.is_directory(folder) else ():
         if entry.name.startswith(prefix):
             files.unlink(os.path.join(folder, entry.name))

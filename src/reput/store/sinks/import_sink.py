@@ -1,7 +1,7 @@
-"""An import into a store: numbered batches of a source, each once, whatever is killed.
+"""Sink of an import: numbered batches of a source into a store, each batch once, whatever is killed.
 
-An import is a sink like Spark's (`reput.store.sinks.commit`): the store remembers, together with the messages, which
-batch of which source came last. `reput.jobs.lake.import_job` reads the source and does not know the store; it is handed
+An import is a sink like Spark's (`reput.store.sinks.commit`): the store records, together with the messages, which
+batch of which source came last. `reput.jobs.lake.import_job` reads the source and does not know the store; it is given
 this sink.
 """
 
@@ -28,26 +28,32 @@ from reput.store.sinks.staging_folder import check_name, clear, lock_folder, sta
 
 @dataclass(frozen=True, slots=True)
 class StagedRows:
-    """What became of one part of a batch."""
+    """Result of staging one part of a batch.
+
+    Attributes:
+        part: The staged file; None where all rows were put aside.
+        aside: Files of rows that were put aside.
+    """
 
     part: StagedPart | None
     aside: tuple[AsideFile, ...]
 
     @property
     def rows_aside(self) -> int:
-        """Rows that RocketMQ would refuse."""
+        """Number of rows that were put aside, as RocketMQ would refuse them."""
         return sum(file.rows for file in self.aside)
 
 
 @dataclass(frozen=True, slots=True)
 class RowStager:
-    """Checks and encodes the rows of one part; picklable, for tasks.
+    """Checks, encodes and stages the rows of one part; picklable, for tasks.
 
     Attributes:
-        folder: for the staged files.
-        config: of the store.
-        bad_rows_path: the folder for rows that RocketMQ would refuse; None: they are an error.
-        sink_id: what the names of their files begin with.
+        folder: Folder of the staged files.
+        config: Configuration of the store.
+        bad_rows_path: Folder for rows that RocketMQ would refuse; None: such a row is an error.
+        sink_id: Begins the names of the files in `bad_rows_path`.
+        files: The file layer.
     """
 
     folder: str
@@ -60,16 +66,18 @@ class RowStager:
         """Stage the rows of `batches`.
 
         Args:
-            name: of the part, the same when it is staged again.
-            first_row: the number of the first row in `origin`, for messages.
+            name: Name of the part; the same where the part is staged again.
+            batches: The rows.
+            first_row: Number of the first row in `origin`, for error messages.
+            origin: Where the rows come from, for error messages.
 
-        Raises MessageIllegalError that names origin, row and reason, unless such rows are put aside.
+        Raises MessageIllegalError with origin, row and reason, unless such rows are put aside.
         """
         bad = BadRows(self.files, os.path.join(self.bad_rows_path or "", f"_{self.sink_id}-{name}"))
 
         def refuse(row: pa.RecordBatch, reason: str) -> None:
             if self.bad_rows_path is None:
-                raise MessageIllegalError(f"{origin}, {reason}; put such rows aside, or mend them")
+                raise MessageIllegalError(f"{origin}, {reason}; correct such rows, or put them aside")
             bad.put_aside(row, f"{origin}, {reason}")
 
         with StagingFile(self.files, staged_path(self.folder, name), self.config) as staging:
@@ -82,19 +90,19 @@ class RowStager:
 
 
 class ImportSink:
-    """Writes the batches of one source into a store; a context manager that removes what was staged.
+    """Writer of one source's batches into a store; a context manager that removes staged files.
 
     Args:
-        path: the store directory; made where nothing is.
-        config: of the store.
-        sink_id: the name under which the store remembers the last batch.
-        bad_rows_path: as of `RowStager`.
-        lock_timeout_ms: how long to wait while another process has the store open.
-        progress: as of `MessageStore.open`.
+        path: The store directory; made where there is nothing.
+        config: Configuration of the store.
+        sink_id: Name under which the store records the last batch.
+        bad_rows_path: As for `RowStager`.
+        lock_timeout_ms: How long to wait while another process has the store open.
+        progress: As for `MessageStore.open`.
+        files: The file layer.
 
-    Raises what `MessageStore.open` raises, StoreLockedError above all (also where another process imports under the
-    same `sink_id`), and ConfigError for a folder of bad rows inside
-    the store.
+    Raises what `MessageStore.open` raises, StoreLockedError above all, which is also raised where another process
+    imports under the same `sink_id`; and ConfigError where `bad_rows_path` is inside the store.
     """
 
     def __init__(
@@ -130,31 +138,31 @@ class ImportSink:
         self.stage = RowStager(self._folder, config, bad_rows_path, sink_id, files)
 
     def check(self, schema: pa.Schema) -> None:
-        """Raises MessageIllegalError for columns of which no message can be made."""
+        """Check the columns of a source; raises MessageIllegalError where no message can be made of them."""
         check_schema(schema)
 
     def committed(self, source: str) -> int:
-        """How many batches of a source are in the store.
+        """Number of the source's batches that are in the store.
 
-        Raises ConfigError where the sink has those of another source.
+        Raises ConfigError where the sink has batches of another source.
         """
         last = read_sinks(self._files, self._path).commits.get(self._sink_id)
         if last is None or last.batch is None:
             return 0
         if last.batch.query_id != source:
             raise ConfigError(
-                f"{self._path}: the sink {self._sink_id!r} has taken in {last.batch.batch_id + 1} batches of another "
-                "source, or of this one before it was changed: nobody knows which of its rows are in the store. Give "
-                "the source as it was, or import only what is new under another sink id"
+                f"{self._path}: the sink {self._sink_id!r} has imported {last.batch.batch_id + 1} batches of another "
+                "source, or of this source before it was changed: it is not known which of its rows are in the store. "
+                "Give the source as it was, or import only new rows under another sink id"
             )
         return last.batch.batch_id + 1
 
     def commit(self, source: str, number: int, staged: Sequence[StagedRows]) -> int:
-        """Append what was staged; when this returns it is on the disk, and in queues and index. The messages' count.
+        """Commit a staged batch; returns its number of messages, which are on the disk, in queues and index then.
 
         Parts of the next batch may be staged meanwhile.
         """
-        for i, one in enumerate(staged):  # before the commit: when it comes again, it has the same names
+        for i, one in enumerate(staged):  # before the commit: a repeated commit gives the same names again
             publish(self._files, one.aside, f"{self._sink_id}-{number}-{i}")
         parts = [one.part for one in staged if one.part is not None]
         batch = SinkBatch(self._sink_id, number, source)

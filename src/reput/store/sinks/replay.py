@@ -1,8 +1,9 @@
-"""Replay: the messages of a stretch of one store's log into another store, at the pace at which they came.
+"""Replay: messages of a range of one store's log are put into another store, at the pace at which they were stored.
 
-A replay is a sink like Spark's (`reput.store.sinks.commit`): batches are appended whole or not at all, and the target
-remembers the last one. Its number is the source's commit log offset behind its last record, so the target itself knows
-how far the replay is, and a replay that was killed goes on there: each message once, whatever is killed.
+A replay is a sink like Spark's (`reput.store.sinks.commit`): a batch is appended as a whole or not at all, and the
+target records the last batch. The number of a batch is the source's commit log offset after the batch's last record. So
+the target itself knows how far the replay is, and a replay that was killed goes on there: each message once, whatever
+is killed.
 """
 
 from __future__ import annotations
@@ -33,30 +34,30 @@ from reput.log.selection import Selection, make_selection
 from reput.log.tail import LogTail
 from reput.store.sinks.replay_sink import ReplaySink
 
-#: What is due within so much time is put as one batch.
+#: Messages that are due within so much time are one batch.
 _BATCH_S = 1.0
-#: And no more than that: of so much memory.
+#: Rows and bytes of a batch, at the most, as it is held in memory.
 _BATCH_ROWS, _BATCH_BYTES = 65_536, 32 << 20
-_PLACES = ("commit_log_offset", "store_size", "store_timestamp")
+_LOCATION = ("commit_log_offset", "store_size", "store_timestamp")
 _KEPT = [name for name in SCHEMA.names if name not in ASSIGNED]
 
 Progress = Callable[[int, int, str], None]
 
 
 class Clock(Protocol):
-    """The time that a replay goes by."""
+    """Clock of a replay's pace."""
 
     def now_s(self) -> float:
-        """Seconds that only grow."""
+        """The time in seconds; it never goes back."""
         ...
 
     def wait(self, seconds: float) -> None:
-        """Come back so much later."""
+        """Return so many seconds later."""
         ...
 
 
 class MonotonicClock:
-    """The machine's."""
+    """The machine's monotonic clock."""
 
     def now_s(self) -> float:
         """As `Clock`."""
@@ -69,12 +70,12 @@ class MonotonicClock:
 
 @dataclass(frozen=True, slots=True)
 class ReplayedBatch:
-    """What was put at once.
+    """A batch that was put.
 
     Attributes:
-        rows: as read, with their places in the source.
-        behind_s: how much later it was there than the pace wanted; None for a replay without one, and where the store
-            times of the rows are no dates.
+        rows: The rows as read, with their location in the source.
+        behind_s: Lag of the batch after the time at which it was due; None for a replay without a pace, and where the
+            rows' store times are no dates.
     """
 
     rows: pa.RecordBatch
@@ -83,13 +84,13 @@ class ReplayedBatch:
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What a replay did.
+    """Result of a replay.
 
     Attributes:
-        messages, batches: that were put now.
-        resumed_at: the source's commit log offset at which it went on; None where it began.
-        next_offset: behind the last message that is in the target; None where there is none.
-        seconds: of this run.
+        messages, batches: Number of messages and batches that this run put.
+        resumed_at: The source's commit log offset at which the replay went on; None where it began.
+        next_offset: The source's commit log offset after the last message in the target; None where there is none.
+        seconds: Duration of this run.
     """
 
     messages: int
@@ -116,32 +117,36 @@ def replay(
     on_batch: Callable[[ReplayedBatch], None] = lambda batch: None,
     files: FileLayer = DISK,
 ) -> Replayed:
-    """Put messages of one store into another, in log order, with the gaps between their store times.
+    """Put messages of one store into another store, in log order, with the gaps between their store times.
 
-    Kept are topic, queue id, body, tags, keys, properties, flags, born time and born host; queue offsets and store
-    times are the target's. Compressed bodies are put plain, and inner batches one by one, as consumers see them. What
-    is appended to the source later is for the next run.
+    Topic, queue id, body, tags, keys, properties, flags, born time and born host are kept; queue offsets and store
+    times are the target's. Compressed bodies are put uncompressed, and the messages of inner batches one by one, as
+    consumers see them. Messages that are appended to the source later are put by the next run.
 
     Args:
-        source: the store directory to read; it may be open elsewhere.
-        target: the store directory to write; made where nothing is, and open nowhere else while a batch is put.
-        topics, begin, end: as of `reput.read_log`: bounds of the store time in the source.
-        speed: how many times as fast as they were stored; None: as fast as it goes.
-        name: under which the target remembers how far this replay is; None: made of source, topics, begin and end. The
-            same replay again puts only what is new; another name replays anew.
-        config: of the target; None: RocketMQ's defaults with SYNC_FLUSH.
-        commit_log_path: of the source, where its log is not below it.
-        lock_timeout_ms: how long to wait while another process has the target open.
-        progress: called with (done, in all, what), in bytes, of the target's recovery, then of the source's log.
-        on_batch: called when a batch is in the target.
+        source: The store directory to read; it may be open elsewhere.
+        target: The store directory to write; made where there is nothing. It must not be open elsewhere while a batch
+            is put.
+        topics, begin, end: As for `reput.read_log`: topics, and bounds of the store time in the source.
+        speed: How many times as fast as the messages were stored; None: as fast as possible.
+        name: Name under which the target records how far this replay is; None: made of source, topics, begin and end.
+            The same replay again puts only new messages; another name replays all messages again.
+        config: Configuration of the target; None: RocketMQ's defaults with SYNC_FLUSH.
+        commit_log_path: Commit log folder of the source, where it is not in the source.
+        lock_timeout_ms: How long to wait while another process has the target open.
+        clock: Clock of the pace; None: the machine's monotonic clock.
+        progress: Called with (bytes done, bytes in all, what is done): first for the target's recovery, then for the
+            source's log.
+        on_batch: Called when a batch is in the target.
+        files: The file layer.
 
     Raises:
-        ConfigError: a speed that is not above 0, a target that is the source or lies inside it, a name under which
-            something else was replayed, or a source whose log no longer has the record at which to go on.
-        CorruptRecordError: damage in the source.
-        MessageIllegalError: a message that RocketMQ would not take from a producer; those before it are put.
-        StoreLockedError: the same replay is under way in another process; or as of `MessageStore.open`.
-        StoreError: as of `MessageStore.open`.
+        ConfigError: The speed is not above 0; the target is the source or lies inside it; something else was replayed
+            under the name; or the source's log no longer has the record at which to go on.
+        CorruptRecordError: Damage in the source.
+        MessageIllegalError: RocketMQ would not take a message from a producer; the messages before it are put.
+        StoreLockedError: The same replay runs in another process; or as from `MessageStore.open`.
+        StoreError: As from `MessageStore.open`.
     """
     clock = clock or MonotonicClock()
     started = clock.now_s()
@@ -153,7 +158,7 @@ def replay(
         raise ConfigError(f"{target}: the target is the source; name another store")
     directory.check_output(target)
     selection = make_selection(
-        columns=(*_KEPT, *_PLACES), topics=topics, begin=begin, end=end, store=directory.name, mode="FAILFAST"
+        columns=(*_KEPT, *_LOCATION), topics=topics, begin=begin, end=end, store=directory.name, mode="FAILFAST"
     )
     identity = _identity(directory.path, selection)
 
@@ -185,31 +190,32 @@ def replay(
             except MessageIllegalError as error:
                 raise MessageIllegalError(
                     f"{directory.path}: of the records from commit log offset {batch.rows['commit_log_offset'][0]} to "
-                    f"{batch.end_offset}, {error}; choose topics or times without it. All before them are in the target"
+                    f"{batch.end_offset}, {error}; choose topics or times without it. All messages before them are in "
+                    "the target"
                 ) from None
             messages, batches = messages + batch.rows.num_rows, batches + 1
-            on_batch(ReplayedBatch(batch.rows, None if pace is None else pace.behind_s(batch.last_ms)))
+            on_batch(ReplayedBatch(batch.rows, None if pace is None else pace.lag_s(batch.last_ms)))
     if progress is not None:
         progress(last - first, last - first, "replay")
     return Replayed(messages, batches, resumed_at, sink.next_offset, clock.now_s() - started)
 
 
 def _identity(source: str, selection: Selection) -> str:
-    """What makes a replay another one."""
+    """Hash of what makes two replays the same: source, topics, begin and end."""
     topics = None if selection.topics is None else sorted(selection.topics)
     text = repr((source, topics, selection.begin_ms, selection.end_ms))
     return hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
 
 
 def _bounds(part: Part) -> tuple[int, int]:
-    """Commit log offsets of a part's begin and end."""
+    """Commit log offsets at which a part of the plan begins and ends."""
     if isinstance(part, Points):
         return int(part.offsets[0]), int(part.offsets[-1] + part.sizes[-1])
     return part.begin, part.end
 
 
 def _rows(plan: Plan, selection: Selection, begin_offset: int, files: FileLayer) -> Iterator[pa.RecordBatch]:
-    """The wanted messages from an offset on: a part may begin before it."""
+    """Read the wanted messages from an offset on; a part of the plan may begin before it."""
     for part in plan.parts:
         for batch in read_part(part, selection, files):
             rows = batch.slice(int(np.searchsorted(np.asarray(batch["commit_log_offset"]), begin_offset)))
@@ -218,12 +224,12 @@ def _rows(plan: Plan, selection: Selection, begin_offset: int, files: FileLayer)
 
 
 class _Batch(NamedTuple):
-    """Messages that are put together: all of some records.
+    """Messages that are put in one call: all messages of some records.
 
     Attributes:
-        rows: as read.
-        end_offset: behind the last of these records.
-        last_ms: the latest store time; None where all are outside the years 1 to 9999.
+        rows: The rows as read.
+        end_offset: Commit log offset after the last of these records.
+        last_ms: The latest store time; None where all store times are outside the years 1 to 9999.
     """
 
     rows: pa.RecordBatch
@@ -232,14 +238,14 @@ class _Batch(NamedTuple):
 
 
 def _batches(rows: Iterator[pa.RecordBatch], width_ms: int | None) -> Iterator[_Batch]:
-    """Rows cut where a record begins that was stored `width_ms` after the first one of a batch; None: not by time."""
+    """Cut rows into batches: by size, and where a record was stored `width_ms` after a batch's first (None: not)."""
     pending: list[pa.RecordBatch] = []
     for read in rows:
         pending.append(read)
         if sum(one.num_rows for one in pending) < _BATCH_ROWS and sum(one.nbytes for one in pending) < _BATCH_BYTES:
             continue
         joined = pa.concat_batches(pending)
-        # The messages of an inner batch are one record, and the rest of them may come with the next rows.
+        # The messages of an inner batch are one record, and some of them may come with the next rows.
         offsets = np.asarray(joined["commit_log_offset"])
         whole = int(np.searchsorted(offsets, offsets[-1]))
         yield from _cut(joined.slice(0, whole), width_ms)
@@ -264,16 +270,16 @@ def _cut(rows: pa.RecordBatch, width_ms: int | None) -> Iterator[_Batch]:
 
 
 def _ascending_ms(times: pa.Array) -> npt.NDArray[np.int64] | None:
-    """int64[n], the time of each row or the latest one before it; None where none is in the years 1 to 9999."""
+    """int64[n], the latest time (ms) up to each row; None where no time is in the years 1 to 9999."""
     times = times.view(pa.int64())
     if times.null_count == len(times):
         return None
-    found: npt.NDArray[np.int64] = np.maximum.accumulate(np.asarray(times.fill_null(pc.min(times)))) // 1000
-    return found
+    latest: npt.NDArray[np.int64] = np.maximum.accumulate(np.asarray(times.fill_null(pc.min(times)))) // 1000
+    return latest
 
 
 class _Pace:
-    """When messages are due: the first one now, the others by the gaps of their store times."""
+    """Pace of a replay: the first message is due now, later messages by the gaps between their store times."""
 
     def __init__(self, speed: float, clock: Clock) -> None:
         self._speed = speed
@@ -282,13 +288,13 @@ class _Pace:
         self._started = 0.0
 
     def wait_for(self, store_ms: int | None) -> None:
-        """Come back when a message that was stored then is due; at once where it is late, or nobody knows."""
-        behind = self.behind_s(store_ms)
-        if behind is not None and behind < 0:
-            self._clock.wait(-behind)
+        """Wait until a message with a store time (ms) is due; return at once where it is late, or without a time."""
+        lag_s = self.lag_s(store_ms)
+        if lag_s is not None and lag_s < 0:
+            self._clock.wait(-lag_s)
 
-    def behind_s(self, store_ms: int | None) -> float | None:
-        """How late it is for a message that was stored then; less than 0 where it is not due yet."""
+    def lag_s(self, store_ms: int | None) -> float | None:
+        """Lag of a message with a store time (ms) after the time at which it was due; below 0 before that time."""
         if store_ms is None:
             return None
         now = self._clock.now_s()

@@ -1,4 +1,4 @@
-"""The target of a replay: batches that are put whole or not at all, and numbered by where the source goes on."""
+"""Sink of a replay: batches are put as a whole or not at all, and numbered by the source's commit log offset."""
 
 from __future__ import annotations
 
@@ -20,21 +20,22 @@ from reput.store.sinks.staging_folder import check_name, clear, lock_folder, swe
 
 
 class ReplaySink:
-    """Puts batches into the target; a context manager that removes what was staged.
+    """Writer of a replay's batches into the target; a context manager that removes staged files.
 
     Args:
-        path: the target.
-        config: of the target; None: RocketMQ's defaults with SYNC_FLUSH.
-        sink_id: the name under which the target remembers how far the replay is.
-        identity: what is replayed, as a text.
-        lock_timeout_ms: how long to wait while another process has the target open.
-        progress: as of `MessageStore.open`.
+        path: The target's directory.
+        config: Configuration of the target; None: RocketMQ's defaults with SYNC_FLUSH.
+        sink_id: Name under which the target records how far the replay is.
+        identity: What is replayed, as a text.
+        lock_timeout_ms: How long to wait while another process has the target open.
+        progress: As for `MessageStore.open`.
+        files: The file layer.
 
     Attributes:
-        next_offset: the source's commit log offset behind the last batch that is in the target; None for none.
+        next_offset: The source's commit log offset after the last batch in the target; None where there is no batch.
 
-    Raises ConfigError where something else was replayed under the name, StoreLockedError where another process replays
-    under it, and what `MessageStore.open` raises.
+    Raises ConfigError where something else was replayed under `sink_id`, StoreLockedError where another process
+    replays under it, and what `MessageStore.open` raises.
     """
 
     def __init__(
@@ -62,19 +63,19 @@ class ReplaySink:
             raise
 
     def _recover(self) -> int | None:
-        """Where the source goes on; a batch that was cut short is put first."""
+        """Find the source's offset at which to go on, after completing a batch that a kill cut short."""
         self._clear()
         sinks = read_sinks(self._files, self._path)
         broken, last = sinks.broken.get(self._sink_id), sinks.commits.get(self._sink_id)
-        known = [one for one in (broken.intent.batch if broken else None, last.batch if last else None) if one]
-        if any(batch.query_id != self._identity for batch in known):
+        batches = [one for one in (broken.intent.batch if broken else None, last.batch if last else None) if one]
+        if any(batch.query_id != self._identity for batch in batches):
             raise ConfigError(
                 f"{self._path}: under the name of this replay something else was replayed: other topics, times, or "
-                "another source; give another name, and all of it is put"
+                "another source; give another name to replay all of it"
             )
-        if broken is not None and known:
-            self._commit([], known[0].batch_id)  # the rest of it is staged still
-        return known[0].batch_id if known else None
+        if broken is not None and batches:
+            self._commit([], batches[0].batch_id)  # its remaining records are still staged
+        return batches[0].batch_id if batches else None
 
     def __enter__(self) -> Self:
         return self
@@ -86,9 +87,9 @@ class ReplaySink:
             self._lock.release()
 
     def put(self, rows: pa.RecordBatch, end_offset: int) -> None:
-        """Put one batch; when this returns it is on the disk, and in queues and index.
+        """Put one batch; when this returns, the batch is on the disk, and in queues and index.
 
-        Raises MessageIllegalError for a row that RocketMQ would refuse; nothing is put then.
+        Raises MessageIllegalError for a row that RocketMQ would refuse; then nothing is put.
         """
         path = os.path.join(self._folder, "batch")
         if self._files.exists(path):

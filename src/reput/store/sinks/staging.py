@@ -1,7 +1,7 @@
 """Files of staged records: written by the tasks of a sink, read by its commit.
 
-Everything that can be done without the store is done here: rows are checked and encoded as `put_arrow` does it. What is
-left for whoever has the store's lock is to give each record its place, at the speed of a copy.
+All work that does not need the store is done here: rows are checked and encoded as `put_arrow` does it. The commit,
+which holds the store's lock, only gives each record its location, at the speed of a copy.
 
 Staged files are not synced. A batch that a power cut takes away was not committed: Spark writes it again.
 """
@@ -28,17 +28,17 @@ from reput.formats.sink_commit import StagedPart
 from reput.formats.staged_records import HEAD_SIZE, decode_frame_head, decode_tables, encode_frame_head
 from reput.kernels.message_table import CheckedTable
 
-#: Records of a frame: they stay in the processor's cache from the encoder to the file, and from there to the log.
+#: Bytes of a frame: its records stay in the processor's cache from the encoder to the file, and from there to the log.
 _FRAME_BYTES = 1 << 20
 
 
 class Frame(NamedTuple):
-    """Some staged records.
+    """Staged records that are written and read in one call.
 
     Attributes:
-        data: uint8, the records one behind the other.
-        positions: int32[rows + 1], where each starts, and where the last ends.
-        queues: int32[rows], the queue of each by its number in `queue_keys`.
+        data: uint8, the records one after the other.
+        positions: int32[rows + 1], where each record starts in `data`, and where the last record ends.
+        queues: int32[rows], the queue of each record by its number in `queue_keys`.
         queue_keys: (topic, queue id).
     """
 
@@ -54,11 +54,11 @@ class Frame(NamedTuple):
 
 
 class StagingFile:
-    """One file of staged records that is being written; a context manager that closes it.
+    """Writer of one file of staged records; a context manager that closes the file.
 
     Args:
         files: The file layer.
-        path: The file; its folder is there.
+        path: The file; its folder exists.
         config: The configuration of the store that the records are for.
     """
 
@@ -79,7 +79,7 @@ class StagingFile:
         self._file.close()
 
     def check(self, batch: pa.RecordBatch, first_row: int) -> CheckedTable:
-        """The rows, checked as `put_arrow` checks them; raises its MessageIllegalError, with the number of a row."""
+        """Check rows as `put_arrow` does; raises its MessageIllegalError, with the number of the row."""
         config = self._config
         return CheckedTable(
             pa.Table.from_batches([batch]),
@@ -93,14 +93,14 @@ class StagingFile:
         )
 
     def write(self, rows: CheckedTable) -> None:
-        """Encode rows behind those that are there."""
+        """Encode rows, and write them after the rows before."""
         if rows.largest > self._buffer.size:
             self._buffer = np.empty(rows.largest, np.uint8)
         host = np.frombuffer(self._store_host, np.uint8)
         for batch in rows:
             row = 0
             while row < batch.sizes.size:
-                if self._reserved:  # the encoder leaves these bytes as they are, and the CRC counts them as zeros
+                if self._reserved:  # the encoder leaves these bytes as they are, and the CRC takes them for zeros
                     self._buffer[:] = 0
                 following, positions = batch.encode_into(self._buffer, row, host)
                 records = self._buffer[: positions[-1]]
@@ -108,7 +108,7 @@ class StagingFile:
                 row = following
 
     def write_frame(self, frame: Frame) -> None:
-        """Write encoded rows behind those that are there."""
+        """Write encoded rows after the rows before."""
         records, positions, queues, queue_keys = frame
         head = encode_frame_head(queue_keys, positions.tobytes(), queues.tobytes(), records.size)
         self._file.write(self._position, head)
@@ -120,15 +120,15 @@ class StagingFile:
 
     @property
     def part(self) -> StagedPart | None:
-        """What is in the file by now; None for nothing."""
+        """What the file holds so far; None where it holds no record."""
         return StagedPart(self._path, self._rows, self._size, self._crc) if self._rows else None
 
 
 def read_frames(files: FileLayer, part: StagedPart) -> Iterator[Frame]:
-    """The frames of a part, each valid until the next but one is asked for.
+    """Read the frames of a part; each frame is valid until the next frame but one is asked for.
 
     Raises:
-        StoreError: The file is gone, or is not what the task wrote; the latter may be known only behind the last frame.
+        StoreError: The file is gone, or is not what the task wrote; the latter may be known only after the last frame.
     """
     rows = size = crc = position = 0
     buffer, other = np.empty(_FRAME_BYTES, np.uint8), np.empty(_FRAME_BYTES, np.uint8)
@@ -150,8 +150,8 @@ def read_frames(files: FileLayer, part: StagedPart) -> Iterator[Frame]:
     if (rows, size, crc) != (part.rows, part.size, part.crc):
         raise StoreError(
             f"{part.path}: expected {part.rows} staged records of {part.size} bytes and CRC {part.crc:#x}, found "
-            f"{rows} of {size} bytes and CRC {crc:#x}; somebody changed the file, or its file system does not show "
-            "every machine the same: nothing of the batch was committed, so write it again"
+            f"{rows} of {size} bytes and CRC {crc:#x}; the file was changed, or its file system does not show the same "
+            "to every machine: nothing of the batch was committed, so write it again"
         )
 
 

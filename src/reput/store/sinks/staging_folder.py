@@ -1,7 +1,7 @@
-"""The folders of staged records: one a job, swept when the job is dead.
+"""Folders of staged records: one for each job, swept when the job is dead.
 
-A job cannot sweep behind itself when its driver is killed, and a commit does not know what failed tasks have left. So
-each folder says whose it is, and every next job looks around. Jobs do not see each other's folders.
+A job cannot remove its folder when its driver is killed, and a commit does not know which files failed tasks have left.
+So each folder names its owner, and each new job sweeps the folders of dead jobs. Jobs do not use each other's folders.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from reput.formats.sink_commit import Sinks
 _OWNER = "owner"
 _LOCK = "lock"
 _MAX_NAME_BYTES = 255
-#: The command of the process that a job lives and dies with: Spark's driver.
+#: Command of Spark's driver: a job ends when this process ends.
 _DRIVER = "java"
-#: A folder of a machine that cannot be asked is swept after so long without a change.
+#: A folder of another machine, whose processes cannot be checked, is swept after so long without a change.
 _STRANGERS_MS = 7 * 24 * 3600 * 1000
 
 
 def make_folder(files: FileLayer, staging: str, name: str) -> str:
-    """Make the folder of a job, or take it over; returns its path."""
+    """Make the folder of a job, or take over an existing one; returns its path."""
     folder = os.path.join(staging, name)
     files.make_directories(folder)
     files.write_atomically(os.path.join(folder, _OWNER), owner_text(_DRIVER).encode())
@@ -34,23 +34,23 @@ def make_folder(files: FileLayer, staging: str, name: str) -> str:
 
 
 def staged_path(folder: str, name: str) -> str:
-    """The path of a file of staged records that no other try has: a broken batch may need what an earlier one left."""
+    """New path for a file of staged records: a broken batch may still need the files of an earlier try."""
     return os.path.join(folder, f"{name}-{uuid.uuid4().hex}")
 
 
 def check_name(name: str) -> str:
-    """The name of a job's folder; raises ConfigError where a folder cannot have it, or it would lie elsewhere."""
+    """Check the name of a job's folder; raises ConfigError where it is no name of a folder in the staging folder."""
     if "/" in name or "\0" in name or len(name.encode("utf-8", "surrogateescape")) > _MAX_NAME_BYTES:
         raise ConfigError(f"name: {name[:40]!r} is no name of a folder; give one without / of at most 200 characters")
     return name
 
 
 def lock_folder(files: FileLayer, staging: str, name: str, what: str) -> tuple[str, RecordLock]:
-    """As `make_folder`, for a job that only one process may run at a time; the lock is the caller's to release.
+    """Make and lock the folder of a job that only one process may run at a time; the lock is the caller's to release.
 
-    Two at once would each put what follows on the same last batch. The store's own lock is held for one batch only.
+    Two processes would each put the batch that follows the last one. The store's own lock is held for one batch only.
 
-    Raises StoreLockedError where another process runs `what`.
+    Raises StoreLockedError where another process runs the job; `what` is the job's kind, for the message.
     """
     folder = os.path.join(staging, name)
     files.make_directories(folder)
@@ -58,7 +58,7 @@ def lock_folder(files: FileLayer, staging: str, name: str, what: str) -> tuple[s
         lock = files.lock(os.path.join(folder, _LOCK))
     except StoreLockedError:
         raise StoreLockedError(
-            f"{folder}: the same {what} is under way; wait until it ends, or give another name"
+            f"{folder}: another process runs the same {what}; wait until it ends, or give another name"
         ) from None
     try:
         return make_folder(files, staging, name), lock
@@ -68,7 +68,7 @@ def lock_folder(files: FileLayer, staging: str, name: str, what: str) -> tuple[s
 
 
 def sweep(files: FileLayer, staging: str, sinks: Sinks) -> list[str]:
-    """Remove the folders of dead jobs; returns their names. What a broken batch needs stays."""
+    """Remove the folders of dead jobs; returns their names. Folders that a broken batch needs stay."""
     swept = []
     needed = _needed(sinks)
     for entry in files.list_directory(staging) if files.is_directory(staging) else ():
@@ -81,7 +81,7 @@ def sweep(files: FileLayer, staging: str, sinks: Sinks) -> list[str]:
 
 
 def clear(files: FileLayer, folder: str, sinks: Sinks) -> None:
-    """Remove what a sink's folder holds: no task of the sink is running."""
+    """Remove the files in a sink's folder, while no task of the sink runs. Files that a broken batch needs stay."""
     needed = _needed(sinks)
     for entry in files.list_directory(folder) if files.is_directory(folder) else ():
         path = os.path.join(folder, entry.name)
