@@ -10,8 +10,8 @@ import pytest
 
 import reput
 from reput.errors import StoreBusyError, StoreStateError
-from tests.crash.faulty_files import FaultyFiles, Operation
-from tests.unit.store.conftest import OpenStore
+from tests.support.faulty_files import FaultyFiles, Operation
+from tests.support.fixtures import OpenStore
 
 
 class StuckDisk(FaultyFiles):
