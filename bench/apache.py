@@ -9,8 +9,8 @@ from typing import Any, Self
 
 from bench import messages
 from bench.figures import Other
-from tests.interop.apache import Apache as Process
-from tests.interop.apache import ApacheError, build
+from tests.support.rocketmq.apache import Apache as Process
+from tests.support.rocketmq.apache import ApacheError, build
 
 __all__ = ["NAME", "Apache", "ApacheError", "Broker", "OpenStore", "forget_derived"]
 

@@ -12,9 +12,9 @@ import pyarrow as pa
 
 import reput
 from campaign.cases import Part
-from tests.crash.faulty_files import FaultyFiles, abandon
-from tests.crash.invariants import SMALL, Record, check_store, log_records
-from tests.crash.retained import RoomyFiles, check_retained
+from tests.support.faulty_files import FaultyFiles, abandon
+from tests.support.invariants import SMALL, Record, check_store, log_records
+from tests.support.retained import RoomyFiles, check_retained
 
 _OPTIONS = SMALL | {
     "delete_commit_log_files_interval": 0, "delete_consume_queue_files_interval": 0, "flush_interval_consume_queue": 10,

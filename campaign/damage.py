@@ -21,8 +21,8 @@ from reput.formats.checkpoint import decode_checkpoint
 from reput.jobs.audit.job import audit
 from reput.jobs.runner import LocalRunner
 from reput.log.directory import StoreDirectory
-from tests.crash.faulty_files import FaultyFiles, abandon
-from tests.crash.invariants import SMALL, log_records
+from tests.support.faulty_files import FaultyFiles, abandon
+from tests.support.invariants import SMALL, log_records
 
 #: Of a store: closed by its only process, killed in it, or closed by one and killed in the next.
 _STATES = ("closed", "killed", "killed later")

@@ -28,8 +28,8 @@ from campaign.children import in_child
 from reput.errors import StoreFullError
 from reput.files import FileLayer
 from reput.formats.metadata import TopicConfig
-from tests.crash.faulty_files import TAKES_SPACE, FaultyFiles, Operation
-from tests.crash.invariants import SMALL, Acknowledged, check_acknowledged, check_store
+from tests.support.faulty_files import TAKES_SPACE, FaultyFiles, Operation
+from tests.support.invariants import SMALL, Acknowledged, check_acknowledged, check_store
 
 _ROUNDS = 3
 _PUTS = 30

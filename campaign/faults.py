@@ -12,9 +12,9 @@ from tempfile import TemporaryDirectory
 
 import reput
 from campaign.cases import Part
-from tests.crash.faulty_files import Operation, fail_at, fail_next
-from tests.crash.invariants import Acknowledged, check_acknowledged
-from tests.crash.scenarios import SCENARIOS, start_again
+from tests.support.faulty_files import Operation, fail_at, fail_next
+from tests.support.invariants import Acknowledged, check_acknowledged
+from tests.support.scenarios import SCENARIOS, start_again
 
 #: Its check knows all records that there may be.
 _WHOLE_LOG = "sink commits"

@@ -11,7 +11,7 @@ from reput.formats.consume_queue_ext import END_MARK, MIN_UNIT_SIZE
 from reput.formats.consume_queue_ext import FIELDS as EXT_FIELDS
 from reput.formats.field import Field
 from reput.formats.record_layout import BLANK_SIZE, FIELDS, V1_MAX_TOPIC_SIZE, SysFlag
-from tests.crash.invariants import SMALL, log_records
+from tests.support.invariants import SMALL, log_records
 
 #: Of bytes that nothing uses, so many from the first on are looked at.
 _SHOWN_UNUSED = 8

@@ -26,7 +26,7 @@ from campaign.samples import TOPICS, Sample, answers, log_answers, sample
 from reput.errors import ReputError
 from reput.jobs.audit.job import audit
 from reput.jobs.runner import Progress
-from tests.crash.faulty_files import FaultyFiles
+from tests.support.faulty_files import FaultyFiles
 
 T = TypeVar("T")
 R = TypeVar("R")

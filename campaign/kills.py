@@ -9,10 +9,9 @@ from pathlib import Path
 
 import reput
 from campaign.cases import Part
-from tests.crash.faulty_files import FaultyFiles
-from tests.crash.invariants import check_acknowledged, check_rebuild, check_store
-from tests.crash.test_kill import check_prefixes, with_places
-from tests.crash.writer import OPTIONS, write_and_kill
+from tests.support.faulty_files import FaultyFiles
+from tests.support.invariants import check_acknowledged, check_rebuild, check_store
+from tests.support.writer import OPTIONS, check_prefixes, with_places, write_and_kill
 
 
 def run(folder: Path, seed: int) -> Counter[str]:

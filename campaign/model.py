@@ -10,7 +10,7 @@ from hypothesis import seed as with_seed
 from hypothesis.stateful import run_state_machine_as_test
 
 from campaign.cases import Part
-from tests.property.test_store_model import StoreModel
+from tests.support.store_model import StoreModel
 
 _LIVES, _STEPS = 2, 40
 _SETTINGS = settings(
@@ -23,7 +23,7 @@ def run(folder: Path, seed: int) -> Counter[str]:
     """Some lives of many steps, each compared with the dict."""
     counts = Counter({"messages": 0})
 
-    class Counted(StoreModel):
+    class Counted(StoreModel):  # type: ignore[misc]
         def check_queues(self) -> None:
             counts["steps"] += 1
             super().check_queues()

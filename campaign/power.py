@@ -12,9 +12,9 @@ from tempfile import TemporaryDirectory
 import reput
 from campaign.cases import Part
 from reput.errors import StoreError
-from tests.crash.faulty_files import Crash, FaultyFiles, abandon, crash_at, no_objection
-from tests.crash.invariants import log_records
-from tests.crash.scenarios import SCENARIOS, Scenario
+from tests.support.faulty_files import Crash, FaultyFiles, abandon, crash_at, no_objection
+from tests.support.invariants import log_records
+from tests.support.scenarios import SCENARIOS, Scenario
 
 
 @cache

@@ -25,8 +25,8 @@ from reput.kernels.record_scan import ScanLevel
 from reput.log.directory import LogFile
 from reput.log.scan import OnDamage, scan_split
 from reput.log.splits import Split
-from tests.crash.faulty_files import FaultyFiles
-from tests.crash.invariants import SMALL
+from tests.support.faulty_files import FaultyFiles
+from tests.support.invariants import SMALL
 
 _FILE_SIZE = int(str(SMALL["mapped_file_size_commit_log"]))
 _OPTIONS: dict[str, Any] = {

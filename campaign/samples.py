@@ -15,9 +15,9 @@ import pyarrow as pa
 import reput
 from reput.formats.metadata import TopicConfig
 from reput.formats.record_layout import SysFlag
-from tests.crash.faulty_files import FaultyFiles, abandon
-from tests.crash.further_units import bit_maps
-from tests.crash.invariants import SMALL
+from tests.support.faulty_files import FaultyFiles, abandon
+from tests.support.further_units import bit_maps
+from tests.support.invariants import SMALL
 
 TOPICS = ("orders", "refunds")
 KEYS = [f"k{number}" for number in range(21)]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import settings
 
 from reput.config.message_store import MessageStoreConfig
-from tests.compared import COMPARED
+from tests.support.compared import COMPARED
 
 # A slow machine is no finding; the examples are the same in every run, so that a red run can be repeated.
 settings.register_profile("reput", deadline=None, derandomize=True)

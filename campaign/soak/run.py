@@ -15,7 +15,7 @@ from campaign.soak.load import STORES, body_of
 from campaign.soak.samples import Sample, children_of, disk_mb, look_at
 from reput.jobs.audit.job import audit
 from reput.jobs.runner import LocalRunner
-from tests.crash.invariants import Acknowledged, check_acknowledged
+from tests.support.invariants import Acknowledged, check_acknowledged
 
 _MOST_FAILURES = 50
 #: Every so many kills a copy of what is left is opened, closed, and audited.

@@ -6,10 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.wheel import build_wheel, make_environment
-from tests.large_store import write_large_store
-
-MESSAGES = 60_000
+from tests.support.cluster.wheel import build_wheel, make_environment
+from tests.support.large_store import write_large_store
 
 
 @pytest.fixture(scope="session")
@@ -27,5 +25,5 @@ def executor_python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Messages of 3 topics with 8 queues each, in several files of each kind; read it only."""
     path = tmp_path_factory.mktemp("shared") / "shop"
-    write_large_store(path, MESSAGES)
+    write_large_store(path)
     return path

@@ -17,9 +17,9 @@ from reput.jobs.runner import LocalRunner
 from reput.jobs.statistics.job import Statistics, statistics
 from reput.kernels.record_batch import SCHEMA
 from reput.spark.runner import SparkRunner
-from tests.cluster.driver import Driver, driver
-from tests.cluster.dying_jobs import COPIED
-from tests.trees import tree
+from tests.support.cluster.driver import Driver, driver
+from tests.support.cluster.dying_jobs import COPIED
+from tests.support.trees import tree
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

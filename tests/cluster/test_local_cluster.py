@@ -14,11 +14,11 @@ import reput.spark
 from reput.jobs.rebuild.job import rebuild
 from reput.jobs.runner import LocalRunner
 from reput.kernels.record_batch import SCHEMA
-from tests.cluster.deaths import DRIVER, EXECUTOR
-from tests.cluster.driver import Driver, driver
-from tests.cluster.dying_jobs import FINISH, SCAN, read_with_a_death, rebuild_with_a_death
-from tests.cluster.standalone import SPARK_HOME
-from tests.trees import tree
+from tests.support.cluster.deaths import DRIVER, EXECUTOR
+from tests.support.cluster.driver import Driver, driver
+from tests.support.cluster.dying_jobs import FINISH, SCAN, read_with_a_death, rebuild_with_a_death
+from tests.support.cluster.standalone import SPARK_HOME
+from tests.support.trees import tree
 
 pytestmark = pytest.mark.spark
 

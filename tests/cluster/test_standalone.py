@@ -20,10 +20,9 @@ from reput.jobs.runner import LocalRunner
 from reput.jobs.statistics.job import statistics
 from reput.kernels.record_batch import SCHEMA
 from reput.spark.runner import SparkRunner
-from tests.cluster.conftest import MESSAGES
-from tests.cluster.deaths import EXECUTOR, SIBLINGS, WORKER
-from tests.cluster.driver import Driver, driver
-from tests.cluster.dying_jobs import (
+from tests.support.cluster.deaths import EXECUTOR, SIBLINGS, WORKER
+from tests.support.cluster.driver import Driver, driver
+from tests.support.cluster.dying_jobs import (
     COPIED,
     FINISH,
     SCAN,
@@ -35,9 +34,10 @@ from tests.cluster.dying_jobs import (
     stream_with_a_death,
     stream_with_a_dying_commit,
 )
-from tests.cluster.standalone import SPARK_HOME, standalone_cluster
-from tests.cluster.wheel import ROOT, make_environment, site_packages, without_source_tree
-from tests.trees import tree
+from tests.support.cluster.standalone import SPARK_HOME, standalone_cluster
+from tests.support.cluster.wheel import ROOT, make_environment, site_packages, without_source_tree
+from tests.support.large_store import MESSAGES
+from tests.support.trees import tree
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -26,11 +26,10 @@ from reput.formats.backup import Manifest
 from reput.jobs.backup.backup_job import backup, list_backups
 from reput.jobs.backup.restore_job import Restored, restore
 from reput.jobs.runner import LocalRunner
-from tests.crash.faulty_files import Crash, FaultyFiles, crash_at, fail_at
-from tests.crash.invariants import SMALL, check_acknowledged, check_store
-from tests.crash.test_kill import with_places
-from tests.crash.writer import OPTIONS, ROOT
-from tests.unit.jobs.rebuild.test_resumed import killed
+from tests.support.faulty_files import Crash, FaultyFiles, crash_at, fail_at
+from tests.support.invariants import SMALL, check_acknowledged, check_store
+from tests.support.kills import killed
+from tests.support.writer import OPTIONS, ROOT, with_places
 
 MESSAGES = 14
 #: Of an index file that is too empty to tell.
@@ -176,7 +175,7 @@ def test_a_restore_that_is_killed_while_it_builds_goes_on(stores: tuple[Path, Pa
 
 def test_a_store_that_a_process_writes_is_backed_up_with_all_that_was_acknowledged(tmp_path: Path) -> None:
     path, options = tmp_path / "store", OPTIONS | {"flush_disk_type": "SYNC_FLUSH"}
-    command = [sys.executable, "-m", "tests.crash.writer", str(path), "single", "7", json.dumps(options)]
+    command = [sys.executable, "-m", "tests.support.writer", str(path), "single", "7", json.dumps(options)]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as writer:
         assert writer.stdout is not None
         lines: list[bytes] = []

@@ -12,7 +12,7 @@ from campaign import flips, mutants
 from campaign import main as campaign
 from campaign.cases import Part, run_case
 from campaign.report import FIGURES, PAGE, markdown, page_with
-from tests.crash.scenarios import SCENARIOS
+from tests.support.scenarios import SCENARIOS
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import reput
-from tests.crash.faulty_files import FaultyFiles
-from tests.crash.invariants import SMALL, check_store
+from tests.support.faulty_files import FaultyFiles
+from tests.support.invariants import SMALL, check_store
 
 
 def test_index_files_made_after_the_clock_has_jumped_back_come_behind_the_others_at_once(

@@ -16,23 +16,14 @@ from reput.errors import DataLossError, StoreFullError
 from reput.log.directory import StoreDirectory
 from reput.log.dispatch_marks import read_marks
 from reput.store.dispatch.log_dispatch import LogDispatch
-from tests.crash.faulty_files import Crash, FaultyFiles, crash_at, fail_next
-from tests.crash.further_units import BOTH, bit_maps
+from tests.support.dispatched import derived, put
+from tests.support.faulty_files import Crash, FaultyFiles, crash_at, fail_next
+from tests.support.further_units import BOTH, bit_maps
 
 OPTIONS = {name: value for name, value in BOTH.items() if name != "bit_maps"}
 CONFIG = MessageStoreConfig.from_mapping(OPTIONS)
 #: So small that each batch ends with a log file.
 BATCH_BYTES = 1
-
-
-def put(path: Path, begin: int, end: int) -> None:
-    """Messages of several queues, with keys, some of which name a light queue; the store is closed afterwards."""
-    with reput.MessageStore.open(path, files=FaultyFiles(), **BOTH) as store:
-        for number in range(begin, end):
-            properties = {"INNER_MULTI_DISPATCH": "%LMQ%a"} if number % 5 == 0 else {}
-            body = bytes([number % 256]) * (40 + number * 37 % 200)
-            message = reput.Message(f"topic-{number % 2}", body, tags="t", keys=[f"k{number}"], properties=properties)
-            store.put_message(message, number % 3)
 
 
 def dispatch(store: Path, output: Path, files: FaultyFiles | None = None) -> LogDispatch:
@@ -46,17 +37,6 @@ def drain(dispatcher: LogDispatch) -> int:
         batches += 1
     dispatcher.close()
     return batches
-
-
-def derived(path: Path) -> dict[str, bytes]:
-    """Every file of queues, extensions and index; these are named by their order. Files without a byte do not count."""
-    found = {
-        str(file.relative_to(path)): file.read_bytes()
-        for folder in ("consumequeue", "consumequeue_ext")
-        for file in (path / folder).glob("*/*/*")
-    }
-    found |= {f"index/{n}": file.read_bytes() for n, file in enumerate(sorted((path / "index").glob("*")))}
-    return {name: data for name, data in found.items() if any(data)}
 
 
 @pytest.fixture

@@ -24,9 +24,9 @@ from reput.spark.dispatch import dispatch
 from reput.store.dispatch.follower import DispatchFollower
 from reput.store.dispatch.locks import lock_dispatcher
 from reput.store.dispatch.log_dispatch import LogDispatch
-from tests.crash.faulty_files import Crash, FaultyFiles, Operation, copy_store
-from tests.crash.further_units import BOTH
-from tests.crash.invariants import SMALL, check_store
+from tests.support.faulty_files import Crash, FaultyFiles, Operation, copy_store
+from tests.support.further_units import BOTH
+from tests.support.invariants import SMALL, check_store
 
 CONFIG = MessageStoreConfig.from_mapping(SMALL)
 FURTHER = {name: value for name, value in BOTH.items() if name != "bit_maps"}

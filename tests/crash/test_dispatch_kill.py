@@ -10,8 +10,8 @@ import reput
 from reput.log.directory import StoreDirectory
 from reput.spark.dispatch import dispatch
 from reput.store.dispatch.log_dispatch import LogDispatch
-from tests.crash.invariants import SMALL
-from tests.crash.test_dispatch_faults import derived
+from tests.support.dispatched import derived
+from tests.support.invariants import SMALL
 
 KILLS = 2
 SIZES = {name: value for name, value in SMALL.items() if name != "mapped_file_size_commit_log"}

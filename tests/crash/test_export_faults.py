@@ -4,7 +4,7 @@ most; the next run completes what is missing, and the folder is that of a run th
 from __future__ import annotations
 
 import errno
-import os
+import json
 import shutil
 import signal
 import subprocess
@@ -22,7 +22,7 @@ from reput.errors import ReputError
 from reput.files import DISK, FileLayer
 from reput.jobs.lake.export_job import ExportOptions, export
 from reput.jobs.runner import LocalRunner
-from tests.crash.faulty_files import Crash, FaultyFiles, crash_at, fail_at
+from tests.support.faulty_files import Crash, FaultyFiles, crash_at, fail_at
 
 #: Two commits; bodies of which some are no UTF-8, two topics, and small files that are put together.
 OPTIONS: dict[str, Any] = {"decode": "utf8", "split_bytes": 3000, "commit_bytes": 4096}
@@ -117,10 +117,10 @@ def test_a_disk_that_fails_once_is_an_error_and_the_next_run_completes(store: Pa
 
 
 _CHILD = """
-import sys
-from pathlib import Path
+import json, sys
 from reput.files import FileLayer
-from tests.crash.test_export_faults import run
+from reput.jobs.lake.export_job import ExportOptions, export
+from reput.jobs.runner import LocalRunner
 
 class Told(FileLayer):
     def write_atomically(self, path, data):
@@ -128,17 +128,16 @@ class Told(FileLayer):
         if "/commits/" in path:
             print("committed", flush=True)
 
-run(Path(sys.argv[1]), Path(sys.argv[2]), Told(), "parquet")
+options = ExportOptions(**json.loads(sys.argv[3]))
+export(sys.argv[1], sys.argv[2], runner=LocalRunner(1), options=options, files=Told())
 """
 
 
 def test_a_process_that_is_killed_is_gone_on_with(store: Path, tmp_path: Path) -> None:
     run(store, tmp_path / "expected", DISK, "parquet")
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     output = tmp_path / "out"
-    child = subprocess.Popen(
-        [sys.executable, "-c", _CHILD, str(store), str(output)], stdout=subprocess.PIPE, env=environment
-    )
+    arguments = [sys.executable, "-c", _CHILD, str(store), str(output), json.dumps(OPTIONS | {"format": "parquet"})]
+    child = subprocess.Popen(arguments, stdout=subprocess.PIPE)
     assert child.stdout is not None
     assert child.stdout.readline() == b"committed\n"
     child.send_signal(signal.SIGKILL)

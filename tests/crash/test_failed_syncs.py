@@ -21,10 +21,10 @@ from reput.errors import StoreError, StorePoisonedError, StoreSyncError
 from reput.log import StoreDirectory
 from reput.log.failed_sync import FAILED_SYNC_FILE, failed_sync_path
 from reput.store.dispatch.log_dispatch import LogDispatch
-from tests.crash import test_faults
-from tests.crash.faulty_files import FaultyFiles, Operation, abandon, fail_next
-from tests.crash.invariants import SMALL, Acknowledged, check_acknowledged, check_store, contents
-from tests.crash.scenarios import SCENARIOS, start_again
+from tests.support.faulty_files import FaultyFiles, Operation, abandon, fail_next
+from tests.support.invariants import SMALL, Acknowledged, check_acknowledged, check_store, contents
+from tests.support.lives import puts
+from tests.support.scenarios import SCENARIOS, start_again
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 
@@ -136,11 +136,11 @@ def test_a_mark_that_cannot_be_left_hides_nothing(tmp_path: Path) -> None:
 def test_a_sync_that_fails_at_any_operation_of_a_life_loses_nothing_that_the_next_one_answers(tmp_path: Path) -> None:
     for number in range(0, 10_000, 2):  # the campaign does all
         path, left = tmp_path / str(number), tmp_path / f"{number}-left"
-        life, files = test_faults.live(path, "SYNC_FLUSH", fail_next("sync", errno.EIO, after=number))
+        life, files = puts.live(path, "SYNC_FLUSH", fail_next("sync", errno.EIO, after=number))
         if [operation.kind for operation in files.operations].count("sync") <= number:
             break
         start_again(path, files, left, life.options, life.acknowledged, closes=number % 4 == 0)
-        test_faults.check_next_life(life, left)
+        puts.check_next_life(life, left)
     assert number > 10
 
 

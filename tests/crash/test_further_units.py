@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 import reput
-from reput.errors import StoreError, StoreFormatError
+from reput.errors import StoreFormatError
 from reput.formats.consume_queue import UNIT_SIZE, decode_unit
-from tests.crash.faulty_files import (
+from tests.oracles.consume_queue_ext import Extension
+from tests.support.faulty_files import (
     Crash,
     FaultyFiles,
     Operation,
@@ -19,65 +20,13 @@ from tests.crash.faulty_files import (
     crash_at,
     fail_at,
     no_objection,
-    wait_dispatched,
 )
-from tests.crash.further_units import BOTH, EXT_FILE_SIZE, check_files, expected_files, found_files
-from tests.crash.invariants import SMALL, Acknowledged, check_acknowledged, contents
-from tests.oracles.consume_queue_ext import Extension
+from tests.support.further_units import BOTH, EXT_FILE_SIZE, check_files, expected_files, found_files
+from tests.support.invariants import SMALL, Acknowledged, check_acknowledged, contents
+from tests.support.lives.further_units import MESSAGES, OPTIONS, check_next_life, live, put
 
 # Threads that die of a crash are what these tests want.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-
-OPTIONS = BOTH | {"sync_flush_timeout": 2000, "flush_interval_consume_queue": 20}
-MESSAGES = 14
-NAMES = ("%LMQ%a", "%LMQ%a,%LMQ%b", "%LMQ%b,%LMQ%a,%LMQ%c")
-
-
-def put(store: reput.MessageStore, number: int) -> Acknowledged:
-    key, body = f"key-{number}", bytes([number]) * (250 + 40 * (number % 5))
-    message = reput.Message(
-        "orders", body, keys=[key], tags="ab"[: number % 3], properties={"INNER_MULTI_DISPATCH": NAMES[number % 3]}
-    )
-    result = store.put_message(message, number % 2)
-    assert result.status is reput.PutMessageStatus.PUT_OK
-    return Acknowledged("orders", number % 2, result.queue_offset, result.commit_log_offset, key, body)
-
-
-def live(path: Path, files: FaultyFiles) -> tuple[list[Acknowledged], StoreError | None]:
-    """Open, put, close; up to the first error or crash. Returns what was acknowledged, and the error."""
-    acknowledged: list[Acknowledged] = []
-    store = error = None
-    try:
-        store = reput.MessageStore.open(path, files=files, **OPTIONS)
-        for number in range(MESSAGES):
-            acknowledged.append(put(store, number))
-        wait_dispatched(store, files)
-        store.close()
-    except Crash:
-        pass
-    except StoreError as found:
-        error = found
-    if store is not None:
-        abandon(store, files)
-    files.abandon()
-    return acknowledged, error
-
-
-def check_next_life(path: Path, acknowledged: list[Acknowledged]) -> None:
-    """A healthy start brings all back; light queues go on behind the last message; all files are as the log says."""
-    with reput.MessageStore.open(path, files=FaultyFiles(), **OPTIONS) as store:
-        check_acknowledged(store, acknowledged)
-        put(store, 200)
-        store.wait_dispatched()
-        counts = {name: store.max_offset(name, 0) for name in ("%LMQ%a", "%LMQ%b", "%LMQ%c")}
-        assert counts["%LMQ%a"] > len(acknowledged)
-        for name, count in counts.items():
-            messages = [store.get_message(name, 0, offset, 1).messages()[0] for offset in range(count)]
-            for offset, message in enumerate(messages):
-                names = message.properties["INNER_MULTI_DISPATCH"].split(",")
-                offsets = message.properties["INNER_MULTI_QUEUE_OFFSET"].split(",")
-                assert offsets[names.index(name)] == str(offset)
-    check_files(path)
 
 
 def test_a_crash_or_a_power_cut_at_any_operation_of_a_life_loses_nothing_acknowledged(tmp_path: Path) -> None:

@@ -21,8 +21,8 @@ from reput.errors import StoreLockedError, StorePoisonedError, StoreSyncError
 from reput.files import DISK, runs
 from reput.log.failed_sync import failed_sync_path
 from reput.store.results import PutMessageStatus
-from tests.crash.faulty_files import FaultyFiles, Operation
-from tests.crash.invariants import SMALL, check_store
+from tests.support.faulty_files import FaultyFiles, Operation
+from tests.support.invariants import SMALL, check_store
 
 MESSAGE = reput.Message("t", b"x", keys=["k"])
 #: The ways into the log, and one that a kernel does not encode.

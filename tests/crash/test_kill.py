@@ -3,36 +3,16 @@
 from __future__ import annotations
 
 import shutil
-from collections import defaultdict
 from pathlib import Path
 
 import pytest
 
 import reput
-from tests.crash.faulty_files import FaultyFiles
-from tests.crash.invariants import Acknowledged, Record, check_acknowledged, check_rebuild, check_store, contents
-from tests.crash.writer import OPTIONS, body_of, write_and_kill
+from tests.support.faulty_files import FaultyFiles
+from tests.support.invariants import check_acknowledged, check_rebuild, check_store, contents
+from tests.support.writer import OPTIONS, check_prefixes, with_places, write_and_kill
 
 KILLS = 2
-
-
-def with_places(lines: list[tuple[str, int, int, int, str]], records: list[Record]) -> list[Acknowledged]:
-    """The acknowledgements; a row of a table does not know its commit log offset, and takes it from the log."""
-    place_of = {(*record.queue, record.row["queue_offset"]): record.offset for record in records}
-    return [
-        Acknowledged(topic, queue, offset, place_of[topic, queue, offset] if place < 0 else place, key, body_of(key))
-        for topic, queue, offset, place, key in lines
-    ]
-
-
-def check_prefixes(records: list[Record]) -> None:
-    """Of each table that was cut off, the first rows are there, in their order."""
-    rows: dict[str, list[int]] = defaultdict(list)
-    for record in records:
-        table, _, row = record.row["keys"].decode().rpartition("-")
-        rows[table].append(int(row))
-    for table, found in rows.items():
-        assert found == list(range(len(found))), table
 
 
 @pytest.mark.parametrize("way", ["single", "table"])

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import reput
-from tests.crash.faulty_files import Crash, FaultyFiles, abandon, crash_at
-from tests.crash.invariants import SMALL, Acknowledged, check_acknowledged, check_store
-from tests.crash.scenarios import start_again
+from tests.support.faulty_files import Crash, FaultyFiles, abandon, crash_at
+from tests.support.invariants import SMALL, Acknowledged, check_acknowledged, check_store
+from tests.support.scenarios import start_again
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 

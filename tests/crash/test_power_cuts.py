@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash.faulty_files import Crash, FaultyFiles, Operation, crash_at, no_objection
-from tests.crash.scenarios import SCENARIOS, Scenario
+from tests.support.faulty_files import Crash, FaultyFiles, Operation, crash_at, no_objection
+from tests.support.scenarios import SCENARIOS, Scenario
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 

@@ -23,9 +23,9 @@ from reput.log.selection import make_selection
 from reput.log.tail import LogTail
 from reput.store.dispatch.log_dispatch import LogDispatch
 from reput.store.recovery.read_only import open_for_reading
-from tests.crash.faulty_files import FaultyFiles
-from tests.crash.invariants import SMALL, log_records
-from tests.crash.test_sink_faults import CONFIG, break_off, write_some
+from tests.support.faulty_files import FaultyFiles
+from tests.support.invariants import SMALL, log_records
+from tests.support.lives.sink import CONFIG, break_off, write_some
 
 #: Takes a store and a file layer; returns the commit log offset behind the last record that it shows.
 Reader = Callable[[Path, FileLayer], int]

@@ -20,8 +20,8 @@ from reput.formats.checkpoint import Checkpoint, decode_checkpoint, encode_check
 from reput.formats.index_file import entry_position
 from reput.formats.record_layout import BODY, SysFlag
 from reput.store.dispatch import redispatch
-from tests.crash.faulty_files import Crash, FaultyFiles, abandon, crash_at
-from tests.crash.invariants import SMALL, check_queues, check_rebuild, check_store, contents, log_records
+from tests.support.faulty_files import Crash, FaultyFiles, abandon, crash_at
+from tests.support.invariants import SMALL, check_queues, check_rebuild, check_store, contents, log_records
 
 # Threads that die with their store are what these tests want.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")

@@ -19,8 +19,8 @@ from reput.formats.checkpoint import Checkpoint, encode_checkpoint
 from reput.log.dispatch_marks import RECOVERY_FILE
 from reput.store.dispatch import redispatch
 from reput.store.recovery import marks as recovery_mark
-from tests.crash.faulty_files import Crash, FaultyFiles, Operation, abandon, crash_at, fail_next
-from tests.crash.invariants import SMALL, check_rebuild, check_store, contents
+from tests.support.faulty_files import Crash, FaultyFiles, Operation, abandon, crash_at, fail_next
+from tests.support.invariants import SMALL, check_rebuild, check_store, contents
 
 # Threads that die with their store are what these tests want.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")

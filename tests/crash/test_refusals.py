@@ -10,8 +10,8 @@ import pytest
 import reput
 from reput.errors import ReputError, StoreError
 from reput.store.recovery import marks as recovery_mark
-from tests.crash.refused import KINDS, OPTIONS, make_store
-from tests.trees import image
+from tests.support.refused import KINDS, OPTIONS, make_store
+from tests.support.trees import image
 
 # Threads that die with their store are what these tests want.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")

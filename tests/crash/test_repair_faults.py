@@ -21,11 +21,7 @@ from reput.jobs.repair.steps import Seen, take_step
 from reput.jobs.runner import LocalRunner
 from reput.log.directory import StoreDirectory
 from reput.log.failed_sync import failed_sync_path
-from tests.crash.faulty_files import Crash, FaultyFiles, crash_at, fail_next, no_objection
-from tests.crash.invariants import contents
-from tests.unit.jobs.audit.test_job import SIZES
-from tests.unit.jobs.rebuild.test_resumed import killed
-from tests.unit.jobs.repair.test_repair_job import (
+from tests.support.damaged_orders import (
     checkpoint_ahead,
     last_file_cut,
     last_record_broken,
@@ -37,7 +33,10 @@ from tests.unit.jobs.repair.test_repair_job import (
     topics_with_backup,
     torn_tail,
 )
-from tests.unit.jobs.repair.test_salvage_job import everything_of
+from tests.support.faulty_files import Crash, FaultyFiles, crash_at, fail_next, no_objection
+from tests.support.invariants import contents, everything_of
+from tests.support.kills import killed
+from tests.support.orders import SIZES
 
 #: A kill at each n-th change of a whole repair: as fine as a test may take.
 STRIDE = 17

@@ -16,10 +16,10 @@ from reput.log.sink_commits import read_sinks
 from reput.store.recovery.sink_intent import write_sinks
 from reput.store.sinks.replay import Replayed
 from reput.store.sinks.replay import replay as run_replay
-from tests.crash.faulty_files import Crash, FaultyFiles, Judge, Operation, crash_at, no_objection
-from tests.crash.invariants import SMALL, check_store, log_records
-from tests.spark.hand_log import HandLog
-from tests.unit.store.sinks.test_replay import HandClock
+from tests.support.faulty_files import Crash, FaultyFiles, Judge, Operation, crash_at, no_objection
+from tests.support.hand_clock import HandClock
+from tests.support.hand_log import HandLog
+from tests.support.invariants import SMALL, check_store, log_records
 
 CONFIG = MessageStoreConfig.from_mapping(SMALL, MessageStoreConfig(flush_disk_type=FlushDiskType.SYNC_FLUSH))
 #: Batches of 15 messages: the log has one each 7 ms.

@@ -8,85 +8,18 @@ from pathlib import Path
 import pytest
 
 import reput
-from reput.errors import StoreError, StoreFullError, StoreSyncError
-from tests.crash.faulty_files import Crash, FaultyFiles, Judge, Operation, abandon, crash_at, fail_at, no_objection
-from tests.crash.invariants import SMALL
-from tests.crash.retained import age, check_retained, files_in
+from reput.errors import StoreError, StoreSyncError
+from tests.support.faulty_files import Crash, FaultyFiles, abandon, crash_at, fail_at, no_objection
+from tests.support.lives.retention import (
+    EXPIRED,
+    OPTIONS,
+    check_next_life,
+    filled,
+    operations_of_a_deletion,
+)
+from tests.support.retained import age, check_retained
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-
-OPTIONS = SMALL | {
-    "delete_commit_log_files_interval": 0,
-    "delete_consume_queue_files_interval": 0,
-    "flush_interval_consume_queue": 2**31 - 1,  # what is synced is synced by the deletion
-}
-EXPIRED = 3
-_EARLY = 12
-
-
-class Files(FaultyFiles):
-    """Operations count from `begin` on; a disk of 20 %, which can have no space for units all the same."""
-
-    begin = 1 << 62
-    takes_units = True
-
-    def start(self, judge: Judge) -> None:
-        self.begin = len(self.operations)
-        self.judge = lambda operation: judge(operation._replace(number=operation.number - self.begin))
-
-    def disk_used_percent(self, path: str) -> int:
-        return 20
-
-    def write_runs(self, paths, addresses, sizes, positions):  # type: ignore[no-untyped-def]
-        if not self.takes_units:
-            raise StoreFullError(f"{paths[0]}: no space")
-        super().write_runs(paths, addresses, sizes, positions)
-
-
-def filled(path: Path, *, is_behind: bool = False) -> tuple[reput.MessageStore, Files]:
-    """A store of six log files, three of them expired; the second has the only message of a queue.
-
-    Where dispatch `is_behind`, it ends in the second one, before that message.
-    """
-    files = Files()
-    store = reput.MessageStore.open(path, files=files, **OPTIONS)
-    for number in range(50):
-        if number == _EARLY:
-            store.wait_dispatched()
-            files.takes_units = not is_behind
-            early = store.put_message(reput.Message("early", b"x", keys=["early"]))
-            assert early.commit_log_offset // 4096 == 1
-        store.put_message(reput.Message("t", bytes(300), keys=[f"k{number}"]), number % 2)
-    if not is_behind:
-        store.wait_dispatched()
-    age(path, EXPIRED)
-    return store, files
-
-
-def check_next_life(path: Path) -> None:
-    """The next start has a store in step, its queues go on where they were, and a deletion ends what was begun."""
-    with reput.MessageStore.open(path, files=Files(), **OPTIONS) as store:
-        check_retained(store, path)
-        assert store.max_commit_log_offset // 4096 >= EXPIRED
-        assert store.put_message(reput.Message("early", b"y")).queue_offset == 1
-        assert store.put_message(reput.Message("t", b"y"), 1).queue_offset == 25
-        age(path, EXPIRED - store.min_commit_log_offset // 4096)
-        store.delete_expired()
-        assert store.min_commit_log_offset == EXPIRED * 4096
-        check_retained(store, path)
-
-
-def operations_of_a_deletion(path: Path, *, is_behind: bool = False) -> list[Operation]:
-    store, files = filled(path, is_behind=is_behind)
-    files.start(no_objection)
-    before = files_in(path)
-    report = store.delete_expired()
-    operations = files.operations[files.begin :]
-    counts = [1, 0, 0] if is_behind else [3, 2, 1]
-    assert [len(part) for part in report[2:5]] == counts
-    assert len(before - files_in(path)) == sum(counts)
-    abandon(store, files)
-    return operations
 
 
 def test_a_crash_or_a_power_cut_at_any_operation_of_a_deletion_loses_nothing_that_has_not_expired(

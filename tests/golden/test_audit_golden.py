@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
 from reput.jobs.audit.job import audit
 from reput.jobs.runner import LocalRunner
-
-CORPORA = Path(__file__).parent
-CASES = sorted(f"{path.parent.parent.name}/{path.parent.name}" for path in CORPORA.glob("*/*/hashes.txt"))
+from tests.support.golden import CASES, CORPORA
 
 #: Findings by code; every other corpus has none.
 EXPECTED = {

@@ -10,7 +10,7 @@ from reput.config.dispatch_rules import DispatchRules
 from reput.jobs.backup.backup_job import backup
 from reput.jobs.backup.restore_job import restore
 from reput.jobs.runner import LocalRunner
-from tests.golden.test_rebuild_golden import CASES, CORPORA, expected_files, origin, used_files
+from tests.support.golden import CASES, CORPORA, expected_files, origin, used_files
 
 #: Units lead to ext units, whose places depend on bit maps, which only Apache's filters make.
 WITH_BIT_MAPS = "ext"

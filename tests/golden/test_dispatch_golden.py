@@ -12,8 +12,8 @@ from reput.formats.batch_consume_queue import BATCH_UNIT_SIZE
 from reput.formats.consume_queue import UNIT_SIZE
 from reput.log.directory import StoreDirectory
 from reput.store.dispatch.log_dispatch import LogDispatch
-from tests.golden.bit_maps import bit_maps
-from tests.golden.test_rebuild_golden import CASES, CORPORA, expected_files, origin, used_files
+from tests.support.bit_maps import bit_maps
+from tests.support.golden import CASES, CORPORA, expected_files, origin, used_files
 
 
 @pytest.mark.parametrize("max_bytes", [2_000, 1 << 30])

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
-import re
 import shutil
 from pathlib import Path
 
 import pytest
 
 from reput.config.dispatch_rules import DispatchRules
-from reput.formats.batch_consume_queue import BATCH_UNIT_SIZE, decode_batch_unit
-from reput.formats.consume_queue import UNIT_SIZE, decode_unit
-from reput.formats.consume_queue_ext import END_MARK
-from reput.formats.index_file import HEADER_SIZE, decode_header, entry_position
+from reput.formats.batch_consume_queue import BATCH_UNIT_SIZE
+from reput.formats.consume_queue import UNIT_SIZE
 from reput.formats.metadata import TopicConfig, Topics, encode_metadata
 from reput.jobs.rebuild.job import rebuild
 from reput.jobs.runner import LocalRunner
-from tests.golden.bit_maps import bit_maps
-
-CORPORA = Path(__file__).parent
-CASES = sorted(f"{path.parent.parent.name}/{path.parent.name}" for path in CORPORA.glob("*/*/hashes.txt"))
+from tests.support.bit_maps import bit_maps
+from tests.support.golden import CASES, CORPORA, expected_files, origin, used_files
 
 #: Corpora whose log begins at 0 and whose writer was closed each time.
 NEVER_CRASHED = {
@@ -37,43 +31,6 @@ NEVER_CRASHED = {
     "sync",
     "transactions",
 }
-
-
-def origin(case: str) -> dict[str, int]:
-    """The options that a corpus was written with."""
-    text = (CORPORA / case / "ORIGIN.md").read_text()
-    return {name: int(value) for name, value in re.findall(r"^- (\w+): (\d+)$", text, re.MULTILINE)}
-
-
-def expected_files(case: str) -> dict[str, tuple[int, str]]:
-    """Path -> (length, SHA-256) of the used part of each file of Apache's rebuild."""
-    lines = (line.split(" ") for line in (CORPORA / case / "hashes.txt").read_text().splitlines())
-    return {path: (int(size), digest) for kind, path, size, digest in lines if kind == "rebuilt"}
-
-
-def used_files(output: Path, hash_slots: int) -> dict[str, tuple[int, str]]:
-    """The same of a rebuilt directory; behind the used part there are only zeros."""
-    found = {}
-    for path in sorted(output.glob("consumequeue/*/*/*")):
-        data = path.read_bytes()
-        used = next((p for p in range(0, len(data), UNIT_SIZE) if decode_unit(data, p).size == 0), len(data))
-        found[str(path.relative_to(output))] = data, used
-    for path in sorted(output.glob("consumequeue_ext/*/*/*")):
-        data, used = path.read_bytes(), 0
-        while used + 2 <= len(data) and (size := int.from_bytes(data[used : used + 2], "big", signed=True)) > 0:
-            used += size
-        if data[used : used + 2] == END_MARK:
-            data = data[:used] + data[used + 2 :]
-        found[str(path.relative_to(output))] = data, used
-    for path in sorted(output.glob("batchconsumequeue/*/*/*")):
-        data = path.read_bytes()
-        units = (p for p in range(0, len(data), BATCH_UNIT_SIZE) if not decode_batch_unit(data, p).is_in_use)
-        found[str(path.relative_to(output))] = data, next(units, len(data))
-    for number, path in enumerate(sorted(output.glob("index/*"))):
-        data = path.read_bytes()
-        found[f"index/{number}"] = data, entry_position(hash_slots, decode_header(data[:HEADER_SIZE]).index_count)
-    assert all(not any(data[used:]) for data, used in found.values())
-    return {name: (used, hashlib.sha256(data[:used]).hexdigest()) for name, (data, used) in found.items()}
 
 
 @pytest.mark.parametrize("split_bytes", [5_000, 64 << 20])

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import reput
-from tests.crash.faulty_files import FaultyFiles
-from tests.crash.retained import age, check_retained
-from tests.golden.test_store_golden import CORPORA, options, truth
+from tests.support.faulty_files import FaultyFiles
+from tests.support.golden import CORPORA, options, truth
+from tests.support.retained import age, check_retained
 
 CASE = "5.3.3/retention"
 #: How many log files RocketMQ found expired.

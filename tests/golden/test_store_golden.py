@@ -3,92 +3,24 @@
 from __future__ import annotations
 
 import hashlib
-import re
 import shutil
 from collections import defaultdict
-from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
 import reput
-from reput.formats.batch_consume_queue import BATCH_UNIT_SIZE
-from reput.formats.consume_queue import UNIT_SIZE, decode_unit
+from reput.formats.consume_queue import decode_unit
 from reput.formats.index_file import HEADER_SIZE, decode_header, entry_position
 from reput.formats.java import string_hash
 from reput.formats.message_ext import MessageExt
-from tests.crash.faulty_files import FaultyFiles
-from tests.crash.invariants import contents
-from tests.golden.bit_maps import bit_maps
-
-
-def kind_of(case: str) -> str:
-    return case.split("/")[1]
-
+from tests.support.faulty_files import FaultyFiles
+from tests.support.golden import ALL, kind_of, options, origin, truth
+from tests.support.invariants import contents
 
 CORPORA = Path(__file__).parent
-#: `version/case`.
-ALL = sorted(str(path.parent.relative_to(CORPORA)) for path in CORPORA.glob("*/*/truth.txt"))
 KILLED = [case for case in ALL if (CORPORA / case / "store/abort").exists()]
 CLEAN = [case for case in ALL if case not in KILLED]
-Queue = tuple[str, int]
-
-
-class Truth(NamedTuple):
-    """What Apache says: per queue (min, max) and the fields of each message; (topic, key) -> commit log offsets."""
-
-    queues: dict[Queue, tuple[int, int]]
-    messages: dict[Queue, list[tuple[str, ...]]]
-    nothing: list[tuple[str, int, int, str, int]]
-    queries: dict[tuple[str, str], list[int]]
-    ends: tuple[int, int]
-
-
-@cache
-def truth(case: str) -> Truth:
-    queues, messages, nothing, queries, ends = {}, defaultdict(list), [], {}, (0, 0)
-    last: Queue = ("", 0)
-    for line in (CORPORA / case / "truth.txt").read_text().splitlines():
-        kind, *fields = line.split(" ")
-        if kind == "phy":
-            ends = int(fields[0]), int(fields[1])
-        elif kind == "queue":
-            last = fields[0], int(fields[1])
-            queues[last] = int(fields[2]), int(fields[3])
-        elif kind == "msg":
-            messages[last].append(tuple(fields))
-        elif kind == "none" and fields[3] == "MESSAGE_WAS_REMOVING":
-            # 4.9.7 counts a queue without a message from 0 again after a start; reput and 5.x know its minimum.
-            queues[last] = queues[last][1], queues[last][1]
-        elif kind == "none":
-            nothing.append((fields[0], int(fields[1]), int(fields[2]), fields[3], int(fields[4])))
-        elif kind == "query":
-            queries[fields[0], fields[1]] = [int(offset) for offset in fields[2:]]
-    return Truth(queues, dict(messages), nothing, queries, ends)
-
-
-@cache
-def origin(case: str) -> dict[str, int]:
-    text = (CORPORA / case / "ORIGIN.md").read_text()
-    return {name: int(value) for name, value in re.findall(r"^- (\w+): (\d+)$", text, re.MULTILINE)}
-
-
-def options(case: str) -> dict[str, object]:
-    found = origin(case)
-    further = {
-        "ext": {"enable_consume_queue_ext": True, "mapped_file_size_consume_queue_ext": 1024, "bit_maps": bit_maps},
-        "lmq": {"enable_multi_dispatch": True, "enable_lmq": True},
-    }
-    return {
-        **further.get(kind_of(case), {}),
-        "mapped_file_size_commit_log": found["commitlogFileSize"],
-        "mapped_file_size_consume_queue": found["consumeQueueEntries"] * UNIT_SIZE,
-        "mapper_file_size_batch_consume_queue": found["consumeQueueEntries"] * BATCH_UNIT_SIZE,
-        "max_hash_slot_num": found["hashSlots"],
-        "max_index_num": found["indexEntries"],
-        "dispatch_rules": case.split("/")[0],
-    }
 
 
 def told(message: MessageExt) -> tuple[str, ...]:

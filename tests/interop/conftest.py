@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.interop.apache import VERSIONS, Apache
+from tests.support.rocketmq.apache import VERSIONS, Apache
 
 
 @pytest.fixture(scope="session", params=VERSIONS)

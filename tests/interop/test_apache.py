@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop.apache import Apache, ApacheError, build
+from tests.support.rocketmq.apache import Apache, ApacheError, build
 
 pytestmark = pytest.mark.java
 

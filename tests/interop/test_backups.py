@@ -11,11 +11,11 @@ from reput.config.dispatch_rules import DispatchRules
 from reput.jobs.backup.backup_job import backup
 from reput.jobs.backup.restore_job import restore
 from reput.jobs.runner import LocalRunner
-from tests.crash.faulty_files import FaultyFiles
-from tests.interop import workload
-from tests.interop.apache import Apache
-from tests.interop.test_our_stores import SMALL
-from tests.interop.witness import check_agreement, open_apache
+from tests.support.faulty_files import FaultyFiles
+from tests.support.rocketmq import workload
+from tests.support.rocketmq.apache import Apache
+from tests.support.rocketmq.stores import SMALL
+from tests.support.rocketmq.witness import check_agreement, open_apache
 
 pytestmark = pytest.mark.java
 

@@ -13,12 +13,12 @@ import reput
 from reput.errors import StoreFormatError
 from reput.jobs.rebuild.job import rebuild
 from reput.jobs.runner import LocalRunner
-from tests.crash.faulty_files import FaultyFiles
-from tests.crash.invariants import contents
-from tests.interop import workload
-from tests.interop.apache import VERSIONS, Apache
-from tests.interop.test_our_stores import SINCE_5, SMALL
-from tests.interop.witness import check_agreement, open_apache, told_by_reput
+from tests.support.faulty_files import FaultyFiles
+from tests.support.invariants import contents
+from tests.support.rocketmq import workload
+from tests.support.rocketmq.apache import VERSIONS, Apache
+from tests.support.rocketmq.stores import SINCE_5, SMALL
+from tests.support.rocketmq.witness import check_agreement, open_apache, told_by_reput
 
 pytestmark = pytest.mark.java
 

@@ -27,7 +27,7 @@ from reput.formats.metadata import (
 )
 from reput.jobs.audit.job import audit
 from reput.jobs.runner import LocalRunner
-from tests.interop.apache import SOURCES, build
+from tests.support.rocketmq.apache import SOURCES, build
 
 pytestmark = pytest.mark.java
 

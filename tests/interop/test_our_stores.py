@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
@@ -16,13 +16,12 @@ from reput.formats.record_layout import SysFlag
 from reput.formats.sink_commit import SinkBatch
 from reput.store.sinks.commit import check_store, put_staged
 from reput.store.sinks.staging import StagingFile
-from tests.crash.faulty_files import FaultyFiles
-from tests.crash.retained import RoomyFiles, age
-from tests.crash.writer import write_and_kill
-from tests.golden.bit_maps import bit_maps
-from tests.interop import workload
-from tests.interop.apache import VERSIONS, Apache
-from tests.interop.witness import (
+from tests.support.bit_maps import bit_maps
+from tests.support.faulty_files import FaultyFiles
+from tests.support.rocketmq import workload
+from tests.support.rocketmq.apache import VERSIONS, Apache
+from tests.support.rocketmq.stores import SINCE_5, SMALL, Messages, Options, puts, retained
+from tests.support.rocketmq.witness import (
     check_agreement,
     check_queries,
     check_rebuild,
@@ -31,33 +30,9 @@ from tests.interop.witness import (
     told_by_apache,
     told_by_reput,
 )
+from tests.support.writer import write_and_kill
 
 pytestmark = pytest.mark.java
-
-Options = dict[str, Any]
-#: File sizes so small that a hundred messages roll every kind of them.
-SMALL: Options = {
-    "flush_disk_type": "ASYNC_FLUSH",
-    "mapped_file_size_commit_log": 16_384,
-    "mapped_file_size_consume_queue": 20 * 30,
-    "mapper_file_size_batch_consume_queue": 46 * 5,
-    "max_hash_slot_num": 100,
-    "max_index_num": 400,
-}
-SINCE_5 = tuple(version for version in VERSIONS if version > "5")
-
-
-Messages = Callable[..., list[workload.Fields]]
-
-
-def puts(count: int, messages: Messages = workload.messages) -> Callable[[Path, Options], None]:
-    def write(path: Path, options: Options) -> None:
-        with reput.MessageStore.open(path, **options) as store:
-            if messages is workload.inner_batches:
-                store.update_topic(workload.BATCH_TOPIC)
-            workload.put(store, messages(count))
-
-    return write
 
 
 def put_messages(path: Path, options: Options) -> None:
@@ -124,19 +99,6 @@ def reopened(path: Path, options: Options) -> None:
     for turn in range(4):
         with reput.MessageStore.open(path, **options) as store:
             workload.put(store, workload.messages(30, turn))
-
-
-def retained(messages: Messages) -> Callable[[Path, Options], None]:
-    """Without its oldest log files, what was derived from these, and all messages of one queue."""
-
-    def write(path: Path, options: Options) -> None:
-        puts(3, lambda count: [one | {"topic": "rare"} for one in workload.messages(count)])(path, options)
-        puts(240, messages)(path, options)
-        age(path, 4)
-        with reput.MessageStore.open(path, files=RoomyFiles(), **options) as store:
-            assert len(store.delete_expired().commit_log_files) == 4
-
-    return write
 
 
 def killed(way: str) -> Callable[[Path, Options], None]:

@@ -14,13 +14,12 @@ from reput.files.layer import FileLayer
 from reput.jobs.rebuild.job import rebuild
 from reput.jobs.rebuild.swap import Swap
 from reput.jobs.runner import LocalRunner
-from tests.crash.faulty_files import FaultyFiles
-from tests.interop import workload
-from tests.interop.apache import Apache
-from tests.interop.test_our_stores import SINCE_5, SMALL, Options
-from tests.interop.witness import check_agreement, open_apache, told_by_apache
-from tests.unit.jobs.rebuild.test_in_place import DERIVED, spoil
-from tests.unit.jobs.rebuild.test_resumed import killed
+from tests.support.faulty_files import FaultyFiles
+from tests.support.kills import killed
+from tests.support.rocketmq import workload
+from tests.support.rocketmq.apache import Apache
+from tests.support.rocketmq.stores import DERIVED, SINCE_5, SMALL, Options, spoil
+from tests.support.rocketmq.witness import check_agreement, open_apache, told_by_apache
 
 pytestmark = pytest.mark.java
 

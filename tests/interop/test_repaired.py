@@ -14,11 +14,11 @@ from reput.jobs.repair.repair_job import repair
 from reput.jobs.repair.salvage_job import salvage
 from reput.jobs.repair.salvage_log import STAND_IN_TOPIC
 from reput.jobs.runner import LocalRunner
-from tests.crash.faulty_files import FaultyFiles
-from tests.interop import workload
-from tests.interop.apache import Apache
-from tests.interop.test_our_stores import SMALL
-from tests.interop.witness import check_agreement, check_queries, open_apache, told_by_apache, told_by_reput
+from tests.support.faulty_files import FaultyFiles
+from tests.support.rocketmq import workload
+from tests.support.rocketmq.apache import Apache
+from tests.support.rocketmq.stores import SMALL
+from tests.support.rocketmq.witness import check_agreement, check_queries, open_apache, told_by_apache, told_by_reput
 
 pytestmark = pytest.mark.java
 

@@ -11,11 +11,11 @@ from reput.files import DISK
 from reput.formats.sink_commit import SinkBatch
 from reput.log.sink_commits import read_sinks
 from reput.store.sinks.commit import put_staged
-from tests.crash.invariants import SMALL, log_records
-from tests.crash.test_sink_faults import CONFIG, killed_in_the_middle
-from tests.interop import workload
-from tests.interop.apache import Apache
-from tests.interop.witness import open_apache, told_by_apache, told_by_reput
+from tests.support.invariants import SMALL, log_records
+from tests.support.lives.sink import CONFIG, killed_in_the_middle
+from tests.support.rocketmq import workload
+from tests.support.rocketmq.apache import Apache
+from tests.support.rocketmq.witness import open_apache, told_by_apache, told_by_reput
 
 pytestmark = pytest.mark.java
 

@@ -21,12 +21,12 @@ from hypothesis import strategies as st
 import reput
 from reput.formats.multi_dispatch import INNER_MULTI_DISPATCH
 from reput.formats.record_layout import SysFlag
-from tests.crash.faulty_files import FaultyFiles, abandon
-from tests.crash.retained import RoomyFiles, age
-from tests.golden.bit_maps import bit_maps
-from tests.interop import workload
-from tests.interop.apache import VERSIONS, Apache
-from tests.interop.witness import check_agreement, check_rebuild, open_apache, told_by_reput
+from tests.support.bit_maps import bit_maps
+from tests.support.faulty_files import FaultyFiles, abandon
+from tests.support.retained import RoomyFiles, age
+from tests.support.rocketmq import workload
+from tests.support.rocketmq.apache import VERSIONS, Apache
+from tests.support.rocketmq.witness import check_agreement, check_rebuild, open_apache, told_by_reput
 
 pytestmark = pytest.mark.java
 

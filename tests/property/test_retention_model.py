@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import reput
-from tests.crash.faulty_files import FaultyFiles, abandon
-from tests.crash.invariants import SMALL
-from tests.crash.retained import age, check_retained
+from tests.support.faulty_files import FaultyFiles, abandon
+from tests.support.invariants import SMALL
+from tests.support.retained import age, check_retained
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 

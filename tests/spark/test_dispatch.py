@@ -13,8 +13,9 @@ import reput
 from reput.errors import ConfigError, CorruptRecordError, StoreLockedError
 from reput.spark.dispatch import DispatchResult, dispatch
 from reput.store.dispatch.log_dispatch import DispatchedBatch
-from tests.crash.invariants import SMALL, check_store
-from tests.crash.test_dispatch_faults import bit_maps, derived, put
+from tests.support.dispatched import derived, put
+from tests.support.further_units import bit_maps
+from tests.support.invariants import SMALL, check_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -26,10 +26,10 @@ from reput.jobs.statistics.job import statistics
 from reput.spark import audit as spark_audit
 from reput.spark import diff as spark_diff
 from reput.spark.runner import SparkRunner
-from tests.golden.test_rebuild_golden import expected_files, origin, used_files
-from tests.large_store import write_large_store
-from tests.trees import tree
-from tests.unit.jobs.rebuild.test_resumed import CountingRunner
+from tests.support.golden import expected_files, origin, used_files
+from tests.support.large_store import write_large_store
+from tests.support.runners import CountingRunner
+from tests.support.trees import tree
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,7 +13,7 @@ from reput.errors import ConfigError
 from reput.formats.message import Message
 from reput.jobs.query.sql_job import Source, query_sql
 from reput.spark.sql import query_sql_on_spark
-from tests.unit.cli.conftest import run_reput
+from tests.support.commands import run_reput
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

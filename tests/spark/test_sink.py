@@ -20,7 +20,7 @@ from reput.formats.sink_commit import STAGING
 from reput.log.sink_commits import read_sinks
 from reput.spark.log_stream import read_log_stream
 from reput.spark.source import read_log, register
-from tests.crash.invariants import SMALL, check_store, log_records
+from tests.support.invariants import SMALL, check_store, log_records
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

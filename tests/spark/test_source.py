@@ -27,8 +27,8 @@ from reput.kernels.record_batch import SCHEMA
 from reput.spark.options import READ_OPTIONS, ReadOptions, absolute_path, option_texts, parse_options
 from reput.spark.schema import column_names, spark_schema
 from reput.spark.source import ReputDataSource
-from tests.damaged_copy import damaged_copy
-from tests.forged_log import forged_log
+from tests.support.damaged_copy import damaged_copy
+from tests.support.forged_log import forged_log
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -15,8 +15,8 @@ from reput.formats.message import Message
 from reput.jobs.runner import LocalRunner
 from reput.jobs.statistics.job import Dimension, statistics
 from reput.spark import statistics_stream
-from tests.spark.hand_log import HandLog
-from tests.unit.cli.conftest import run_reput
+from tests.support.commands import run_reput
+from tests.support.hand_log import HandLog
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -13,7 +13,7 @@ import pytest
 import reput
 import reput.spark
 from reput.formats.message import Message
-from tests.spark.hand_log import HandLog
+from tests.support.hand_log import HandLog
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

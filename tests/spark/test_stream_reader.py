@@ -27,7 +27,7 @@ from reput.spark.schema import spark_schema
 from reput.spark.source import ReputDataSource
 from reput.spark.stream_options import StreamOptions, parse_stream_options
 from reput.spark.stream_reader import LogStreamReader
-from tests.spark.hand_log import HandLog
+from tests.support.hand_log import HandLog
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 STORES = sorted(path for version in ("4.9.7", "5.3.3", "5.5.0") for path in GOLDEN.glob(f"{version}/*/store"))

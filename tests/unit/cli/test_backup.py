@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import reput
-
-from .conftest import Run, content_of
+from tests.support.commands import Run, content_of
 
 
 def test_a_store_goes_to_a_target_and_comes_back(store: Path, tmp_path: Path, run_reput: Run) -> None:

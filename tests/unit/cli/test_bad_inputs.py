@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import Run
+from tests.support.commands import Run
 
 LOG, QUEUE = f"commitlog/{0:020}", f"consumequeue/orders/0/{0:020}"
 NO_FILE = "a folder lies where a file is expected; move it away"

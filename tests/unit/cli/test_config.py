@@ -7,8 +7,7 @@ from pathlib import Path
 
 from reput.config.message_store import MessageStoreConfig
 from reput.config.properties import camel_case
-
-from .conftest import Run
+from tests.support.commands import Run
 
 
 def test_every_key_is_listed_with_its_meaning(run_reput: Run) -> None:

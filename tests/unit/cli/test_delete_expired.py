@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from reput.files import FileLayer
-from tests.crash.retained import age, files_in
-
-from .conftest import Run, content_of
+from tests.support.commands import Run, content_of
+from tests.support.retained import age, files_in
 
 #: The sizes of the golden store `retention`, and no pauses.
 SETTINGS = (

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import SMALL_FILES, Run
+from tests.support.commands import SMALL_FILES, Run
 
 
 @pytest.fixture

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 import reput
-
-from .conftest import Run, content_of
+from tests.support.commands import Run, content_of
 
 
 def test_queues_and_index_of_a_log_come_back_and_the_next_run_finds_nothing_new(

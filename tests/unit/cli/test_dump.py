@@ -11,8 +11,7 @@ import pytest
 
 from reput.formats.index_file import key_hash
 from reput.formats.record_layout import BODY
-
-from .conftest import GOLDEN, Run, truth
+from tests.support.commands import GOLDEN, Run, truth
 
 CASES = ("clean", "killed", "torn", "empty", "ipv6", "long-topic", "lmq", "retention", "transactions")
 

@@ -10,9 +10,8 @@ import pytest
 
 import reput
 import reput.cli.export
-from tests.damaged_copy import damaged_copy
-
-from .conftest import SMALL_FILES, Run
+from tests.support.commands import SMALL_FILES, Run
+from tests.support.damaged_copy import damaged_copy
 
 
 def test_a_store_becomes_parquet_files(store: Path, tmp_path: Path, run_reput: Run) -> None:

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 import reput
-
-from .conftest import SMALL_FILES, Run, content_of
+from tests.support.commands import SMALL_FILES, Run, content_of
 
 
 @pytest.mark.parametrize("broker_conf", [False, True])

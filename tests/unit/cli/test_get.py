@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from reput.formats.record import decode_record
-
-from .conftest import SMALL_FILES, Run, truth
+from tests.support.commands import SMALL_FILES, Run, truth
 
 
 def test_each_queue_of_a_rocketmq_store_comes_back_whole(golden: Callable[[str], Path], run_reput: Run) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import run_reput
+from tests.support.commands import run_reput
 
 COMMANDS = (
     "put",

@@ -9,8 +9,7 @@ import pytest
 from pyarrow import parquet
 
 import reput
-
-from .conftest import SMALL_FILES, Run
+from tests.support.commands import SMALL_FILES, Run
 
 
 def test_an_export_comes_back_and_comes_once(store: Path, tmp_path: Path, run_reput: Run) -> None:

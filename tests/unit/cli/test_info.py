@@ -15,8 +15,7 @@ from pathlib import Path
 import pytest
 
 import reput
-
-from .conftest import Run, content_of, truth
+from tests.support.commands import Run, content_of, truth
 
 
 def test_a_narrow_terminal_cuts_neither_path_nor_time(store: Path) -> None:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
-from .conftest import SMALL_FILES, Run, content_of
+from tests.support.commands import SMALL_FILES, Run, content_of
 
 
 class Job(NamedTuple):

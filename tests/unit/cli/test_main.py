@@ -13,8 +13,7 @@ from typer.testing import CliRunner
 
 import reput
 from reput.cli.main import Application
-
-from .conftest import SMALL_FILES, Run
+from tests.support.commands import SMALL_FILES, Run
 
 HEAVY_MODULES = ("numba", "numpy", "pyarrow", "rich", "pyspark")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import Run
+from tests.support.commands import Run
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 import reput
-
-from .conftest import SMALL_FILES, Run, content_of
+from tests.support.commands import SMALL_FILES, Run, content_of
 
 
 def test_every_option_arrives_in_the_stored_message(store: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import SMALL_FILES, Run, truth
+from tests.support.commands import SMALL_FILES, Run, truth
 
 
 def test_keys_of_a_rocketmq_store_find_what_rocketmq_found(golden: Callable[[str], Path], run_reput: Run) -> None:

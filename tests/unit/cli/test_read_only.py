@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 import reput
-
-from .conftest import Run, content_of
+from tests.support.commands import Run, content_of
 
 READING = (
     ("get", "--topic", "topic-1", "--queue-id", "1"),

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 import reput
-
-from .conftest import Run, content_of
+from tests.support.commands import Run, content_of
 
 
 def test_queues_and_index_of_a_clean_store_come_back(

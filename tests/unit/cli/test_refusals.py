@@ -13,9 +13,9 @@ from reput.cli import import_, job_run
 from reput.cli import open_store as opening
 from reput.config.message_store import MessageStoreConfig
 from reput.config.properties import camel_case
-from tests.crash.refused import KINDS, OPTIONS, make_store
-from tests.trees import image
-from tests.unit.cli.conftest import Run
+from tests.support.commands import Run
+from tests.support.refused import KINDS, OPTIONS, make_store
+from tests.support.trees import image
 
 # Threads that die with their store are what these tests want.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.unit.cli.conftest import Run, content_of
+from tests.support.commands import Run, content_of
 
 
 def spoil(store: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import Run
+from tests.support.commands import Run
 
 
 def test_messages_come_over_once(store: Path, tmp_path: Path, run_reput: Run) -> None:

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from reput.jobs.job_folder import JobFolder
-
-from .conftest import Run, truth
+from tests.support.commands import Run, truth
 
 
 def test_counts_are_those_of_the_records(golden: Callable[[str], Path], run_reput: Run) -> None:

@@ -22,8 +22,7 @@ from reput.files import DISK
 from reput.formats.metadata import ConsumerOffsets
 from reput.store.config_files import persist_metadata
 from reput.store.runtime_info import GroupInfo, RuntimeInfo, TopicInfo
-
-from .conftest import Run, content_of
+from tests.support.commands import Run, content_of
 
 
 @pytest.mark.parametrize("case", ["clean", "killed", "empty"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from .conftest import Run, content_of, truth
+from tests.support.commands import Run, content_of, truth
 
 
 def test_kernels_that_are_there_are_loaded_and_left(run_reput: Run) -> None:

@@ -11,8 +11,8 @@ from reput.errors import CorruptRecordError
 from reput.jobs.damages import find_damages
 from reput.jobs.query.sql_job import Source, query_sql
 from reput.jobs.runner import LocalRunner
-from tests.damaged_copy import CLEAN, damaged_copy
-from tests.unit.cli.conftest import run_reput
+from tests.support.commands import run_reput
+from tests.support.damaged_copy import CLEAN, damaged_copy
 
 COUNT = "select count(*) n from messages"
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.kernels.guarded_memory import OVERRUNS, SUBJECTS
+from tests.support.guarded_memory import OVERRUNS, SUBJECTS
 
 ROOT = Path(__file__).parents[3]
 
 
 def run(*names):
-    command = [sys.executable, "-m", "tests.unit.kernels.guarded_memory", *names]
+    command = [sys.executable, "-m", "tests.support.guarded_memory", *names]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
 
 

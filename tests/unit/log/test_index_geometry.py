@@ -15,9 +15,9 @@ from reput.formats.index_file import file_size
 from reput.formats.java import index_hash
 from reput.log.directory import IndexFilePath
 from reput.log.index_geometry import index_geometry
-from tests.crash.faulty_files import FaultyFiles
-from tests.crash.invariants import SMALL, contents
 from tests.oracles.index_file import IndexFile
+from tests.support.faulty_files import FaultyFiles
+from tests.support.invariants import SMALL, contents
 
 DEFAULT = (5_000_000, 20_000_000)
 

@@ -21,8 +21,8 @@ from reput.log.plan import PlanOptions, cut_part, part_bytes, plan_read, read_pa
 from reput.log.points import Points
 from reput.log.selection import make_selection
 from reput.log.splits import Split
-from tests.damaged_copy import damaged_copy
-from tests.forged_log import forged_log
+from tests.support.damaged_copy import damaged_copy
+from tests.support.forged_log import forged_log
 
 CORPORA = Path(__file__).parents[2] / "golden" / "5.3.3"
 CASES = sorted(path.name for path in CORPORA.iterdir())

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import reput
-from tests.crash.faulty_files import FaultyFiles
-from tests.crash.invariants import SMALL
-
-OpenStore = Callable[..., reput.MessageStore]
+from tests.support.faulty_files import FaultyFiles
+from tests.support.fixtures import OpenStore
+from tests.support.invariants import SMALL
 
 
 @pytest.fixture

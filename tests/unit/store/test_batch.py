@@ -25,9 +25,9 @@ from reput.formats.record_layout import SysFlag
 from reput.store.put_batch import encode_items
 from reput.store.queues.batch_consume_queue import BatchConsumeQueue
 from reput.store.statistics import TopicCounts
-from tests.crash.faulty_files import Crash, FaultyFiles, Operation, abandon, no_objection
-from tests.crash.invariants import check_store, contents
-from tests.unit.store.conftest import OpenStore
+from tests.support.faulty_files import Crash, FaultyFiles, Operation, abandon, no_objection
+from tests.support.fixtures import OpenStore
+from tests.support.invariants import check_store, contents
 
 BATCH_CQ = TopicConfig("orders", attributes={"queue.type": "BatchCQ"})
 VECTOR = json.loads((Path(__file__).parents[2] / "golden/vectors.json").read_text())["batchConsumeQueue"]

@@ -11,7 +11,7 @@ import reput
 from reput.errors import ConfigError, CorruptMetadataError, StoreFullError, StoreStateError
 from reput.formats.metadata import Topics, decode_metadata
 from reput.store.config_files import TopicConfigManager
-from tests.crash.faulty_files import Crash, FaultyFiles, crash_at, fail_next
+from tests.support.faulty_files import Crash, FaultyFiles, crash_at, fail_next
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "config" / "5.3.3"
 FIRST = reput.TopicConfig("a", 4, 4)

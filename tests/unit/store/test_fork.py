@@ -10,7 +10,7 @@ import pytest
 
 import reput
 from reput.errors import ReputError, StoreLockedError, StoreStateError
-from tests.crash.invariants import SMALL, check_store
+from tests.support.invariants import SMALL, check_store
 
 MESSAGE = reput.Message("t", b"x")
 

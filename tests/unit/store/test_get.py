@@ -16,9 +16,9 @@ from reput.errors import ConfigError, CorruptRecordError
 from reput.formats.consume_queue import FILLER, encode_unit
 from reput.formats.java import string_hash
 from reput.formats.metadata import TopicConfig
-from tests.crash.faulty_files import FaultyFiles
-from tests.crash.invariants import SMALL
-from tests.unit.store.conftest import OpenStore
+from tests.support.faulty_files import FaultyFiles
+from tests.support.fixtures import OpenStore
+from tests.support.invariants import SMALL
 
 VECTORS = json.loads((Path(__file__).parents[2] / "golden/vectors.json").read_text())["getMessage"]
 #: Units of a queue fit one file, as in a store of usual size.

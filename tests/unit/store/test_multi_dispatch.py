@@ -16,9 +16,9 @@ from reput.formats.properties import decode_properties
 from reput.jobs.rebuild.job import rebuild
 from reput.jobs.runner import LocalRunner
 from reput.kernels.columns import RecordColumns
-from tests.crash.faulty_files import FaultyFiles
-from tests.crash.invariants import contents
-from tests.unit.store.conftest import OpenStore
+from tests.support.faulty_files import FaultyFiles
+from tests.support.fixtures import OpenStore
+from tests.support.invariants import contents
 
 ON = {"enable_multi_dispatch": True, "enable_lmq": True}
 NAMES, OFFSETS = "INNER_MULTI_DISPATCH", "INNER_MULTI_QUEUE_OFFSET"

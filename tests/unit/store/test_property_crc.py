@@ -13,10 +13,10 @@ import reput
 from reput.errors import CorruptRecordError, MessageIllegalError
 from reput.formats.checkpoint import Checkpoint, encode_checkpoint
 from reput.formats.record_layout import FLAG
-from tests.crash.faulty_files import FaultyFiles, abandon
-from tests.crash.invariants import SMALL, contents, log_records
 from tests.oracles.record_scan import bad_property_crc
-from tests.unit.store.conftest import OpenStore
+from tests.support.faulty_files import FaultyFiles, abandon
+from tests.support.fixtures import OpenStore
+from tests.support.invariants import SMALL, contents, log_records
 
 CORPUS = Path(__file__).parents[2] / "golden" / "5.3.3" / "prop-crc" / "store"
 ON = {"enabled_append_prop_crc": True}

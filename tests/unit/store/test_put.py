@@ -22,9 +22,9 @@ from reput.formats.record_layout import SysFlag
 from reput.kernels import message_table
 from reput.kernels.columns import RecordColumns
 from reput.store.results import PutMessageStatus
-from tests.crash.faulty_files import FaultyFiles
-from tests.crash.invariants import SMALL, check_rebuild, check_store, contents, log_records
-from tests.unit.store.conftest import OpenStore
+from tests.support.faulty_files import FaultyFiles
+from tests.support.fixtures import OpenStore
+from tests.support.invariants import SMALL, check_rebuild, check_store, contents, log_records
 
 FILE_SIZE = 4096
 HEAD = 92  # bytes of a record of topic "t", without body and properties

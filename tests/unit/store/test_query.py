@@ -8,7 +8,7 @@ import reput
 from reput.errors import ConfigError
 from reput.formats.java import index_hash
 from reput.formats.message_ext import MessageExt
-from tests.unit.store.conftest import OpenStore
+from tests.support.fixtures import OpenStore
 
 
 def bodies(messages: list[MessageExt]) -> list[bytes]:

@@ -21,9 +21,9 @@ from reput.files.layer import Entry
 from reput.formats.message_ext import MessageExt
 from reput.store.log.commit_log import CommitLog
 from reput.store.retention import Candidate, DeleteReason, DiskLevel, disk_level, is_due, plan_deletion
-from tests.crash.faulty_files import FaultyFiles, fail_next, no_objection
-from tests.crash.retained import age, check_retained, files_in
-from tests.unit.store.conftest import OpenStore
+from tests.support.faulty_files import FaultyFiles, fail_next, no_objection
+from tests.support.fixtures import OpenStore
+from tests.support.retained import age, check_retained, files_in
 
 HOUR_MS = 3_600_000
 NOW_MS = 1000 * HOUR_MS

@@ -17,7 +17,7 @@ from reput.formats.metadata import ConsumerOffsets, DelayOffsets, LmqConsumerOff
 from reput.store.config_files import persist_metadata
 from reput.store.snapshot import folder_use
 from reput.store.watch import Look, StoreWatch, bytes_per_second, per_second
-from tests.crash.faulty_files import FaultyFiles, fail_next
+from tests.support.faulty_files import FaultyFiles, fail_next
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 PAGE = Path(__file__).parents[3] / "docs" / "design" / "monitoring.md"

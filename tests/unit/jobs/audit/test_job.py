@@ -27,29 +27,15 @@ from reput.jobs.findings import KINDS, SCHEMA, Finding
 from reput.jobs.repair.look import has_records_from
 from reput.jobs.runner import LocalRunner, Progress
 from reput.log.directory import StoreDirectory
-from tests.crash.faulty_files import FaultyFiles
-from tests.crash.further_units import BOTH
-from tests.crash.invariants import log_records
-from tests.crash.retained import RoomyFiles, age
-from tests.unit.jobs.dying_runner import DyingRunner
+from tests.support.damage import cut, flip, write
+from tests.support.faulty_files import FaultyFiles
+from tests.support.further_units import BOTH
+from tests.support.invariants import log_records
+from tests.support.orders import ENTRIES, SIZES, SLOTS, log_with_crcs, put
+from tests.support.retained import RoomyFiles, age
+from tests.support.runners import DyingRunner
 
-SLOTS, ENTRIES = 50, 150
-SIZES: dict[str, Any] = {
-    "mapped_file_size_commit_log": 16 << 10,
-    "mapped_file_size_consume_queue": 20 * 20,
-    "max_hash_slot_num": SLOTS,
-    "max_index_num": ENTRIES,
-    "max_message_size": 4096,
-    "flush_disk_type": "ASYNC_FLUSH",
-}
 LOG, QUEUE = "commitlog/00000000000000016384", "consumequeue/orders/1/00000000000000000400"
-
-
-def put(store: reput.MessageStore, count: int = 200) -> None:
-    for n in range(count):
-        message = reput.Message("orders", b"x" * 200, tags=f"t{n % 3}", keys=(f"k{n}", "all"))
-        store.put_message(message, queue_id=n % 4)
-    store.wait_dispatched()
 
 
 def run(path: Path, **options: Any) -> AuditResult:
@@ -69,22 +55,6 @@ def closed_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def store(closed_store: Path, tmp_path: Path) -> Path:
     """A copy to be damaged."""
     return Path(shutil.copytree(closed_store, tmp_path / "store"))
-
-
-def flip(path: Path, position: int, mask: int = 1) -> None:
-    data = bytearray(path.read_bytes())
-    data[position] ^= mask
-    path.write_bytes(data)
-
-
-def write(path: Path, position: int, data: bytes) -> None:
-    content = bytearray(path.read_bytes())
-    content[position : position + len(data)] = data
-    path.write_bytes(content)
-
-
-def cut(path: Path, size: int) -> None:
-    path.write_bytes(path.read_bytes()[:size])
 
 
 def index_file(store: Path, number: int = 1) -> Path:
@@ -411,14 +381,6 @@ def test_what_an_open_store_puts_behind_what_was_read_is_right(store: Path, monk
         assert not {"unit-behind-end", "index-entry-behind-end"} & set(codes(run(store)))
 
 
-def log_with_crcs(path: Path, switches: str = "+") -> Path:
-    """100 messages for each switch: + with CRCs of the records, - without."""
-    for switch in switches:
-        with reput.MessageStore.open(path, **SIZES, enabled_append_prop_crc=switch == "+") as store:
-            put(store, 100)
-    return path
-
-
 @pytest.mark.parametrize("inside", [0, 3, 8, 14, 19])
 def test_a_record_that_lost_its_crc_is_found_between_others_that_have_one(tmp_path: Path, inside: int) -> None:
     store = log_with_crcs(tmp_path / "store")
@@ -507,7 +469,7 @@ def test_units_behind_a_queue_are_harmless_and_so_are_entries_of_a_record_indexe
 
 
 def test_a_repeated_queue_offset_hides_the_later_record(tmp_path: Path) -> None:
-    from tests.unit.jobs.rebuild.test_job import Put, write_log
+    from tests.support.small_rebuild import Put, write_log
 
     (tmp_path / "store").mkdir()
     write_log(tmp_path / "store", [Put(body=b"x" * n, queue_step=-1 if n == 5 else 0) for n in range(9)])

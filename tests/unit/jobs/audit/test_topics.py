@@ -23,8 +23,8 @@ from reput.jobs.rebuild.job import rebuild
 from reput.jobs.repair.repair_job import repair
 from reput.jobs.repair.salvage_job import salvage
 from reput.jobs.runner import LocalRunner
-from tests.crash.faulty_files import FaultyFiles, abandon
-from tests.unit.jobs.audit.test_job import SIZES, put
+from tests.support.faulty_files import FaultyFiles, abandon
+from tests.support.orders import SIZES, put
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 

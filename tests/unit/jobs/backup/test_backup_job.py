@@ -31,10 +31,10 @@ from reput.jobs.backup import backup_job
 from reput.jobs.backup.backup_job import Backup, backup, list_backups
 from reput.jobs.backup.restore_job import Restored, restore
 from reput.jobs.runner import LocalRunner
-from tests.crash.faulty_files import FaultyFiles, fail_next
-from tests.crash.invariants import SMALL, check_store, contents, log_records
-from tests.crash.retained import RoomyFiles, age, check_retained
-from tests.interop import workload
+from tests.support.faulty_files import FaultyFiles, fail_next
+from tests.support.invariants import SMALL, check_store, contents, log_records
+from tests.support.retained import RoomyFiles, age, check_retained
+from tests.support.rocketmq import workload
 
 FILE = 8192
 OPTIONS: dict[str, Any] = SMALL | {"mapped_file_size_commit_log": FILE}

@@ -21,8 +21,8 @@ from reput.jobs.diff.job import DiffResult, diff
 from reput.jobs.diff.rows import BlockSet, WantedBlocks
 from reput.jobs.rebuild.job import rebuild
 from reput.jobs.runner import LocalRunner
-from tests.unit.jobs.dying_runner import DyingRunner
-from tests.unit.jobs.rebuild.test_job import PUTS, Put, write_log
+from tests.support.runners import DyingRunner
+from tests.support.small_rebuild import PUTS, Put, write_log
 
 SIZES: dict[str, Any] = {
     "mapped_file_size_commit_log": 16 << 10,

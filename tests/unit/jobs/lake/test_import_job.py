@@ -25,7 +25,7 @@ from reput.jobs.lake.import_job import Import, import_messages
 from reput.jobs.lake.source import open_source
 from reput.jobs.runner import LocalRunner
 from reput.store.sinks.import_sink import ImportSink
-from tests.crash.faulty_files import Crash, FaultyFiles, Operation, crash_at
+from tests.support.faulty_files import Crash, FaultyFiles, Operation, crash_at
 
 CORPORA = Path(__file__).parents[3] / "golden/5.3.3"
 SMALL = {"mapped_file_size_commit_log": 64 << 10, "max_message_size": 4096}

@@ -20,9 +20,9 @@ from reput.jobs.query.kept_reads import kept_reads
 from reput.jobs.query.query_job import find_messages
 from reput.jobs.query.sql_job import Source, query_sql
 from reput.jobs.runner import LocalRunner, Runner
-from tests.unit.cli.conftest import run_reput
-from tests.unit.jobs.dying_runner import DyingRunner
-from tests.unit.jobs.rebuild.test_resumed import CountingRunner, killed
+from tests.support.commands import run_reput
+from tests.support.kills import killed
+from tests.support.runners import CountingRunner, DyingRunner
 
 SIZES: dict[str, Any] = {"mapped_file_size_commit_log": 4096, "max_message_size": 1024}
 CASES: list[dict[str, Any]] = [{}, {"topics": ["a"]}, {"keys": ["k3", "k99"]}, {"topics": ["nobody"]}, {"end": 0}]

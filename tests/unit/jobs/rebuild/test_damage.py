@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from reput.errors import CorruptRecordError
 from reput.formats.paths import offset_to_file_name
 from reput.jobs.runner import LocalRunner
-from tests.unit.cli.conftest import run_reput
-from tests.unit.jobs.rebuild.test_job import (
+from tests.support.commands import run_reput
+from tests.support.runners import PicklingRunner
+from tests.support.small_rebuild import (
     ENTRIES,
     LOG_FILE_SIZE,
     PUTS,
     QUEUE_FILE_SIZE,
     SLOTS,
-    PicklingRunner,
     Put,
     Stored,
     dispatched_index,

@@ -14,10 +14,10 @@ import reput
 from reput.errors import StoreFormatError
 from reput.jobs.rebuild.job import rebuild
 from reput.jobs.runner import LocalRunner
-from tests.crash.faulty_files import FaultyFiles
-from tests.crash.invariants import contents
 from tests.oracles.index_file import IndexFile
-from tests.unit.cli.conftest import run_reput
+from tests.support.commands import run_reput
+from tests.support.faulty_files import FaultyFiles
+from tests.support.invariants import contents
 
 QUEUE_FILE_SIZE = 20 * 8
 OPTIONS: dict[str, Any] = {

@@ -16,17 +16,16 @@ from reput.formats.checkpoint import decode_checkpoint
 from reput.jobs.rebuild.job import RebuildResult, rebuild
 from reput.jobs.rebuild.swap import Swap
 from reput.jobs.runner import LocalRunner
-from reput.log.dispatch_marks import RECOVERY_FILE
-from tests.crash.faulty_files import FaultyFiles
-from tests.crash.invariants import contents
-from tests.interop import workload
-from tests.interop.test_our_stores import SMALL, retained
-from tests.interop.witness import Told, check_queries, told_by_reput
-from tests.unit.cli.conftest import run_reput
-from tests.unit.jobs.rebuild.test_resumed import CountingRunner, killed
+from tests.support.commands import run_reput
+from tests.support.faulty_files import FaultyFiles
+from tests.support.invariants import contents
+from tests.support.kills import killed
+from tests.support.rocketmq import workload
+from tests.support.rocketmq.stores import DERIVED, SMALL, retained, spoil
+from tests.support.rocketmq.witness import Told, check_queries, told_by_reput
+from tests.support.runners import CountingRunner
 
 OPTIONS = SMALL | {"max_index_num": 60}
-DERIVED = ("consumequeue", "batchconsumequeue", "index")
 
 
 def in_place(store: Path, **options: Any) -> RebuildResult:
@@ -45,14 +44,6 @@ def derived(store: Path) -> dict[str, str]:
     """The files of queues, by their paths, and of the index, by their order."""
     files = {name: digest for part in DERIVED[:2] for name, digest in contents(store, part).items()}
     return files | {f"index/{number}": digest for number, digest in enumerate(contents(store, "index").values())}
-
-
-def spoil(store: Path) -> None:
-    """Damage that no start would find: units that point nowhere, an index file that is gone; and a mark of a start."""
-    for path in store.glob("consumequeue/order/*/*"):
-        path.write_bytes(bytes(path.stat().st_size))
-    sorted((store / "index").iterdir())[0].unlink()
-    (store / "config" / RECOVERY_FILE).write_text("{}")
 
 
 @pytest.fixture(scope="module")

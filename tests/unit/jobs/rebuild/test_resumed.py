@@ -6,7 +6,7 @@ import os
 import shutil
 import signal
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,83 +15,17 @@ import pytest
 
 from reput.errors import ConfigError, StoreFormatError, StoreLockedError, StoreSyncError
 from reput.files.file import File
-from reput.files.layer import FileLayer
 from reput.formats.paths import offset_to_file_name
 from reput.jobs.rebuild import plan as build_plan
 from reput.jobs.rebuild.job import RebuildResult
 from reput.jobs.resuming import load
-from reput.jobs.runner import LocalRunner, Progress
-from tests.unit.jobs.rebuild.test_job import Put, files_of, rebuild_small, write_log
+from reput.jobs.runner import LocalRunner
+from tests.support.kills import killed
+from tests.support.runners import CountingRunner
+from tests.support.small_rebuild import Put, files_of, rebuild_small, write_log
 
-#: Everything by which a rebuild changes the disk.
-CHANGES = (
-    (FileLayer, ("make_directories", "rename", "unlink", "remove_tree", "write_runs", "sync_directory")),
-    (File, ("write", "allocate", "sync")),
-)
 #: A kill at each n-th change: as fine as a test may take.
 STRIDE = 9
-
-
-class CountingRunner(LocalRunner):
-    """Counts the tasks that were run, by their phase."""
-
-    def __init__(self) -> None:
-        super().__init__(threads=1)
-        self.ran: Counter[str] = Counter()
-
-    def run(
-        self,
-        task: Callable[[Any], Any],
-        items: Sequence[Any],
-        *,
-        description: str,
-        progress: Progress | None = None,
-    ) -> list[Any]:
-        self.ran[description] += len(items)
-        return super().run(task, items, description=description, progress=progress)
-
-
-def killed(
-    call: Callable[[], object],
-    changes: int,
-    begin: tuple[type, str] | None = None,
-    kinds: Sequence[tuple[type, tuple[str, ...]]] = CHANGES,
-) -> bool:
-    """Run in a process of its own, which kills itself before its n-th change of the disk; whether it came so far.
-
-    begin: the method from whose call on changes count; None: all do. kinds: of changes, as `CHANGES`.
-    """
-    child = os.fork()
-    if child == 0:
-        try:
-            left, counting = iter(range(changes - 1, -1, -1)), [True] * (begin is None)
-
-            def counted(method: Callable[..., Any]) -> Callable[..., Any]:
-                def change(*arguments: Any, **options: Any) -> Any:
-                    if counting and next(left) == 0:
-                        os.kill(os.getpid(), signal.SIGKILL)
-                    return method(*arguments, **options)
-
-                return change
-
-            for layer, names in kinds:
-                for name in names:
-                    setattr(layer, name, counted(getattr(layer, name)))
-            if begin is not None:
-                first = getattr(*begin)
-
-                def begun(*arguments: Any, **options: Any) -> Any:
-                    counting.append(True)
-                    return first(*arguments, **options)
-
-                setattr(*begin, begun)
-            call()
-            os._exit(0)
-        finally:
-            os._exit(1)
-    _, status = os.waitpid(child, 0)
-    assert status in (0, signal.SIGKILL), status
-    return status == signal.SIGKILL
 
 
 def plain() -> list[Put]:

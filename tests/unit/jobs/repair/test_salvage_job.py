@@ -26,12 +26,13 @@ from reput.kernels.record_scan import ScanLevel
 from reput.log.directory import LogFile
 from reput.log.scan import OnDamage, scan_split
 from reput.log.splits import Split
-from tests.crash.faulty_files import FaultyFiles
-from tests.crash.invariants import contents
-from tests.forged_log import forged_log
-from tests.unit.jobs.audit.test_job import SIZES, cut, flip, log_with_crcs, put, write
-from tests.unit.jobs.rebuild.test_resumed import killed
-from tests.unit.jobs.repair.test_repair_job import last
+from tests.support.damage import cut, flip, write
+from tests.support.damaged_orders import last
+from tests.support.faulty_files import FaultyFiles
+from tests.support.forged_log import forged_log
+from tests.support.invariants import contents, everything_of
+from tests.support.kills import killed
+from tests.support.orders import SIZES, log_with_crcs, put
 
 MIDDLE = "commitlog/00000000000000016384"
 
@@ -294,12 +295,3 @@ def test_killed_when_the_new_store_has_its_name_it_goes_on_with_what_is_left_to_
         assert not store.with_name("salvaged.unfinished").exists()
         shutil.rmtree(store.with_name("salvaged"))
     assert changes > 3
-
-
-def everything_of(path: Path) -> dict[str, str]:
-    """The files by their paths; those of the index by their order, for their names are times."""
-    files = contents(path)
-    index = [digest for name, digest in files.items() if name.startswith("index/")]
-    return {name: digest for name, digest in files.items() if not name.startswith("index/")} | {
-        f"index/{number}": digest for number, digest in enumerate(index)
-    }

@@ -21,7 +21,7 @@ from reput.formats.record import encode_record
 from reput.jobs.runner import LocalRunner
 from reput.jobs.statistics.job import Dimension, statistics
 from reput.jobs.statistics.latency import QUANTILES
-from tests.unit.jobs.dying_runner import DyingRunner
+from tests.support.runners import DyingRunner
 
 CLEAN = Path(__file__).parents[3] / "golden/5.3.3/clean"
 HOST = encode_host("10.0.0.1:10911")

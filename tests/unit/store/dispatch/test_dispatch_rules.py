@@ -15,9 +15,9 @@ from reput.formats.index_file import HEADER_SIZE, decode_header
 from reput.formats.java import string_hash
 from reput.jobs.rebuild.job import rebuild
 from reput.jobs.runner import LocalRunner
-from tests.crash.faulty_files import FaultyFiles, abandon
-from tests.crash.invariants import SMALL
-from tests.unit.store.conftest import OpenStore
+from tests.support.faulty_files import FaultyFiles, abandon
+from tests.support.fixtures import OpenStore
+from tests.support.invariants import SMALL
 
 DELAYED = "SCHEDULE_TOPIC_XXXX"
 EACH = pytest.mark.parametrize("rules", list(DispatchRules))

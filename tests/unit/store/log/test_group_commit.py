@@ -13,8 +13,8 @@ import reput
 from reput.errors import StoreError, StorePoisonedError
 from reput.store.log.group_commit import GroupCommitService, _Waiter
 from reput.store.results import PutMessageStatus
-from tests.crash.faulty_files import FaultyFiles, Operation, no_objection
-from tests.crash.invariants import SMALL, check_store
+from tests.support.faulty_files import FaultyFiles, Operation, no_objection
+from tests.support.invariants import SMALL, check_store
 
 OPTIONS = SMALL | {"mapped_file_size_commit_log": 1 << 20}
 

@@ -12,8 +12,8 @@ import reput
 from reput.errors import StoreBusyError, StoreStateError
 from reput.formats.batch_consume_queue import BATCH_UNIT_SIZE
 from reput.formats.metadata import TopicConfig
-from tests.crash.faulty_files import FaultyFiles, Operation
-from tests.unit.store.conftest import OpenStore
+from tests.support.faulty_files import FaultyFiles, Operation
+from tests.support.fixtures import OpenStore
 
 
 class StuckDisk(FaultyFiles):

@@ -12,9 +12,9 @@ from reput.errors import ConfigError, CorruptRecordError, StoreFormatError
 from reput.formats.record_layout import BODY
 from reput.jobs.rebuild.job import rebuild
 from reput.jobs.runner import LocalRunner
-from tests.crash.faulty_files import FaultyFiles, abandon
-from tests.crash.invariants import SMALL, contents
-from tests.unit.cli.conftest import run_reput
+from tests.support.commands import run_reput
+from tests.support.faulty_files import FaultyFiles, abandon
+from tests.support.invariants import SMALL, contents
 
 FILE_SIZE = 4096
 

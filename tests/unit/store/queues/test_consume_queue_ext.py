@@ -10,7 +10,7 @@ import pytest
 import reput
 from reput.errors import ConfigError
 from reput.formats.consume_queue_ext import encode_address
-from tests.unit.store.conftest import OpenStore
+from tests.support.fixtures import OpenStore
 
 ON = {"enable_consume_queue_ext": True, "mapped_file_size_consume_queue_ext": 100}
 

@@ -18,7 +18,7 @@ from reput.formats.record import encode_blank
 from reput.jobs.rebuild.job import rebuild
 from reput.jobs.runner import LocalRunner
 from reput.store.log.mapped_file_queue import MappedFileQueue
-from tests.crash.invariants import SMALL, contents, log_records
+from tests.support.invariants import SMALL, contents, log_records
 
 MESSAGES = 50
 GIB = 1 << 30
@@ -50,8 +50,7 @@ def _close_file(path: Path, position: int, size: int) -> None:
 READ_SPARSE_LOG = """
 import json, os, sys, time
 import reput
-from tests.unit.store.queues.test_scale import MESSAGES
-path, files, file_size, used = sys.argv[1], *json.loads(sys.argv[2])
+path, MESSAGES, files, file_size, used = sys.argv[1], *json.loads(sys.argv[2])
 import resource
 resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))
 
@@ -102,7 +101,7 @@ print(json.dumps(opened | {
 
 def read_sparse_log(path: Path, files: int, file_size: int, used: list[int]) -> dict[str, float]:
     """Everything that is read of such a store, by a process of its own; what that took."""
-    arguments = [sys.executable, "-c", READ_SPARSE_LOG, str(path), json.dumps([files, file_size, used])]
+    arguments = [sys.executable, "-c", READ_SPARSE_LOG, str(path), json.dumps([MESSAGES, files, file_size, used])]
     root = Path(__file__).parents[4]
     done = subprocess.run(arguments, cwd=root, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -13,8 +13,8 @@ import pytest
 import reput
 from reput.errors import CorruptConsumeQueueError, StoreFormatError
 from reput.store.watch import StoreWatch
-from tests.crash.faulty_files import FaultyFiles, abandon
-from tests.crash.invariants import SMALL, contents
+from tests.support.faulty_files import FaultyFiles, abandon
+from tests.support.invariants import SMALL, contents
 
 #: One queue with one file, which has room for more than the messages of a test.
 OPTIONS = SMALL | {"mapped_file_size_consume_queue": 20_000}

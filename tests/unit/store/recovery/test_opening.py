@@ -27,9 +27,9 @@ from reput.errors import (
     StoreStateError,
 )
 from reput.files import File, FileLayer
-from tests.crash.faulty_files import FaultyFiles, abandon
-from tests.crash.invariants import SMALL, check_store, contents
-from tests.unit.store.conftest import OpenStore
+from tests.support.faulty_files import FaultyFiles, abandon
+from tests.support.fixtures import OpenStore
+from tests.support.invariants import SMALL, check_store, contents
 
 ROOT = Path(__file__).parents[4]
 

@@ -12,9 +12,9 @@ import reput
 from reput.errors import StoreFormatError
 from reput.jobs.rebuild.job import rebuild
 from reput.jobs.runner import LocalRunner
-from tests.crash.faulty_files import FaultyFiles
-from tests.crash.invariants import SMALL, contents
-from tests.unit.cli.conftest import run_reput
+from tests.support.commands import run_reput
+from tests.support.faulty_files import FaultyFiles
+from tests.support.invariants import SMALL, contents
 
 
 def dledger(path: Path) -> None:

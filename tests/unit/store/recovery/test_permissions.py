@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import reput
-from tests.crash.invariants import SMALL, contents
+from tests.support.invariants import SMALL, contents
 
 #: A user who owns nothing here.
 NOBODY = 65534

@@ -22,7 +22,7 @@ from reput.kernels.record_scan import RecordScanner
 from reput.store.dispatch import redispatch
 from reput.store.queues.tables import QueueTables
 from reput.store.recovery.verification import _SLOTS, Verification
-from tests.forged_log import BORN_MS, HOST
+from tests.support.forged_log import BORN_MS, HOST
 
 BASE = 4096
 

@@ -14,28 +14,14 @@ from reput.formats.message import Message
 from reput.formats.record_layout import SysFlag
 from reput.store.sinks import replay as replay_module
 from reput.store.sinks.replay import replay
-from tests.spark.hand_log import HandLog
+from tests.support.hand_clock import HandClock
+from tests.support.hand_log import HandLog
 
 GOLDEN = Path(__file__).parents[3] / "golden"
 KEPT = [
     "topic", "queue_id", "flag", "sys_flag", "born_timestamp", "born_host", "reconsume_times",
     "prepared_transaction_offset", "tags", "unique_key", "keys", "properties", "body",
 ]  # fmt: skip
-
-
-class HandClock:
-    """A clock that goes on by waits alone."""
-
-    def __init__(self) -> None:
-        self.time_s = 100.0
-        self.waits: list[float] = []
-
-    def now_s(self) -> float:
-        return self.time_s
-
-    def wait(self, seconds: float) -> None:
-        self.waits.append(seconds)
-        self.time_s += seconds
 
 
 def rows_of(path: Path, **asked: Any) -> list[dict[str, Any]]:

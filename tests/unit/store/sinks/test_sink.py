@@ -20,8 +20,8 @@ from reput.log.sink_commits import read_sinks
 from reput.store.sinks.bad_rows import checked_tables
 from reput.store.sinks.commit import check_store, put_staged
 from reput.store.sinks.staging import StagingFile, read_frames
-from tests.crash.invariants import SMALL
-from tests.crash.invariants import check_store as check_whole
+from tests.support.invariants import SMALL
+from tests.support.invariants import check_store as check_whole
 
 CONFIG = MessageStoreConfig.from_mapping(SMALL, MessageStoreConfig(flush_disk_type=FlushDiskType.SYNC_FLUSH))
 

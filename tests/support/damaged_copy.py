@@ -8,7 +8,7 @@ from pathlib import Path
 import reput
 from reput.formats.paths import offset_to_file_name
 
-CLEAN = Path(__file__).parent / "golden" / "5.3.3" / "clean" / "store"
+CLEAN = Path(__file__).parents[1] / "golden" / "5.3.3" / "clean" / "store"
 
 
 def damaged_copy(path: Path, file_number: int) -> tuple[Path, str, int]:

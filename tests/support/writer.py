@@ -1,6 +1,6 @@
 """A process that writes to a store as fast as it can and says what was acknowledged, until somebody kills it.
 
-    python -m tests.crash.writer STORE WAY SEED OPTIONS
+    python -m tests.support.writer STORE WAY SEED OPTIONS
 
 OPTIONS is JSON. Each line on standard output is one acknowledged message: topic, queue id, queue offset, commit log
 offset, key.
@@ -14,12 +14,13 @@ import random
 import subprocess
 import sys
 import threading
+from collections import defaultdict
 from pathlib import Path
 
 import pyarrow as pa
 
 import reput
-from tests.crash.invariants import SMALL
+from tests.support.invariants import SMALL, Acknowledged, Record
 
 OPTIONS = SMALL | {
     "mapped_file_size_commit_log": 16_384,
@@ -75,7 +76,7 @@ def write_and_kill(
     store: Path, way: str, seed: int, options: dict[str, object]
 ) -> list[tuple[str, int, int, int, str]]:
     """Let a process write, kill it after a random number of acknowledgements, and return these."""
-    command = [sys.executable, "-m", "tests.crash.writer", str(store), way, str(seed), json.dumps(options)]
+    command = [sys.executable, "-m", "tests.support.writer", str(store), way, str(seed), json.dumps(options)]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as writer:
         assert writer.stdout is not None
         lines = []
@@ -101,3 +102,22 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
+
+
+def with_places(lines: list[tuple[str, int, int, int, str]], records: list[Record]) -> list[Acknowledged]:
+    """The acknowledgements; a row of a table does not know its commit log offset, and takes it from the log."""
+    place_of = {(*record.queue, record.row["queue_offset"]): record.offset for record in records}
+    return [
+        Acknowledged(topic, queue, offset, place_of[topic, queue, offset] if place < 0 else place, key, body_of(key))
+        for topic, queue, offset, place, key in lines
+    ]
+
+
+def check_prefixes(records: list[Record]) -> None:
+    """Of each table that was cut off, the first rows are there, in their order."""
+    rows: dict[str, list[int]] = defaultdict(list)
+    for record in records:
+        table, _, row = record.row["keys"].decode().rpartition("-")
+        rows[table].append(int(row))
+    for table, found in rows.items():
+        assert found == list(range(len(found))), table

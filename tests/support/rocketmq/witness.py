@@ -18,9 +18,9 @@ from reput.formats.index_file import HEADER_SIZE, decode_entry, decode_header, e
 from reput.formats.message_ext import MessageExt
 from reput.jobs.rebuild.job import rebuild
 from reput.jobs.runner import LocalRunner
-from tests.compared import COMPARED
-from tests.interop.apache import Apache
-from tests.interop.workload import BATCH_TOPIC
+from tests.support.compared import COMPARED
+from tests.support.rocketmq.apache import Apache
+from tests.support.rocketmq.workload import BATCH_TOPIC
 
 Fields = dict[str, Any]
 #: Of a store's options those that a rebuild needs to know.

@@ -13,7 +13,7 @@ from pathlib import Path
 import pyspark
 
 from reput.spark.java import find_java
-from tests.cluster.wheel import without_source_tree
+from tests.support.cluster.wheel import without_source_tree
 
 SPARK_HOME = Path(pyspark.__file__).parent
 #: A cluster that nobody watches: no pages, and no port that another one may have.

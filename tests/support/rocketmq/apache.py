@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Self
 
 VERSIONS = ("4.9.7", "5.3.3", "5.5.0")
-SOURCES = Path(__file__).parents[2] / "interop"
+SOURCES = Path(__file__).parents[3] / "interop"
 #: What RocketMQ's own start scripts open to it, for mapped buffers.
 _OPENED = ("java.nio", "sun.nio.ch", "java.lang", "java.util", "jdk.internal.ref")
 #: For short runs: the second compiler takes more time than it saves them.

@@ -12,8 +12,8 @@ import reput
 from reput.formats.checkpoint import Checkpoint, encode_checkpoint
 from reput.formats.index_file import IndexHeader, decode_header, encode_header
 from reput.formats.record_layout import BODY, QUEUE_OFFSET
-from tests.crash.faulty_files import FaultyFiles, abandon
-from tests.crash.invariants import SMALL
+from tests.support.faulty_files import FaultyFiles, abandon
+from tests.support.invariants import SMALL
 
 FILE_SIZE = 4096
 #: Nothing is synced, saved or made ahead but by puts and closes.

@@ -7,9 +7,9 @@ from collections import defaultdict
 from pathlib import Path
 
 import reput
-from tests.crash.faulty_files import FaultyFiles
-from tests.crash.invariants import log_records
 from tests.oracles.record_scan import keys_of
+from tests.support.faulty_files import FaultyFiles
+from tests.support.invariants import log_records
 
 WEEK_S = 7 * 86_400
 

@@ -9,7 +9,7 @@ import sysconfig
 import venv
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def build_wheel(folder: Path) -> Path:

@@ -3,7 +3,7 @@
 `test_hostile_bytes.py` runs it as a program of its own. The bytes end, or begin, exactly where a page of `PROT_NONE`
 lies, so one byte too far is a SIGSEGV.
 
-    python -m tests.unit.kernels.guarded_memory SUBJECT
+    python -m tests.support.guarded_memory SUBJECT
 """
 
 from __future__ import annotations

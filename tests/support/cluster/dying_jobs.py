@@ -14,7 +14,7 @@ import reput.spark
 from reput.jobs.rebuild.job import RebuildResult, rebuild
 from reput.jobs.statistics.job import Statistics, statistics
 from reput.spark.runner import SparkRunner
-from tests.cluster.deaths import COMMITTER, DyingRunner, dying_reader, source_with_a_dying_commit
+from tests.support.cluster.deaths import COMMITTER, DyingRunner, dying_reader, source_with_a_dying_commit
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -13,8 +13,8 @@ from unittest.mock import patch
 
 import reput
 from reput.errors import StoreError
-from tests.crash.faulty_files import Crash, FaultyFiles, Judge, abandon, no_objection, wait_dispatched
-from tests.crash.invariants import SMALL, Acknowledged, check_acknowledged, check_store
+from tests.support.faulty_files import Crash, FaultyFiles, Judge, abandon, no_objection, wait_dispatched
+from tests.support.invariants import SMALL, Acknowledged, check_acknowledged, check_store
 
 MESSAGES = 24
 _NEVER_MS = 3_600_000

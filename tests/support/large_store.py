@@ -9,8 +9,10 @@ import pyarrow as pa
 import reput
 from reput.kernels.record_batch import SCHEMA
 
+MESSAGES = 60_000
 
-def write_large_store(path: Path, messages: int) -> None:
+
+def write_large_store(path: Path, messages: int = MESSAGES) -> None:
     """Messages of 3 topics with 8 queues each, in several files of each kind."""
     numbers = range(messages)
     table = pa.table(

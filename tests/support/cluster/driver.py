@@ -49,7 +49,7 @@ def _begin(environment: dict[str, str], start: Callable[[], SparkSession]) -> No
     _spark = start()
     from pyspark import cloudpickle
 
-    from tests.cluster import deaths
+    from tests.support.cluster import deaths
 
     cloudpickle.register_pickle_by_value(deaths)
 

@@ -17,17 +17,9 @@ from reput.formats.checkpoint import Checkpoint, encode_checkpoint
 from reput.formats.metadata import TopicConfig
 from reput.jobs.rebuild.job import rebuild
 from reput.jobs.runner import LocalRunner
-from tests.crash import (
-    passing_time,
-    test_batch_faults,
-    test_faults,
-    test_further_puts,
-    test_further_units,
-    test_retention_faults,
-    test_sink_faults,
-)
-from tests.crash.faulty_files import Crash, FaultyFiles, Judge, abandon, no_objection
-from tests.crash.invariants import SMALL, Acknowledged, check_acknowledged, check_store, log_records
+from tests.support.faulty_files import Crash, FaultyFiles, Judge, abandon, no_objection
+from tests.support.invariants import SMALL, Acknowledged, check_acknowledged, check_store, log_records
+from tests.support.lives import batches, further_puts, further_units, passing_time, puts, retention, sink
 
 Check = Callable[[Path], None]
 
@@ -92,36 +84,36 @@ def start_again(
 
 
 def _puts(flush_disk_type: str, path: Path, judge: Judge) -> tuple[FaultyFiles, Check]:
-    life, files = test_faults.live(path, flush_disk_type, judge)
+    life, files = puts.live(path, flush_disk_type, judge)
     promised = life.acknowledged
 
     def check(left: Path) -> None:
         """A power cut may take what was not synced; a kill may not."""
         life.acknowledged = promised if flush_disk_type == "SYNC_FLUSH" or left == path else []
-        test_faults.check_next_life(life, left)
+        puts.check_next_life(life, left)
 
     return files, check
 
 
 def _batches(path: Path, judge: Judge) -> tuple[FaultyFiles, Check]:
-    life, files = test_batch_faults.live(path, "SYNC_FLUSH", judge)
-    return files, lambda left: test_faults.check_next_life(life, left)
+    life, files = batches.live(path, "SYNC_FLUSH", judge)
+    return files, lambda left: puts.check_next_life(life, left)
 
 
 def _further_puts(path: Path, judge: Judge) -> tuple[FaultyFiles, Check]:
-    life, files = test_further_puts.live(path, "SYNC_FLUSH", judge)
-    return files, lambda left: test_further_puts.check_next_life_of(life, left)
+    life, files = further_puts.live(path, "SYNC_FLUSH", judge)
+    return files, lambda left: further_puts.check_next_life_of(life, left)
 
 
 def _further_units(path: Path, judge: Judge) -> tuple[FaultyFiles, Check]:
     files = FaultyFiles(judge)
-    acknowledged, _ = test_further_units.live(path, files)
-    return files, lambda left: test_further_units.check_next_life(left, acknowledged)
+    acknowledged, _ = further_units.live(path, files)
+    return files, lambda left: further_units.check_next_life(left, acknowledged)
 
 
 def _count_further_units(path: Path) -> int:
     files = FaultyFiles()
-    test_further_units.live(path, files)
+    further_units.live(path, files)
     return len(files.operations)
 
 
@@ -132,16 +124,16 @@ def _passing_time(path: Path, judge: Judge) -> tuple[FaultyFiles, Check]:
 
 
 def _sink(path: Path, judge: Judge) -> tuple[FaultyFiles, Check]:
-    return test_sink_faults.live(path, judge)[0], test_sink_faults.check_next_life
+    return sink.live(path, judge)[0], sink.check_next_life
 
 
 def _deletion(is_behind: bool, path: Path, judge: Judge) -> tuple[FaultyFiles, Check]:
-    store, files = test_retention_faults.filled(path, is_behind=is_behind)
+    store, files = retention.filled(path, is_behind=is_behind)
     files.start(judge)
     with suppress(Crash, StoreError):
         store.delete_expired()
     abandon(store, files)
-    return files, test_retention_faults.check_next_life
+    return files, retention.check_next_life
 
 
 def _topics(path: Path, judge: Judge) -> tuple[FaultyFiles, Check]:
@@ -193,7 +185,7 @@ def _disk_is(files: FileLayer) -> Iterator[None]:
 
 def _rebuild(path: Path, judge: Judge) -> tuple[FaultyFiles, Check]:
     """Queues and index of a closed store are rebuilt in place; whatever is left, the next start has all of them."""
-    life, _ = test_faults.live(path, "SYNC_FLUSH", no_objection)
+    life, _ = puts.live(path, "SYNC_FLUSH", no_objection)
     files = FaultyFiles(judge)
     files.all_is_durable(path)
     with suppress(Crash, StoreError), _disk_is(files):
@@ -202,7 +194,7 @@ def _rebuild(path: Path, judge: Judge) -> tuple[FaultyFiles, Check]:
 
     def check(left: Path) -> None:
         shutil.rmtree(left / "rebuild.unfinished", ignore_errors=True)
-        test_faults.check_next_life(life, left)
+        puts.check_next_life(life, left)
 
     return files, check
 
@@ -219,7 +211,7 @@ def _recovery(path: Path, judge: Judge) -> tuple[FaultyFiles, Check]:
 
     They are cut, and never come back: not even where later records end just where an old one begins.
     """
-    life, files = test_faults.live(path, "SYNC_FLUSH", no_objection)
+    life, files = puts.live(path, "SYNC_FLUSH", no_objection)
     before = FaultyFiles()
     store = reput.MessageStore.open(path, files=before, **life.options)
     for _ in range(_OLD):
@@ -264,38 +256,36 @@ def _count_recovery(path: Path) -> int:
     return len(files.operations)
 
 
-SYNCED = test_faults.OPTIONS | {"flush_disk_type": "SYNC_FLUSH"}
+SYNCED = puts.OPTIONS | {"flush_disk_type": "SYNC_FLUSH"}
 SCENARIOS = (
     Scenario(
         "puts, synced",
-        lambda path: test_faults.count_operations(path, "SYNC_FLUSH"),
+        lambda path: puts.count_operations(path, "SYNC_FLUSH"),
         partial(_puts, "SYNC_FLUSH"),
         SYNCED,
     ),
     Scenario(
         "puts, not synced",
-        lambda path: test_faults.count_operations(path, "ASYNC_FLUSH"),
+        lambda path: puts.count_operations(path, "ASYNC_FLUSH"),
         partial(_puts, "ASYNC_FLUSH"),
-        test_faults.OPTIONS | {"flush_disk_type": "ASYNC_FLUSH"},
+        puts.OPTIONS | {"flush_disk_type": "ASYNC_FLUSH"},
     ),
-    Scenario("batches", lambda path: test_batch_faults.count_operations(path, "SYNC_FLUSH"), _batches, SYNCED),
-    Scenario(
-        "several at once", lambda path: test_further_puts.count_operations(path, "SYNC_FLUSH"), _further_puts, SYNCED
-    ),
+    Scenario("batches", lambda path: batches.count_operations(path, "SYNC_FLUSH"), _batches, SYNCED),
+    Scenario("several at once", lambda path: further_puts.count_operations(path, "SYNC_FLUSH"), _further_puts, SYNCED),
     Scenario("seconds pass, not synced", passing_time.count_operations, _passing_time, passing_time.OPTIONS),
-    Scenario("extensions and light queues", _count_further_units, _further_units, test_further_units.OPTIONS),
-    Scenario("sink commits", test_sink_faults.count_operations, _sink, SMALL),
+    Scenario("extensions and light queues", _count_further_units, _further_units, further_units.OPTIONS),
+    Scenario("sink commits", sink.count_operations, _sink, SMALL),
     Scenario(
         "retention",
-        lambda path: len(test_retention_faults.operations_of_a_deletion(path)),
+        lambda path: len(retention.operations_of_a_deletion(path)),
         partial(_deletion, False),
-        test_retention_faults.OPTIONS,
+        retention.OPTIONS,
     ),
     Scenario(
         "retention while dispatch is behind",
-        lambda path: len(test_retention_faults.operations_of_a_deletion(path, is_behind=True)),
+        lambda path: len(retention.operations_of_a_deletion(path, is_behind=True)),
         partial(_deletion, True),
-        test_retention_faults.OPTIONS,
+        retention.OPTIONS,
     ),
     Scenario("config files", _count_topics, _topics, SYNCED),
     Scenario("a rebuild in place", _count_rebuild, _rebuild, SYNCED),

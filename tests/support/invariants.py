@@ -12,11 +12,11 @@ from reput.formats.batch_consume_queue import BATCH_UNIT_SIZE, encode_batch_unit
 from reput.formats.consume_queue import UNIT_SIZE, encode_unit
 from reput.formats.index_file import decode_header, entry_position
 from reput.formats.java import index_hash
-from tests.crash.faulty_files import FaultyFiles
 from tests.oracles.batch_consume_queue import BatchPlace, batch_unit
 from tests.oracles.index_file import IndexFile
 from tests.oracles.record_scan import BLANK_FOUND, Row, keys_of
 from tests.oracles.record_scan import scan as scan_bytes
+from tests.support.faulty_files import FaultyFiles
 
 #: File sizes so small that a hundred messages roll every kind of them.
 SMALL: dict[str, object] = {
@@ -195,3 +195,12 @@ def check_acknowledged(store: reput.MessageStore, acknowledged: list[Acknowledge
         wanted = {one.key: one.commit_log_offset for one in acknowledged if one.topic == topic}
         for key, found in store.query_messages(topic, list(wanted)).items():
             assert [message.commit_log_offset for message in found] == [wanted[key]], key
+
+
+def everything_of(path: Path) -> dict[str, str]:
+    """The files by their paths; those of the index by their order, for their names are times."""
+    files = contents(path)
+    index = [digest for name, digest in files.items() if name.startswith("index/")]
+    return {name: digest for name, digest in files.items() if not name.startswith("index/")} | {
+        f"index/{number}": digest for number, digest in enumerate(index)
+    }

@@ -1,0 +1,33 @@
+"""A small store of orders, with several files of each kind, for jobs to look at."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import reput
+
+SLOTS, ENTRIES = 50, 150
+SIZES: dict[str, Any] = {
+    "mapped_file_size_commit_log": 16 << 10,
+    "mapped_file_size_consume_queue": 20 * 20,
+    "max_hash_slot_num": SLOTS,
+    "max_index_num": ENTRIES,
+    "max_message_size": 4096,
+    "flush_disk_type": "ASYNC_FLUSH",
+}
+
+
+def put(store: reput.MessageStore, count: int = 200) -> None:
+    for n in range(count):
+        message = reput.Message("orders", b"x" * 200, tags=f"t{n % 3}", keys=(f"k{n}", "all"))
+        store.put_message(message, queue_id=n % 4)
+    store.wait_dispatched()
+
+
+def log_with_crcs(path: Path, switches: str = "+") -> Path:
+    """100 messages for each switch: + with CRCs of the records, - without."""
+    for switch in switches:
+        with reput.MessageStore.open(path, **SIZES, enabled_append_prop_crc=switch == "+") as store:
+            put(store, 100)
+    return path
