@@ -1,4 +1,4 @@
-"""MessageReader: what every open store shows, one opened for reading and the writer's own alike."""
+"""MessageReader: the verbs of a `MessageStore` that read."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class MessageReader:
     Attributes:
         path: The directory.
         config: What it was opened with.
-        recovery: What the start found and did.
+        recovery: What the start of the store found and did.
     """
 
     def __init__(self, path: str, config: MessageStoreConfig, reader: Reader) -> None:
@@ -144,13 +144,14 @@ class MessageReader:
         return self._querying.by_message_id(message_id)
 
     def preload(self, log_bytes: int | None = None) -> Preloaded:
-        """Read the newest part of the log, and what queues and index know about it, into the page cache.
+        """Read the last bytes of the log, and the units and index entries of these records, into the page cache.
 
-        Returns once it is there: to be called before traffic comes. The cache is the machine's, so another process can
-        do it, with the store opened read-only.
+        Call it before traffic comes; it returns when everything is read. The page cache belongs to the machine, so
+        another process may preload, with the store opened read-only.
 
         Args:
-            log_bytes: How much of the log; None: what counts as in memory, `accessMessageInMemoryMaxRatio`.
+            log_bytes: How many bytes of the log; None: the share of the memory that `accessMessageInMemoryMaxRatio`
+                counts as in memory.
         """
         self._check_open()
         return self._reader.preload(log_bytes)
@@ -167,7 +168,7 @@ class MessageReader:
 
     @property
     def max_commit_log_offset(self) -> int:
-        """Behind the last record."""
+        """Commit log offset after the last record."""
         return self._log.max_offset
 
     @property

@@ -1,4 +1,4 @@
-"""The parts of an open store, and what a clean close leaves behind."""
+"""The parts of an open store, and the clean exit."""
 
 from __future__ import annotations
 
@@ -55,9 +55,10 @@ class WriterParts(Parts):
 
 
 def close_cleanly(path: str, parts: WriterParts, files: FileLayer, *, is_dispatched: bool = True) -> None:
-    """Sync everything derived, say how far it is, and take the marker away: the next start has nothing to do.
+    """Sync queues, index and checkpoint, write `reputShutdown.json`, and remove the `abort` marker.
 
-    Where another process has not dispatched all of the log, the next start looks for itself.
+    The next start then has nothing to do. If another process has not dispatched all of the log (`is_dispatched` is
+    false), `reputShutdown.json` is removed instead, and the next start scans the last log file.
     """
     with watched(path, files):
         _close_cleanly(path, parts, files, is_dispatched=is_dispatched)
@@ -83,9 +84,9 @@ def _close_cleanly(path: str, parts: WriterParts, files: FileLayer, *, is_dispat
 
 
 def _record_topics(shutdown_path: str, topics: Topics, files: FileLayer) -> Any:
-    """What the file shall say of topics; None where there are none.
+    """The topics for `reputShutdown.json`; None if there are none.
 
-    Of one data version that stays which was said of it first: what this start has read may have been changed since.
+    The first record of a data version stays: `topics.json` may have been changed since without a new version.
     """
     before = decode_shutdown(files.read_bytes(shutdown_path)) if files.exists(shutdown_path) else None
     topics = recorded_topics(before, topics.data_version) or topics
