@@ -150,7 +150,11 @@ class PutMessage:
         future: Future[PutMessageResult] = Future()
         future.set_running_or_notify_cancel()  # an append cannot be taken back
         begin = monotonic()
-        append = self._append_message(message, queue_id, time.time())
+        try:
+            append = self._append_message(message, queue_id, time.time())
+        except StoreError:
+            self._stats.put_failed_times += 1
+            raise
 
         def done(status: PutMessageStatus | StorePoisonedError) -> None:
             self._on_append()

@@ -122,16 +122,20 @@ def test_bytes_of_messages_that_the_tag_text_leaves_out_are_not_counted(store):
 def test_a_put_that_fails_because_of_the_disk_is_counted_and_a_bad_message_is_not(path, open_store):
     files = FaultyFiles()
     store = open_store(files=files)
-    files.judge = fail_next("create", errno.ENOSPC, part="commitlog", times=2)
-    for put in (
-        lambda: store.put_message(reput.Message("a", b"1")),
-        lambda: store.put_messages([reput.Message("a", b"1")]),
-    ):
+    puts = (
+        store.put_message,
+        store.async_put_message,
+        lambda message: store.put_messages([message]),
+        lambda message: store.put_batch([message]),
+        lambda message: store.put_arrow(pa.table({"topic": [message.topic], "body": [message.body]})),
+    )
+    for times, put in enumerate(puts, start=1):
+        files.judge = fail_next("create", errno.ENOSPC, part="commitlog")
         with pytest.raises(StoreFullError):
-            put()
-    with pytest.raises(reput.MessageIllegalError):
-        store.put_message(reput.Message("", b"1"))
-    assert store.runtime_info().put_message_failed_times == 2
+            put(reput.Message("a", b"1"))
+        with pytest.raises(reput.MessageIllegalError):
+            put(reput.Message("", b"1"))
+        assert store.runtime_info().put_message_failed_times == times
 
 
 def test_a_reader_sees_the_same_but_what_only_the_writer_counts(path, store):
