@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import accumulate
@@ -10,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from hypothesis import strategies as st
 
+from reput.formats.record_layout import QUEUE_OFFSET
 from reput.kernels.record_encode import PLAN, encode, measure, patch
 from tests.oracles.record_encode import EncodeRow
 
@@ -124,5 +126,12 @@ class EncodePlan:
         size = int(positions[count])
         assert (out[size:] == 0xEE).all(), "bytes behind the last record were written"
         queues = np.array([self._queues.index((row.topic, row.queue_id)) for row in self._rows[begin:]], np.int32)
-        patch(out.ctypes.data, count, positions, queues, next_offsets, base_offset, store_timestamp, self._property_crc)
-        return Chunk(out[:size].tobytes(), positions[1 : count + 1].tolist())
+        commit_log_offsets, queue_offsets = np.empty(count, np.int64), np.empty(count, np.int64)
+        patch(
+            out.ctypes.data, count, positions, queues, next_offsets, base_offset, store_timestamp, self._property_crc,
+            commit_log_offsets, queue_offsets,
+        )  # fmt: skip
+        data, bounds = out[:size].tobytes(), positions[: count + 1].tolist()
+        places = zip(queue_offsets.tolist(), commit_log_offsets.tolist(), strict=True)
+        assert list(places) == [struct.unpack_from(">qq", data, begin + QUEUE_OFFSET) for begin in bounds[:-1]]
+        return Chunk(data, bounds[1:])

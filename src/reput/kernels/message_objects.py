@@ -26,7 +26,6 @@ from reput.kernels.c_functions import INT32, INT64, POINTER, VOID, c_function
 from reput.kernels.memory import (
     copy,
     copy_short,
-    equal_bytes,
     load_i32_native,
     load_i64_native,
     store_i16,
@@ -214,13 +213,11 @@ def _put_properties(block, message, target):  # type: ignore[no-untyped-def]
 
 @njit
 def _encode(  # type: ignore[no-untyped-def]
-    block, message, target, room, queue_id, queue_offset, commit_log_offset, timestamp, topic, topic_size
+    block, message, topic_object, target, room, queue_id, queue_offset, commit_log_offset, timestamp
 ):
-    """The record of one message at `target`; returns its size, 0: not plain, or not of this topic; -1: no room."""
-    if not _is(block, message, _MESSAGE):
-        return 0
-    own_topic, own_topic_size = _text(block, _field(block, message, _TOPIC))
-    if own_topic_size != topic_size or not equal_bytes(own_topic, topic, topic_size):
+    """The record of a `Message`, with this topic, at `target`; returns its size, 0: not plain; -1: no room."""
+    topic, topic_size = _text(block, topic_object)
+    if topic_size <= 0 or topic_size > _MAX_TOPIC:
         return 0
     body = _field(block, message, _BODY)
     if not _is(block, body, _BYTES):
@@ -278,48 +275,42 @@ def encode_message(  # type: ignore[no-untyped-def]
     """
     if not _is(block, message, _MESSAGE):
         return 0
-    topic, topic_size = _text(block, _field(block, message, _TOPIC))
-    if topic_size <= 0 or topic_size > _MAX_TOPIC:
-        return 0
-    return _encode(
-        block, message, target, room, queue_id, queue_offset, commit_log_offset, timestamp, topic, topic_size
-    )
+    topic = _field(block, message, _TOPIC)
+    return _encode(block, message, topic, target, room, queue_id, queue_offset, commit_log_offset, timestamp)
 
 
-@kernel("int64(int64, int64, int64, int64, int64, int64, int64, int64, int32[::1])", reads_objects=True)
+@kernel("int64(int64, int64, int64, int32[::1], int64, int64, int64, int64, int32[::1])", reads_objects=True)
 def encode_messages(  # type: ignore[no-untyped-def]
-    block, messages, begin, end, queue_id, timestamp, out, capacity, positions
+    block, messages, topics, queue_ids, begin, timestamp, out, capacity, positions
 ):
-    """Write the records of messages `begin` to `end` of a tuple, without their places, while `capacity` bytes suffice.
+    """Write the records of the messages of a tuple, from `begin` on, without their places, while `capacity` suffices.
 
     Args:
         block: `MessageEncoder.block`.
         messages: `id` of the tuple.
-        queue_id: Of all of them.
+        topics: `id` of a list with the topic of each message. The caller has looked up queues by them, and a record
+            must not name another topic, even if its message is changed meanwhile.
+        queue_ids: int32[messages].
+        begin: The first message to write.
         timestamp: The born time in ms of those that have none.
         out: Address of the first record.
         capacity: Bytes there.
-        positions: int32[end - begin + 1] at least: where each record starts in `out`, and the last ends.
+        positions: int32[messages - begin + 1] at least: where each record starts in `out`, and the last ends.
 
     Returns:
-        int64, the first message that was not written: there is no room, it is not plain, or it has another topic than
-        message `begin`.
+        int64, the first message that was not written: there is no room, or it is not plain.
     """
     position = np.int64(0)
     positions[0] = 0
-    first = _tuple_item(messages, begin)
-    if not _is(block, first, _MESSAGE):
-        return begin
-    topic, topic_size = _text(block, _field(block, first, _TOPIC))
-    if topic_size <= 0 or topic_size > _MAX_TOPIC:
-        return begin
-    for i in range(begin, end):
+    for i in range(begin, queue_ids.size):
+        message = _tuple_item(messages, i)
+        if not _is(block, message, _MESSAGE):
+            return i
         size = _encode(
-            block, _tuple_item(messages, i), out + position, capacity - position, queue_id, 0, 0, timestamp, topic,
-            topic_size,
-        )  # fmt: skip
+            block, message, _list_item(topics, i), out + position, capacity - position, queue_ids[i], 0, 0, timestamp
+        )
         if size <= 0:
             return i
         position += size
         positions[i - begin + 1] = position
-    return end
+    return queue_ids.size

@@ -399,26 +399,33 @@ def encode(  # type: ignore[no-untyped-def]
     return row
 
 
-@kernel("void(int64, int64, int32[::1], int32[::1], int64[::1], int64, int64, boolean)")
+@kernel("void(int64, int64, int32[::1], int32[::1], int64[::1], int64, int64, boolean, int64[::1], int64[::1])")
 def patch(  # type: ignore[no-untyped-def]
-    buffer, rows, positions, queues, next_offsets, base_offset, store_timestamp, property_crc
-):
+    buffer, rows, positions, queues, next_offsets, base_offset, store_timestamp, property_crc, commit_log_offsets,
+    queue_offsets,
+):  # fmt: skip
     """Give encoded records their places: queue offsets from `next_offsets` (int64[queues], advanced), log offset, time.
 
     Prepared and rolled back messages have queue offset 0 and take none (`DefaultMessageStore.assignOffset`). The record
     at `positions[0]` gets `base_offset`, and `positions` (int32[rows + 1]) say where each record ends. With
     `property_crc` the last 20 bytes of each record, which `measure` reserved, take the CRC of all before them.
+
+    The places are also written to `commit_log_offsets` and `queue_offsets` (int64[rows] each).
     """
     first = np.int64(positions[0])
     for row in range(rows):
         p = buffer + np.int64(positions[row])
         sys_flag = load_i32(p + SYS_FLAG)
         kind = sys_flag & _TRANSACTION
+        queue_offset = np.int64(0)
         if kind != _PREPARED and kind != _ROLLBACK:
             queue = queues[row]
-            store_i64(p + QUEUE_OFFSET, next_offsets[queue])
-            next_offsets[queue] += 1
-        store_i64(p + PHYSICAL_OFFSET, base_offset + np.int64(positions[row]) - first)
+            queue_offset = next_offsets[queue]
+            store_i64(p + QUEUE_OFFSET, queue_offset)
+            next_offsets[queue] = queue_offset + 1
+        commit_log_offset = base_offset + np.int64(positions[row]) - first
+        store_i64(p + PHYSICAL_OFFSET, commit_log_offset)
+        commit_log_offsets[row], queue_offsets[row] = commit_log_offset, queue_offset
         store_i64(p + STORE_TIMESTAMP + (HOST_GROWTH if sys_flag & _BORN_V6 else 0), store_timestamp)
         if property_crc:
             put_property_crc(p, np.int64(positions[row + 1]) - np.int64(positions[row]))

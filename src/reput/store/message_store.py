@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from itertools import chain
 from threading import Lock
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 from weakref import WeakSet
 
 from reput.config.message_store import FlushDiskType, MessageStoreConfig
@@ -20,6 +20,8 @@ from reput.kernel_loader import load_kernels
 from reput.store.message_reader import MessageReader
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
     import pyarrow as pa
 
     from reput.formats.metadata import TopicConfig
@@ -163,14 +165,28 @@ class MessageStore(MessageReader):
             refuse_wrong_types([message], queue_id)
             raise
 
-    def put_messages(self, messages: Sequence[Message], queue_id: int = 0) -> list[PutMessageResult]:
-        """Append several messages, each as a put of its own, and wait once. All are checked before any is written."""
+    def put_messages(
+        self, messages: Sequence[Message], queue_id: int | Sequence[int] | npt.NDArray[np.integer[Any]] = 0
+    ) -> list[PutMessageResult]:
+        """Append several messages, each as a put of its own, and wait once. All are checked before any is written.
+
+        Args:
+            messages: Of any topics, in any order.
+            queue_id: One for all messages, or a sequence or an array with one for each.
+
+        Returns:
+            A result for each message, as of `put_message`.
+
+        Raises:
+            MessageIllegalError: RocketMQ would refuse a message or a queue id; the error names the message by its
+                number. Nothing was written.
+        """
         writer = self._writable()
         try:
             with self._stats.timing():
                 return writer.putting.several(messages, queue_id)
         except _TYPE_ERRORS:
-            refuse_wrong_types(messages, queue_id)
+            refuse_wrong_types(messages, 0)  # the queue ids are checked
             raise
 
     def put_batch(self, batch: MessageExtBatch | Sequence[Message], queue_id: int = 0) -> PutBatchResult:

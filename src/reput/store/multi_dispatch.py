@@ -24,7 +24,7 @@ from reput.formats.properties import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR, d
 from reput.formats.property_crc import PROPERTY_CRC_SIZE
 from reput.formats.record_layout import MAX_PROPERTIES_SIZE, SysFlag
 from reput.store.log.commit_log import CommitLog
-from reput.store.log.pending import Append, EncodedRows, PendingRecord
+from reput.store.log.pending import Append, AppendedRows, EncodedRows, PendingRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -107,10 +107,10 @@ class MultiDispatch:
                 counters[name, LMQ_QUEUE_ID] = offset + 1
         return append
 
-    def append_rows(self, rows: EncodedRows) -> Append:
+    def append_rows(self, rows: EncodedRows, row: int) -> AppendedRows:
         """`CommitLog.append_rows`; none of the rows names light queues, but some may go to one."""
         with self._lock:
-            return self._log.append_rows(rows)
+            return self._log.append_rows(rows, row)
 
     def _with_offsets(self, properties: bytes, offsets: list[int]) -> bytes:
         """The properties text with INNER_MULTI_QUEUE_OFFSET, in place of one that is there, before a CRC's bytes."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 
 import numpy as np
+import numpy.typing as npt
 
 from reput.errors import MessageIllegalError
 from reput.formats.message import Message, check_topic
@@ -60,44 +61,41 @@ class PlainMessages:
             number = self._numbers[key] = int(self._log.number_queues([key])[0])
         return number
 
-    def encode(self, messages: tuple[Message, ...], queue_id: int) -> list[EncodedRows] | None:
-        """The records of messages without their places, as they are to be appended; None if one is not plain."""
+    def encode(self, messages: tuple[Message, ...], queue_ids: npt.NDArray[np.int32]) -> list[EncodedRows] | None:
+        """The records of messages without their places, as they are to be appended; None if one is not plain.
+
+        Args:
+            messages: Of any topics.
+            queue_ids: The queue id of each.
+        """
+        if not messages:
+            return []
+        topics = [message.topic for message in messages]
+        queues = self._number_each(topics, queue_ids)
+        if queues is None:
+            return None
         chunks: list[EncodedRows] = []
         now = int(time.time() * 1000)
-        done = 0
-        while done < len(messages):
-            encoded = self._encode_some(messages, done, queue_id, now)
-            if encoded is None:
+        row = 0
+        while row < len(messages):
+            data, positions = np.empty(_BUFFER_BYTES, np.uint8), np.empty(len(messages) - row + 1, np.int32)
+            end = encode_messages(
+                self._block, id(messages), id(topics), queue_ids, row, now, data.ctypes.data, data.size, positions
+            )
+            positions = positions[: end - row + 1]
+            if end == row or int(np.diff(positions).max()) > self._log.max_record_size:  # not plain, or too large
                 return None
-            chunks += encoded
-            done += sum(rows.queues.size for rows in encoded)
+            chunks.append(EncodedRows(data, positions, queues[row:end]))
+            row = end
         return chunks
 
-    def _encode_some(
-        self, messages: tuple[Message, ...], begin: int, queue_id: int, now: int
-    ) -> list[EncodedRows] | None:
-        """The records of messages from `begin` on that fill one buffer, those of each topic by themselves."""
-        data, used = np.empty(_BUFFER_BYTES, np.uint8), 0
-        chunks: list[EncodedRows] = []
-        while begin < len(messages):
-            first = messages[begin]
-            if type(first) is not Message:
-                return None
-            number = self._number(first.topic, queue_id)
-            if number < 0:
-                return None
-            positions = np.empty(len(messages) - begin + 1, np.int32)
-            out, room = data.ctypes.data + used, data.size - used
-            end = encode_messages(
-                self._block, id(messages), begin, len(messages), queue_id, now, out, room, positions
-            )  # fmt: skip
-            count = end - begin
-            if count == 0:  # not plain, or no room: then it is the next buffer's first, or too large for one
-                return chunks or None
-            positions = positions[: count + 1]
-            if int(np.diff(positions).max()) > self._log.max_record_size:
-                return None
-            chunks.append(EncodedRows(data[used:], positions, np.full(count, number, np.int32)))
-            used += int(positions[-1])
-            begin = end
-        return chunks
+    def _number_each(self, topics: list[str], queue_ids: npt.NDArray[np.int32]) -> npt.NDArray[np.int32] | None:
+        """int32[messages], the places of their queues in `CommitLog.queue_offsets`; None if one may not go there."""
+        try:
+            if topics.count(topics[0]) == len(topics) and (queue_ids == queue_ids[0]).all():  # as most puts are
+                return np.full(queue_ids.size, self._numbers[topics[0], int(queue_ids[0])], np.int32)
+            keys = zip(topics, queue_ids.tolist(), strict=True)
+            return np.fromiter(map(self._numbers.__getitem__, keys), np.int32, queue_ids.size)
+        except (KeyError, TypeError, ValueError):  # a new queue, or what is no topic
+            numbers = list(map(self._number, topics, queue_ids.tolist()))
+            return None if -1 in numbers else np.array(numbers, np.int32)

@@ -19,12 +19,13 @@ from reput.formats.message import Message, check_head, encode_properties_of
 from reput.formats.message_batch import INNER_BATCH
 from reput.formats.multi_dispatch import INNER_MULTI_DISPATCH
 from reput.formats.property_crc import PROPERTY_CRC_SIZE
-from reput.formats.record_layout import MAX_QUEUE_ID, MIN_RECORD_SIZE, QUEUE_OFFSET, SYS_FLAG, MagicCode, encode_topic
+from reput.formats.record_layout import MAX_QUEUE_ID, MIN_RECORD_SIZE, MagicCode, encode_topic
 from reput.store.log.commit_log import CommitLog
 from reput.store.log.flush import FlushPolicy
-from reput.store.log.pending import EncodedRows, PendingRecord
+from reput.store.log.pending import AppendedRows, EncodedRows, PendingRecord
 from reput.store.multi_dispatch import MultiDispatch
 from reput.store.plain_messages import PlainMessages
+from reput.store.queue_ids import queue_ids_of
 from reput.store.results import PutMessageResult, PutMessageStatus, PutTableResult
 from reput.store.statistics import FAST_PUT_S, StoreStatsService
 
@@ -172,36 +173,37 @@ class PutMessage:
             done(_PUT_OK)
         return future
 
-    def several(self, messages: Sequence[Message], queue_id: int) -> list[PutMessageResult]:
+    def several(self, messages: Sequence[Message], queue_id: object) -> list[PutMessageResult]:
         """See `MessageStore.put_messages`."""
         messages = tuple(messages)
-        chunks = self._plain.encode(messages, queue_id) if self._plain is not None else None
+        queue_ids = queue_ids_of(queue_id, len(messages))
+        chunks = self._plain.encode(messages, queue_ids) if self._plain is not None else None
         if chunks is None:
-            return self._several_checked(messages, queue_id)
-        appends = []
-        for rows in chunks:
-            appends.append(self._append_rows(rows))
-            self._on_append()
+            return self._several_checked(messages, queue_ids.tolist())
+        appends = [append for rows in chunks for append in self._append_all(rows)]
         status = self._flush.wait(appends[-1].end_offset) if appends else _PUT_OK
-        return [
-            result
-            for rows, append in zip(chunks, appends, strict=True)
-            for result in self._results(rows, append.store_timestamp, status)
-        ]
+        return [result for append in appends for result in self._results(append, status)]
 
-    def _results(self, rows: EncodedRows, store_timestamp: int, status: PutMessageStatus) -> Iterator[PutMessageResult]:
-        """Of rows that were appended: the append has written their places into them."""
-        begins = rows.positions[:-1, None].astype(np.int64)
-        places = rows.data[begins + np.arange(QUEUE_OFFSET, SYS_FLAG)].view(">i8").T
+    def _append_all(self, rows: EncodedRows) -> Iterator[AppendedRows]:
+        """Append rows, those of each log file by themselves."""
+        row = 0
+        while row < rows.queues.size:
+            append = self._append_rows(rows, row)
+            self._on_append()
+            yield append
+            row = append.end_row
+
+    def _results(self, append: AppendedRows, status: PutMessageStatus) -> Iterator[PutMessageResult]:
         values = zip(
-            repeat(status), places[1].tolist(), places[0].tolist(), repeat(store_timestamp),
-            np.diff(rows.positions).tolist(), repeat(self._store_host),
+            repeat(status), append.commit_log_offsets.tolist(), append.queue_offsets.tolist(),
+            repeat(append.store_timestamp), np.diff(append.commit_log_offsets, append=append.end_offset).tolist(),
+            repeat(self._store_host),
         )  # fmt: skip
         return map(_new_tuple, repeat(PutMessageResult), values)
 
-    def _several_checked(self, messages: Sequence[Message], queue_id: int) -> list[PutMessageResult]:
+    def _several_checked(self, messages: Sequence[Message], queue_ids: list[int]) -> list[PutMessageResult]:
         checked = []
-        for i, message in enumerate(messages):
+        for i, (message, queue_id) in enumerate(zip(messages, queue_ids, strict=True)):
             try:
                 checked.append(self.check(message, queue_id))
                 self._log.check_size(_record_size(checked[-1]))
@@ -221,10 +223,9 @@ class PutMessage:
         rows, first, end = 0, -1, self._log.max_offset
         try:
             for table in tables:
-                checked = self._checked(table, rows)
-                begin, end = self._append_table(checked, end)
-                first = begin if first < 0 else first
-                rows += checked.rows
+                for append in self._append_table(self._checked(table, rows)):
+                    first, end = (int(append.commit_log_offsets[0]) if first < 0 else first), append.end_offset
+                    rows += append.queue_offsets.size
         except MessageIllegalError as error:
             if not rows:
                 raise
@@ -248,19 +249,15 @@ class PutMessage:
             refused_property=INNER_MULTI_DISPATCH if self._multi_dispatch is not None else None,
         )
 
-    def _append_table(self, table: CheckedTable, end: int) -> tuple[int, int]:
-        """Append all rows; returns where the first went (-1: there is none), and where the last ends, else `end`."""
+    def _append_table(self, table: CheckedTable) -> Iterator[AppendedRows]:
+        """Append all rows, chunk by chunk."""
         host = np.frombuffer(self._store_host, np.uint8)
         buffer = np.empty(max(_CHUNK_BYTES, table.largest), np.uint8)
-        first = -1
         for batch in table:
             row, queues = 0, self._log.number_queues(batch.queue_keys)[batch.queues]
             while row < batch.sizes.size:
                 following, positions = batch.encode_into(buffer, row, host)
-                rows = EncodedRows(buffer, positions, queues[row:following])
-                append = self._append_rows(rows)
-                first, end = (append.commit_log_offset if first < 0 else first), append.end_offset
+                for append in self._append_all(EncodedRows(buffer, positions, queues[row:following])):
+                    self._flush.nudge()
+                    yield append
                 row = following
-                self._flush.nudge()
-                self._on_append()
-        return first, end

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from reput.formats.hosts import encode_host
 from reput.formats.message import Message, check_message
-from reput.formats.record import encode_record
+from reput.formats.record import decode_record, encode_record
+from reput.formats.record_layout import QUEUE_ID, QUEUE_OFFSET
 from reput.kernels.message_objects import MessageEncoder, encode_message, encode_messages
 
 MAX_BODY = 100
@@ -151,12 +152,21 @@ def test_a_text_that_utf8_cannot_hold_leaves_no_error_behind() -> None:
     assert int("1") == 1  # an error that was left set would be raised by the next call into C
 
 
-def _some(messages: tuple[object, ...], begin: int = 0, capacity: int = 10_000) -> tuple[int, list[bytes]]:
+def _some(
+    messages: tuple[object, ...],
+    begin: int = 0,
+    capacity: int = 10_000,
+    *,
+    topics: list[object] | None = None,
+    queue_ids: list[int] | None = None,
+) -> tuple[int, list[bytes]]:
     """What `encode_messages` answers, and the records that it wrote."""
     encoder, out = MessageEncoder(HOSTS[0], MAX_BODY), np.full(capacity + 64, UNTOUCHED, np.uint8)
-    positions = np.zeros(len(messages) + 1, np.int32)
+    positions = np.zeros(len(messages) - begin + 1, np.int32)
+    topics = [getattr(message, "topic", None) for message in messages] if topics is None else topics
+    ids = np.array([7] * len(messages) if queue_ids is None else queue_ids, np.int32)
     end = encode_messages(
-        encoder.block, id(messages), begin, len(messages), 7, NOW, out.ctypes.data, capacity, positions
+        encoder.block, id(messages), id(topics), ids, begin, NOW, out.ctypes.data, capacity, positions
     )  # fmt: skip
     bounds = positions[: end - begin + 1].tolist()
     assert (out[bounds[-1] :] == UNTOUCHED).all()
@@ -164,20 +174,31 @@ def _some(messages: tuple[object, ...], begin: int = 0, capacity: int = 10_000) 
 
 
 def test_several_messages_lie_one_behind_the_other_without_their_places() -> None:
-    messages = tuple(Message("topic", b"x" * i, keys=[f"k{i}"], born_timestamp=i) for i in range(20))
-    end, records = _some(messages, 3)
+    topics, ids = [f"topic-{i % 3}" for i in range(20)], [i % 7 << 28 for i in range(20)]
+    messages = tuple(Message(topics[i], b"x" * i, keys=[f"k{i}"], born_timestamp=i) for i in range(20))
+    end, records = _some(messages, 3, queue_ids=ids)
     assert end == 20
-    for message, record in zip(messages[3:], records, strict=True):
+    for message, queue_id, record in zip(messages[3:], ids[3:], records, strict=True):
         expected = bytearray(twin(message, HOSTS[0]))
-        expected[20:36] = bytes(16)
+        expected[QUEUE_ID : QUEUE_ID + 4] = queue_id.to_bytes(4, "big")
+        expected[QUEUE_OFFSET : QUEUE_OFFSET + 16] = bytes(16)
         assert record == bytes(expected)[:56] + record[56:64] + bytes(expected)[64:]
 
 
+def test_a_record_has_the_topic_that_its_queue_was_looked_up_by() -> None:
+    messages = tuple(Message("changed meanwhile", b"x", born_timestamp=i) for i in range(3))
+    end, records = _some(messages, topics=["a", "b", "a"])
+    assert end == 3
+    assert [decode_record(record).topic for record in records] == ["a", "b", "a"]
+
+
 STOPS: dict[str, Callable[[], object]] = {
-    "another topic": lambda: Message("other", b""),
     "not plain": lambda: Message("topic", b"", born_host="10.0.0.1:1"),
     "no message": lambda: None,
     "no room": lambda: Message("topic", b"", tags="x" * 10_000),
+    "no topic": lambda: Message("", b""),
+    "a topic that is too long": lambda: Message("x" * 128, b""),
+    "a topic that is no text": lambda: Message(b"topic", b""),  # type: ignore[arg-type]
 }
 
 
@@ -187,5 +208,4 @@ def test_encoding_stops_in_front_of_the_first_message_that_it_leaves_alone(stop:
     messages = [Message("topic", b"body") for _ in range(5)]
     messages[at] = stop()  # type: ignore[call-overload]
     end, records = _some(tuple(messages))
-    wanted = 1 if at == 0 and getattr(messages[0], "topic", "") == "other" else at
-    assert (end, len(records)) == (wanted, wanted)
+    assert (end, len(records)) == (at, at)

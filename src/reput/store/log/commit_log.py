@@ -24,7 +24,7 @@ from reput.log.directory import LogFile
 from reput.store.log.append_gate import AppendGate
 from reput.store.log.mapped_file import RESERVE_STEP, MappedFile
 from reput.store.log.mapped_file_queue import MappedFileQueue
-from reput.store.log.pending import Append, EncodedRows, PendingRecord, pack_inner_batch
+from reput.store.log.pending import Append, AppendedRows, EncodedRows, PendingRecord, pack_inner_batch
 from reput.store.log.queue_offsets import QueueKey, QueueOffsets
 
 _PREPARED, _ROLLBACK = SysFlag.TRANSACTION_PREPARED, SysFlag.TRANSACTION_ROLLBACK
@@ -254,31 +254,25 @@ class CommitLog(AppendGate):
         with self._lock:
             return self.queue_offsets.numbers_of(keys)
 
-    def append_rows(self, rows: EncodedRows, store_timestamp: int = 0) -> Append:
-        """Append encoded rows, each as a put of its own, over as many files as it takes.
+    def append_rows(self, rows: EncodedRows, row: int = 0, store_timestamp: int = 0) -> AppendedRows:
+        """Append encoded rows, each as a put of its own, as many as go into one file; the next call takes the rest.
 
         Args:
-            rows: The records.
+            rows: The records, of any topics and queues.
+            row: The first one to append.
             store_timestamp: Their store time (ms), not before the last record's; 0 for now.
 
-        Returns:
-            The first row's offset, the end of the last, and the store timestamp of the first.
-
         Raises:
-            StoreFullError: No space. The rows before are stored, whole; none of the others is.
+            StoreBusyError: The disk does not keep up; nothing has changed.
+            StoreFullError: No space; nothing has changed.
+            StorePoisonedError: A sync failed before.
         """
         self._wait()
         with self._lock:
             if self._refusal is not None:
                 raise self._refusal.with_traceback(None)  # one object for many puts: traces would pile up in it
-            count = rows.positions.size - 1
-            first = last = -1
             now = store_timestamp or max(int(time.time() * 1000), self.last_store_timestamp)
-            row = 0
-            while row < count:
-                row, begin, last = self._append_some(rows, row, now)
-                first = begin if first < 0 else first
-            return Append(first, last, 0, now)
+            return self._append_some(rows, row, now)
 
     def append_batch(self, key: QueueKey, rows: EncodedRows) -> Append:
         """Append encoded rows to one queue as one: in one file, one behind the other, or not at all.
@@ -301,8 +295,8 @@ class CommitLog(AppendGate):
             placed = rows._replace(queues=np.full(rows.positions.size - 1, number, np.int32))
             now = max(int(time.time() * 1000), self.last_store_timestamp)
             self._room(size)
-            _, begin, end = self._append_some(placed, 0, now)
-            return Append(begin, end, first, now)
+            append = self._append_some(placed, 0, now)
+            return Append(int(append.commit_log_offsets[0]), append.end_offset, first, now)
 
     def append_inner_batch(self, record: PendingRecord, message_count: int, batch_topics: Set[str]) -> Append:
         """Append a record that holds several messages: INNER_BASE is added to its properties, and the counter moves on.
@@ -335,8 +329,8 @@ class CommitLog(AppendGate):
             self.last_store_timestamp = now
             return Append(offset, file.start_offset + end, queue_offset, now)
 
-    def _append_some(self, rows: EncodedRows, row: int, now: int) -> tuple[int, int, int]:
-        """Append as many rows as the last file takes; returns the next row, and where they begin and end."""
+    def _append_some(self, rows: EncodedRows, row: int, now: int) -> AppendedRows:
+        """Append as many rows as the last file takes, or the next one where it takes none."""
         positions = rows.positions
         file = self._room(int(positions[row + 1] - positions[row]))
         room = file.size - file.wrote_position - BLANK_SIZE
@@ -344,11 +338,12 @@ class CommitLog(AppendGate):
         end = int(np.searchsorted(positions, np.int32(limit), side="right")) - 1
         position, offset = file.wrote_position, file.start_offset + file.wrote_position
         queues, next_offsets = rows.queues[row:end], self.queue_offsets.array
+        commit_log_offsets, queue_offsets = np.empty(end - row, np.int64), np.empty(end - row, np.int64)
         before = next_offsets[queues]
         try:
             patch(
                 rows.data.ctypes.data, end - row, positions[row : end + 1], queues, next_offsets, offset, now,
-                self._property_crc,
+                self._property_crc, commit_log_offsets, queue_offsets,
             )  # fmt: skip
             data = rows.data[positions[row] : positions[end]]
             file.write(position, data.data)
@@ -357,7 +352,7 @@ class CommitLog(AppendGate):
             raise
         file.wrote_position = position + data.size
         self.last_store_timestamp = now
-        return end, offset, offset + data.size
+        return AppendedRows(end, offset + data.size, now, commit_log_offsets, queue_offsets)
 
     @property
     def max_record_size(self) -> int:

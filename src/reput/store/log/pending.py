@@ -28,6 +28,24 @@ class Append(NamedTuple):
     store_timestamp: int
 
 
+class AppendedRows(NamedTuple):
+    """Where encoded rows went.
+
+    Attributes:
+        end_row: The first row that is not appended yet.
+        end_offset: Commit log offset after the last row that is.
+        store_timestamp: Milliseconds, of all of them.
+        commit_log_offsets: int64[appended rows], where each starts in the log.
+        queue_offsets: int64[appended rows], 0 for prepared and rolled back messages, which have none.
+    """
+
+    end_row: int
+    end_offset: int
+    store_timestamp: int
+    commit_log_offsets: npt.NDArray[np.int64]
+    queue_offsets: npt.NDArray[np.int64]
+
+
 class EncodedRows(NamedTuple):
     """Record bytes of some rows without their places, as `record_encode.encode` leaves them.
 

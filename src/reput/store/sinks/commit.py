@@ -234,7 +234,9 @@ class _PutStaged:
             syncing, synced = pool.submit(sync.run), log.max_offset
             for frame in prefetched(frame for part in parts for frame in read_frames(self._files, part)):
                 queues = log.number_queues(list(frame.queue_keys))[frame.queues]
-                log.append_rows(EncodedRows(frame.data, frame.positions, queues), now)
+                rows, row = EncodedRows(frame.data, frame.positions, queues), 0
+                while row < queues.size:
+                    row = log.append_rows(rows, row, now).end_row
                 if log.max_offset - synced >= _SYNC_BYTES:
                     syncing.result()
                     syncing, synced = pool.submit(sync.run), log.max_offset
