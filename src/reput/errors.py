@@ -32,10 +32,12 @@ __all__ = [
 class ReputError(Exception):
     """Raised when reput cannot do what was asked; base class of all errors below.
 
-    `retriable` is true if the same call may succeed later without any change by the caller.
+    `retriable` is true if the same call may succeed later without any change by the caller. `stored_messages` is the
+    number of messages of a failed `put_messages` or `put_arrow` that are stored nevertheless: the first ones.
     """
 
     retriable: bool = False
+    stored_messages: int = 0
 
 
 class ConfigError(ReputError, ValueError):
@@ -65,7 +67,8 @@ class StoreFullError(StoreError):
 
 
 class StoreBusyError(StoreError):
-    """Raised when the disk does not keep up, and a put would wait too long for the append lock; nothing was written.
+    """Raised when the disk does not keep up, and a put would wait too long for the append lock; nothing was written
+    except `stored_messages`.
 
     RocketMQ's status OS_PAGE_CACHE_BUSY.
     """

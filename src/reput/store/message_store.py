@@ -180,13 +180,16 @@ class MessageStore(MessageReader):
         Raises:
             MessageIllegalError: RocketMQ would refuse a message or a queue id; the error names the message by its
                 number. Nothing was written.
+            StoreFullError, StoreBusyError, StoreStateError: As of `put_message`, but the first messages may be stored:
+                the error's text and `stored_messages` say how many. They are as safe as the flush mode promises.
+            StorePoisonedError: A sync failed; nothing more is accepted, and nobody knows what is stored.
         """
         writer = self._writable()
         try:
             with self._stats.timing():
                 return writer.putting.several(messages, queue_id)
         except _TYPE_ERRORS:
-            refuse_wrong_types(messages, 0)  # the queue ids are checked
+            refuse_wrong_types(messages, 0)  # the queue ids were checked before
             raise
 
     def put_batch(self, batch: MessageExtBatch | Sequence[Message], queue_id: int = 0) -> PutBatchResult:
@@ -222,7 +225,9 @@ class MessageStore(MessageReader):
 
         Raises:
             MessageIllegalError: A wrong column or type, or a row that RocketMQ would refuse, by its number. Nothing of
-                the table was written; of a reader the batches before are stored, and the message says how many rows.
+                the table was written; of a reader the batches before are stored: the error's text and
+                `stored_messages` say how many rows.
+            StoreFullError, StoreBusyError, StoreStateError, StorePoisonedError: As of `put_messages`.
         """
         import pyarrow as pa
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from reput.config.message_store import MessageStoreConfig
-from reput.errors import MessageIllegalError, StoreError, StorePoisonedError
+from reput.errors import CorruptStoreError, MessageIllegalError, StoreError, StorePoisonedError
 from reput.formats.hosts import HOST_V4_SIZE, encode_host
 from reput.formats.java import body_crc
 from reput.formats.message import Message, check_head, encode_properties_of
@@ -22,7 +22,7 @@ from reput.formats.property_crc import PROPERTY_CRC_SIZE
 from reput.formats.record_layout import MAX_QUEUE_ID, MIN_RECORD_SIZE, MagicCode, encode_topic
 from reput.store.log.commit_log import CommitLog
 from reput.store.log.flush import FlushPolicy
-from reput.store.log.pending import AppendedRows, EncodedRows, PendingRecord
+from reput.store.log.pending import Append, AppendedRows, EncodedRows, PendingRecord
 from reput.store.multi_dispatch import MultiDispatch
 from reput.store.plain_messages import PlainMessages
 from reput.store.queue_ids import queue_ids_of
@@ -180,7 +180,14 @@ class PutMessage:
         chunks = self._plain.encode(messages, queue_ids) if self._plain is not None else None
         if chunks is None:
             return self._several_checked(messages, queue_ids.tolist())
-        appends = [append for rows in chunks for append in self._append_all(rows)]
+        appends: list[AppendedRows] = []
+        try:
+            for rows in chunks:
+                for append in self._append_all(rows):
+                    appends.append(append)
+        except StoreError as error:
+            self._tell_stored(error, sum(append.queue_offsets.size for append in appends))
+            raise
         status = self._flush.wait(appends[-1].end_offset) if appends else _PUT_OK
         return [result for append in appends for result in self._results(append, status)]
 
@@ -201,6 +208,24 @@ class PutMessage:
         )  # fmt: skip
         return map(_new_tuple, repeat(PutMessageResult), values)
 
+    def _tell_stored(self, error: StoreError, stored: int) -> None:
+        """Raise the error of a put again with the number of messages that are stored, once these are safe as promised.
+
+        Returns where none is stored, and after a failed sync, where nobody knows.
+        """
+        if not stored or isinstance(error, StorePoisonedError):
+            return
+        status = self._flush.wait(self._log.max_offset)
+        self._on_append()
+        note = f"; the first {stored} messages are stored ({status.name}), the others are not"
+        told: StoreError  # a new one: the log refuses all puts with one and the same
+        if isinstance(error, CorruptStoreError):
+            told = type(error)(error.path, error.offset, error.reason + note)
+        else:
+            told = type(error)(f"{error}{note}")
+        told.stored_messages = stored
+        raise told from error
+
     def _several_checked(self, messages: Sequence[Message], queue_ids: list[int]) -> list[PutMessageResult]:
         checked = []
         for i, (message, queue_id) in enumerate(zip(messages, queue_ids, strict=True)):
@@ -211,7 +236,13 @@ class PutMessage:
                     self._multi_dispatch.check(checked[-1])
             except MessageIllegalError as error:
                 raise MessageIllegalError(f"message {i}: {error}") from error
-        appends = [self._append(one) for one in checked]
+        appends: list[Append] = []
+        try:
+            for one in checked:
+                appends.append(self._append(one))
+        except StoreError as error:
+            self._tell_stored(error, len(appends))
+            raise
         waiting = [append.end_offset for m, append in zip(messages, appends, strict=True) if m.wait_store_msg_ok]
         status = self._flush.wait(max(waiting)) if waiting else _PUT_OK
         self._flush.nudge()
@@ -230,7 +261,12 @@ class PutMessage:
             if not rows:
                 raise
             self._flush.wait(end)
-            raise MessageIllegalError(f"{error}; the {rows} rows of the batches before are stored") from error
+            told = MessageIllegalError(f"{error}; the {rows} rows of the batches before are stored")
+            told.stored_messages = rows
+            raise told from error
+        except StoreError as error:
+            self._tell_stored(error, rows)
+            raise
         status = self._flush.wait(end) if first >= 0 else _PUT_OK
         self._on_append()
         return PutTableResult(status, rows, max(first, 0), end)

@@ -66,7 +66,7 @@ class AppendGate(ABC):
             elif time.monotonic() - since > self._busy_s:
                 raise StoreBusyError(
                     f"{self._folder}: nothing could be appended at {end} for {self._busy_s * 1000:.0f} ms "
-                    "(osPageCacheBusyTimeOutMills), for the disk does not keep up; nothing was written; try again later"
+                    "(osPageCacheBusyTimeOutMills), for the disk does not keep up; try again later"
                 )
             time.sleep(0)
 
