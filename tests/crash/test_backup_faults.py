@@ -37,7 +37,7 @@ INDEX = {name: SMALL[name] for name in ("max_hash_slot_num", "max_index_num")}
 
 
 def take(store: Path, target: Path, files: FileLayer = DISK, link: bool = False) -> None:
-    backup(store, str(target), runner=LocalRunner(1), piece_bytes=4000, link=link, files=files)
+    backup(store, str(target), runner=LocalRunner(1), split_bytes=4000, link=link, files=files)
 
 
 def make(target: Path, store: Path, files: FileLayer = DISK) -> Restored:

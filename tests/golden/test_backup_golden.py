@@ -20,7 +20,7 @@ WITH_BIT_MAPS = "ext"
 def test_a_store_of_apache_comes_back(case: str, tmp_path: Path) -> None:
     store = CORPORA / case / "store"
     options = origin(case)
-    taken = backup(store, str(tmp_path / "target"), runner=LocalRunner(2), piece_bytes=5000)
+    taken = backup(store, str(tmp_path / "target"), runner=LocalRunner(2), split_bytes=5000)
     made = restore(
         str(tmp_path / "target"),
         tmp_path / "restored",

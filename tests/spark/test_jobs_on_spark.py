@@ -214,7 +214,7 @@ def test_a_backup_by_spark_has_the_objects_of_one_by_threads_and_comes_back(
     spark: SparkSession, large_store: Path, tmp_path: Path
 ) -> None:
     for name, runner in (("local", LocalRunner(2)), ("spark", SparkRunner(spark))):
-        backup(large_store, str(tmp_path / name), runner=runner, piece_bytes=4 << 20)
+        backup(large_store, str(tmp_path / name), runner=runner, split_bytes=4 << 20)
     assert tree(tmp_path / "spark/log") == tree(tmp_path / "local/log") != {}
     restored = restore(str(tmp_path / "spark"), tmp_path / "restored", runner=SparkRunner(spark))
     assert (restored.messages, restored.findings) == (MESSAGES, ())

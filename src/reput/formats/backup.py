@@ -28,7 +28,7 @@ _CHECKSUM = "sha256"
 
 
 @dataclass(frozen=True, slots=True)
-class LogPiece:
+class LogRange:
     """Bytes of one log file: commit log offsets [begin, end), and their SHA-256 in hex."""
 
     begin: int
@@ -112,7 +112,7 @@ class Manifest:
     end_offset: int
     last: LastBackedUp | None
     log_file_size: int
-    log: tuple[LogPiece, ...]
+    log: tuple[LogRange, ...]
     config: tuple[ConfigFile, ...] = ()
     queues: tuple[EmptiedQueue, ...] = ()
     sizes: Mapping[str, int | bool] = field(default_factory=dict)
@@ -189,7 +189,7 @@ def _manifest(content: dict[str, Any]) -> Manifest:
         content["endOffset"],
         None if last is None else LastBackedUp(*last),
         content["logFileSize"],
-        tuple(LogPiece(*piece) for piece in content["log"]),
+        tuple(LogRange(*log_range) for log_range in content["log"]),
         tuple(ConfigFile(*file) for file in content["config"]),
         tuple(_queue(*queue) for queue in content["queues"]),
         content["sizes"],

@@ -1,7 +1,7 @@
-"""Spark's words, our bytes: the session, the `reput` format, and jobs on executors.
+"""Spark: the session, the `reput` format, and jobs on executors.
 
-`session` is imported here and now: it bears the name of its module, which would take its place as an attribute of this
-package otherwise. The others come with their first use, as they bring pyspark, which Spark's daemons must not pay for.
+`session` is imported eagerly: its module has the same name, and would otherwise become the attribute of this package.
+The other names are imported at their first use, as they import pyspark, which Spark's daemons must not load.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import what pyspark is needed for on its first use (PEP 562)."""
+    """Import a name that needs pyspark at its first use (PEP 562)."""
     if name not in _MODULES:
         raise AttributeError(f"module 'reput.spark' has no attribute {name!r}")
     from importlib import import_module

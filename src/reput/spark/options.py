@@ -1,4 +1,4 @@
-"""The options of the format `reput`: texts, and case does not count in their names, as everywhere in Spark."""
+"""Options of the format `reput`. Values are texts, and names ignore case, as everywhere in Spark."""
 
 from __future__ import annotations
 
@@ -16,14 +16,13 @@ from reput.errors import ConfigError
 
 T = TypeVar("T")
 
-#: Option -> a field of the face's dataclass, and what makes its value of a text, or raises ValueError with what the
-#: text is instead.
+#: Option -> field of a dataclass, and parser of its text; the parser raises ValueError with what the text is instead.
 OptionTable = Mapping[str, tuple[str, Callable[[str], object]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """What a user asked of `spark.read.format("reput")`; as `reput.read_log` has it, where it has it.
+    """Options of `spark.read.format("reput")`, as the arguments of `reput.read_log` where it has them.
 
     Attributes:
         path: `path`, the store directory, or a pattern of several; `paths`, a JSON list of both (of load([...])). These
@@ -34,14 +33,16 @@ class ReadOptions:
         keys: `keys`, written as `topics`.
         begin, end: `begin` and `end`, ms since 1970 or an ISO 8601 time with its zone.
         raw_body: `rawBody`, true or false.
-        split_bytes: `splitBytes`, the log bytes of a task; None: what makes a task for each processor.
+        split_bytes: `splitBytes`, the log bytes of a task; None: as many as make a task for each processor.
         store: `store`, the value of the column `store`; None: the directory's name.
         until: `until`, proven or flushed.
         mode: `mode`, PERMISSIVE, DROPMALFORMED or FAILFAST.
-        prune: `prune`, true or false: whether parts of the log are left out that hold no wanted row.
-        statistics: `statistics`, a folder outside of the stores where the times of the log's parts are kept.
-        clock_margin_ms: `clockMargin`, ms: no store timestamp lies further behind one before it; the user's word.
-        push_filters: `pushFilters`, true or false: whether filters prune; the user's word that one query reads this.
+        prune: `prune`, true or false: whether ranges of the log without wanted rows are left out.
+        statistics: `statistics`, a folder outside of the stores where times of blocks of the log are kept.
+        clock_margin_ms: `clockMargin`, ms: the user's promise that no store timestamp is earlier than a timestamp
+            before it by more than this.
+        push_filters: `pushFilters`, true or false: whether filters prune; the user's promise that only one query reads
+            this DataFrame.
     """
 
     path: str | tuple[str, ...]
@@ -62,14 +63,14 @@ class ReadOptions:
 
 
 def parse_options(options: Mapping[str, str], table: OptionTable, into: type[T]) -> T:
-    """Options as Spark passes them, as one face of the format knows them.
+    """Parse the options that Spark passes to a reader or a writer.
 
     Args:
         options: text by option name.
-        table: the options that the face has.
-        into: the dataclass to make, whose field names the table holds; one of them is `path`.
+        table: the known options.
+        into: the dataclass to make, with the field names of the table; one of them is `path`.
 
-    Raises ConfigError for an unknown option, with the nearest name or all of them, for a wrong value, and where `path`
+    Raises ConfigError for an unknown option (with the nearest name, or all names), for a wrong value, and where `path`
     is missing.
     """
     by_lower_name = {name.lower(): name for name in table}
@@ -94,7 +95,7 @@ def parse_options(options: Mapping[str, str], table: OptionTable, into: type[T])
 
 
 def option_texts(options: Mapping[str, object]) -> dict[str, str]:
-    """Values by option name -> texts that `parse_options` reads; None is left out."""
+    """Texts of option values, as `parse_options` reads them, by option name; None is left out."""
     texts = {}
     for name, value in options.items():
         if isinstance(value, bool):
@@ -109,7 +110,7 @@ def option_texts(options: Mapping[str, object]) -> dict[str, str]:
 
 
 def path_of_text(text: str) -> str:
-    """A path as it is, or that of a URI such as `file:/path`, in which nothing is decoded: Hadoop does not either."""
+    """Path as it is, or the path of a URI such as `file:/path`. Escapes are not decoded, as in Hadoop."""
     if not re.match(r"[A-Za-z][A-Za-z0-9+.-]*:/", text):
         return text
     scheme, _, path = text.partition(":")
@@ -127,12 +128,12 @@ def path_of_text(text: str) -> str:
 
 
 def paths_of_text(text: str) -> tuple[str, ...]:
-    """As `list_of_text`, each a path."""
+    """List of paths, as `list_of_text` and `path_of_text`."""
     return tuple(map(path_of_text, list_of_text(text)))
 
 
 def absolute_path(path: str | os.PathLike[str]) -> str:
-    """An argument that is a path, or a URI of one. Raises ConfigError for a file system of another kind."""
+    """Absolute path of an argument that is a path or a URI. Raises ConfigError for other file systems."""
     try:
         return os.path.abspath(os.path.expanduser(path_of_text(os.fspath(path))))
     except ValueError as error:
@@ -140,12 +141,12 @@ def absolute_path(path: str | os.PathLike[str]) -> str:
 
 
 def absolute_folders(paths: str | os.PathLike[str] | None) -> str | None:
-    """One or more folders of a commit log, comma separated, each as `absolute_path` gives it."""
+    """Absolute paths of one or more folders of a commit log, comma separated."""
     return None if paths is None else ",".join(map(absolute_path, split_folders(os.fspath(paths))))
 
 
 def list_of_text(text: str) -> tuple[str, ...]:
-    """Comma separated texts, or a JSON list of texts for those that have a comma."""
+    """List of texts: comma separated, or a JSON list (for texts that contain a comma)."""
     if not text.startswith("["):
         return tuple(item.strip() for item in text.split(","))
     try:

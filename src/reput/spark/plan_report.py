@@ -1,4 +1,4 @@
-"""What the planner has decided for the reads of a DataFrame: its partitions carry it."""
+"""`explain`: report of the plan for the reads of a DataFrame, which its partitions carry."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _CONNECT_SOURCE = "spark.connect.Read.DataSource"
 
 
 def explain(frame: DataFrame) -> str:
-    """What a DataFrame reads of the stores below it, what was left out, and why: a line a store and a reason.
+    """Explain what a DataFrame reads of its stores, and why ranges were left out: a line for each store and reason.
 
-    Spark plans the query for it and runs nothing. Each read of the query has lines of its own. Spark Connect does not
-    show its plan: there a task on the server plans what the DataFrame loads, as the log is now, less the filters of
+    Spark plans the query, but does not run it. Each read of the query has its own lines. Spark Connect does not show
+    its plan: there a task on the server plans the read anew, for the log as it is now, and without the filters of
     `pushFilters`.
 
-    Raises ReputError for a DataFrame that reads no store; on Spark Connect also for one of a view.
+    Raises ReputError for a DataFrame that reads no store; on Spark Connect also for a DataFrame of a view.
     """
     lines = []
     for report in reports(frame):
@@ -37,18 +37,18 @@ def explain(frame: DataFrame) -> str:
 
 
 def reports(frame: DataFrame) -> list[StoreReport]:
-    """A report for each store of each read of a query. Raises ReputError where there is none."""
+    """Reports for each store of each read of a query. Raises ReputError where there are none."""
     plan = getattr(frame, "_jdf", None)
     if plan is None:
         return _planned_by_tasks(frame)
-    found = [report for partition in _partitions(plan.queryExecution().sparkPlan()) for report in partition.report]
-    if not found:
+    all_reports = [one for partition in _partitions(plan.queryExecution().sparkPlan()) for one in partition.report]
+    if not all_reports:
         raise ReputError("explain: this DataFrame reads no store")
-    return found
+    return all_reports
 
 
 def _partitions(plan: object) -> Iterator[LogPartition]:
-    """Our partitions below a physical plan, each read of the query once."""
+    """Our partitions in a physical plan, each read of the query once."""
     leaves = plan.collectLeaves()  # type: ignore[attr-defined]
     for i in range(leaves.length()):
         leaf = leaves.apply(i)
@@ -64,20 +64,19 @@ def _partitions(plan: object) -> Iterator[LogPartition]:
 
 
 def _planned_by_tasks(frame: DataFrame) -> list[StoreReport]:
-    """Of a DataFrame of Spark Connect, whose client knows what is to be read, and no plan: tasks plan it anew."""
+    """Reports for a DataFrame of Spark Connect: its client knows the reads, but no plan, so tasks plan them anew."""
     request = frame._plan.to_proto(frame.sparkSession.client)  # type: ignore[operator]
     reads = list(_reads(request))
     if not reads:
         raise ReputError(
-            "explain: this DataFrame reads no store by load or read_log; what is below a view is not told by Spark "
-            "Connect"
+            "explain: this DataFrame reads no store by load or read_log; Spark Connect does not show what a view reads"
         )
-    found = SparkRunner(frame.sparkSession).run(_planned, reads, description="explain")
-    return [report for reports_of_read in found for report in reports_of_read]
+    planned = SparkRunner(frame.sparkSession).run(_planned, reads, description="explain")
+    return [report for reports_of_read in planned for report in reports_of_read]
 
 
 def _reads(message: Any) -> Iterator[dict[str, str]]:
-    """The options of each read of ours below a message of Spark Connect (protobuf)."""
+    """Options of each read of our format in a message of Spark Connect (protobuf)."""
     if message.DESCRIPTOR.full_name == _CONNECT_SOURCE:
         if message.format.lower() == ReputDataSource.name():
             paths = {"paths": json.dumps(list(message.paths))} if message.paths else {}
@@ -90,7 +89,7 @@ def _reads(message: Any) -> Iterator[dict[str, str]]:
 
 
 def _planned(options: dict[str, str]) -> tuple[StoreReport, ...]:
-    """As the planner of the server would tell it, but for filters of the query."""
+    """Task: plan a read as the server's planner does, without filters of the query."""
     first = ReputDataSource(options).reader(spark_schema()).partitions()[0]
     assert isinstance(first, LogPartition)
     return first.report

@@ -1,8 +1,8 @@
-"""Reading commit logs in Spark's tasks: the planner plans each store, a task reads its parts of the plans.
+"""Batch reader of commit logs: the planner plans each store, and each task reads its parts of the plans.
 
-The results of tasks cannot be compared before their rows are used, so no part may look for its first record by the
-bytes: `reput.log.plan` cuts at true records only. It also fixes the log's end: the rows of a DataFrame are the same in
-each of its queries, even while the store is written.
+The rows of a task are used before the results of other tasks are known, so a task cannot search its first record by the
+bytes: `reput.log.plan` cuts only at proven records. It also fixes the log's end: the rows of a DataFrame are the same
+in each of its queries, even while the store is written.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from reput.log.stores import find_stores, store_names
 from reput.spark.daemon import freeze_worker
 from reput.spark.filters import narrowed
 from reput.spark.options import ReadOptions
-from reput.spark.short_errors import told_shortly
+from reput.spark.short_errors import without_traceback
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StoreReport:
-    """What `reput.spark.explain` tells of one store: how many of its bytes are read, in how many tasks, and why."""
+    """Report on one store for `reput.spark.explain`: bytes of the log, bytes that are read, and the reasons."""
 
     path: str
     log_bytes: int
@@ -46,7 +46,7 @@ class StoreReport:
 
 
 class LogPartition(InputPartition):
-    """One task's parts, each with the number of its store; the first task's has the report."""
+    """Parts of one task, each with the number of its store. The partition of the first task has the report."""
 
     def __init__(self, parts: Sequence[tuple[int, Part]], report: tuple[StoreReport, ...] = ()) -> None:
         super().__init__(None)
@@ -55,7 +55,7 @@ class LogPartition(InputPartition):
 
 
 class LogReader(DataSourceReader):
-    """Reads some columns of commit logs. Made and asked for a plan once a query, then pickled for the tasks."""
+    """Reader of some columns of commit logs. Spark makes one a query, plans by it, and pickles it for the tasks."""
 
     def __init__(self, options: ReadOptions, columns: tuple[str, ...]) -> None:
         self._options = options
@@ -80,9 +80,9 @@ class LogReader(DataSourceReader):
             if options.statistics is not None:
                 store.check_output(options.statistics)
 
-    @told_shortly
+    @without_traceback
     def partitions(self) -> list[InputPartition]:
-        """The tasks, in log order, store by store. Raises CorruptRecordError for damage in what the planner walks."""
+        """Plan the tasks, store by store in log order. Raises CorruptRecordError for damage where the planner walks."""
         plans = [self._plan(*pair) for pair in zip(self._stores, self._selections, strict=True)]
         report = tuple(
             StoreReport(store.path, plan.log_bytes, plan.read_bytes, plan.reasons)
@@ -96,13 +96,13 @@ class LogReader(DataSourceReader):
         return [LogPartition(first, report), *map(LogPartition, others)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The wanted rows of one task. Raises CorruptRecordError for damage, StoreError for a file that is gone."""
+        """Read the wanted rows of one task. Raises CorruptRecordError for damage, StoreError for a deleted file."""
         assert isinstance(partition, LogPartition), "made by partitions()"
         try:
             for number, part in partition.parts:
                 yield from self._read(part, self._selections[number])
         except ReputError as error:
-            raise error.with_traceback(None) from None  # as `told_shortly`
+            raise error.with_traceback(None) from None  # as `without_traceback`
         freeze_worker()
 
     def _read(self, part: Part, selection: Selection) -> Iterator[pa.RecordBatch]:
@@ -112,7 +112,7 @@ class LogReader(DataSourceReader):
             if DISK.exists(part.file.path):
                 raise
             raise StoreError(
-                f"{error}: load it again, with option begin behind what retention is about to take"
+                f"{error}: load it again, with option begin after the records that retention is about to delete"
             ) from None
 
     def _plan(self, store: StoreDirectory, selection: Selection) -> Plan:
@@ -132,29 +132,29 @@ class LogReader(DataSourceReader):
 
 
 class FilteringLogReader(LogReader):
-    """A LogReader that prunes by the query's filters, too.
+    """LogReader that prunes by the query's filters, too.
 
-    Spark 4.3 plans all queries on what one `load` returned by the filters of one of them: rows that another one wants
-    are lost. So it is taken only where the user says that there is one (option `pushFilters`).
+    Spark 4.3 plans all queries on one loaded DataFrame by the filters of one of them, and the other queries miss rows.
+    So this reader is used only where the user promises that there is one query (option `pushFilters`).
     """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Take what places can be found by; all are Spark's to check."""
+        """Keep the filters for pruning, and return all of them: Spark applies them, too."""
         self._filters = tuple(filters)
         return filters
 
 
 def _tasks(parts: Sequence[tuple[int, Part]], size: int) -> list[list[tuple[int, Part]]]:
-    """Neighbours together, up to `size` bytes a task."""
+    """Group adjacent parts to tasks of up to `size` bytes."""
     tasks: list[list[tuple[int, Part]]] = []
     left = 0
     for number, part in parts:
-        for piece in cut_part(part, size):
-            if part_bytes(piece) > left:
+        for cut in cut_part(part, size):
+            if part_bytes(cut) > left:
                 tasks.append([])
                 left = size
-            tasks[-1].append((number, piece))
-            left -= part_bytes(piece)
+            tasks[-1].append((number, cut))
+            left -= part_bytes(cut)
     return tasks
 
 

@@ -1,8 +1,7 @@
-"""SparkRunner: a job's tasks in Spark executors, by `range` and `mapInArrow`.
+"""`SparkRunner`: runs a job's tasks in Spark executors, by `range` and `mapInArrow`.
 
-The data of a job never crosses into the JVM: a task reads files and writes files, and what travels is the item that it
-gets and the small result that it returns, both pickled. `mapInArrow` and not the RDD interface, as Spark Connect has
-none of that.
+The data of a job never passes through the JVM: a task reads and writes files. Only its item and its small result are
+sent, both pickled. `mapInArrow` is used because Spark Connect does not have the RDD interface.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 R = TypeVar("R")
 
-#: Below this size threads are done before a cluster's session has started: two cores scan 2 to 5 GB/s of a cached log.
+#: Below this size threads end before a cluster's session has started: two cores scan 2 to 5 GB/s of a cached log.
 SPARK_FROM_BYTES = 32 << 30
 
 _ROW = "index long, outcome binary"
@@ -41,14 +40,14 @@ logger = logging.getLogger("reput.spark")
 
 
 class SparkRunner:
-    """Runs each item of a job as one Spark task.
+    """Runner that runs each item of a job as one Spark task.
 
     Args:
-        session: classic or Connect. reput must be installed where its executors run.
+        session: classic or Connect. reput must be installed where the executors run.
 
     Raises:
-        ConfigError: the session lets two attempts of a task run at once (`spark.speculation`). Tasks write files, and
-            the one that loses may still write when the job goes on.
+        ConfigError: the session may run two attempts of a task at once (`spark.speculation`). Tasks write files, and
+            the slower attempt may still write when the job continues.
     """
 
     def __init__(self, session: SparkSession) -> None:
@@ -59,15 +58,15 @@ class SparkRunner:
     def run(
         self, task: Callable[[T], R], items: Sequence[T], *, description: str, progress: Progress | None = None
     ) -> list[R]:
-        """As `Runner.run`. A task that fails does not stop the others, and is not tried again: its error is a result.
+        """As `Runner.run`. A failed task does not stop the others, and is not tried again: its error is its result.
 
-        All items travel to every task, so an item should be a plan's line (a path, a range), not data. Spark Connect
-        does not tell how far a job is: there progress jumps from 0 to the end.
+        All items are sent to every task, so an item should be small (a path, a range). Spark Connect does not report
+        the progress of a job: there progress jumps from 0 to the end.
 
         Raises:
-            Exception: the error of the first item that failed, of its own type if that can be pickled, else ReputError.
-            ReputError: Spark gave the job up, as where each attempt of a task died. What Java says of it is logged as
-                debug information.
+            Exception: the error of the first failed item, of its own type if that can be pickled, else ReputError.
+            ReputError: Spark gave the job up, for example as each attempt of a task died. Java's text is logged at
+                level DEBUG.
         """
         report = progress or (lambda done, total, description: None)
         report(0, len(items), description)
@@ -110,7 +109,7 @@ class SparkRunner:
         return dict(zip(rows["index"].to_pylist(), rows["outcome"].to_pylist(), strict=True))
 
     def _finished_tasks(self, group: str) -> int:
-        """How many tasks of the job group have finished, as Spark's status tracker knows it; 0 on Spark Connect."""
+        """Count of finished tasks of the job group by Spark's status tracker; 0 on Spark Connect."""
         context = getattr(self.session, "sparkContext", None)
         if context is None:
             return 0
@@ -121,14 +120,13 @@ class SparkRunner:
 
 
 def choose_runner(name: Literal["auto", "local", "spark"], *, total_bytes: int, master: str | None = None) -> Runner:
-    """The runner that a user's `--runner` and `--master` mean for a job over `total_bytes` of files.
+    """Choose the runner by `--runner` and `--master`, for a job over `total_bytes` of files.
 
-    `auto` takes Spark only where it can be faster: on a cluster (a `master` that is not `local`), for 32 GiB or more.
-    On one machine threads have the same processors and start at once.
+    `auto` chooses Spark only where it can be faster: on a cluster (a `master` that is not `local`), for 32 GiB or more.
+    On one machine threads have the same processors and start immediately.
 
     Raises:
-        ConfigError: the name is none of the three, Spark is asked for and pyspark is not installed, or a master is
-            named for the runner that has none.
+        ConfigError: an unknown name, `spark` without pyspark installed, or a master for the runner `local`.
     """
     if name not in ("auto", "local", "spark"):
         raise ConfigError(f"unknown runner {name!r}: auto, local or spark")
@@ -146,7 +144,7 @@ def choose_runner(name: Literal["auto", "local", "spark"], *, total_bytes: int, 
 
 
 def _reason(text: str) -> str:
-    """The line of an error of Spark's that says why the job ended."""
+    """The line of Spark's error text with the reason why the job ended."""
     aborted = re.search(r"Job aborted due to stage failure: *(.*\S)", text)
     return aborted[1].rstrip(":") if aborted else text.strip().partition("\n")[0]
 
@@ -160,7 +158,7 @@ def _outcome(task: Callable[[Any], Any], item: Any) -> bytes:
         error.add_note(note)
         try:
             outcome = _pickled(error, None)
-            pickle.loads(outcome)  # an error whose arguments are not those of its class pickles, and cannot be loaded
+            pickle.loads(outcome)  # an error with other arguments than its class takes can be pickled, but not loaded
         except Exception:
             plain = ReputError(f"{type(error).__name__}: {error}")
             plain.add_note(note)
@@ -169,7 +167,7 @@ def _outcome(task: Callable[[Any], Any], item: Any) -> bytes:
 
 
 def _pickled(error: Exception | None, result: object) -> bytes:
-    """What `SparkRunner.run` unpickles; by Spark's pickler, which takes functions and classes of a notebook too."""
+    """Pickle an outcome for `SparkRunner.run`. Spark's pickler takes functions and classes of a notebook, too."""
     from pyspark import cloudpickle
 
     return cloudpickle.dumps((error, result))  # type: ignore[no-untyped-call, no-any-return]

@@ -1,6 +1,6 @@
-"""The columns of the format `reput` as Spark's types: `reput.kernels.record_batch.SCHEMA` in other words.
+"""Schema of the format `reput` in Spark's types; the columns of `reput.kernels.record_batch.SCHEMA`.
 
-Written out, not converted: Spark asks for the schema in a process of its own, which need not load Arrow and Numba.
+Written out, not converted: Spark asks for the schema in a separate process, which need not load Arrow and Numba.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ _TYPES: dict[str, DataType] = {
 
 
 def spark_schema(columns: Iterable[str] | None = None) -> StructType:
-    """The schema of some columns, in their order; None: of all.
+    """Schema of some columns, in their order; None: of all columns.
 
-    Raises ConfigError for a name that is no column's, with the nearest one, and for no name at all.
+    Raises ConfigError for an unknown column, with the nearest name, and for an empty list.
     """
     names = list(_TYPES) if columns is None else list(columns)
     if not names:
@@ -63,17 +63,17 @@ def spark_schema(columns: Iterable[str] | None = None) -> StructType:
 
 
 def column_names(schema: StructType) -> tuple[str, ...]:
-    """The columns that a user's schema asks for.
+    """Names of the columns in a user's schema.
 
-    Raises ConfigError for an unknown name, another type than ours, and one that promises that no null comes.
+    Raises ConfigError for an unknown name, another type than ours, and a column that is declared as not nullable.
     """
     for field in schema.fields:
         expected = _type_of(field.name)
         if field.dataType.simpleString() == expected.simpleString():
             if not field.nullable or field.dataType != expected:
                 raise ConfigError(
-                    f"columns: {field.name}, or what is in it, is declared as never null, which a log does not "
-                    "promise: leave NOT NULL and nullable=False out, and filter"
+                    f"columns: {field.name}, or its elements, are declared as never null, but a log may have nulls: "
+                    "leave NOT NULL and nullable=False out, and filter"
                 )
         else:
             raise ConfigError(

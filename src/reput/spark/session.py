@@ -1,8 +1,7 @@
-"""A Spark session that starts fast and whose tasks cost little; every setting can be overridden.
+"""Start a Spark session with reput's defaults: a fast start and cheap tasks. Every setting can be overridden.
 
-Three things are done besides settings: workers come from our own daemon (`reput.spark.daemon`), a local session runs
-from a `SPARK_HOME` of links without `pyspark.zip`, and the JVM maps its classes from an archive where
-`reput.spark.class_archive` has made one.
+Besides settings, workers come from our own daemon (`reput.spark.daemon`), a local session runs from a `SPARK_HOME` of
+links without `pyspark.zip`, and the JVM maps its classes from an archive if `reput.spark.class_archive` has made one.
 """
 
 from __future__ import annotations
@@ -24,12 +23,12 @@ from reput.spark.java import cache_path, class_archive, class_archive_options, f
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: Given by path: in SPARK_HOME/conf it would be a folder on the class path, with which a class archive cannot be made.
+#: Given by path: SPARK_HOME/conf would be a folder on the class path, and then no class archive can be made.
 _LOG_SETTINGS = os.path.join(os.path.dirname(__file__), "log4j2.properties")
 
 logger = logging.getLogger("reput.spark")
 
-#: On local disks the two writes of a stream's batch took 78 to 202 ms by Spark's default, and 27 to 57 by this one.
+#: On local disks the two writes of a stream's batch took 78 to 202 ms by Spark's default, and 27 to 57 by this class.
 _CHECKPOINT_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
 _DEFAULTS = {
@@ -38,7 +37,7 @@ _DEFAULTS = {
     "spark.python.daemon.module": "reput.spark.daemon",
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.python.worker.faulthandler.enabled": "true",  # a worker that dies of SIGBUS or SIGSEGV names its Python line
-    "spark.sql.python.filterPushdown.enabled": "true",  # off, a data source that takes filters fails every query
+    "spark.sql.python.filterPushdown.enabled": "true",  # without it a data source that takes filters fails every query
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
     "spark.hadoop.parquet.compression.codec.zstd.level": "1",
 }
@@ -47,14 +46,14 @@ _DEFAULTS = {
 def session(master: str = "local[*]", app_name: str = "reput", **conf: str) -> SparkSession:
     """Start a Spark session with reput's defaults.
 
-    Where one runs already in this process it is returned as it is, with `conf` applied as far as Spark allows.
+    A session that runs already in this process is returned, with `conf` applied as far as Spark allows.
 
     Args:
-        master: where it runs: `local[*]`, `local[4]`, `spark://host:7077`, ... On a cluster reput must be installed
-            where the executors run, as their Python daemon is ours.
+        master: `local[*]`, `local[4]`, `spark://host:7077`, ... On a cluster reput must be installed where the
+            executors run, as they use our Python daemon.
         app_name: the name that Spark shows.
-        conf: Spark's own keys, which go before our defaults: `session(**{"spark.driver.memory": "4g"})`. Your own Java
-            options belong into `spark.driver.extraJavaOptions`; ours are in `spark.driver.defaultJavaOptions`.
+        conf: Spark's keys, which override our defaults: `session(**{"spark.driver.memory": "4g"})`. Put your own Java
+            options into `spark.driver.extraJavaOptions`; ours are in `spark.driver.defaultJavaOptions`.
 
     Raises:
         ReputError: pyspark is not installed, or there is no Java 17 or later.
@@ -94,10 +93,10 @@ def session(master: str = "local[*]", app_name: str = "reput", **conf: str) -> S
 
 
 def spark_home() -> str:
-    """The SPARK_HOME of local sessions: the user's, else links to the installed Spark, less `python/lib/pyspark.zip`.
+    """SPARK_HOME of local sessions: the user's, else links to the installed Spark without `python/lib/pyspark.zip`.
 
-    Spark puts that zip first on the path of every Python process it starts, and imports from a zip have no bytecode:
-    1.3 s instead of 0.3 s, up to five times before the first row.
+    Spark puts that zip first on the path of every Python process it starts, and modules in a zip have no bytecode: the
+    imports take 1.3 s instead of 0.3 s, up to five times before the first row.
     """
     if chosen := os.environ.get("SPARK_HOME"):
         return chosen
@@ -113,12 +112,12 @@ def spark_home() -> str:
 
 
 def is_local(master: str) -> bool:
-    """Whether a master means threads of one process on this machine."""
+    """Whether a master stands for threads of one process on this machine."""
     return re.fullmatch(r"local(\[.*\])?", master) is not None
 
 
 def _local_cores(master: str) -> int:
-    """The tasks that run at once under `local`, `local[4]`, `local[*]`."""
+    """Count of tasks that run at once under `local`, `local[4]`, `local[*]`."""
     cores = re.match(r"local\[(\d+|\*)", master)
     if cores is None:
         return 1
@@ -127,7 +126,7 @@ def _local_cores(master: str) -> int:
 
 @contextlib.contextmanager
 def _environment(values: dict[str, str]) -> Iterator[None]:
-    """Set environment variables while the JVM starts: it takes a copy."""
+    """Set environment variables while the JVM starts, which copies them."""
     before = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
     try:

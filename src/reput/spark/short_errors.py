@@ -1,4 +1,4 @@
-"""Errors on their way to the user, of which Spark shows the whole trace: ours get short, and one is none."""
+"""Short errors for Spark, which shows whole tracebacks: our errors lose theirs, and a closed socket is no error."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def told_shortly(method: Callable[P, R]) -> Callable[P, R]:
-    """Raise errors of ours without the lines they came through: the message is what the user needs.
+def without_traceback(method: Callable[P, R]) -> Callable[P, R]:
+    """Decorate a method that Spark calls, so that our errors are raised without traceback: users need only the message.
 
-    For what Spark calls, and so with `end_quietly`.
+    Calls `end_quietly` after the method.
     """
 
     @wraps(method)
-    def told(*args: P.args, **kwargs: P.kwargs) -> R:
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return method(*args, **kwargs)
         except ReputError as error:
@@ -29,14 +29,14 @@ def told_shortly(method: Callable[P, R]) -> Callable[P, R]:
         finally:
             end_quietly()
 
-    return told
+    return call
 
 
 def end_quietly() -> None:
-    """In a process that Spark's planner has asked: let it end without a traceback when Spark closes its socket.
+    """Let a process of Spark's planner end without a traceback when Spark closes its socket.
 
-    Spark does so when it has read the answer, and often before the process has flushed its last bytes, which nobody
-    wants: pyspark's daemon prints a BrokenPipeError then. Only tasks have workers of `reput.spark.daemon`.
+    Spark closes the socket after it has read the answer, often before the process has flushed its last, unused bytes:
+    then pyspark's daemon prints a BrokenPipeError. Only tasks run in workers of `reput.spark.daemon`.
     """
     spec = getattr(sys.modules["__main__"], "__spec__", None)  # none in some shells
     if spec is not None and spec.name == "pyspark.daemon":

@@ -1,7 +1,7 @@
-"""The format `reput`: `spark.read.format("reput").load(path)`, and `read_log`, the same with columns chosen.
+"""Format `reput`: `spark.read.format("reput").load(path)`, and `read_log`, the same with chosen columns.
 
-Spark makes the source in one process of its own and the reader in another, and reads in its workers: everything between
-them goes as options and pickles, and what a process does not need, this module does not import.
+Spark makes the source in one process and the reader in another, and reads in its workers. Options and pickles pass
+between them. This module imports only what all of these processes need.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from pyspark.sql.types import StructType
 
 from reput.spark.options import READ_OPTIONS, ReadOptions, absolute_folders, absolute_path, option_texts, parse_options
 from reput.spark.schema import column_names, spark_schema
-from reput.spark.short_errors import end_quietly, told_shortly
+from reput.spark.short_errors import end_quietly, without_traceback
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
 class ReputDataSource(DataSource):
-    """The commit log of a store as a table, a row a message: the rows of `reput.read_log`, read by all executors.
+    """Commit log of a store as a table, a row a message: the rows of `reput.read_log`, read by all executors.
 
-    Spark does not tell a Python source which columns a query needs, so it asks for all. A schema of the user's does
-    tell: any columns, in any order. See `reput.spark.options.ReadOptions` for the options.
+    Spark does not tell a Python source which columns a query needs, so all columns are read. The user can give a schema
+    with any columns in any order. See `reput.spark.options.ReadOptions` for the options.
 
-    The rows are those of the log as it was when the query was planned: a DataFrame does not see what comes later.
+    The rows are of the log as it was when the query was planned: a DataFrame does not see later messages.
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
@@ -43,40 +43,40 @@ class ReputDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What `format` calls it."""
+        """Name of the format."""
         return "reput"
 
     def schema(self) -> StructType:
         """All columns."""
         return spark_schema()
 
-    @told_shortly
+    @without_traceback
     def reader(self, schema: StructType) -> DataSourceReader:
-        """The reader of the columns in `schema`; ConfigError if they are not ours, or an option is not a reader's."""
+        """Make the reader of the columns in `schema`. Raises ConfigError for unknown columns and options."""
         from reput.spark.reader import FilteringLogReader, LogReader
 
         options = parse_options(self.options, READ_OPTIONS, ReadOptions)
         reader = FilteringLogReader if options.push_filters else LogReader
         return reader(options, column_names(schema))
 
-    @told_shortly
+    @without_traceback
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """The stream of the columns in `schema`. See `reput.spark.stream_options` for its options."""
+        """Make the stream reader of the columns in `schema`. See `reput.spark.stream_options` for its options."""
         from reput.spark.stream_reader import LogStreamReader
 
         return LogStreamReader(self.options, schema)
 
-    @told_shortly
+    @without_traceback
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """The writer of a DataFrame; see `reput.spark.write_options.WriteOptions`, and `LogWriter` for errors."""
+        """Make the writer of a DataFrame; see `reput.spark.write_options.WriteOptions`, and `LogWriter` for errors."""
         from reput.spark.write_options import write_options
         from reput.spark.writer import LogWriter
 
         return LogWriter(write_options(self.options), schema, overwrite=overwrite)
 
-    @told_shortly
+    @without_traceback
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        """The writer of a stream's batches; as `writer`."""
+        """Make the writer of a stream's batches; as `writer`."""
         from reput.spark.stream_writer import LogStreamWriter
         from reput.spark.write_options import stream_write_options
 
@@ -84,11 +84,11 @@ class ReputDataSource(DataSource):
 
 
 def register(spark: SparkSession) -> None:
-    """Make the format `reput` known to a session.
+    """Register the format `reput` with a session.
 
-    Spark finds it by itself where reput is installed and every module `pyspark_*` there can be imported. Where one of
-    them fails, Spark logs "Skipping the lookup of Python Data Sources due to the failure" and finds none; and it does
-    not look into `--py-files`. Then, call this first.
+    Spark finds the format by itself where reput is installed and every installed module `pyspark_*` can be imported. If
+    one of these imports fails, Spark logs "Skipping the lookup of Python Data Sources due to the failure" and finds no
+    format; and it does not look into `--py-files`. In these cases, call this function first.
     """
     spark.dataSource.register(ReputDataSource)
 
@@ -113,23 +113,23 @@ def read_log(
     clock_margin_ms: int | None = None,
     push_filters: bool = False,
 ) -> DataFrame:
-    """The messages of stores as a DataFrame; arguments as those of `reput.read_log`, which returns the same rows.
+    """Read the messages of stores as a DataFrame, with the arguments and rows of `reput.read_log`.
 
-    Five small columns are read twice as fast as all.
+    Five small columns are read twice as fast as all columns.
 
     Args:
-        path: a store directory, a pattern such as `/brokers/*/store`, or a list of both; the column `store` tells them
-            apart.
-        mode: as in Spark's own readers, and so another default than that of `reput.read_log`.
-        split_bytes: the log bytes that one task reads; None: what makes a task for each processor.
-        prune: whether parts of the log are left out that hold no wanted row; see `explain`.
-        statistics: a folder outside of the stores where the times of the log's parts are kept, for later reads.
-        clock_margin_ms: your word that no store timestamp lies further behind one before it.
-        push_filters: your word that the DataFrame is read by one query, so that its filters may prune, too: Spark 4.3
-            plans all queries on one DataFrame by the filters of one of them.
+        path: a store directory, a pattern such as `/brokers/*/store`, or a list of both; the column `store` names the
+            store of a row.
+        mode: as in Spark's own readers, so its default differs from that of `reput.read_log`.
+        split_bytes: the log bytes that one task reads; None: as many as make a task for each processor.
+        prune: whether ranges of the log without wanted rows are left out; see `explain`.
+        statistics: a folder outside of the stores where times of blocks of the log are kept, for later reads.
+        clock_margin_ms: your promise that no store timestamp is earlier than a timestamp before it by more than this.
+        push_filters: your promise that only one query reads the DataFrame. Then its filters prune, too. Spark 4.3 plans
+            all queries on one DataFrame by the filters of one of them.
 
-    Raises ConfigError for an unknown column, or a path on a file system of another kind than the machine's; what else
-    is wrong is told by Spark when it plans the query.
+    Raises ConfigError for an unknown column, or a path that is not on a local or mounted file system; Spark raises
+    other errors when it plans the query.
     """
     schema = spark_schema(columns)
     options = {

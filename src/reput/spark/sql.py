@@ -1,4 +1,4 @@
-"""`query_sql_on_spark`: SQL over the messages of a store, in Spark's dialect, read by all executors."""
+"""`query_sql_on_spark`: query the messages of a store by SQL in Spark's dialect, read by all executors."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 def query_sql_on_spark(spark: SparkSession, source: Source, sql: str) -> DataFrame:
-    """The rows of a query of Spark SQL, over the tables of `reput.jobs.query.sql_job.query_sql`, as a DataFrame.
+    """Run a statement of Spark SQL over the tables of `reput.jobs.query.sql_job.query_sql`; returns a DataFrame.
 
-    The tables become temporary views of the session, of the same names, in backquotes where SQL asks for it
-    (`` `my-topic` ``). Tasks decode bodies; a view has all columns, and Spark asks for all of them.
+    The tables become temporary views of the session with the same names; names that need it stand in backquotes
+    (`` `my-topic` ``). Tasks decode bodies. A view has all columns, and Spark reads all of them.
 
-    Raises ConfigError for what Spark refuses, and as `Source`.
+    Raises ConfigError for a statement that Spark refuses, and as `Source`.
     """
     from pyspark.errors import AnalysisException
 
@@ -37,7 +37,7 @@ def query_sql_on_spark(spark: SparkSession, source: Source, sql: str) -> DataFra
 
 
 def topic_frame(spark: SparkSession, source: Source, topic: str | None) -> DataFrame:
-    """The messages of a topic, with the fields of their JSON bodies; None: all messages, without."""
+    """DataFrame of a topic's messages, with the fields of their JSON bodies; None: all messages, without fields."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     rows = read_log(

@@ -1,4 +1,4 @@
-"""`statistics_stream`: the statistics of a log that grows, by windows of time, as a Structured Streaming query."""
+"""`statistics_stream`: statistics of a growing log by windows of time, as a Structured Streaming query."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from reput.spark.log_stream import read_log_stream
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-#: Spark's `percentile_approx` errs by at most one message in so many of a group.
+#: Accuracy of Spark's `percentile_approx`: the rank errs by at most one in so many messages of a group.
 _ACCURACY = 10_000
 
 
@@ -29,20 +29,21 @@ def statistics_stream(
     watermark: str = "10 minutes",
     **options: Any,
 ) -> DataFrame:
-    """The groups of `reput.jobs.statistics.job.statistics` as a streaming DataFrame, a row a group and window.
+    """Count the groups of `reput.jobs.statistics.job.statistics` as a streaming DataFrame, a row a group and window.
 
     In output mode `append` each window is written once, when no later message can belong to it: when a message comes
-    that is later than the window's end by the watermark. In mode `update` a window is written anew in each batch that
-    changes it. With a checkpoint a query that was stopped, or killed, goes on, and no message is counted twice.
+    whose time is after the window's end by more than the watermark. In mode `update` a window is written again in each
+    batch that changes it. With a checkpoint a query that was stopped, or killed, continues, and no message is counted
+    twice.
 
-    Columns are those of `Statistics.table` but for body_bytes, which only bodies tell. Latencies are as of Spark's
+    Columns are those of `Statistics.table` without body_bytes, which would need the bodies. Latencies are by Spark's
     `percentile_approx`: the rank of each errs by at most a 10 000th of the group's messages.
 
     Args:
-        path: as of `read_log_stream`.
-        by, bucket, time_of, latency: as of `statistics`; a stream needs a bucket.
-        watermark: how much later than others a message may come, by the time that makes the bucket; what comes later
-            still is not counted. In Spark's words: `10 minutes`. Store times only grow, but for a clock that is set
+        path: as for `read_log_stream`.
+        by, bucket, time_of, latency: as for `statistics`; a stream needs a bucket.
+        watermark: greatest lag of a message after later ones, by the time that makes the bucket, as Spark writes it
+            (`10 minutes`). Messages with a greater lag are not counted. Store times only grow, unless a clock is set
             back; born times are the producers'.
         options: further arguments of `read_log_stream`.
 
@@ -51,7 +52,7 @@ def statistics_stream(
     from pyspark.sql import functions as f
 
     if bucket is None:
-        raise ConfigError("bucket: a stream is counted by windows of time, so it needs one: 1m, 1h, 1d")
+        raise ConfigError("bucket: a stream is counted by windows of time, so it needs a bucket: 1m, 1h, 1d")
     grouping = grouping_of(by, bucket, time_of, latency=latency)
     time = grouping.time_column
     needed = {"keys" if name == "key" else name for name in grouping.columns} | {time, "store_size"}
@@ -62,9 +63,9 @@ def statistics_stream(
     sums = [f.count(f.lit(1)).alias("messages"), f.sum("store_size").alias("bytes")]
     if latency:
         milliseconds = f.unix_millis("store_timestamp") - f.unix_millis("born_timestamp")
-        parts = list(QUANTILES.values())[:-1]
-        sums += [f.percentile_approx(milliseconds, parts, _ACCURACY).alias("parts"), f.max(milliseconds).alias("most")]
-    if "key" in grouping.columns:  # a generator may not stand in a grouping
+        shares = list(QUANTILES.values())[:-1]
+        sums += [f.percentile_approx(milliseconds, shares, _ACCURACY).alias("parts"), f.max(milliseconds).alias("most")]
+    if "key" in grouping.columns:  # Spark allows no generator in a grouping
         keys = f.explode_outer(f.array_distinct("keys")).alias("key")
         rows = rows.select("*", keys)
     counted = rows.groupBy(*groups).agg(*sums)

@@ -1,12 +1,11 @@
-"""The offset of a stream, as Spark keeps it in a checkpoint: JSON, with an entry for each store's path.
+"""Offset of a stream in Spark's checkpoint: JSON with an entry for each store's path.
 
     {"/data/store": {"offset": 8192, "last": {"offset": 7900, "storeTimestamp": 1700000000000,
                                               "headerSize": 88, "headerCrc": 305419896}}}
 
-`offset` is where the next record starts, and `last` tells the record before it from any other, see
-`reput.log.positions`. `begin` is there where the batch that ends here does not begin where the one before it ended:
-with the first batch of a store, and where records were lost. So a batch that is planned again after a restart is the
-same.
+`offset` is the begin of the next record, and `last` identifies the record before it, see `reput.log.positions`. `begin`
+is the begin of the batch that ends here, if that is not the end of the batch before it: in the first batch of a store,
+and after lost records. So a batch that is planned again after a restart is the same.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ StreamOffset = dict[str, dict[str, Any]]
 
 
 def to_json(position: LogPosition, begin: int | None = None) -> dict[str, Any]:
-    """The entry of one store."""
+    """Make the entry of one store."""
     entry: dict[str, Any] = {"offset": position.offset}
     if (last := position.last) is not None:
         entry["last"] = {
@@ -35,7 +34,7 @@ def to_json(position: LogPosition, begin: int | None = None) -> dict[str, Any]:
 
 
 def from_json(entry: Mapping[str, Any]) -> LogPosition:
-    """The position of an entry. Raises ConfigError where it is none of ours."""
+    """Position of an entry. Raises ConfigError where it is not an entry of this format."""
     try:
         last = entry.get("last")
         if last is not None:
@@ -46,7 +45,7 @@ def from_json(entry: Mapping[str, Any]) -> LogPosition:
 
 
 def begin_of(end: Mapping[str, Any], start: Mapping[str, Any] | None) -> LogPosition:
-    """Where the batch begins that ends with the entry `end`, and follows one that ended with `start`."""
+    """Begin of the batch that ends with the entry `end`, and comes after a batch that ended with `start`."""
     if "begin" in end:
         return LogPosition(end["begin"])
     assert start is not None, "the first entry of a store says where it begins"
@@ -54,7 +53,7 @@ def begin_of(end: Mapping[str, Any], start: Mapping[str, Any] | None) -> LogPosi
 
 
 def own_offset(given: Any) -> StreamOffset:
-    """An offset as Spark shows it, a text or JSON already (Spark Connect); no entries if it is of another source."""
+    """Parse an offset as Spark shows it, a text or (Spark Connect) JSON; empty for an offset of another source."""
     try:
         offset = json.loads(given) if isinstance(given, str) else given
     except json.JSONDecodeError:

@@ -1,4 +1,4 @@
-"""The options of the format `reput` as a stream source; names as Spark's own sources have them."""
+"""Options of the format `reput` as a stream source, with the names of Spark's own sources."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ from reput.spark.options import (
 
 EARLIEST, LATEST = "earliest", "latest"
 
-#: Where a store's stream begins: a word, or a commit log offset.
+#: Start of a store's stream: a word, or a commit log offset.
 StartingOffset = str | int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamOptions:
-    """What a user asked of `spark.readStream.format("reput")`; the first eight are those of `ReadOptions`.
+    """Options of `spark.readStream.format("reput")`; the first eight are those of `ReadOptions`.
 
     Attributes:
         path: `path`, a store directory, or a pattern of several; or `paths`, a JSON list of both.
-        starting_offsets: `startingOffsets`, where a store begins of which the checkpoint knows nothing: earliest (the
-            default), latest, a commit log offset at which a record starts, or a JSON object with one of these for each
-            store's path.
+        starting_offsets: `startingOffsets`, start of a store that is not in the checkpoint: earliest (the default),
+            latest, a commit log offset at which a record starts, or a JSON object with one of these for each store's
+            path.
         starting_timestamp: `startingTimestamp`, ms since 1970 or an ISO 8601 time with its zone: begin at the first
             record that was stored then or later.
-        max_bytes_per_trigger: `maxBytesPerTrigger`, log bytes that a batch has at the most; but one record always goes.
-        max_rows_per_trigger: `maxRowsPerTrigger`, records that a batch has at the most, before topics and keys choose.
-        fail_on_data_loss: `failOnDataLoss`, false: go on, with a warning, where records are gone that were not read, or
-            the log is not the one that was read.
-        mode: `mode`, as in `ReadOptions`; FAILFAST if left out, since what a stream has passed over it never reads.
+        max_bytes_per_trigger: `maxBytesPerTrigger`, limit of a batch in log bytes; a batch has at least one record.
+        max_rows_per_trigger: `maxRowsPerTrigger`, limit of a batch in records, before topics and keys are applied.
+        fail_on_data_loss: `failOnDataLoss`, false: continue, with a warning, where unread records are lost, or where
+            the log is another one than the log that was read.
+        mode: `mode`, as in `ReadOptions`; the default is FAILFAST, as a stream never reads what it has passed over.
     """
 
     path: str | tuple[str, ...]
@@ -60,7 +60,7 @@ class StreamOptions:
     mode: str = "FAILFAST"
 
     def starting_offset(self, path: str) -> StartingOffset:
-        """Where the store at a path begins. Raises ConfigError where `startingOffsets` names others only."""
+        """Start of the store at a path. Raises ConfigError where `startingOffsets` names only other stores."""
         if not isinstance(self.starting_offsets, Mapping):
             return self.starting_offsets
         if path not in self.starting_offsets:
@@ -70,7 +70,7 @@ class StreamOptions:
 
 
 def parse_stream_options(options: Mapping[str, str]) -> StreamOptions:
-    """Raises ConfigError as `parse_options`, and where two options contradict each other."""
+    """Parse the options of a stream. Raises ConfigError as `parse_options`, and for options that exclude each other."""
     parsed = parse_options(options, STREAM_OPTIONS, StreamOptions)
     given = {name.lower() for name in options}
     for one, other in (("startingOffsets", "startingTimestamp"), ("maxBytesPerTrigger", "maxRowsPerTrigger")):

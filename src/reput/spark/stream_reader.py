@@ -1,11 +1,11 @@
-"""The stream source: micro-batches of the commit logs of one or more stores.
+"""Stream reader: micro-batches of the commit logs of one or more stores.
 
-Spark's planner keeps one reader in a process of its own as long as the query lives. It asks for the latest offset every
-10 ms, and for the splits of each batch; tasks read them. Nothing but the offset is remembered: a query that is started
-again from its checkpoint plans the same batch again, and its tasks read the same rows.
+Spark's planner keeps one reader in a separate process as long as the query runs. It asks for the latest offset every
+10 ms, and for the splits of each batch; tasks read the splits. Only the offset is state: a query that is started again
+from its checkpoint plans the same batch again, and its tasks read the same rows.
 
-Rows come only from records that proved themselves when the batch was planned. A task that finds less than what was
-planned fails, for then the log was cut meanwhile.
+Rows come only from records that were proven when the batch was planned. A task that finds fewer records than planned
+fails: the log was cut meanwhile.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from reput.log.stores import find_stores, store_names
 from reput.log.tail import LogTail
 from reput.spark.daemon import freeze_worker
 from reput.spark.schema import column_names
-from reput.spark.short_errors import told_shortly
+from reput.spark.short_errors import without_traceback
 from reput.spark.stream_offset import StreamOffset, begin_of, from_json, to_json
 from reput.spark.stream_options import EARLIEST, LATEST, StreamOptions, parse_stream_options
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: Less is not worth a task.
+#: Least log bytes that are worth a task.
 _MIN_SPLIT_BYTES = 8 << 20
 
 _LIMITS = ("max_bytes", "max_rows")
@@ -53,7 +53,7 @@ logger = logging.getLogger("reput.spark")
 
 
 class StreamPartition(InputPartition):
-    """One task's part: a split that begins at a record's start, and the value of the column `store`."""
+    """Split of one task, which begins at a record, and the value of the column `store`."""
 
     def __init__(self, split: Split, store: str) -> None:
         super().__init__(split)
@@ -62,11 +62,11 @@ class StreamPartition(InputPartition):
 
 
 class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads some columns of commit logs as they grow; made of the options as Spark has them, and the user's schema.
+    """Stream reader of some columns of growing commit logs, made of Spark's options and the user's schema.
 
-    Its methods raise ConfigError for a wrong option or column, or where they contradict the stores or the checkpoint,
-    DataLossError where records are gone and `failOnDataLoss` is true, and what `LogTail` raises. Its constructor raises
-    nothing: Spark would hide that behind an error of its own.
+    Its methods raise ConfigError for a wrong option or column, and where these contradict the stores or the checkpoint;
+    DataLossError where records are lost and `failOnDataLoss` is true; and errors of `LogTail`. The constructor raises
+    no error: Spark would hide it by an error of its own.
     """
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
@@ -81,7 +81,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @cached_property
     def _logs(self) -> dict[str, LogTail]:
-        """The stores' logs, by path and in its order."""
+        """Tails of the stores' logs, in the order of their paths."""
         options = self._options
         stores = find_stores(options.path, commit_log_path=options.commit_log_path)
         if options.store is not None and len(stores) > 1:
@@ -89,48 +89,48 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         stores.sort(key=lambda store: store.path)
         return {store.path: LogTail(store, on_damage=on_damage_of(options.mode)) for store in stores}
 
-    @told_shortly
+    @without_traceback
     def initialOffset(self) -> StreamOffset:
-        """Nothing about any store: where each begins is in the first batch's end, and so the same after a restart."""
-        self._selection("")  # tells wrong columns before anything is read
+        """Empty offset: the end of a store's first batch holds its begin, which so is the same after a restart."""
+        self._selection("")  # raises for wrong columns before anything is read
         return {}
 
-    @told_shortly
+    @without_traceback
     def getDefaultReadLimit(self) -> ReadLimit:
-        """As the options say."""
+        """Limit of a batch by the options."""
         if self._options.max_bytes_per_trigger is not None:
             return ReadMaxBytes(self._options.max_bytes_per_trigger)
         if self._options.max_rows_per_trigger is not None:
             return ReadMaxRows(self._options.max_rows_per_trigger)
         return ReadAllAvailable()
 
-    @told_shortly
+    @without_traceback
     def prepareForTriggerAvailableNow(self) -> None:
-        """Remember where each log ends: the batches end there, too."""
+        """Fix the end of each log as the end of the batches."""
         for path, log in self._logs.items():
             self._targets[path] = log.latest(self._newest_ms(log)).offset
 
-    @told_shortly
+    @without_traceback
     def latestOffset(self, start: StreamOffset, limit: ReadLimit) -> StreamOffset:
-        """Where the next batch ends: `start` where nothing is new. Stores share the limit equally."""
+        """End of the next batch; `start` without new records. Stores share the limit equally."""
         for path in start:
             self._log(path)
         return {path: self._next_entry(path, start.get(path), limit) for path in self._logs}
 
     def reportLatestOffset(self) -> StreamOffset:
-        """Where the logs end now, for the query's progress: how far a batch ends before that is its lag."""
+        """Ends of the logs as they are now, for the query's progress: the lag is from a batch's end to these ends."""
         for path, end in self._ends.items():
             log, latest = self._logs[path], self._latest.get(path, end)
             try:
                 log.check(latest)
                 self._latest[path] = log.advance(latest, TailLimit(newest_ms=self._newest_ms(log)))
-            except StoreError:  # the next `latestOffset` comes upon it, and tells it
+            except StoreError:  # the next `latestOffset` meets it, too, and raises it
                 self._latest[path] = end
         return {path: to_json(latest) for path, latest in self._latest.items()}
 
-    @told_shortly
+    @without_traceback
     def partitions(self, start: StreamOffset, end: StreamOffset) -> Sequence[InputPartition]:
-        """The splits of a batch, by store and in log order; after a restart, the same rows again."""
+        """Splits of a batch, by store and in log order; after a restart they have the same rows."""
         names = dict(zip(self._logs, store_names(log.directory for log in self._logs.values()), strict=True))
         return [
             StreamPartition(split, self._options.store or names[path])
@@ -140,25 +140,25 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The wanted rows of one split."""
+        """Read the wanted rows of one split."""
         try:
-            if isinstance(partition, StreamPartition):  # Spark makes one of another kind where there are no splits
+            if isinstance(partition, StreamPartition):  # Spark makes another partition where there are no splits
                 yield from self._read(partition.split, self._selection(partition.store))
         except ReputError as error:
-            raise error.with_traceback(None) from None  # as `told_shortly`
+            raise error.with_traceback(None) from None  # as `without_traceback`
         freeze_worker()
 
     def _log(self, path: str) -> LogTail:
-        """The log of a store that the checkpoint has."""
+        """Tail of a store that the checkpoint names. Raises ConfigError where option `path` does not have the store."""
         if path not in self._logs:
             raise ConfigError(
-                f"the checkpoint has the store {path}, and option path names {', '.join(self._logs)}: name that one "
+                f"the checkpoint has the store {path}, and option path names {', '.join(self._logs)}: name that store, "
                 "too, or begin with a new checkpoint"
             )
         return self._logs[path]
 
     def _next_entry(self, path: str, entry: Mapping[str, Any] | None, limit: ReadLimit) -> dict[str, Any]:
-        """Where the next batch ends for one store; `entry`, where the one before ended, if nothing is new."""
+        """Entry of the next batch's end for one store; `entry`, the end of the batch before, without new records."""
         log = self._logs[path]
         read = None if entry is None else from_json(entry)
         begin = self._starting_position(log) if read is None else self._checked(log, read)
@@ -185,7 +185,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return log.latest(self._newest_ms(log)) if offset == LATEST else log.at(int(offset))
 
     def _checked(self, log: LogTail, position: LogPosition) -> LogPosition:
-        """A position of the checkpoint, or where to go on if it is lost."""
+        """The position of the checkpoint, or the position at which to continue if its records are lost."""
         try:
             log.check(position)
         except DataLossError as error:
@@ -208,7 +208,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return log.splits(begin_offset, end_offset, self._options.split_bytes or size)
 
     def _tell_loss(self, error: DataLossError, remedy: str) -> None:
-        """Raise the error, or log it: as `failOnDataLoss` says."""
+        """Raise the error, or log it, by option `failOnDataLoss`."""
         if self._options.fail_on_data_loss:
             raise DataLossError(
                 f"{error}. Begin with a new checkpoint, or set failOnDataLoss=false to {remedy}"
@@ -246,7 +246,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
 
     def _newest_ms(self, log: LogTail) -> int | None:
-        """Under `until` flushed, the store time up to which the log is on the disk."""
+        """With `until` flushed: store time (ms) up to which the log is on the disk; else None."""
         if self._options.until != "flushed":
             return None
         checkpoint = log.directory.checkpoint()

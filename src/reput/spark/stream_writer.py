@@ -1,7 +1,7 @@
-"""Writing a stream to a store: each batch once, whatever is killed.
+"""Write a stream to a store, each batch exactly once, also after a kill.
 
-Spark makes a writer anew to commit a batch, so one knows nothing of the one before: it goes by the sink's id, and by
-the id of the query that the tasks have seen.
+Spark makes a new writer to commit each batch, so a writer knows nothing of earlier batches: the sink's id, and the id
+of the query as its tasks have seen it, identify the stream.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from reput.errors import ConfigError
 from reput.files import DISK
 from reput.formats.sink_commit import SinkBatch
-from reput.spark.short_errors import told_shortly
+from reput.spark.short_errors import without_traceback
 from reput.spark.stream_offset import own_offset
 from reput.spark.write_options import WriteOptions
 from reput.spark.writer import StagedRecords, clear_sink, commit, prepare, stage
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class LogStreamWriter(DataSourceStreamArrowWriter):
-    """Writes the batches of a stream; errors when it is made as of `LogWriter`."""
+    """Writer of a stream's batches. The constructor raises as that of `LogWriter`."""
 
     def __init__(self, options: WriteOptions, schema: StructType, *, overwrite: bool) -> None:
         assert options.sink_id is not None
@@ -43,21 +43,21 @@ class LogStreamWriter(DataSourceStreamArrowWriter):
         self._name = f"sink-{options.sink_id}"
         self._folder = make_folder(DISK, options.staging_path, self._name)
 
-    @told_shortly
+    @without_traceback
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Check and encode one partition of a batch into a staged file."""
         return stage(iterator, self._options, self._folder, self._name)
 
-    @told_shortly
+    @without_traceback
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Append a batch, unless it was before; when this returns it is on the disk, and in queues and index."""
+        """Append a batch, unless the store has it. When this returns, it is on the disk, and in queues and index."""
         query_ids = {message.query_id for message in messages if isinstance(message, StagedRecords)}
         batch = SinkBatch(self._sink_id, batchId, query_ids.pop() if query_ids else None)
         commit(self._options, messages, batch, name=f"{self._sink_id}-{batchId}")
         self._clear()
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Remove what the tasks have left, also those that failed."""
+        """Remove the files of all tasks, failed ones included."""
         self._clear()
 
     def _clear(self) -> None:
@@ -67,22 +67,22 @@ class LogStreamWriter(DataSourceStreamArrowWriter):
 
 
 def _refuse_own_source(options: WriteOptions) -> None:
-    """Raises ConfigError for a stream that reads the store that it writes.
+    """Raise ConfigError for a stream that reads the store that it writes.
 
-    A sink is not told what its query reads, but Spark has written that into the checkpoint before it plans a batch.
+    A sink does not know what its query reads, but Spark writes that into the checkpoint before it plans a batch.
     """
     if not DISK.exists(options.path):
         return
     for path in _stores_read(options.checkpoint_path):
         if DISK.exists(path) and DISK.identity(path) == DISK.identity(options.path):
             raise ConfigError(
-                f"{options.path}: the stream reads this store, so that each batch would bring another one for ever; "
+                f"{options.path}: the stream reads this store, so each batch would cause another batch, without end; "
                 "write into another store. Nothing was written"
             )
 
 
 def _stores_read(checkpoint: str | None) -> list[str]:
-    """The stores whose offsets are in the newest file of a checkpoint's `offsets`: a line of JSON a source."""
+    """Paths of stores with offsets in the newest file of a checkpoint's folder `offsets`, a line of JSON a source."""
     if checkpoint is None:
         return []
     folder = os.path.join(checkpoint, "offsets")

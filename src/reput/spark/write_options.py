@@ -1,4 +1,4 @@
-"""The options of the sink: its own, and RocketMQ's keys of the store that it writes."""
+"""Options of the sink: its own options, and RocketMQ's configuration keys of the store."""
 
 from __future__ import annotations
 
@@ -18,19 +18,18 @@ _DEFAULT_LOCK_TIMEOUT_MS = 30_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions:
-    """What a user asked of `df.write.format("reput")` or `df.writeStream.format("reput")`.
+    """Options of `df.write.format("reput")` and `df.writeStream.format("reput")`.
 
     Attributes:
-        path: `path`, the store directory, the same on every machine; made where nothing is.
-        config: Of the store: every key of RocketMQ that `MessageStore.open` knows is an option too.
-        staging_path: `stagingPath`, a folder that every machine sees, for what the tasks write; below `path` if left
-            out.
-        sink_id: `sinkId`, the name under which the store remembers the last batch; a stream needs one.
-        batch_id: `batchId`, of a batch write with a `sinkId`: the same number again writes nothing.
-        on_bad_row: `onBadRow`, what becomes of a row that RocketMQ would refuse: fail (the job), or aside.
+        path: `path`, the store directory, the same on every machine; a missing one is made.
+        config: of the store: every configuration key that `MessageStore.open` knows is an option, too.
+        staging_path: `stagingPath`, a folder for staged files that every machine sees; default: one below `path`.
+        sink_id: `sinkId`, the name under which the store keeps the number of the last batch; a stream needs one.
+        batch_id: `batchId`, number of a batch write with a `sinkId`: a repeated number writes nothing.
+        on_bad_row: `onBadRow`, treatment of a row that RocketMQ would refuse: fail (the job), or put aside.
         bad_rows_path: `badRowsPath`, the folder of Parquet files for rows put aside.
-        lock_timeout_ms: `lockTimeoutMs`, how long to wait while another process has the store open; 30 s if left out.
-        checkpoint_path: Spark's `checkpointLocation` of a stream, if it is on a disk; None: unknown.
+        lock_timeout_ms: `lockTimeoutMs`, how long to wait while another process has the store open; default: 30 s.
+        checkpoint_path: Spark's `checkpointLocation` of a stream, if it is a local path; None: unknown.
     """
 
     path: str
@@ -45,23 +44,23 @@ class WriteOptions:
 
 
 def write_options(options: Mapping[str, str]) -> WriteOptions:
-    """Those of a batch write; raises ConfigError for an unknown one, a wrong value, and one that another one needs."""
+    """Parse the options of a batch write. Raises ConfigError for an unknown, wrong or missing option."""
     parsed = _parse(options, {**_SINK_OPTIONS, "batchId": ("batch_id", _count_of_text)})
     if (parsed.sink_id is None) != (parsed.batch_id is None):
         raise ConfigError(
             "options sinkId and batchId: a batch write needs both, to be written once however often it is repeated, or "
-            "none of them"
+            "neither"
         )
     return parsed
 
 
 def stream_write_options(options: Mapping[str, str]) -> WriteOptions:
-    """Those of a stream; raises ConfigError as `write_options`."""
+    """Parse the options of a stream; raises ConfigError as `write_options`."""
     parsed = _parse(options, {**_SINK_OPTIONS, "checkpointLocation": ("checkpoint_path", _local_path_of_text)})
     if parsed.sink_id is None:
         raise ConfigError(
-            'option sinkId: a stream needs one, .option("sinkId", "orders-by-hour"): under it the store remembers the '
-            "last batch, which must not come twice after a kill"
+            'option sinkId: a stream needs one, .option("sinkId", "orders-by-hour"): under it the store keeps the '
+            "number of the last batch, which must not come twice after a kill"
         )
     return parsed
 
@@ -78,12 +77,12 @@ def _parse(options: Mapping[str, str], own: OptionTable) -> WriteOptions:
     if "bad_rows_path" in values:
         path = values["bad_rows_path"] = os.path.abspath(values["bad_rows_path"])
         if os.path.commonpath([path, values["path"]]) == values["path"]:
-            raise ConfigError(f"option badRowsPath: {path} lies inside the store; name a place outside of it")
+            raise ConfigError(f"option badRowsPath: {path} lies inside the store; name a folder outside of it")
     return WriteOptions(**values)
 
 
 def check_sink_id(text: str) -> str:
-    """The name itself; ValueError says what a name may be."""
+    """Check the name of a sink; returns it. Raises ValueError with the allowed form of a name."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", text):
         raise ValueError("no name of up to 100 letters, digits, dots, dashes and underscores")
     return text
@@ -102,7 +101,7 @@ def _count_of_text(text: str) -> int:
 
 
 def _local_path_of_text(text: str) -> str | None:
-    """A path as `path_of_text`; None on a file system of another kind."""
+    """Path as by `path_of_text`; None for other file systems."""
     try:
         return path_of_text(text)
     except ValueError:

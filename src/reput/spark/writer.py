@@ -1,7 +1,7 @@
-"""Writing to a store in Spark's tasks: they encode into staged files, and one commit appends these under the lock.
+"""Write a DataFrame to a store: tasks encode rows to staged files, and one commit appends the files under the lock.
 
-Spark makes the writer in one process, writes in its workers, and commits in a third process: a writer is pickled
-between them. Whether the store can be opened is proved before any task runs.
+Spark makes the writer in one process, writes in its workers, and commits in a third process; it pickles the writer in
+between. That the store can be opened is checked before any task runs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from reput.formats.sink_commit import SinkBatch, SinkCommit, StagedPart
 from reput.kernels.message_columns import check_schema
 from reput.log.sink_commits import read_sinks
 from reput.spark.daemon import freeze_worker
-from reput.spark.short_errors import told_shortly
+from reput.spark.short_errors import without_traceback
 from reput.spark.write_options import WriteOptions
 from reput.store.sinks.bad_rows import AsideFile, BadRows, checked_tables, discard, publish
 from reput.store.sinks.commit import check_store, put_staged
@@ -38,13 +38,13 @@ logger = logging.getLogger("reput.spark")
 
 @dataclass(frozen=True, slots=True)
 class StagedRecords(WriterCommitMessage):
-    """What one task has written.
+    """Commit message of one task.
 
     Attributes:
-        partition: Its number, in whose order the parts are appended.
-        part: The staged records; None for none.
-        aside: Rows put aside.
-        query_id: Of the stream that it belongs to; None in a batch write.
+        partition: number of the partition; parts are appended in this order.
+        part: the staged records; None without records.
+        aside: files of rows put aside.
+        query_id: of the stream; None in a batch write.
     """
 
     partition: int
@@ -54,10 +54,10 @@ class StagedRecords(WriterCommitMessage):
 
 
 class LogWriter(DataSourceArrowWriter):
-    """Writes a DataFrame to a store, all of it or nothing.
+    """Writer of a DataFrame to a store, atomically.
 
-    Raises, when it is made and before any task runs: ConfigError for a wrong option, MessageIllegalError for a wrong
-    column, and what `MessageStore.open` raises, StoreLockedError above all.
+    The constructor raises, before any task runs: ConfigError for a wrong option, MessageIllegalError for a wrong
+    column, and errors of `MessageStore.open`, StoreLockedError among them.
     """
 
     def __init__(self, options: WriteOptions, schema: StructType, *, overwrite: bool) -> None:
@@ -68,14 +68,14 @@ class LogWriter(DataSourceArrowWriter):
         self._job = uuid.uuid4().hex
         self._folder = make_folder(DISK, options.staging_path, self._job)
 
-    @told_shortly
+    @without_traceback
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Check and encode one partition into a staged file."""
         return stage(iterator, self._options, self._folder, self._job)
 
-    @told_shortly
+    @without_traceback
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Append what all tasks have staged; when this returns it is on the disk, and in queues and index."""
+        """Append the staged records of all tasks. When this returns, they are on the disk, and in queues and index."""
         options = self._options
         batch = None
         if options.sink_id is not None and options.batch_id is not None:
@@ -87,7 +87,7 @@ class LogWriter(DataSourceArrowWriter):
             logger.warning("%s", error)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Remove what the tasks have left, also those that failed."""
+        """Remove the files of all tasks, failed ones included."""
         if DISK.exists(self._folder):
             DISK.remove_tree(self._folder)
         if self._options.bad_rows_path is not None:
@@ -95,19 +95,19 @@ class LogWriter(DataSourceArrowWriter):
 
 
 def prepare(options: WriteOptions, schema: StructType) -> None:
-    """Prove that columns and store will do, and sweep what dead jobs have left."""
+    """Check columns and store, and remove files that killed jobs have left."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
     check_schema(to_arrow_schema(schema, timezone="UTC"))
     check_store(options.path, options.config, DISK, lock_timeout_ms=options.lock_timeout_ms)
     for name in sweep(DISK, options.staging_path, read_sinks(DISK, options.path)):
-        logger.info("%s: removed what a dead job left in %s", options.path, name)
+        logger.info("%s: removed files that a killed job left in %s", options.path, name)
     if options.bad_rows_path is not None:
         DISK.make_directories(options.bad_rows_path)
 
 
 def stage(batches: Iterator[pa.RecordBatch], options: WriteOptions, folder: str, job: str) -> StagedRecords:
-    """Run one task: its rows into a file of the folder, and those that RocketMQ would refuse aside or into an error."""
+    """Task: stage the rows of one partition in a file. A row that RocketMQ would refuse is put aside, or raises."""
     context = TaskContext.get()
     assert context is not None, "Spark writes in tasks only"
     partition = context.partitionId()
@@ -135,7 +135,7 @@ def stage(batches: Iterator[pa.RecordBatch], options: WriteOptions, folder: str,
 def commit(
     options: WriteOptions, messages: Sequence[WriterCommitMessage | None], batch: SinkBatch | None, *, name: str
 ) -> SinkCommit:
-    """Append what was staged, in the order of the partitions, and publish what was put aside under `name`."""
+    """Append the staged records in the order of the partitions, and publish rows put aside under `name`."""
     staged = sorted((m for m in messages if isinstance(m, StagedRecords)), key=lambda m: m.partition)
     parts = [message.part for message in staged if message.part is not None]
     done = put_staged(options.path, options.config, DISK, parts, batch, lock_timeout_ms=options.lock_timeout_ms)
@@ -144,7 +144,7 @@ def commit(
             publish(DISK, message.aside, f"{name}-{message.partition}")
     except StoreError as error:
         raise StoreError(
-            f"{error}; the messages are committed all the same, but rows put aside are still in files that begin with _"
+            f"{error}; the messages are committed, but rows put aside are still in files whose names begin with _"
         ) from error
     logger.info("%s: %d messages from commit log offset %d on", options.path, done.rows, done.begin_offset)
     aside = sum(file.rows for message in staged for file in message.aside)
@@ -154,7 +154,7 @@ def commit(
 
 
 def clear_sink(options: WriteOptions, folder: str) -> None:
-    """Remove what the tasks of a stream's batch have left."""
+    """Remove staged files of a stream's batch."""
     clear(DISK, folder, read_sinks(DISK, options.path))
 
 

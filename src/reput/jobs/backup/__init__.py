@@ -1,4 +1,4 @@
-"""`reput backup` and `reput restore`."""
+"""`reput backup` and `reput restore`: copy a store to a folder or object storage, and make a store of a copy."""
 
 from reput.jobs.backup.backup_job import Backup, backup, list_backups
 from reput.jobs.backup.restore_job import Restored, restore

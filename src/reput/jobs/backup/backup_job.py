@@ -1,11 +1,11 @@
-"""`backup`: a consistent copy of a store that may be live, again and again, each time only what is new.
+"""`backup`: take a consistent copy of a store that may be live. A later backup copies only what is new.
 
-The log is the truth, so a backup is the log with the JSON files beside it; queues and index are built when it is
-restored. Everything that a manifest names is written before the manifest, which is written last and decides: before it
-there is no backup, from then on it is whole. Nobody's lock is taken, and nobody waits.
+The log is the truth, so a backup is the log with the JSON files beside it; a restore builds queues and index. The
+manifest is written last, after all that it names: before it there is no backup, from then on the backup is whole. No
+lock of the store is taken, and no writer waits.
 
-Of a live store the bytes before the log's end do not change any more, but they may be in the page cache alone. So the
-files are synced before they are read, whoever wrote them: what a backup has the disk has, too.
+The bytes of a live store before the log's end do not change any more, but they may be only in the page cache. So the
+files are synced before they are read: the disk has all that a backup has.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from reput.formats.backup import (
     LOG,
     ConfigFile,
     LastBackedUp,
-    LogPiece,
+    LogRange,
     Manifest,
     backup_name,
     decode_manifest,
@@ -47,26 +47,26 @@ from reput.log.scan import scan_split
 from reput.log.splits import Split, SplitResult
 from reput.log.tail import LogTail
 
-#: An object of the log at the most: what a worker holds, and what is read again after a kill.
-PIECE_BYTES = 32 << 20
+#: Limit of an object of the log: memory of a worker, and what is read again after a kill.
+SPLIT_BYTES = 32 << 20
 _READ_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Backup:
-    """What one backup has, and what it took.
+    """Result of one backup.
 
     Attributes:
         name: of the backup, for `restore`.
-        begin_offset, end_offset: the part of the commit log.
-        messages: records in the part that was new.
-        copied_bytes: of the log, in objects that were written.
-        reused_bytes: of the log, in objects that were there.
-        config_files: JSON files.
-        emptied_queues: queues without a message, whose next queue offset is kept.
-        left_out: names in the store directory that are in no backup.
-        findings: what is not as it should be in the store.
-        seconds: of the whole job.
+        begin_offset, end_offset: the range of the commit log.
+        messages: records in the range that was new.
+        copied_bytes: bytes of the log in objects that were written.
+        reused_bytes: bytes of the log in objects that were there already.
+        config_files: count of JSON files.
+        emptied_queues: count of queues without messages, whose next queue offset is kept.
+        left_out: names in the store directory that no backup has.
+        findings: texts of faults of the store.
+        seconds: time of the whole job.
     """
 
     name: str
@@ -89,22 +89,22 @@ def backup(
     runner: Runner,
     commit_log_path: str | os.PathLike[str] | None = None,
     link: bool = False,
-    piece_bytes: int = PIECE_BYTES,
+    split_bytes: int = SPLIT_BYTES,
     progress: Progress | None = None,
     files: FileLayer = DISK,
 ) -> Backup:
-    """Take a backup of a store, which may be open, to a folder or an URL of fsspec's.
+    """Take a backup of a store, which may be open, to a folder or a URL of fsspec.
 
-    It has every message that was acknowledged before the start, up to the end of the log as it is when the job looks.
-    Earlier backups in the same target stay; what they have of the log is not copied again. With `link` full log files
-    become hard links where the target is a folder of the same file system: no space, and no time but for the reading.
+    The backup has every message that was acknowledged before the start, up to the end of the log as the job finds it.
+    Earlier backups in the same target stay, and their bytes of the log are not copied again. With `link` full log files
+    become hard links if the target is a folder of the same file system: they take no space, and only the time to read.
 
     Raises:
-        StoreFormatError: no store; or a target that is not empty, and none of backups.
-        ConfigError: a target inside the store, or one with the backups of another store; links to an URL.
-        StoreLockedError: another backup goes to this folder now.
-        CorruptRecordError: damage in the log; there is no new backup then, and the earlier ones stay.
-        StoreError: a file cannot be read or written, a place not be reached.
+        StoreFormatError: no store; or a target that is not empty and has no backups.
+        ConfigError: a target inside the store, or with the backups of another store; `link` with a URL.
+        StoreLockedError: another backup is being taken to this folder.
+        CorruptRecordError: damage in the log; then there is no new backup, and earlier backups stay.
+        StoreError: a file cannot be read or written, or the target cannot be reached.
     """
     started = time.perf_counter()
     directory = StoreDirectory(store_path, commit_log_path=commit_log_path, files=files)
@@ -113,78 +113,78 @@ def backup(
         directory.check_output(folder)
     elif link:
         raise ConfigError(f"{target}: hard links lead to files of the same file system; leave --link out")
-    with held_target(target, files) as place:
-        names = backup_names(place)
-        before = _newest(place, names)
+    with held_target(target, files) as opened:
+        names = backup_names(opened)
+        before = _newest(opened, names)
         if before is not None:
-            _check_same_log(directory, place, before)
-        job = _BackupJob(directory, place, before, runner, link, piece_bytes, progress)
+            _check_same_log(directory, opened, before)
+        job = _BackupJob(directory, opened, before, runner, link, split_bytes, progress)
         manifest, findings = job.run_again_while_files_go(_new_time(names))
-        place.write(manifest_name(manifest.name), encode_manifest(manifest))
+        opened.write(manifest_name(manifest.name), encode_manifest(manifest))
     return Backup(
         manifest.name, manifest.begin_offset, manifest.end_offset, job.messages, job.copied_bytes,
-        sum(piece.size for piece in manifest.log) - job.copied_bytes, len(manifest.config), len(manifest.queues),
+        sum(one.size for one in manifest.log) - job.copied_bytes, len(manifest.config), len(manifest.queues),
         manifest.left_out, findings, time.perf_counter() - started,
     )  # fmt: skip
 
 
 def list_backups(target: str, *, files: FileLayer = DISK) -> list[Manifest | CorruptBackupError]:
-    """The backups of a target, oldest first; in place of one whose manifest is damaged the error that says so.
+    """List the backups of a target, oldest first. A backup whose manifest is damaged is listed as an error.
 
     Raises:
         StoreFormatError: no target of backups.
-        StoreError: it cannot be read.
+        StoreError: the target cannot be read.
     """
-    place = find_target(target, files)
-    found: list[Manifest | CorruptBackupError] = []
-    for name in backup_names(place):
+    opened = find_target(target, files)
+    backups: list[Manifest | CorruptBackupError] = []
+    for name in backup_names(opened):
         try:
-            found.append(read_manifest(place, name))
+            backups.append(read_manifest(opened, name))
         except CorruptBackupError as error:
-            found.append(error)
-    return found
+            backups.append(error)
+    return backups
 
 
-def read_manifest(place: BackupTarget, name: str) -> Manifest:
-    """The manifest of a backup; raises CorruptBackupError."""
-    return decode_manifest(b"".join(place.read(manifest_name(name))), f"{place.path}/{manifest_name(name)}")
+def read_manifest(target: BackupTarget, name: str) -> Manifest:
+    """Read the manifest of a backup; raises CorruptBackupError."""
+    return decode_manifest(b"".join(target.read(manifest_name(name))), f"{target.path}/{manifest_name(name)}")
 
 
-def backup_names(place: BackupTarget) -> list[str]:
-    """The names of the backups, oldest first."""
-    return sorted(name for file in place.sizes(BACKUPS) if (name := backup_name(file)) is not None)
+def backup_names(target: BackupTarget) -> list[str]:
+    """Names of the backups, oldest first."""
+    return sorted(name for file in target.sizes(BACKUPS) if (name := backup_name(file)) is not None)
 
 
-def _newest(place: BackupTarget, names: Sequence[str]) -> Manifest | None:
-    """The newest backup whose manifest can be read: a damaged one must not keep the next backup from being taken."""
+def _newest(target: BackupTarget, names: Sequence[str]) -> Manifest | None:
+    """Newest backup whose manifest can be read: a damaged manifest must not prevent the next backup."""
     for name in reversed(names):
         try:
-            return read_manifest(place, name)
+            return read_manifest(target, name)
         except CorruptBackupError:
             continue
     return None
 
 
 def _new_time(names: Sequence[str]) -> int:
-    """Now, in ms since 1970; but later than every other backup, whatever the clock does."""
+    """Time for a new backup, in ms since 1970: now, but later than every other backup, whatever the clock shows."""
     now = time.time_ns() // 1_000_000
     return max(now, time_of_name(names[-1]) + 1) if names else now
 
 
-def _check_same_log(directory: StoreDirectory, place: BackupTarget, before: Manifest) -> None:
-    """Raises ConfigError where the target is another store's: one elsewhere, whose log is not the same one either."""
+def _check_same_log(directory: StoreDirectory, target: BackupTarget, before: Manifest) -> None:
+    """Raise ConfigError where the target has backups of another store: of another path, and with another log."""
     if directory.path == before.store:
         return
     if before.last is not None and _has(directory, _position(before)):
         return
     raise ConfigError(
-        f"{place.path}: has the backups of {before.store}, whose log {directory.path} does not go on with; give "
+        f"{target.path}: has the backups of {before.store}, and {directory.path} does not continue its log; give "
         "another target"
     )
 
 
 def _has(directory: StoreDirectory, position: LogPosition) -> bool:
-    """Whether the log is still what it was before a position."""
+    """Whether the log is unchanged before a position."""
     try:
         LogTail(directory).check(position)
     except DataLossError:
@@ -201,26 +201,26 @@ def _position(manifest: Manifest) -> LogPosition:
 
 
 class _BackupJob:
-    """A backup to a target that this process has."""
+    """A backup to a target that this process holds."""
 
     def __init__(
         self,
         directory: StoreDirectory,
-        place: BackupTarget,
+        target: BackupTarget,
         before: Manifest | None,
         runner: Runner,
         link: bool,
-        piece_bytes: int,
+        split_bytes: int,
         progress: Progress | None,
     ) -> None:
-        self._directory, self._place, self._before = directory, place, before
-        self._runner, self._link, self._piece_bytes, self._progress = runner, link, piece_bytes, progress
+        self._directory, self._target, self._before = directory, target, before
+        self._runner, self._link, self._split_bytes, self._progress = runner, link, split_bytes, progress
         self.messages = self.copied_bytes = 0
 
     def run_again_while_files_go(self, created_timestamp: int) -> tuple[Manifest, tuple[str, ...]]:
-        """All but the writing of the manifest, and again where retention has deleted what was to be read.
+        """Copy all but the manifest; start again where retention has deleted files that were to be read.
 
-        What was copied by then is there, and is not copied again.
+        Objects that were copied by then are not copied again.
         """
         while True:
             begin = self._begin()
@@ -243,10 +243,10 @@ class _BackupJob:
         end = state.end.offset
         log_files = [file for file in self._directory.log_files() if file.start_offset <= end]
         begin = log_files[0].start_offset if log_files else end
-        pieces = self._kept_pieces(begin, end)
+        ranges = self._kept_ranges(begin, end)
         self.messages = self.copied_bytes = 0
-        for gap_begin, gap_end in _gaps(pieces, begin, end):
-            pieces += self._copy(log_files, gap_begin, gap_end, end)
+        for gap_begin, gap_end in _gaps(ranges, begin, end):
+            ranges += self._copy(log_files, gap_begin, gap_end, end)
         manifest = Manifest(
             name_of_time(created_timestamp),
             created_timestamp,
@@ -255,104 +255,102 @@ class _BackupJob:
             end,
             _last(state),
             log_files[0].size if log_files else 0,
-            tuple(sorted(pieces, key=lambda piece: piece.begin)),
+            tuple(sorted(ranges, key=lambda kept: kept.begin)),
             tuple(self._keep_config(state.config)),
             tuple(find_emptied_queues(self._directory, begin, end)),
             stored_sizes(self._directory, has_records=end > begin),
             tuple(left_out(self._directory)),
         )
         findings = [
-            f"{self._directory.path}/config/{file}: neither it nor its backup can be read; it is copied as it is: mend "
-            "the store with `reput repair`, and take another backup"
+            f"{self._directory.path}/config/{file}: neither the file nor its backup can be read; it is copied as it "
+            "is: mend the store with `reput repair`, and take another backup"
             for file in state.damaged
         ]
         losses = list(state.losses)
         if self._before is not None and self._before.end_offset > end:
             losses.append(f"the backup {self._before.name} has records up to {self._before.end_offset}")
         findings += [
-            f"{self._directory.path}: the log ends at offset {end}, but {loss}: what is missing is not in this backup "
-            "either; see `reput audit`, and which earlier one to restore by `reput backups`"
+            f"{self._directory.path}: the log ends at offset {end}, but {loss}: this backup lacks the missing records, "
+            "too; see `reput audit`, and `reput backups` for an earlier backup to restore"
             for loss in losses
         ]
         return manifest, tuple(findings)
 
-    def _kept_pieces(self, begin: int, end: int) -> list[LogPiece]:
-        """What the newest backup has of the log as it is now."""
+    def _kept_ranges(self, begin: int, end: int) -> list[LogRange]:
+        """Ranges of the log as it is now that the newest backup has."""
         before = self._before
         if before is None or before.end_offset > end:
             return []
         if before.end_offset > begin and not _has(self._directory, _position(before)):
             return []
-        sizes = self._place.sizes(LOG)
+        sizes = self._target.sizes(LOG)
         return [
-            piece
-            for piece in before.log
-            if piece.begin >= begin and sizes.get(piece.name.rpartition("/")[2]) == piece.size
+            kept for kept in before.log if kept.begin >= begin and sizes.get(kept.name.rpartition("/")[2]) == kept.size
         ]
 
-    def _copy(self, log_files: Sequence[LogFile], begin: int, end: int, log_end: int) -> list[LogPiece]:
-        """The pieces of a part of the log, copied where the target does not have them."""
+    def _copy(self, log_files: Sequence[LogFile], begin: int, end: int, log_end: int) -> list[LogRange]:
+        """Copy a range of the log by splits, except objects that the target has; returns a range for each split."""
         files, splits = self._directory.files, list(self._splits(log_files, begin, end))
-        with watched(self._directory.path, files):  # the error is told once, and may not be told to the next start
+        with watched(self._directory.path, files):  # the system reports a failed sync once, so it is recorded
             for path in dict.fromkeys(split.file.path for split in splits):
                 with files.open(path) as file:
                     file.sync()
         begins = {split.end: split.begin for split in splits}
-        task = _CopyPiece(self._place, files, begins, log_end, self._place.sizes(LOG), self._link)
+        task = _CopyRange(self._target, files, begins, log_end, self._target.sizes(LOG), self._link)
         outcomes, _ = run_over_splits(
             self._runner, task, splits, description="copying the log", progress=self._progress
         )
         self.messages += sum(outcome.messages for outcome in outcomes)
-        self.copied_bytes += sum(outcome.piece.size for outcome in outcomes if outcome.is_new)
-        return [outcome.piece for outcome in outcomes]
+        self.copied_bytes += sum(outcome.log_range.size for outcome in outcomes if outcome.is_new)
+        return [outcome.log_range for outcome in outcomes]
 
     def _splits(self, log_files: Sequence[LogFile], begin: int, end: int) -> Iterator[Split]:
-        """A split for each piece: cut at the borders of files, and of pieces counted from their begin."""
+        """A split for each object of the log, cut at ends of files, and at multiples of the split size in a file."""
         for file in log_files:
             low, high = max(begin, file.start_offset), min(end, file.end_offset)
             if low < high:
                 is_whole = (low, high) == (file.start_offset, file.end_offset)
-                step = file.size if self._link and is_whole else self._piece_bytes
+                step = file.size if self._link and is_whole else self._split_bytes
                 first = file.start_offset + (low - file.start_offset) // step * step + step
                 for a, b in pairwise([low, *range(first, high, step), high]):
                     yield Split(file, a, b, is_record_start=a in (file.start_offset, self._known_start))
 
     @property
     def _known_start(self) -> int:
-        """Where a record starts, beside the starts of files: behind the newest backup."""
+        """Offset at which a record is known to start, besides the starts of files: the end of the newest backup."""
         return -1 if self._before is None else self._before.end_offset
 
     def _keep_config(self, config: Mapping[str, bytes]) -> Iterator[ConfigFile]:
-        sizes = self._place.sizes(CONFIG)
+        sizes = self._target.sizes(CONFIG)
         for file_name, data in config.items():
             file = ConfigFile(file_name, len(data), hashlib.sha256(data).hexdigest())
             if sizes.get(file.sha256) != file.size:
-                self._place.write(file.name, data)
+                self._target.write(file.name, data)
             yield file
 
 
 @dataclass(frozen=True, slots=True)
 class _Copied:
-    """A piece that the target has; `fault` where the log is damaged: then it need not."""
+    """Outcome of a task for one split, a `SplitOutcome`. Without a `fault` the target has the object of the range."""
 
     read: SplitResult
     fault: CorruptRecordError | None
-    piece: LogPiece
+    log_range: LogRange
     messages: int
     is_new: bool
 
 
 @dataclass(frozen=True, slots=True)
-class _CopyPiece:
-    """Reads the records of a split, and copies the piece that ends where the split ends.
+class _CopyRange:
+    """Task: read the records of a split, and copy the range that ends at the split's end.
 
     Attributes:
-        begins: of the pieces, by their ends: a split that is read again begins elsewhere.
-        log_end: of the backup; nobody writes to files before it.
-        sizes: of the objects that are there.
+        begins: begins of the ranges by their ends: a split that is read again may begin at another offset.
+        log_end: of the backup; no process writes to files before it.
+        sizes: of the objects that the target has.
     """
 
-    place: BackupTarget
+    target: BackupTarget
     files: FileLayer
     begins: Mapping[int, int]
     log_end: int
@@ -372,22 +370,22 @@ class _CopyPiece:
         with open_listed(self.files, log_file.path) as file:
             for begin in range(position, end, _READ_BYTES):
                 digest.update(file.read(begin, min(_READ_BYTES, end - begin)))
-        piece = LogPiece(self.begins[split.end], split.end, digest.hexdigest())
-        is_new = fault is None and self.sizes.get(piece.name.rpartition("/")[2]) != piece.size
+        copied = LogRange(self.begins[split.end], split.end, digest.hexdigest())
+        is_new = fault is None and self.sizes.get(copied.name.rpartition("/")[2]) != copied.size
         if is_new:
             is_final = log_file.end_offset <= self.log_end
-            is_linked = self.link and is_final and piece.size == log_file.size
-            self.place.copy(piece.name, log_file.path, position, piece.size, is_final=is_final, link=is_linked)
-        return _Copied(scan.result, fault, piece, messages, is_new)
+            is_linked = self.link and is_final and copied.size == log_file.size
+            self.target.copy(copied.name, log_file.path, position, copied.size, is_final=is_final, link=is_linked)
+        return _Copied(scan.result, fault, copied, messages, is_new)
 
 
-def _gaps(pieces: Sequence[LogPiece], begin: int, end: int) -> list[tuple[int, int]]:
-    """The parts of [begin, end) that no piece has."""
+def _gaps(ranges: Sequence[LogRange], begin: int, end: int) -> list[tuple[int, int]]:
+    """Gaps of [begin, end) between ranges."""
     gaps = []
-    for piece in sorted(pieces, key=lambda piece: piece.begin):
-        if begin < piece.begin:
-            gaps.append((begin, piece.begin))
-        begin = piece.end
+    for kept in sorted(ranges, key=lambda kept: kept.begin):
+        if begin < kept.begin:
+            gaps.append((begin, kept.begin))
+        begin = kept.end
     if begin < end:
         gaps.append((begin, end))
     return gaps

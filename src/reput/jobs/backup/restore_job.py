@@ -1,8 +1,8 @@
-"""`restore`: a store from a backup, verified: every byte by its SHA-256, and then all of it by an audit.
+"""`restore`: make a store of a backup, and verify it: every byte by SHA-256, then the whole store by an audit.
 
-Log and JSON files come from the backup, queues and index are built from the log as `rebuild` builds them, and the audit
-compares all of it. Everything is made in `<store>.unfinished`, and gets its name at the end: a restore that was killed
-leaves no store, and the same call goes on where it was, file by file.
+Log and JSON files come from the backup, `rebuild` builds queues and index from the log, and the audit compares them.
+The store is made in `<store>.unfinished`, and renamed at the end: a restore that was killed leaves no store, and the
+same call continues file by file.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from reput.config.dispatch_rules import DispatchRules
 from reput.config.properties import camel_case
 from reput.errors import ConfigError, CorruptBackupError, StoreError, StoreFormatError
 from reput.files import DISK, FileLayer
-from reput.formats.backup import ConfigFile, LogPiece, Manifest
+from reput.formats.backup import ConfigFile, LogRange, Manifest
 from reput.formats.checkpoint import Checkpoint, encode_checkpoint
 from reput.formats.paths import CHECKPOINT, COMMIT_LOG, CONFIG, offset_to_file_name
 from reput.jobs.audit.job import audit
@@ -35,23 +35,23 @@ from reput.jobs.runner import Progress, Runner
 from reput.log.directory import check_outside, check_replaceable
 
 _UNFINISHED = ".unfinished"
-_STORE, _RESULT, _PARTS = "store", "result", "parts"
+_STORE, _RESULT, _PARTIAL = "store", "result", "parts"
 _AUDITED = ("message_delay_level", "max_hash_slot_num", "max_index_num")
 
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What was restored, and what the audit found in it.
+    """Result of a restore.
 
     Attributes:
-        backup: its name.
-        begin_offset, end_offset: the part of the commit log.
-        log_bytes: the same in bytes.
-        config_files: JSON files.
-        messages, units, queues, keys: what was built from the log; see `RebuildResult`.
-        kept_queues: queues without a message, whose next queue offset was in the backup.
+        backup: name of the backup.
+        begin_offset, end_offset: the range of the commit log.
+        log_bytes: size of that range.
+        config_files: count of JSON files.
+        messages, units, queues, keys: counts of the rebuild; see `RebuildResult`.
+        kept_queues: queues without messages, whose next queue offset was in the backup.
         findings: of the audit, the worst first.
-        seconds: of the whole job.
+        seconds: time of the whole job.
     """
 
     backup: str
@@ -89,47 +89,47 @@ def restore(
     Args:
         target: the folder or URL with backups.
         store_path: the store's directory: a new one, or an empty one.
-        runner: who runs the tasks.
-        backup: its name; None: the newest one.
+        runner: runs the tasks.
+        backup: name of the backup; None: the newest one.
         rules: the RocketMQ version whose queues and index are built.
-        sizes: what `rebuild` takes beside it, in place of what the backup says: file sizes, `message_delay_level`.
-        progress: told how far it is.
+        sizes: arguments of `rebuild` that replace those in the backup: file sizes, `message_delay_level`.
+        progress: called with the progress of each step.
         files: the file layer.
 
     Raises:
         StoreFormatError: no target of backups; a directory that is not empty.
-        ConfigError: no such backup; a store among the backups; `<store>.unfinished` was begun with other options; or
-            the store's files did not tell sizes, which are to be given then.
-        CorruptBackupError: an object of the backup is missing, or is not what it was. The store does not come to be;
-            what was restored by then stays in `<store>.unfinished`, and the same call goes on there.
+        ConfigError: no such backup; a store path inside the backups; `<store>.unfinished` was begun with other
+            options; or the backup lacks sizes, which must be given then.
+        CorruptBackupError: an object of the backup is missing or damaged. There is no store then; files restored so
+            far stay in `<store>.unfinished`, and the same call continues there.
         CorruptRecordError: damage in the log, which was there when the backup was taken.
         StoreLockedError: another process restores to this directory.
     """
     started = time.perf_counter()
-    place = find_target(target, files)
+    opened = find_target(target, files)
     if (backups := folder_of(target)) is not None:
         check_outside(store_path, backups, kind="the backups")
-    manifest = _choose(place, backup)
+    manifest = _choose(opened, backup)
     known = {**manifest.sizes, **(sizes or {})}
-    _check_sizes(place, manifest, known)
+    _check_sizes(opened, manifest, known)
     store = os.path.abspath(store_path)
     check_replaceable(store)
     unfinished = store + _UNFINISHED
     is_free = not files.exists(store) or (files.is_directory(store) and not files.list_directory(store))
     if not is_free and not files.exists(unfinished):
         raise _not_empty(store)
-    options = {"target": place.path, "backup": manifest.name, "rules": rules.value, **(sizes or {})}
+    options = {"target": opened.path, "backup": manifest.name, "rules": rules.value, **(sizes or {})}
     with JobFolder(unfinished, "restore", options, files=files) as folder:
         staged = os.path.join(folder.state_folder(), _STORE)
         kept = os.path.join(folder.state_folder(), _RESULT)
         if not files.exists(staged) and is_free and files.exists(kept):
-            files.unlink(kept)  # what was made there got its name, and was taken away
+            files.unlink(kept)  # the store got its name, and was taken away meanwhile
         result: Restored | None = load(kept)
         if not is_free and (result is None or files.exists(staged)):
             raise _not_empty(store)
         if result is None:
-            parts = folder.state_folder(_PARTS)
-            job = _RestoreJob(place, manifest, store, staged, parts, runner, progress, files)
+            partial_folder = folder.state_folder(_PARTIAL)
+            job = _RestoreJob(opened, manifest, store, staged, partial_folder, runner, progress, files)
             result = job.run(rules, known)
             keep(kept, result, synced=True)
         if is_free:
@@ -146,25 +146,25 @@ def _not_empty(store: str) -> StoreFormatError:
     )
 
 
-def _check_sizes(place: BackupTarget, manifest: Manifest, known: Mapping[str, Any]) -> None:
-    """Raises ConfigError where sizes of queues or index are not known: files of others are read wrongly by a broker."""
+def _check_sizes(target: BackupTarget, manifest: Manifest, known: Mapping[str, Any]) -> None:
+    """Raise ConfigError where sizes of queues or index are unknown: a broker misreads files of other sizes."""
     unknown = [camel_case(name) for name in SIZES if name not in known]
     if unknown:
         raise ConfigError(
-            f"{place.path}: the files of {manifest.store} did not tell {', '.join(unknown)} when the backup "
+            f"{target.path}: the files of {manifest.store} did not tell {', '.join(unknown)} when the backup "
             f"{manifest.name} was taken: give the broker's own with --set {unknown[0]}=N ..."
         )
 
 
-def _choose(place: BackupTarget, name: str | None) -> Manifest:
-    """The manifest of the backup of this name, or of the newest one."""
-    names = backup_names(place)
+def _choose(target: BackupTarget, name: str | None) -> Manifest:
+    """Read the manifest of the backup of this name; None: of the newest backup."""
+    names = backup_names(target)
     if not names:
-        raise StoreFormatError(f"{place.path}: no backup: none was finished there")
+        raise StoreFormatError(f"{target.path}: no backup: none was finished there")
     if name is not None and name not in names:
-        raise ConfigError(f"{place.path}: no backup {name}; there are {', '.join(names[-10:])}: see `reput backups`")
+        raise ConfigError(f"{target.path}: no backup {name}; there are {', '.join(names[-10:])}: see `reput backups`")
     try:
-        return read_manifest(place, name or names[-1])
+        return read_manifest(target, name or names[-1])
     except CorruptBackupError as error:
         others = ", ".join(other for other in names if other != (name or names[-1])) or "none"
         raise CorruptBackupError(
@@ -173,21 +173,21 @@ def _choose(place: BackupTarget, name: str | None) -> Manifest:
 
 
 class _RestoreJob:
-    """The store of a backup, as far as it has no name yet."""
+    """Restore of one backup to a staged store, which gets its name later."""
 
     def __init__(
         self,
-        place: BackupTarget,
+        target: BackupTarget,
         manifest: Manifest,
         store: str,
         staged: str,
-        parts: str,
+        partial_folder: str,
         runner: Runner,
         progress: Progress | None,
         files: FileLayer,
     ) -> None:
-        self._place, self._manifest = place, manifest
-        self._store, self._staged, self._parts = store, staged, parts
+        self._target, self._manifest = target, manifest
+        self._store, self._staged, self._partial_folder = store, staged, partial_folder
         self._runner, self._progress, self._files = runner, progress, files
 
     def run(self, rules: DispatchRules, sizes: Mapping[str, Any]) -> Restored:
@@ -195,83 +195,82 @@ class _RestoreJob:
         for folder in (COMMIT_LOG, CONFIG):
             files.make_directories(os.path.join(self._staged, folder))
         task = _RestoreFile(
-            self._place, files, os.path.join(self._staged, COMMIT_LOG), self._parts, manifest.log_file_size
+            self._target, files, os.path.join(self._staged, COMMIT_LOG), self._partial_folder, manifest.log_file_size
         )
         self._runner.run(task, self._log_files(), description="restoring the log", progress=self._progress)
         for file in manifest.config:
             self._restore_config(file)
         for queue in manifest.queues:
             write_emptied_queue(queue, self._staged, files)
-        if manifest.last is not None:  # for starts after a kill: all of the log is on the disk
+        if manifest.last is not None:  # for starts after a kill: the whole log is on the disk
             checkpoint = Checkpoint(manifest.last.store_timestamp, 0, 0)
             files.write_atomically(os.path.join(self._staged, CHECKPOINT), encode_checkpoint(checkpoint))
         built = rebuild(self._staged, None, runner=self._runner, rules=rules, progress=self._progress, **sizes)
         audited = {name: sizes[name] for name in _AUDITED if name in sizes}
-        found = audit(self._staged, runner=self._runner, progress=self._progress, **audited)
+        checked = audit(self._staged, runner=self._runner, progress=self._progress, **audited)
         return Restored(
             manifest.name, manifest.begin_offset, manifest.end_offset, manifest.end_offset - manifest.begin_offset,
             len(manifest.config), built.messages, built.units, built.queues, built.keys, built.kept_queues,
-            tuple(self._named(finding) for finding in found.findings), 0,
+            tuple(self._named(finding) for finding in checked.findings), 0,
         )  # fmt: skip
 
     def _named(self, finding: Finding) -> Finding:
-        """A finding as of the store when it has its name."""
+        """The finding with paths of the store's final name."""
         path, text = (value.replace(self._staged, self._store) for value in (finding.path, finding.text))
         return replace(finding, path=path, text=text)
 
-    def _log_files(self) -> list[tuple[int, tuple[LogPiece, ...]]]:
-        """(begin, pieces) of each log file. A log that was emptied has a file that says where it goes on."""
+    def _log_files(self) -> list[tuple[int, tuple[LogRange, ...]]]:
+        """(begin, ranges) of each log file. An emptied log has one file, whose name says where the log continues."""
         manifest = self._manifest
-        found: dict[int, list[LogPiece]] = {manifest.begin_offset: []} if manifest.begin_offset else {}
-        for piece in manifest.log:
-            found.setdefault(piece.begin - piece.begin % manifest.log_file_size, []).append(piece)
-        return [(begin, tuple(pieces)) for begin, pieces in found.items()]
+        by_file: dict[int, list[LogRange]] = {manifest.begin_offset: []} if manifest.begin_offset else {}
+        for log_range in manifest.log:
+            by_file.setdefault(log_range.begin - log_range.begin % manifest.log_file_size, []).append(log_range)
+        return [(begin, tuple(ranges)) for begin, ranges in by_file.items()]
 
     def _restore_config(self, file: ConfigFile) -> None:
         path = os.path.join(self._staged, CONFIG, os.path.basename(file.file_name))
-        if not self._files.exists(path):  # else a start before has written it, and somebody may have corrected it since
-            data = b"".join(_pieces_read(self._place, file.name, file.sha256, file.size))
+        if not self._files.exists(path):  # else an earlier start has written it, and a user may have corrected it
+            data = b"".join(_verified_blocks(self._target, file.name, file.sha256, file.size))
             self._files.write_atomically(path, data)
 
 
 @dataclass(frozen=True, slots=True)
 class _RestoreFile:
-    """Makes a log file, whole and synced, under its name; one that is there is of a start before, and as whole."""
+    """Task: make a log file, whole and synced, under its name. An existing file is whole: an earlier start made it."""
 
-    place: BackupTarget
+    target: BackupTarget
     files: FileLayer
     folder: str
-    parts: str
+    partial_folder: str
     size: int
 
-    def __call__(self, item: tuple[int, tuple[LogPiece, ...]]) -> None:
-        begin, pieces = item
+    def __call__(self, item: tuple[int, tuple[LogRange, ...]]) -> None:
+        begin, ranges = item
         name = offset_to_file_name(begin)
-        path, part = os.path.join(self.folder, name), os.path.join(self.parts, name)
+        path, unfinished = os.path.join(self.folder, name), os.path.join(self.partial_folder, name)
         if self.files.exists(path):
             return
-        if self.files.exists(part):
-            self.files.unlink(part)
-        with self.files.open(part, writable=True, create=True, size=self.size) as file:
-            for piece in pieces:
-                position = piece.begin - begin
-                for data in _pieces_read(self.place, piece.name, piece.sha256, piece.size):
+        if self.files.exists(unfinished):
+            self.files.unlink(unfinished)
+        with self.files.open(unfinished, writable=True, create=True, size=self.size) as file:
+            for log_range in ranges:
+                position = log_range.begin - begin
+                for data in _verified_blocks(self.target, log_range.name, log_range.sha256, log_range.size):
                     file.write(position, data)
                     position += len(data)
             file.sync()
-        self.files.rename(part, path)
+        self.files.rename(unfinished, path)
 
 
-def _pieces_read(place: BackupTarget, name: str, sha256: str, size: int) -> Iterator[bytes]:
-    """An object's bytes; behind them the proof that they are those of the backup.
+def _verified_blocks(target: BackupTarget, name: str, sha256: str, size: int) -> Iterator[bytes]:
+    """Read an object block by block, and verify size and SHA-256 after the last block.
 
-    Raises:
-        CorruptBackupError: It is missing, or they are not.
+    Raises CorruptBackupError where the object is missing or differs.
     """
-    path, digest, read = f"{place.path}/{name}", hashlib.sha256(), 0
+    path, digest, read = f"{target.path}/{name}", hashlib.sha256(), 0
     advice = "put it back from a copy of the target, or restore another backup"
     try:
-        for data in place.read(name):
+        for data in target.read(name):
             yield data
             digest.update(data)
             read += len(data)

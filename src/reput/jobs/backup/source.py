@@ -1,7 +1,7 @@
-"""What a backup takes of a store that may be live: where its log ends, its JSON files, the queues without a message.
+"""State of a store that may be live, for a backup: the end of its log, its JSON files, and its file sizes.
 
-No lock is taken. What is looked at first may be older than the log's end that is found later, and never newer: a
-consumer's offset leads to a message that is in the backup, and so does a sink's commit.
+No lock is taken. JSON files are read before the log's end is searched, so they may be older than the end, but never
+newer: consumer offsets and sinks' commits lead to messages that are in the backup.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from reput.log.sink_commits import read_sinks
 from reput.log.splits import Split
 from reput.log.tail import LogTail
 
-#: What a restore makes anew, and what belongs to a process that runs.
+#: Files that a restore makes anew, and files of a running process.
 _DERIVED = {CONSUME_QUEUE, CONSUME_QUEUE_EXT, BATCH_CONSUME_QUEUE, INDEX, CHECKPOINT, ABORT, LOCK, STAGING}
-#: Of a store's state, not of what it holds; a restored store looks for itself.
+#: Files of the state of this store's files; they do not fit a restored store, whose start looks at its own files.
 _CONFIG_OF_STATE = {SHUTDOWN_FILE, DISPATCH_FILE, DISPATCHER_LOCK, RECOVERY_FILE, SINKS_FILE}
 _INDEX_SIZES = ("max_hash_slot_num", "max_index_num")
 _QUEUE_SIZE = "mapped_file_size_consume_queue"
-#: What a rebuild must know, beside the log.
+#: Keys of the configuration that a rebuild needs, besides the log.
 SIZES = (
     _QUEUE_SIZE,
     "mapper_file_size_batch_consume_queue",
@@ -59,13 +59,13 @@ _READS = _LOOKS = 3
 
 @dataclass(frozen=True, slots=True)
 class SourceState:
-    """A store at one moment.
+    """State of a store at one moment.
 
     Attributes:
-        end: Where its log ends: behind the last whole record that no start takes back.
-        config: The JSON files below `config/` by name.
-        damaged: The names of those that cannot be read; their bytes are taken as they are.
-        losses: What says that the log was longer, each as the end of a sentence.
+        end: end of the log, after the last whole record that no start takes back.
+        config: the JSON files below `config/` by name.
+        damaged: names of files that cannot be decoded; their bytes are taken as they are.
+        losses: reasons to believe that the log was longer, each as the end of a sentence.
     """
 
     end: LogPosition
@@ -75,12 +75,12 @@ class SourceState:
 
 
 def look_at_source(directory: StoreDirectory) -> SourceState:
-    """The store now.
+    """Read the state of a store as it is now.
 
     Raises:
-        CorruptRecordError: The last log file is damaged: a record proves itself behind one that does not.
-        CorruptMetadataError: Nothing says which batches of sinks are in the log.
-        StoreError: A file cannot be read, or retention has deleted it meanwhile.
+        CorruptRecordError: the last log file is damaged: a whole record comes after bytes that are none.
+        CorruptMetadataError: the file of sinks' commits is damaged, and so is its backup.
+        StoreError: a file cannot be read, or retention has deleted it meanwhile.
     """
     files, root = directory.files, directory.path
     while True:
@@ -88,7 +88,7 @@ def look_at_source(directory: StoreDirectory) -> SourceState:
         config, damaged = _read_config_files(directory)
         closed_end, flushed_ms = _known_end(directory)
         end = _log_end(directory, sinks)
-        if read_sinks(files, root) == sinks:  # else a batch of a sink may be in the log, and not in its commits
+        if read_sinks(files, root) == sinks:  # else the log may have a batch of a sink that `sinks` lacks
             break
     if files.exists(os.path.join(root, CONFIG, SINKS_FILE)):
         is_cut = sinks.intent is not None and end.offset <= sinks.intent.begin_offset
@@ -105,16 +105,16 @@ def look_at_source(directory: StoreDirectory) -> SourceState:
 
 
 def stored_sizes(directory: StoreDirectory, *, has_records: bool) -> dict[str, int | bool]:
-    """Those of `SIZES` that the files tell: sizes of derived files, and what queues have beside units.
+    """Values of `SIZES` that the store's files tell: sizes of derived files, extensions, light queues.
 
-    Where records were not dispatched yet, or queues are lost, those of queues and index are left out: a store of other
-    sizes than the broker's is of no use. Of a store without a record they are RocketMQ's defaults: nothing is built.
+    Where records were not dispatched yet, or queues are lost, the sizes of queues and index are unknown and left out: a
+    store with other sizes than the broker's is of no use. Without records they are RocketMQ's defaults.
     """
     is_untold = has_records and not has_queue_files(directory)
     for index in (True, False):
         try:
             config, _ = find_sizes(directory, {}, index=index)
-        except StoreFormatError:  # all that it looks at is derived: whoever restores may say it
+        except StoreFormatError:  # two sizes are equally frequent: a restore must be given the size
             continue
         untold = _INDEX_SIZES if not index else (_QUEUE_SIZE, *_INDEX_SIZES) if is_untold else ()
         return {name: getattr(config, name) for name in SIZES if name not in untold}
@@ -122,7 +122,7 @@ def stored_sizes(directory: StoreDirectory, *, has_records: bool) -> dict[str, i
 
 
 def left_out(directory: StoreDirectory) -> list[str]:
-    """Names in the store directory that no backup has and no restore makes: what reput does not know."""
+    """Names in the store directory that reput does not know: no backup has them, and no restore makes them."""
     files, root = directory.files, directory.path
     names = [entry.name for entry in files.list_directory(root) if entry.name not in {*_DERIVED, COMMIT_LOG, CONFIG}]
     folder = os.path.join(root, CONFIG)
@@ -136,13 +136,13 @@ def left_out(directory: StoreDirectory) -> list[str]:
 def _log_end(directory: StoreDirectory, sinks: Sinks) -> LogPosition:
     tail = LogTail(directory)
     end = tail.latest()
-    for _ in range(_LOOKS):  # damage is told by a walk that begins at it; a log that grows has none there
+    for _ in range(_LOOKS):  # a walk that begins at damage raises; where the log has grown, it goes on
         begin, end = end, tail.advance(end)
         if begin.offset == end.offset:
             break
     if directory.was_killed or sinks.intent is not None:
         return end
-    # Nobody writes: the last record counts although none follows it (see `LogTail.advance`).
+    # No process writes: the last record counts although no record comes after it (see `LogTail.advance`).
     for file in directory.log_files():
         if file.start_offset <= end.offset < file.end_offset:
             split = Split(file, end.offset, file.end_offset, is_record_start=True)
@@ -153,9 +153,9 @@ def _log_end(directory: StoreDirectory, sinks: Sinks) -> LogPosition:
 
 
 def _known_end(directory: StoreDirectory) -> tuple[int, int]:
-    """Where the last clean exit has left the log's end, and the store time (ms) of what was on the disk; 0 for unknown.
+    """End of the log at the last clean exit, and the checkpoint's store time (ms) of the log; 0 for unknown.
 
-    What cannot be read says nothing: both only spare a start some work.
+    A file that cannot be decoded counts as missing: both files only spare a start some work.
     """
     files, root = directory.files, directory.path
     shutdown = (
@@ -166,13 +166,13 @@ def _known_end(directory: StoreDirectory) -> tuple[int, int]:
 
 
 def _newest_ms(directory: StoreDirectory, end: LogPosition, flushed_ms: int) -> int:
-    """The latest store time (ms) of the log's records; `flushed_ms` where one is that late, or may have been."""
+    """Latest store time (ms) of the log's records; `flushed_ms` where a record is that late, or may have been."""
     log_files = directory.log_files()
-    if end.last is None and log_files and log_files[0].start_offset:  # retention has deleted them
+    if end.last is None and log_files and log_files[0].start_offset:  # retention has deleted the records
         return flushed_ms
     if end.last is not None and end.last.store_timestamp >= flushed_ms:
         return flushed_ms
-    newest = 0  # not the last one's: a clock may have been set back
+    newest = 0  # of all records, not of the last one: a clock may have been set back
     for file in log_files:
         split = Split(file, file.start_offset, min(file.end_offset, end.offset), is_record_start=True)
         if split.begin < split.end:
@@ -182,7 +182,7 @@ def _newest_ms(directory: StoreDirectory, end: LogPosition, flushed_ms: int) -> 
 
 
 def _read_config_files(directory: StoreDirectory) -> tuple[dict[str, bytes], list[str]]:
-    """The JSON files by name, and the names of those that are damaged, as is their backup."""
+    """JSON files by name, and the names of files that are damaged together with their backup."""
     files, folder = directory.files, os.path.join(directory.path, CONFIG)
     if not files.is_directory(folder):
         return {}, []
@@ -190,21 +190,22 @@ def _read_config_files(directory: StoreDirectory) -> tuple[dict[str, bytes], lis
         entry.name.removesuffix(BACKUP_SUFFIX) for entry in files.list_directory(folder) if not entry.is_directory
     )
     names = dict.fromkeys(name for name in listed if name.endswith(_JSON) and name not in _CONFIG_OF_STATE)
-    found, damaged = {}, []
+    config, damaged = {}, []
     for name in names:
         path = os.path.join(folder, name)
         data = _whole_json(path, files)
         if data is None and (data := _read(path, files)):
             damaged.append(name)
-        if data:  # an empty one says as much as none, to RocketMQ, too
-            found[name] = data
-    return found, damaged
+        if data:  # an empty file counts as missing, for RocketMQ, too
+            config[name] = data
+    return config, damaged
 
 
 def _whole_json(path: str, files: FileLayer) -> bytes | None:
-    """The file's bytes, or its backup's: RocketMQ writes one after the other in place, so one of the two is whole.
+    """Bytes of the file, or of its backup; None where both are damaged. RocketMQ writes one after the other in place.
 
-    Read again where neither is: a writer may have gone from one to the other meanwhile.
+    So one of the two is whole at any moment. Both are read again where neither was whole: a writer may have finished
+    one and begun the other between the reads.
     """
     for _ in range(_READS):
         for candidate in (path, path + BACKUP_SUFFIX):
@@ -218,7 +219,7 @@ def _whole_json(path: str, files: FileLayer) -> bytes | None:
 
 
 def _read(path: str, files: FileLayer) -> bytes:
-    """A small file; empty where it is missing, if only for the moment in which its writer replaces it."""
+    """Read a small file; empty where it is missing, also for the moment in which its writer replaces it."""
     try:
         return files.read_bytes(path)
     except StoreError:

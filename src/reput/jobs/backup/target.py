@@ -1,6 +1,6 @@
-"""Where backups lie: a folder, or a place in an object storage. What is in there is docs/formats/backup.md's to say.
+"""Targets of backups: a folder, or a folder of an object storage. docs/formats/backup.md describes their objects.
 
-An object is written once, whole or not at all, and on the disk when `write` or `copy` returns. None is ever changed.
+An object is written once, atomically, and is on the disk when `write` or `copy` returns. No object is ever changed.
 """
 
 from __future__ import annotations
@@ -23,37 +23,38 @@ _TEMPORARY = ".tmp"
 
 
 class BackupTarget(Protocol):
-    """What a backup asks of the place it goes to; it can be pickled. Every method raises StoreError."""
+    """Storage of a backup's objects. Picklable. Every method raises StoreError."""
 
-    #: As the user names it.
+    #: Path or URL, as the user gives it.
     path: str
 
     def sizes(self, folder: str) -> dict[str, int]:
-        """The objects of a folder, each with its size in bytes; nothing where there is no such folder."""
+        """Names of the objects of a folder, with their sizes in bytes; empty where the folder is missing."""
         ...
 
     def read(self, name: str) -> Iterator[bytes]:
-        """An object's bytes, piece by piece."""
+        """Read an object block by block."""
         ...
 
     def write(self, name: str, data: ReadableBuffer) -> None:
-        """Make an object."""
+        """Write an object."""
         ...
 
     def copy(self, name: str, source: str, position: int, size: int, *, is_final: bool, link: bool) -> None:
-        """Make an object of a part of a file.
+        """Write an object from a range of a file.
 
-        `is_final`: nobody writes to that file again, so its blocks may be shared; `link`: so may the whole file.
+        `is_final`: no process writes to the file again, so its blocks may be shared. `link`: the object may be a hard
+        link to the whole file.
         """
         ...
 
 
 class FolderTarget:
-    """A folder of this machine.
+    """Folder of this machine.
 
     Args:
-        path: The folder.
-        files: The file layer.
+        path: the folder.
+        files: the file layer.
     """
 
     def __init__(self, path: str, files: FileLayer) -> None:
@@ -89,7 +90,7 @@ class FolderTarget:
         """As `BackupTarget.copy`."""
         path = os.path.join(self.path, name)
         if link:
-            if self._files.exists(path):  # and is of another size than it must be
+            if self._files.exists(path):  # an object of a wrong size
                 self._files.unlink(path)
             try:
                 self._files.link(source, path)
@@ -101,7 +102,7 @@ class FolderTarget:
             with self._files.open(source) as file, self._files.open(temporary, writable=True, create=True) as copy:
                 if is_final:
                     copy.copy_from(file, position, size, 0)
-                else:  # blocks that are shared with a file that is written through a map could ask for space there
+                else:  # sharing blocks with a file that is written through a map could make that write need disk space
                     for done in range(0, size, _READ_BYTES):
                         copy.write(done, file.read(position + done, min(_READ_BYTES, size - done)))
                 copy.sync()
@@ -112,7 +113,7 @@ class FolderTarget:
             raise
 
     def sweep(self) -> None:
-        """Remove what a kill has left half written; nobody else may write here meanwhile."""
+        """Remove temporary files of a killed backup. No other process may write here meanwhile."""
         for folder in (LOG, CONFIG, BACKUPS):
             path = os.path.join(self.path, folder)
             self._files.make_directories(path)
@@ -122,13 +123,13 @@ class FolderTarget:
 
 
 class ObjectTarget:
-    """A place in an object storage, by an URL of fsspec's: `s3://bucket/folder`, `gs://...`, `memory://...`.
+    """Folder of an object storage, by a URL of fsspec: `s3://bucket/folder`, `gs://...`, `memory://...`.
 
-    An object is written by one call with all its bytes, which object storages do whole or not at all.
+    An object is written by one call with all its bytes, which object storages do atomically.
 
     Args:
-        url: The place.
-        files: The file layer, for what is copied from files.
+        url: the URL.
+        files: the file layer, for copies of files.
     """
 
     def __init__(self, url: str, files: FileLayer) -> None:
@@ -148,7 +149,7 @@ class ObjectTarget:
             return {entry["name"].rpartition("/")[2]: entry["size"] for entry in entries if entry["type"] == "file"}
 
     def read(self, name: str) -> Iterator[bytes]:
-        """As `BackupTarget.read`; an object at once."""
+        """As `BackupTarget.read`; one block for the whole object."""
         with self._errors(f"read {name}"):
             storage, root = self._storage()
             data: bytes = storage.cat_file(f"{root}/{name}")
@@ -161,12 +162,12 @@ class ObjectTarget:
             storage.pipe_file(f"{root}/{name}", bytes(data))
 
     def copy(self, name: str, source: str, position: int, size: int, *, is_final: bool, link: bool) -> None:
-        """As `BackupTarget.copy`; nothing is shared."""
+        """As `BackupTarget.copy`; blocks are never shared."""
         with self._files.open(source) as file:
             self.write(name, file.read(position, size))
 
     def _storage(self) -> tuple[Any, str]:
-        """The file system of fsspec, and the place in it."""
+        """File system of fsspec, and the path in it."""
         from fsspec.core import url_to_fs
 
         storage, root = url_to_fs(self.path)
@@ -174,7 +175,7 @@ class ObjectTarget:
 
     @contextmanager
     def _errors(self, deed: str) -> Iterator[None]:
-        """What any storage's library raises, as one of ours."""
+        """Raise any error of a storage's library as StoreError."""
         try:
             yield
         except Exception as error:
@@ -182,29 +183,29 @@ class ObjectTarget:
 
 
 def find_target(path: str, files: FileLayer) -> FolderTarget | ObjectTarget:
-    """The target of this name, to be read.
+    """Open an existing target to read it.
 
     Raises:
-        StoreFormatError: It is no target of backups.
-        ConfigError: An URL, and fsspec is not installed.
+        StoreFormatError: `path` is no target of backups.
+        ConfigError: `path` is a URL, and fsspec is not installed.
     """
     target = _named(path, files)
     if TARGET_FILE not in target.sizes(""):
-        raise StoreFormatError(f"{path}: no target of backups: it has no {TARGET_FILE}; check the path for a slip")
+        raise StoreFormatError(f"{path}: no target of backups: it has no {TARGET_FILE}; check the path")
     _check_format(target)
     return target
 
 
 @contextmanager
 def held_target(path: str, files: FileLayer) -> Iterator[FolderTarget | ObjectTarget]:
-    """The target of this name, made where it is none yet; while it is held, no other backup goes to the same folder.
+    """Open a target to write a backup, and make it where it is new. A folder is locked against other backups.
 
-    In an object storage two may go to one place at once: they do each other no harm.
+    An object storage is not locked: two backups at the same time do each other no harm.
 
     Raises:
-        StoreFormatError: Something else lies there.
-        StoreLockedError: Another backup goes there now.
-        ConfigError: As `find_target`.
+        StoreFormatError: `path` has other files.
+        StoreLockedError: another backup is being taken to this folder.
+        ConfigError: as `find_target`.
     """
     target = _named(path, files)
     if TARGET_FILE in target.sizes(""):
@@ -218,7 +219,7 @@ def held_target(path: str, files: FileLayer) -> Iterator[FolderTarget | ObjectTa
     try:
         lock = files.lock(os.path.join(target.path, _LOCK))
     except StoreLockedError:
-        raise StoreLockedError(f"{path}: another backup goes there now; wait until it ends") from None
+        raise StoreLockedError(f"{path}: another backup is being taken to this folder; wait until it ends") from None
     try:
         target.sweep()
         yield target
@@ -227,7 +228,7 @@ def held_target(path: str, files: FileLayer) -> Iterator[FolderTarget | ObjectTa
 
 
 def folder_of(path: str) -> str | None:
-    """The folder of this machine that a target of this name is; None for a place in an object storage."""
+    """Path of the folder that a target is; None for a URL of an object storage."""
     scheme, separator, rest = path.partition("://")
     if separator and scheme not in ("file", "local"):
         return None
@@ -246,7 +247,7 @@ def _named(path: str, files: FileLayer) -> FolderTarget | ObjectTarget:
 
 
 def _check_free(target: FolderTarget | ObjectTarget, files: FileLayer) -> None:
-    """Raises StoreFormatError where the place of a new target is taken."""
+    """Raise StoreFormatError where the path of a new target has other files."""
     names = list(target.sizes(""))
     if isinstance(target, FolderTarget) and files.exists(target.path):
         if not files.is_directory(target.path):

@@ -1,4 +1,4 @@
-"""`reput export` and `reput import`: messages to Parquet and Delta tables, and back."""
+"""`reput export` and `reput import`: write messages to Parquet files and Delta tables, and read them back."""
 
 from reput.jobs.lake.export_job import Export, ExportOptions, export, follow
 from reput.jobs.lake.import_job import Import, import_messages

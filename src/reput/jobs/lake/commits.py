@@ -1,9 +1,9 @@
-"""The commits of an export: which part of the log is in the lake, file by file; each once, whatever is killed.
+"""Commits of an export: the batches of the log that are in the lake, with their files, each exactly once.
 
-A commit is decided by one file that comes to be at once, `_reput/commits/<number>`: before it, what tasks have staged
-is nothing; behind it, the staged files get their names, and a start that finds this cut short goes on with it. So a
-reader of the folders sees whole files only, and none of them twice; of a commit that is being published he sees a part.
-Who must not see that reads the Delta table, whose own commit comes last.
+One file, which appears atomically, decides a commit: `_reput/commits/<number>`. Before it, staged files do not count.
+After it, the staged files get their names, and a start after a kill completes this. So a reader of the folders sees
+only whole files, and none of them twice; while a commit is being published, a reader may see some of its files and not
+yet others. A reader of the Delta table sees all of it or nothing: the table's own commit comes last.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _STAGING = "staging-"
 
 @dataclass(frozen=True, slots=True)
 class LakeCommit:
-    """A part of the log that is in the lake.
+    """A batch of the log that is in the lake.
 
     Attributes:
         number: from 0 on.
-        begin: commit log offset of its begin: the end of the commit before, or behind what was lost in between.
-        end: where the next one goes on.
-        lake_files: of its rows.
-        damages: what was passed over.
+        begin: commit log offset of its begin: the end of the commit before, or of a range that was lost after it.
+        end: position at which the next commit begins.
+        lake_files: files of its rows.
+        damages: damage that was passed over.
     """
 
     number: int
@@ -44,12 +44,12 @@ class LakeCommit:
     damages: tuple[Damage, ...] = ()
 
     def encode(self) -> bytes:
-        """The file's bytes."""
+        """Bytes of the commit's file."""
         return json.dumps(asdict(self), ensure_ascii=False, indent=1).encode()
 
 
 def decode_commit(data: bytes, path: str) -> LakeCommit:
-    """What a file says; raises CorruptMetadataError where it is none of a commit."""
+    """Decode the file of a commit; raises CorruptMetadataError where it is none."""
     try:
         content: dict[str, Any] = json.loads(data)
         last = content["end"]["last"]
@@ -61,17 +61,17 @@ def decode_commit(data: bytes, path: str) -> LakeCommit:
         raise CorruptMetadataError(
             path,
             getattr(error, "pos", 0),
-            f"not what an export writes ({error!r}); it says what of the log is exported: restore it from a copy, or "
-            "export to another folder",
+            f"not what an export writes ({error!r}); it says which range of the log is exported: restore it from a "
+            "copy, or export to another folder",
         ) from error
 
 
 class LakeCommits:
-    """The commits in one output folder, whose lock the caller has.
+    """Commits in one output folder. The caller holds the folder's lock.
 
     Args:
         folder: the output.
-        publish: called for each commit when its files have their names, perhaps again after a kill.
+        publish: called for each commit when its files have their names; after a kill perhaps once more.
     """
 
     def __init__(self, folder: JobFolder, files: FileLayer, publish: Callable[[LakeCommit], None]) -> None:
@@ -83,7 +83,7 @@ class LakeCommits:
         self.last = self._read_last()
 
     def recover(self) -> None:
-        """Publish what was decided when its process was killed, and remove what was staged for nothing."""
+        """Publish a commit that was decided before a kill, and remove staged files of undecided commits."""
         if self.last is not None and self._files.exists(self._staging(self.last.number)):
             self._name_files(self.last)
         for entry in self._files.list_directory(self._state):
@@ -91,7 +91,7 @@ class LakeCommits:
                 self._files.remove_tree(os.path.join(self._state, entry.name))
 
     def stage(self) -> str:
-        """An empty folder for the files of the next commit."""
+        """Make an empty folder for the files of the next commit."""
         folder = self._staging(self._next_number)
         if self._files.exists(folder):
             self._files.remove_tree(folder)
@@ -101,7 +101,7 @@ class LakeCommits:
     def commit(
         self, begin: int, end: LogPosition, lake_files: Sequence[LakeFile], damages: Sequence[Damage]
     ) -> LakeCommit:
-        """Take the staged files into the lake; when this returns, they are there for good."""
+        """Commit the staged files: when this returns, they are in the lake, durably."""
         commit = LakeCommit(self._next_number, begin, end, tuple(lake_files), tuple(damages))
         self._files.sync_directory(self._staging(commit.number))
         self._files.write_atomically(self._path(commit.number), commit.encode())
@@ -123,8 +123,8 @@ class LakeCommits:
                 folders.update(self._files.add_directories(os.path.dirname(path)))
             elif not self._files.exists(path):
                 raise StoreError(
-                    f"{path}: it was exported, and is gone before commit {commit.number} was complete; so is "
-                    f"{staged}. Somebody has removed it: export to another folder"
+                    f"{path}: it was exported, and is missing before commit {commit.number} was complete; so is "
+                    f"{staged}. It was removed: export to another folder"
                 )
         for folder in sorted(folders):
             self._files.sync_directory(folder)

@@ -1,7 +1,7 @@
-"""The Delta table over an export's messages: each commit of the export is one of the table, once.
+"""Delta table over an export's messages: each commit of the export is one commit of the table, once.
 
-The log of the table says which commit of the export came last (an application transaction, `txn`), and the part of the
-commit log that it has (`commitInfo`). So a commit that was cut short is told from one that was not.
+The log of the table holds the number of the export's last commit (an application transaction, `txn`), and the commit's
+range of the commit log (`commitInfo`). So a start after a kill knows whether the table has a commit.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from reput.files import FileLayer
 from reput.jobs.lake.commits import LakeCommit
 from reput.jobs.lake.files import LakeFile
 
-#: Of the transactions of exports.
+#: Application id of the transactions of exports.
 APP_ID = "reput export"
 PARTITION_COLUMNS = ("topic", "date")
 _BOUNDED = ("commit_log_offset", "queue_offset", "queue_id", "store_timestamp", "born_timestamp")
 
 
 class DeltaTable:
-    """The table in `<output>/messages`.
+    """Delta table in `<output>/messages`.
 
     Args:
         output: the folder of the export.
-        schema: of the files; the partition columns come behind it.
-        store: its path, for the lineage.
+        schema: of the files; the partition columns come after it.
+        store: path of the store, for the lineage.
 
-    Raises ConfigError where deltalake is missing, and for a schema with names that Delta does not tell apart.
+    Raises ConfigError where deltalake is missing, and for a schema with names that are the same to Delta.
     """
 
     def __init__(self, output: str, schema: pa.Schema, store: str, files: FileLayer) -> None:
@@ -44,7 +44,7 @@ class DeltaTable:
         self._schema = pa.schema([*schema, ("topic", pa.string()), ("date", pa.date32())])
 
     def publish(self, commit: LakeCommit) -> None:
-        """Add the files of a commit to the table, unless that was done before."""
+        """Add the files of a commit to the table, unless the table has the commit already."""
         deltalake = _deltalake()
         messages = [one for one in commit.lake_files if one.kind == "messages"]
         if not messages:
@@ -97,9 +97,10 @@ class DeltaTable:
         }
 
     def _sync(self) -> None:
-        """Make the table's log durable: the export forgets what it has staged.
+        """Sync the table's log, before the export removes its staging folder.
 
-        A commit writes four files at the most: the table's first entry, its own, a checkpoint, and which one is last.
+        A commit writes at most four files: the table's first entry, its own entry, a checkpoint, and the name of the
+        last checkpoint.
         """
         log = os.path.join(self._path, "_delta_log")
         self._files.sync_files([os.path.join(log, entry.name) for entry in self._files.list_directory(log)[-4:]])
@@ -107,7 +108,7 @@ class DeltaTable:
 
 
 def _check_names(fields: Iterable[pa.Field]) -> None:
-    """Raises ConfigError for names side by side that differ in upper and lower case only, on all levels."""
+    """Raise ConfigError for names of one level, on any level, that differ only in upper and lower case."""
     seen: dict[str, str] = {}
     for field in fields:
         other = seen.setdefault(field.name.casefold(), field.name)
@@ -124,22 +125,22 @@ def _check_names(fields: Iterable[pa.Field]) -> None:
 
 
 def _statistics(metadata: Any, rows: int) -> dict[str, Any]:
-    """What lets a reader pass over a file: Delta's `stats`, of the columns by which messages are looked for."""
+    """Delta's `stats` of a file, by which readers skip it: of columns by which messages are searched."""
     least: dict[str, Any] = {}
     most: dict[str, Any] = {}
     for group in range(metadata.num_row_groups):
         for column in range(metadata.num_columns):
             chunk = metadata.row_group(group).column(column)
-            name, found = chunk.path_in_schema, chunk.statistics
-            if name in _BOUNDED and found is not None and found.has_min_max:
-                low, high = found.min, found.max
+            name, statistics = chunk.path_in_schema, chunk.statistics
+            if name in _BOUNDED and statistics is not None and statistics.has_min_max:
+                low, high = statistics.min, statistics.max
                 least[name] = min(least.get(name, low), low)
                 most[name] = max(most.get(name, high), high)
     return {"numRecords": rows, "minValues": _as_json(least), "maxValues": _as_json(most), "nullCount": {}}
 
 
 def _as_json(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Times as Delta writes them."""
+    """Values as JSON, with times as Delta writes them."""
     return {
         name: value.isoformat(timespec="microseconds").replace("+00:00", "Z") if hasattr(value, "isoformat") else value
         for name, value in values.items()

@@ -1,8 +1,7 @@
-"""`export`: a commit log as Parquet files by topic and day, or as a Delta table; again and again, only what is new.
+"""`export`: write a commit log to Parquet files by topic and day, or to a Delta table. Each run exports what is new.
 
-The log is exported in parts, each of which is one commit (`reput.jobs.lake.commits`): a job that is killed has lost no
-more than one part, and the next one goes on behind the last. Where a commit ends is a matter of the log alone, and so
-are the files.
+The log is exported in batches, each of them one commit (`reput.jobs.lake.commits`): a kill costs at most one batch, and
+the next run continues after the last commit. The end of a batch depends on the log alone, and so do the files.
 """
 
 from __future__ import annotations
@@ -39,20 +38,20 @@ from reput.log.tail import LogTail
 Format = Literal["parquet", "delta"]
 
 SPLIT_BYTES = 64 << 20
-#: Log bytes of a commit: what a kill costs at most, and what lies on the disk before readers see it.
+#: Log bytes of a commit: the most that a kill costs, and that is staged on the disk before readers see it.
 COMMIT_BYTES = 4 << 30
-#: A smaller file takes longer to open than to read (as Spark has it: spark.sql.files.openCostInBytes).
+#: A smaller file takes longer to open than to read (Spark's default of spark.sql.files.openCostInBytes).
 TARGET_FILE_BYTES = 4 << 20
-#: Columns that every file has: where its rows come from.
+#: Columns that every file has: the origin of a row.
 LINEAGE = ("store", "commit_log_offset", "queue_id", "queue_offset")
 _SAMPLE_ROWS = 10_000
-#: Of what is written: an export is gone on with by a later reput that writes the same.
+#: Version of the files' layout: a later reput with the same layout continues an export.
 _LAYOUT = "export 1"
 
 
 @dataclass(frozen=True, slots=True)
 class TopicSum:
-    """What was exported of a topic; `bytes` are those of its files."""
+    """Sums of a topic's export; `bytes` are the sizes of its files."""
 
     topic: str
     messages: int
@@ -63,18 +62,18 @@ class TopicSum:
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """What one run exported.
+    """Result of one run of an export.
 
     Attributes:
-        begin_offset, end_offset: the part of the commit log.
+        begin_offset, end_offset: the exported range of the commit log.
         messages: rows of messages.
-        undecoded: rows put aside, for their bodies could not be decoded.
-        commits: how many parts.
+        undecoded: rows put aside, as their bodies could not be decoded.
+        commits: count of commits.
         topics: sums, sorted by topic.
-        body_schema: of JSON bodies, as text; None for others.
-        lost: offsets between which the log was gone before it was exported, where that was allowed.
-        damages: what of the log was passed over, since no record of it proves itself, where that was allowed.
-        seconds: of the run.
+        body_schema: schema of JSON bodies, as text; None for other bodies.
+        lost: ranges of offsets that were deleted or cut before they were exported, where that was allowed.
+        damages: ranges of the log that hold no whole records and were passed over, where that was allowed.
+        seconds: time of the run.
     """
 
     begin_offset: int
@@ -90,8 +89,8 @@ class Export:
 
     @property
     def findings(self) -> list[str]:
-        """What is in the log, or was, and not in the lake, and what a reader of the messages does not see."""
-        findings = [f"offsets {begin} to {end} were gone before they were exported" for begin, end in self.lost]
+        """Texts of lost ranges, of damage that was passed over, and of undecoded bodies."""
+        findings = [f"offsets {begin} to {end} were lost before they were exported" for begin, end in self.lost]
         findings += [f"{damage.error()}; passed over {damage.end - damage.begin} bytes" for damage in self.damages]
         if self.undecoded:
             findings.append(f"{self.undecoded} bodies could not be decoded: they are in undecoded/, with the reason")
@@ -100,22 +99,22 @@ class Export:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportOptions:
-    """What an export does; the first five are the same in every run to one folder.
+    """Options of an export. The first five must be the same in every run to one folder.
 
     Attributes:
-        topics: of the messages; None: all, those of the future too.
-        columns: of `read_log`; None: all. The lineage columns come first in any case, the topic is a folder's name.
+        topics: of the messages; None: all topics, future ones included.
+        columns: of `read_log`; None: all. The lineage columns always come first; the topic is a folder's name.
         decode: raw, utf8 or json; see `reput.jobs.decoding`.
         schema: of JSON bodies; None: inferred from the first messages, and kept.
-        format: parquet; or delta, which makes the folder of messages a Delta table, too.
-        commit_log_path: as of `read_log`.
+        format: parquet; or delta, which also makes the folder of messages a Delta table.
+        commit_log_path: as for `read_log`.
         split_bytes: log bytes of a task.
-        commit_bytes: log bytes of a commit, rounded up to the log's files.
-        target_file_bytes: files smaller than this are put together, within a commit.
-        fail_on_data_loss: whether it is an error that retention has taken what was not exported yet, or that the log
-            is another one now; else the export goes on with what is there.
-        damaged: what becomes of damage in the log: "refuse" ends the run before the part that has it; "skip" exports
-            all whole records before and behind it, and tells what was passed over.
+        commit_bytes: log bytes of a commit, rounded up to whole files of the log.
+        target_file_bytes: smaller files of a commit are merged.
+        fail_on_data_loss: whether it is an error that retention has deleted records that were not exported yet, or
+            that the log is another one now; False: the export continues with the log as it is.
+        damaged: treatment of damage in the log: "refuse" ends the run before the batch with the damage; "skip" exports
+            all whole records before and after it, and reports the ranges that were passed over.
     """
 
     topics: Sequence[str] | None = None
@@ -140,17 +139,17 @@ def export(
     progress: Progress | None = None,
     files: FileLayer = DISK,
 ) -> Export:
-    """Export what of a log is new since the last run to the same folder; all of it in the first run.
+    """Export the messages that are new since the last run to the same folder; in the first run, all messages.
 
-    The files lie in `messages/topic=<topic>/date=<date>/` below the output, rows whose bodies could not be decoded in
-    `undecoded/` beside it, and what the job knows in `_reput/`. Dates are those of the store timestamp, in UTC.
+    Below the output, messages lie in `messages/topic=<topic>/date=<date>/`, rows whose bodies could not be decoded in
+    `undecoded/`, and the job's state in `_reput/`. Dates are of the store timestamp, in UTC.
 
     Raises:
-        ConfigError: a wrong option, or one that the runs before had otherwise; a schema that fits no body of a sample.
+        ConfigError: a wrong option, or another value than in earlier runs; a schema that fits no body of a sample.
         StoreFormatError: no store, or an output that is not empty and belongs to no export.
         StoreLockedError: another process exports to this folder.
-        DataLossError: what follows on the last run is gone.
-        CorruptRecordError: damage in the log that is not skipped; what was committed before stays.
+        DataLossError: the log does not have the records after the last run any more.
+        CorruptRecordError: damage in the log that is not skipped; earlier commits stay.
     """
     with _opened(store_path, output, runner, options, files) as job:
         return job.run(progress)
@@ -166,9 +165,9 @@ def follow(
     progress: Progress | None = None,
     files: FileLayer = DISK,
 ) -> Iterator[Export]:
-    """Export again and again: one run, then `wait()`, which returns when the next one is due, or False for no more.
+    """Export repeatedly. After each run `wait()` is called: it returns True when the next run is due, False to end.
 
-    Each run is one of `export`, with its errors; a run that finds nothing new commits nothing.
+    Each run is as a call of `export`, with its errors; a run without new messages commits nothing.
     """
     with _opened(store_path, output, runner, options, files) as job:
         yield job.run(progress)
@@ -184,13 +183,13 @@ def _opened(
     options: ExportOptions,
     files: FileLayer,
 ) -> Iterator[_ExportJob]:
-    """The job, from the checks of its options on; it holds the output's lock."""
+    """Check the options, lock the output, and open the job."""
     directory = StoreDirectory(store_path, commit_log_path=options.commit_log_path, files=files)
     directory.check_output(output)
     _check(options)
     schema = options.schema
     kept = {
-        "reput": _LAYOUT,  # in place of its version: a later one goes on where it writes the same
+        "reput": _LAYOUT,  # in place of the version: a later reput with the same layout continues
         "store": directory.path,
         "topics": None if options.topics is None else sorted(set(options.topics)),
         "columns": None if options.columns is None else list(options.columns),
@@ -202,13 +201,13 @@ def _opened(
         try:
             job = _ExportJob(directory, folder, runner, options, files)
         except ReputError:
-            if not folder.resumed:  # as it was: the next try may have other options
+            if not folder.resumed:  # leave no state: the next try may have other options
                 folder.finish()
             raise
         try:
             yield job
         except CorruptRecordError as error:
-            advice = "or export all that is whole, and be told what is not, by --damaged skip (damaged='skip')"
+            advice = "or export all whole records, with a report of the rest, by --damaged skip (damaged='skip')"
             raise CorruptRecordError(error.path, error.offset, f"{error.reason}; {advice}") from None
 
 
@@ -226,7 +225,7 @@ def _check(options: ExportOptions) -> None:
 
 
 class _ExportJob:
-    """An export in an output folder that this process has."""
+    """An export in an output folder that this process has locked."""
 
     def __init__(
         self, directory: StoreDirectory, folder: JobFolder, runner: Runner, options: ExportOptions, files: FileLayer
@@ -250,7 +249,7 @@ class _ExportJob:
         self._commits.recover()
 
     def run(self, progress: Progress | None) -> Export:
-        """Export what is new."""
+        """Export new messages."""
         started = time.perf_counter()
         first, lost = self._begin()
         begin, end = first, self._tail.advance(first)
@@ -259,7 +258,7 @@ class _ExportJob:
             stop = self._commit_end(begin, end)
             commits.append(self._commit(begin.offset, stop, progress))
             begin = stop
-            if begin.offset == end.offset:  # damage looks like the end of the log until it is to be read on from there
+            if begin.offset == end.offset:  # damage looks like the end of the log until a read begins at it
                 end = self._tail.advance(begin)
         lake_files = [one for commit in commits for one in commit.lake_files]
         topics = _sums(lake_files)
@@ -278,7 +277,7 @@ class _ExportJob:
         )
 
     def _begin(self) -> tuple[LogPosition, tuple[tuple[int, int], ...]]:
-        """Where to go on, and what is lost before it."""
+        """Position at which to continue, and the ranges that are lost before it."""
         last = self._commits.last
         if last is None:
             return self._tail.earliest(), ()
@@ -287,20 +286,20 @@ class _ExportJob:
         except DataLossError as error:
             if self._options.fail_on_data_loss:
                 raise DataLossError(
-                    f"{error}. Export to another folder, which then begins with what is there; or allow the loss, and "
-                    "the export goes on behind it"
+                    f"{error}. Export to another folder, which then begins with the log as it is; or allow the loss, "
+                    "and the export continues after it"
                 ) from error
             position = self._tail.resume(last.end)
             return position, ((last.end.offset, position.offset),)
         return last.end, ()
 
     def _commit_end(self, begin: LogPosition, end: LogPosition) -> LogPosition:
-        """Where a commit that begins there ends: behind the last record of a file, or where the log ends."""
+        """End of a commit: after the last record of a log file, or at the end of the log."""
         for file in self._directory.log_files():
             if begin.offset + self._options.commit_bytes <= file.end_offset < end.offset:
                 start = LogPosition(max(begin.offset, file.start_offset))
-                found = self._tail.advance(start, TailLimit(end_offset=file.end_offset))
-                return found if found.offset > begin.offset else LogPosition(file.end_offset, begin.last)
+                stop = self._tail.advance(start, TailLimit(end_offset=file.end_offset))
+                return stop if stop.offset > begin.offset else LogPosition(file.end_offset, begin.last)
         return end
 
     def _commit(self, begin: int, end: LogPosition, progress: Progress | None) -> LakeCommit:
@@ -320,14 +319,14 @@ class _ExportJob:
         groups = groups_to_merge(staged, self._options.target_file_bytes)
         small = [group for group in groups if len(group) > 1]
         merged = self._runner.run(
-            partial(merge_files, self._rows, staging), small, description="put small files together", progress=progress
+            partial(merge_files, self._rows, staging), small, description="merge small files", progress=progress
         ) if small else []  # fmt: skip
         alone = [group[0] for group in groups if len(group) == 1]
         lake_files = sorted([*alone, *merged], key=lambda one: (one.first_offset, one.path))
         return self._commits.commit(begin, end, lake_files, [one for outcome in outcomes for one in outcome.damages])
 
     def _decoder(self) -> BodyDecoder:
-        """The decoder; a schema that is inferred is kept for the runs to come."""
+        """Make the decoder. An inferred schema is kept for later runs."""
         options = self._options
         if options.decode != "json":
             return make_decoder(options.decode)
@@ -342,16 +341,16 @@ class _ExportJob:
         return decoder
 
     def _check_fit(self, decoder: BodyDecoder) -> None:
-        """Raises ConfigError where no body of the sample can be decoded."""
+        """Raise ConfigError where no body of the sample can be decoded."""
         reasons = [reason for bodies in self._sample() for reason in decoder.decode(bodies).reasons.to_pylist()]
         if reasons and None not in reasons:
             raise ConfigError(
-                f"schema: it fits none of the first {len(reasons)} bodies; of the first: {reasons[0]}. Give another "
-                "schema, or none, and one is inferred"
+                f"schema: it fits none of the first {len(reasons)} bodies; the reason for the first: {reasons[0]}. "
+                "Give another schema, or none to have one inferred"
             )
 
     def _sample(self) -> Iterator[pa.Array]:
-        """The first bodies."""
+        """Read the first bodies of the log."""
         left = _SAMPLE_ROWS
         selection = replace(self._rows.selection, columns=("body",))
         begin = self._tail.earliest()
@@ -365,15 +364,15 @@ class _ExportJob:
 
 
 def _splits(directory: StoreDirectory, begin: int, end: int, split_bytes: int) -> list[Split]:
-    """The log from a record's start to an offset, cut as all of its files are."""
+    """Splits of the log from the offset of a record to an end offset, cut as those of whole files."""
     if begin >= end:
         return []
     splits = plan_splits(directory.log_files(), split_bytes)
     inside = [split for split in splits if split.end > begin and split.begin < end]
     if not inside or inside[0].begin > begin or inside[-1].end < end:
         raise DataLossError(
-            f"{directory.path}: the log was to be exported from offset {begin} to {end}, and the files of some of it "
-            "have gone meanwhile: retention is faster than the export"
+            f"{directory.path}: the log was to be exported from offset {begin} to {end}, and files of this range were "
+            "deleted meanwhile: retention is faster than the export"
         )
     inside[0] = replace(inside[0], begin=begin, is_record_start=True)
     inside[-1] = replace(inside[-1], end=end)
@@ -390,4 +389,4 @@ def _sums(lake_files: Sequence[LakeFile]) -> tuple[TopicSum, ...]:
 
 
 def _nothing(commit: LakeCommit) -> None:
-    """What is done beside the files of a plain folder."""
+    """Publish nothing: an export to Parquet has no table."""

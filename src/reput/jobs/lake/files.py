@@ -1,7 +1,7 @@
-"""Rows of a log -> Parquet files by topic and day, in log order; staged under names that no reader looks at.
+"""Write rows of a log to Parquet files by topic and day, in log order, staged under names that readers ignore.
 
-A task reads one split and writes a file for each topic and day that it meets. What a task writes depends on its split
-alone, so the files are the same whoever runs the tasks.
+A task reads one split and writes a file for each topic and day of its rows. The files of a task depend on its split
+alone, not on the runner.
 """
 
 from __future__ import annotations
@@ -32,32 +32,32 @@ from reput.log.splits import Split, SplitResult
 
 Kind = Literal["messages", "undecoded"]
 
-#: What Hive, Spark and Delta call the partition of a null.
+#: Name of the partition of a null in Hive, Spark and Delta.
 NO_DATE = "__HIVE_DEFAULT_PARTITION__"
-#: Rows that a task keeps before it writes them: a file has at most so much, and a worker's memory is bounded.
+#: Bytes of rows that a task holds before it writes them: this bounds a file, and a worker's memory.
 _CHUNK_BYTES = 96 << 20
 _ROW_GROUP_BYTES = 32 << 20
-#: Bytes that go to a file at once: a whole file would be new memory, which the system clears first.
+#: Bytes of one write to a file: a buffer for a whole file would be new memory, which the system clears first.
 _WRITE_BYTES = 1 << 20
 _DAY_US = 86_400_000_000
 _EPOCH = date(1970, 1, 1)
 _MAX_NAME_BYTES = 255
 _PLAIN = frozenset("-_.")
-#: Columns with few values: a dictionary makes them small, and costs time elsewhere.
+#: Columns with few different values: for them a dictionary saves space; for other columns it only costs time.
 _FEW_VALUES = ("store", "queue_id", "born_host", "store_host", "tags", "status", "reason")
 
 
 @dataclass(frozen=True, slots=True)
 class LakeFile:
-    """A Parquet file of one topic and day.
+    """Parquet file of one topic and day.
 
     Attributes:
         name: of the staged file.
-        kind: whether it holds messages, or rows whose body could not be decoded.
+        kind: whether the file holds messages, or rows whose body could not be decoded.
         topic: as text.
         date: ISO 8601, of the store timestamps in UTC; None where they are outside the years 1 to 9999.
         first_offset, last_offset: commit log offsets of the first and the last row.
-        rows: how many.
+        rows: count of rows.
         size: bytes of the file.
     """
 
@@ -72,12 +72,12 @@ class LakeFile:
 
     @property
     def partition(self) -> tuple[Kind, str, str | None]:
-        """What the rows of a file have in common."""
+        """Kind, topic and date of all rows of the file."""
         return self.kind, self.topic, self.date
 
     @property
     def path(self) -> str:
-        """Where it belongs below the output: `messages/topic=orders/date=2026-11-21/<first offset>.parquet`."""
+        """Final path below the output: `messages/topic=orders/date=2026-11-21/<first offset>.parquet`."""
         return os.path.join(
             self.kind,
             f"topic={escaped(self.topic)}",
@@ -88,11 +88,11 @@ class LakeFile:
 
 @dataclass(frozen=True, slots=True)
 class LakeRows:
-    """What the files hold: picklable, the same for all tasks of an export.
+    """Columns and decoder of the files. Picklable; the same for all tasks of an export.
 
     Attributes:
-        selection: the columns that are read: those of the files, and those that place and judge a row.
-        columns: of the files, in order; `body` is as decoded.
+        selection: the columns that are read: columns of the files, and columns for the partition and the decoder.
+        columns: of the files, in order; `body` is decoded.
         decoder: of the bodies.
     """
 
@@ -101,7 +101,7 @@ class LakeRows:
     decoder: BodyDecoder
 
     def schema(self, kind: Kind) -> pa.Schema:
-        """Of the files of a kind."""
+        """Schema of the files of a kind."""
         fields = [SCHEMA.field(name) for name in self.columns]
         if kind == "undecoded":
             columns = self.columns if "body" in self.columns else (*self.columns, "body")
@@ -111,7 +111,7 @@ class LakeRows:
 
 @dataclass(frozen=True, slots=True)
 class Staging:
-    """Where the tasks write: a folder that all of them see."""
+    """Folder for the files of tasks, which all tasks must see."""
 
     folder: str
     files: FileLayer
@@ -119,7 +119,7 @@ class Staging:
 
 @dataclass(frozen=True, slots=True)
 class StagedSplit:
-    """What a task tells of its split; `read` and `fault` as in `SplitOutcome`, `damages` are what it passed over."""
+    """Outcome of the task for one split, a `SplitOutcome`. `damages` are the ranges that were passed over."""
 
     read: SplitResult
     fault: CorruptRecordError | None
@@ -128,9 +128,9 @@ class StagedSplit:
 
 
 def escaped(topic: str) -> str:
-    """A topic as a part of a path, as Hive, Spark and Delta escape one: `%RETRY%g` is `%25RETRY%25g`.
+    """Escape a topic for a path as Hive, Spark and Delta do: `%RETRY%g` becomes `%25RETRY%25g`.
 
-    Raises StoreFormatError for one that is too long for the name of a folder.
+    Raises StoreFormatError for a topic that is too long for the name of a folder.
     """
     if not topic:
         return NO_DATE
@@ -143,7 +143,7 @@ def escaped(topic: str) -> str:
 
 
 def stage_split(rows: LakeRows, staging: Staging, split: Split) -> StagedSplit:
-    """The task: one split -> staged files, synced, in log order for each kind, topic and day."""
+    """Task: write one split to staged files, synced, in log order for each kind, topic and day."""
     scan = scan_split(split, level=rows.selection.level, on_damage=rows.selection.on_damage, files=staging.files)
     chunk, staged = _Chunk(rows, staging), list[LakeFile]()
     fault: CorruptRecordError | None = None
@@ -160,7 +160,7 @@ def stage_split(rows: LakeRows, staging: Staging, split: Split) -> StagedSplit:
 
 
 def merge_files(rows: LakeRows, staging: Staging, group: Sequence[LakeFile]) -> LakeFile:
-    """The task: small files of one kind, topic and day, in log order -> one staged file."""
+    """Task: merge small files of one kind, topic and day, in log order, to one staged file."""
     with _FileWriter(rows.schema(group[0].kind), staging) as writer:
         for one in group:
             data = staging.files.read_bytes(os.path.join(staging.folder, one.name))
@@ -171,13 +171,13 @@ def merge_files(rows: LakeRows, staging: Staging, group: Sequence[LakeFile]) -> 
 
 
 def groups_to_merge(lake_files: Sequence[LakeFile], target_bytes: int) -> list[list[LakeFile]]:
-    """Files that shall be one, in the order of their offsets: neighbours of a partition that are small.
+    """Groups of files to be merged, in the order of their offsets: small adjacent files of a partition.
 
-    A file of `target_bytes` or more stays alone, and so does one without a small neighbour.
+    A file of `target_bytes` or more is a group of its own, and so is a file without a small neighbour.
     """
     groups: list[list[LakeFile]] = []
-    by_place = sorted(lake_files, key=lambda one: (one.kind, one.topic, one.date or "", one.first_offset))
-    for _, partition in groupby(by_place, key=lambda one: one.partition):
+    by_partition = sorted(lake_files, key=lambda one: (one.kind, one.topic, one.date or "", one.first_offset))
+    for _, partition in groupby(by_partition, key=lambda one: one.partition):
         size = target_bytes
         for one in partition:
             if size >= target_bytes or one.size >= target_bytes:
@@ -188,8 +188,8 @@ def groups_to_merge(lake_files: Sequence[LakeFile], target_bytes: int) -> list[l
     return groups
 
 
-class _Place(NamedTuple):
-    """Where a row belongs."""
+class _Partition(NamedTuple):
+    """Kind, topic and day of a row. The day counts from 1970-01-01; None without a store timestamp."""
 
     kind: Kind
     topic: str
@@ -197,100 +197,100 @@ class _Place(NamedTuple):
 
 
 class _Chunk:
-    """The rows that are kept until they are written."""
+    """Rows of a task in memory, by partition, until they are written."""
 
     def __init__(self, rows: LakeRows, staging: Staging) -> None:
         self._rows, self._staging = rows, staging
-        self._batches: dict[_Place, list[pa.RecordBatch]] = {}
+        self._batches: dict[_Partition, list[pa.RecordBatch]] = {}
         self._last_offset = -1
         self.bytes = 0
 
     def ends_inside(self, batch: pa.RecordBatch) -> bool:
-        """Whether rows of the batch are of the last record that is kept: files are named by their first records."""
+        """Whether a batch begins within the last record in memory. Files are named by their first records."""
         return bool(batch.num_rows) and batch["commit_log_offset"][0].as_py() == self._last_offset
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Decode the bodies, and give each row to its topic and day."""
+        """Decode the bodies, and add each row to its partition."""
         rows = self._rows
         if batch.num_rows:
             self._last_offset = batch["commit_log_offset"][-1].as_py()
         if isinstance(rows.decoder, RawDecoder):
-            self._place("messages", batch, batch.select(list(rows.columns)))
+            self._add_rows("messages", batch, batch.select(list(rows.columns)))
             return
         values, reasons = rows.decoder.decode(batch["body"], batch["status"])
         decoded = pa.RecordBatch.from_arrays(
             [values if name == "body" else batch[name] for name in rows.columns], schema=rows.schema("messages")
         )
         if reasons.null_count == len(reasons):
-            self._place("messages", batch, decoded)
+            self._add_rows("messages", batch, decoded)
             return
         good = reasons.is_null()
         bad = pc.invert(good)
         undecoded = batch.filter(bad)
         names = rows.schema("undecoded").names[:-1]
         arrays = [*(undecoded[name] for name in names), reasons.filter(bad)]
-        self._place("messages", batch.filter(good), decoded.filter(good))
-        self._place("undecoded", undecoded, pa.RecordBatch.from_arrays(arrays, schema=rows.schema("undecoded")))
+        self._add_rows("messages", batch.filter(good), decoded.filter(good))
+        self._add_rows("undecoded", undecoded, pa.RecordBatch.from_arrays(arrays, schema=rows.schema("undecoded")))
 
     def write(self) -> list[LakeFile]:
-        """Stage what is kept, a file for each kind, topic and day."""
+        """Write all rows to staged files, a file for each partition."""
         staged = []
-        for place, batches in self._batches.items():
-            with _FileWriter(self._rows.schema(place.kind), self._staging) as writer:
+        for partition, batches in self._batches.items():
+            with _FileWriter(self._rows.schema(partition.kind), self._staging) as writer:
                 writer.write(pa.Table.from_batches(batches))
                 name, size = writer.finish()
             first, last = batches[0]["commit_log_offset"][0].as_py(), batches[-1]["commit_log_offset"][-1].as_py()
-            day = None if place.day is None else (_EPOCH + timedelta(days=place.day)).isoformat()
+            day = None if partition.day is None else (_EPOCH + timedelta(days=partition.day)).isoformat()
             count = sum(batch.num_rows for batch in batches)
-            staged.append(LakeFile(name, place.kind, place.topic, day, first, last, count, size))
+            staged.append(LakeFile(name, partition.kind, partition.topic, day, first, last, count, size))
         self._batches, self.bytes = {}, 0
         return staged
 
-    def _place(self, kind: Kind, batch: pa.RecordBatch, shown: pa.RecordBatch) -> None:
-        """Keep the rows of `shown`, placed by topic and store timestamp of `batch`."""
+    def _add_rows(self, kind: Kind, batch: pa.RecordBatch, shown: pa.RecordBatch) -> None:
+        """Add the rows of `shown` to their partitions, by topic and store timestamp of `batch`."""
         if not batch.num_rows:
             return
         self.bytes += shown.nbytes
-        codes, places = _places(kind, batch)
-        if len(places) == 1:
-            self._batches.setdefault(places[0], []).append(shown)
+        codes, partitions = _partitions(kind, batch)
+        if len(partitions) == 1:
+            self._batches.setdefault(partitions[0], []).append(shown)
             return
         order = np.argsort(codes, kind="stable")
         shown = shown.take(pa.array(order))
-        borders = np.searchsorted(codes[order], np.arange(len(places) + 1)).tolist()
-        for place, (begin, end) in zip(places, pairwise(borders), strict=True):
-            self._batches.setdefault(place, []).append(shown.slice(begin, end - begin))
+        borders = np.searchsorted(codes[order], np.arange(len(partitions) + 1)).tolist()
+        for partition, (begin, end) in zip(partitions, pairwise(borders), strict=True):
+            self._batches.setdefault(partition, []).append(shown.slice(begin, end - begin))
 
 
-def _places(kind: Kind, batch: pa.RecordBatch) -> tuple[npt.NDArray[np.int64], list[_Place]]:
-    """The place of each row by its number, and the places by number."""
+def _partitions(kind: Kind, batch: pa.RecordBatch) -> tuple[npt.NDArray[np.int64], list[_Partition]]:
+    """Number of the partition of each row, and the partitions by number."""
     topics = batch["topic"].dictionary_encode()
     times = batch["store_timestamp"].cast(pa.int64())
     missing = np.asarray(times.is_null())
     days = np.asarray(times.fill_null(0)) // _DAY_US
     first = int(days.min())
-    width = int(days.max()) - first + 2  # one behind the last day is that of no time
+    width = int(days.max()) - first + 2  # the last code of a topic stands for rows without a time
     codes = np.asarray(topics.indices) * np.int64(width) + np.where(missing, width - 1, days - first)
     if codes.min() == codes.max():  # the usual case
-        found, numbers = codes[:1], np.zeros(codes.size, np.int64)
+        distinct, numbers = codes[:1], np.zeros(codes.size, np.int64)
     else:
-        found, numbers = np.unique(codes, return_inverse=True)
+        distinct, numbers = np.unique(codes, return_inverse=True)
     names = topics.dictionary.to_pylist()
-    places = [
-        _Place(kind, names[code // width], None if code % width == width - 1 else first + code % width)
-        for code in found.tolist()
+    partitions = [
+        _Partition(kind, names[code // width], None if code % width == width - 1 else first + code % width)
+        for code in distinct.tolist()
     ]
-    return numbers, places
+    return numbers, partitions
 
 
 class _FileWriter:
-    """One staged Parquet file that is being written; a context manager that closes it."""
+    """Writer of one staged Parquet file; a context manager that closes the file."""
 
     def __init__(self, schema: pa.Schema, staging: Staging) -> None:
-        # Of bodies they are as large as itself; of neither does the least or the greatest tell anything.
+        # No statistics of bodies and properties: least and greatest values of them are large, and select nothing.
         leaves = [name for name in _leaves(schema) if name != "body" and not name.startswith("properties.")]
-        encodings = {"commit_log_offset": "DELTA_BINARY_PACKED"}  # it ascends
-        if _has_bytes(schema):  # lengths apart from the bytes: beside them, zstd looks long for what repeats in a body
+        encodings = {"commit_log_offset": "DELTA_BINARY_PACKED"}  # offsets ascend
+        if _has_bytes(schema):  # lengths apart from the bytes: between bodies, they slow zstd's search for repetitions
             encodings["body"] = "DELTA_LENGTH_BYTE_ARRAY"
         offset = schema.get_field_index("commit_log_offset")
         self._name = uuid.uuid4().hex
@@ -314,19 +314,19 @@ class _FileWriter:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._writer.is_open = False  # of a file that is given up nothing more is written, as Arrow would when it goes
+        self._writer.is_open = False  # else Arrow would write the footer of an abandoned file when it is collected
         self._end.close()
         self._file.close()
 
     def write(self, table: pa.Table) -> None:
-        """Add rows; they go into row groups of about 32 MiB."""
+        """Add rows. Row groups have about 32 MiB."""
         self._waiting.append(table)
         self._bytes += table.nbytes
         if self._bytes >= _ROW_GROUP_BYTES:
             self._flush()
 
     def finish(self) -> tuple[str, int]:
-        """Write the rest, and sync; returns the file's name, which no attempt of a task shares, and its size."""
+        """Write the remaining rows, and sync; returns the file's name, unique to this task attempt, and its size."""
         self._flush()
         self._writer.close()
         self._stream.flush()
@@ -343,7 +343,7 @@ class _FileWriter:
 
 
 class _FileEnd:
-    """The end of a file, as Arrow writes to it. `position` is where that is."""
+    """File object for Arrow that appends to a file. `position` is the end of the file."""
 
     def __init__(self, file: File) -> None:
         self._file = file
@@ -351,27 +351,27 @@ class _FileEnd:
         self.closed = False
 
     def write(self, data: bytes) -> None:
-        """Write behind what is there; nothing where the file was closed."""
+        """Append bytes; do nothing after `close`."""
         if not self.closed:
             self._file.write(self.position, data)
             self.position += len(data)
 
     def flush(self) -> None:
-        """There is nothing to be done."""
+        """Do nothing: no bytes are buffered."""
 
     def close(self) -> None:
-        """Take no more."""
+        """Accept no more bytes."""
         self.closed = True
 
 
 def _has_bytes(schema: pa.Schema) -> bool:
-    """Whether there are bodies, and they are no structs."""
+    """Whether the schema has bodies as bytes or text, not as structs."""
     return "body" in schema.names and not pa.types.is_struct(schema.field("body").type)
 
 
 @lru_cache(maxsize=8)
 def _leaves(schema: pa.Schema) -> list[str]:
-    """The paths of the columns as Parquet names them: `keys.list.element`, `body.price`."""
+    """Paths of the columns as Parquet names them: `keys.list.element`, `body.price`."""
     content = pa.BufferOutputStream()
     parquet.write_table(schema.empty_table(), content)
     columns = parquet.ParquetFile(pa.BufferReader(content.getvalue())).schema

@@ -1,8 +1,8 @@
-"""`import`: Parquet files or a Delta table into a store, each row once.
+"""`import`: write Parquet files or a Delta table to a store, each row once.
 
-The rows are read, checked and encoded by tasks, which may run side by side; what is left for the store's writer is to
-give each record its place. He does so with one batch while the tasks are at the next one. A job does not know the
-store: it is handed a `MessageSink` (`reput.store.sinks.import_sink`).
+Parallel tasks read, check and encode the rows; the store's writer only gives each record its location. It commits one
+batch while the tasks stage the next batch. A job does not know the store: it is given a `MessageSink`
+(`reput.store.sinks.import_sink`).
 """
 
 from __future__ import annotations
@@ -21,50 +21,50 @@ from reput.jobs.runner import Progress, Runner
 
 
 class StagedRows(Protocol):
-    """What a sink has made of a part."""
+    """What a sink has staged of a part."""
 
     @property
     def rows_aside(self) -> int:
-        """Rows that are no messages."""
+        """Rows that the sink has put aside, as RocketMQ would refuse them."""
         ...
 
 
 S = TypeVar("S", bound=StagedRows)
-#: (name of the part, its rows, number of the first one in the file, the file) -> what was staged. Picklable.
+#: (name of the part, its rows, number of its first row in the file, path of the file) -> staged rows. Picklable.
 Stage = Callable[[str, Iterator[pa.RecordBatch], int, str], S]
 
 
 class MessageSink(Protocol[S]):
-    """Where messages go: numbered batches, each once."""
+    """Sink of messages: it commits numbered batches of a source, each once."""
 
     @property
     def stage(self) -> Stage[S]:
-        """Makes one part of a batch ready; called in tasks."""
+        """Function that stages one part of a batch; called in tasks."""
         ...
 
     def check(self, schema: pa.Schema) -> None:
-        """Raises MessageIllegalError for columns of which no message can be made."""
+        """Raise MessageIllegalError for columns of which no message can be made."""
         ...
 
     def committed(self, source: str) -> int:
-        """How many batches of a source it has."""
+        """Count of batches of a source that the sink has."""
         ...
 
     def commit(self, source: str, number: int, staged: Sequence[S]) -> int:
-        """Take in a batch, durably; returns how many messages it has. The next one is being staged meanwhile."""
+        """Commit a batch durably; returns its count of messages. The next batch may be staged meanwhile."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Import:
-    """What one run imported.
+    """Result of one run of an import.
 
     Attributes:
-        messages: that are in the store now and were not before.
-        aside: rows that RocketMQ would refuse.
-        skipped: rows that runs before have imported, or put aside.
-        batches: that were committed.
-        seconds: of the run.
+        messages: messages that this run has put.
+        aside: rows put aside, as RocketMQ would refuse them.
+        skipped: rows that earlier runs have imported, or put aside.
+        batches: batches that were committed.
+        seconds: time of the run.
     """
 
     messages: int
@@ -82,11 +82,11 @@ def import_messages(
     progress: Progress | None = None,
     on_batch: Callable[[int], None] = lambda messages: None,
 ) -> Import:
-    """Import the batches that the sink does not have yet, in their order; `on_batch` is told the messages of each.
+    """Import the batches that the sink does not have yet, in order. `on_batch` gets the count of messages of each.
 
     Raises:
-        MessageIllegalError: columns of which no message can be made; or a row, unless the sink puts such rows aside.
-            What was committed before it stays, and the next run goes on behind that.
+        MessageIllegalError: columns of which no message can be made; or such a row, unless the sink puts rows aside.
+            Committed batches stay, and the next run continues after them.
         ConfigError: the sink has batches of another source.
         StoreError: as of the sink.
     """
@@ -94,11 +94,11 @@ def import_messages(
     sink.check(source.schema)
     done = sink.committed(source.identity)
     messages = aside = 0
-    behind, parts_left = 0, sum(map(len, source.batches[done:]))
+    parts_done, parts_left = 0, sum(map(len, source.batches[done:]))
 
     def report(done: int, total: int, description: str) -> None:
         if progress is not None:
-            progress(behind + done, parts_left, description)
+            progress(parts_done + done, parts_left, description)
 
     with ThreadPoolExecutor(1, thread_name_prefix="reput-import-commit") as pool:
         committing: Future[int] | None = None
@@ -110,7 +110,7 @@ def import_messages(
                 description="read and encode",
                 progress=report,
             )
-            behind += len(parts)
+            parts_done += len(parts)
             messages += _committed(committing, on_batch)
             committing = pool.submit(sink.commit, source.identity, number, staged)
             aside += sum(one.rows_aside for one in staged)
@@ -120,13 +120,13 @@ def import_messages(
 
 
 def _stage(stage: Stage[S], item: tuple[str, SourcePart]) -> S:
-    """The task: one part -> staged records."""
+    """Task: stage one part."""
     name, part = item
     return stage(name, part.batches(), part.first_row, part.path)
 
 
 def _committed(commit: Future[int] | None, on_batch: Callable[[int], None]) -> int:
-    """Wait for a commit and tell of it; returns its messages, 0 where there is none."""
+    """Wait for a commit, and report it; returns its count of messages, 0 without a commit."""
     if commit is None:
         return 0
     messages = commit.result()

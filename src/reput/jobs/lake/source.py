@@ -1,7 +1,7 @@
-"""What is imported: Parquet files, by file, folder or pattern, or a Delta table, cut into parts that tasks can share.
+"""Source of an import: Parquet files, by file, folder or pattern, or a Delta table, cut into parts for tasks.
 
-The parts of a source that nobody has changed are the same at each start, in the same order. So an import that was
-killed knows by a number how far it was.
+The parts of an unchanged source are the same at each start, in the same order. So the number of the last committed
+batch is enough for an import to continue after a kill.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ from pyarrow import parquet
 from reput.errors import ConfigError, StoreFormatError
 from reput.jobs.job_folder import STATE
 
-#: Bytes (before compression) of a part, and of a batch; they are a part of what makes a source the same.
+#: Bytes (before compression) of a part, and of a batch; the identity of a source depends on them.
 PART_BYTES = 32 << 20
 BATCH_BYTES = 256 << 20
 _MAX_PARTS = 1000
 _BATCH_ROWS = 32_768
-#: Bytes (before compression) that are decoded at once, and that are read of each column at once.
+#: Bytes (before compression) of rows that are decoded at once, and bytes of a column that are read at once.
 _READ_BYTES = 8 << 20
 _BUFFER_BYTES = 1 << 20
 _HIVE = pa.schema([("topic", pa.string()), ("date", pa.string())])
-#: Of the partitions of an export: a topic is one of a message's columns, its day is none.
+#: Partition column of an export that is no column of a message; the other one, topic, is.
 _NO_COLUMN = "date"
 
 
 @dataclass(frozen=True, slots=True)
 class SourcePart:
-    """Some row groups of one file, and what is read of them; picklable.
+    """Adjacent row groups of one file, read by one task; picklable.
 
     Attributes:
         path: of the file.
-        first_row: the number of the first row within the file.
-        rows: how many.
+        first_row: number of the first row in the file.
+        rows: count of rows.
         size: bytes of the row groups before compression.
-        fragment: pyarrow's.
+        fragment: pyarrow's fragment.
         schema: of the whole source.
         columns: that are read.
-        topic: of all rows; None: they have one themselves.
+        topic: of all rows; None: the rows have a topic.
     """
 
     path: str
@@ -58,7 +58,7 @@ class SourcePart:
     topic: str | None
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows, in order, read as they are asked for: a row group may be larger than the memory."""
+        """Read the rows in order and on demand: a row group may be larger than the memory."""
         fragment = self.fragment
         constants = ds.get_partition_keys(fragment.partition_expression)
         if self.topic is not None:
@@ -84,12 +84,12 @@ class SourcePart:
 
 @dataclass(frozen=True, slots=True)
 class LakeSource:
-    """A source as it is now.
+    """Source as it is now.
 
     Attributes:
-        identity: tells it from any other, and from what it was before it was changed.
-        schema: of the rows that its parts give.
-        batches: the parts, by batch.
+        identity: differs for every other source, and for this source after a change.
+        schema: of the rows of its parts.
+        batches: the parts of each batch.
     """
 
     identity: str
@@ -98,32 +98,31 @@ class LakeSource:
 
     @property
     def rows(self) -> int:
-        """Of all parts."""
+        """Count of rows of all parts."""
         return sum(part.rows for batch in self.batches for part in batch)
 
 
 def open_source(
     path: str | os.PathLike[str], *, topic: str | None = None, columns: Sequence[str] | None = None
 ) -> LakeSource:
-    """Look at a source; nothing but the footers of its files is read.
+    """Open a source: list its files, read their footers, and cut it into parts and batches.
 
-    Files come in the order of the commit log offsets that they begin with, where they have any (those of an export),
-    else in that of their paths.
+    Files of an export are in the order of their first commit log offsets, other files in the order of their paths.
 
     Args:
-        path: a Parquet file, a folder of such, a pattern of files, a Delta table, or the output of an export.
-        topic: of all messages; None: the column or the folders (`topic=...`) have it.
-        columns: that are taken; None: all.
+        path: a Parquet file, a folder or a pattern of Parquet files, a Delta table, or the output of an export.
+        topic: of all messages; None: a column or the folders (`topic=...`) have it.
+        columns: columns to read; None: all.
 
     Raises:
         StoreFormatError: nothing is there, or something else than Parquet files.
-        ConfigError: a column that is not there, no topic, or bodies that were decoded to fields.
+        ConfigError: a missing column, no topic, or bodies that were decoded to fields.
     """
     root = os.path.abspath(os.path.expanduser(path))
     if os.path.isdir(os.path.join(root, STATE)) and os.path.isdir(os.path.join(root, "messages")):
         root = os.path.join(root, "messages")
     dataset = _dataset(root)
-    fragments = sorted(_fragments(dataset, root), key=_place)
+    fragments = sorted(_fragments(dataset, root), key=_sort_key)
     names = _columns(dataset, fragments, root, topic, columns)
     digest = hashlib.blake2b(f"{PART_BYTES} {BATCH_BYTES} {names} {topic}".encode(), digest_size=16)
     batches: list[list[SourcePart]] = []
@@ -153,10 +152,10 @@ def _dataset(root: str) -> Any:
             if not dataset.files:
                 raise StoreFormatError(f"{root}: a folder without any Parquet file; check the path")
             return dataset
-        found = sorted(name for name in glob.glob(root, recursive=True) if os.path.isfile(name))
-        if not found:
+        paths = sorted(name for name in glob.glob(root, recursive=True) if os.path.isfile(name))
+        if not paths:
             raise StoreFormatError(f"{root}: no such file or folder, and no pattern that a file fits; check the path")
-        return ds.dataset(found, format="parquet", partitioning=partitioning)
+        return ds.dataset(paths, format="parquet", partitioning=partitioning)
     except (pa.ArrowException, OSError) as error:
         raise StoreFormatError(f"{root}: cannot be read as Parquet: {str(error).splitlines()[0]}") from error
 
@@ -172,7 +171,7 @@ def _delta_table(root: str) -> Any:
 def _columns(
     dataset: Any, fragments: Sequence[Any], root: str, topic: str | None, columns: Sequence[str] | None
 ) -> tuple[str, ...]:
-    """The columns that are read of the files; raises ConfigError where no message can be made of them."""
+    """Columns that are read of the files; raises ConfigError where no message can be made of them."""
     given = {name for one in fragments for name in ds.get_partition_keys(one.partition_expression)}
     given.update(name for one in fragments for name in one.physical_schema.names)
     there = [name for name in dataset.schema.names if name in given and name != _NO_COLUMN]
@@ -184,14 +183,14 @@ def _columns(
         raise ConfigError(f"topic: {root} has no column topic, nor folders topic=...; say to which the messages go")
     if "body" in wanted and pa.types.is_struct(dataset.schema.field("body").type):
         raise ConfigError(
-            f"{root}: its bodies were decoded to fields, which do not tell the bytes that they were; import an export "
-            "that was made with decode raw or utf8"
+            f"{root}: its bodies were decoded to fields, and their bytes cannot be made again; import an export that "
+            "was made with decode raw or utf8"
         )
     return tuple(wanted)
 
 
 def _fragments(dataset: Any, root: str) -> Iterable[Any]:
-    """Those with rows; each has its footer read."""
+    """Fragments with rows. The footer of each file is read."""
     for fragment in dataset.get_fragments():
         try:
             if fragment.count_rows():
@@ -202,8 +201,8 @@ def _fragments(dataset: Any, root: str) -> Iterable[Any]:
             ) from error
 
 
-def _place(fragment: Any) -> tuple[int, str]:
-    """Where a file belongs among the others."""
+def _sort_key(fragment: Any) -> tuple[int, str]:
+    """First commit log offset (-1 without) and path of a file."""
     offset = (fragment.row_groups[0].statistics or {}).get("commit_log_offset")
     return (offset["min"] if offset and "min" in offset else -1), fragment.path
 

@@ -51,7 +51,7 @@ def put(store: reput.MessageStore, count: int, name: str = "m") -> list[int]:
 
 
 def take(store: Path, target: object, **options: Any) -> Backup:
-    return backup(store, str(target), **({"runner": LocalRunner(2), "piece_bytes": 1000} | options))
+    return backup(store, str(target), **({"runner": LocalRunner(2), "split_bytes": 1000} | options))
 
 
 def make(target: object, store: Path, **options: Any) -> Restored:
@@ -214,10 +214,10 @@ def test_what_a_backup_has_is_synced_before_it_is_read(tmp_path: Path) -> None:
 def test_the_pieces_make_no_difference(store: Path, tmp_path: Path) -> None:
     for number, options in enumerate(
         (
-            {"piece_bytes": 500},
-            {"piece_bytes": 1 << 20},
+            {"split_bytes": 500},
+            {"split_bytes": 1 << 20},
             {"link": True},
-            {"runner": LocalRunner(1), "piece_bytes": 3000},
+            {"runner": LocalRunner(1), "split_bytes": 3000},
         )
     ):
         take(store, tmp_path / f"target-{number}", **options)
@@ -258,7 +258,7 @@ class Vanishing(FileLayer):
 def test_a_file_that_retention_deletes_meanwhile_is_where_the_backup_begins_later(store: Path, tmp_path: Path) -> None:
     first = store / "commitlog" / f"{0:020}"
     shutil.copytree(store, tmp_path / "older")
-    result = take(store, tmp_path / "target", files=Vanishing(first), runner=LocalRunner(1), piece_bytes=500)
+    result = take(store, tmp_path / "target", files=Vanishing(first), runner=LocalRunner(1), split_bytes=500)
     assert result.begin_offset == FILE
     make(tmp_path / "target", tmp_path / "restored")
     assert sorted(path.name for path in (tmp_path / "restored/commitlog").iterdir())[0] == f"{FILE:020}"
