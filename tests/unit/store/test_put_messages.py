@@ -16,8 +16,8 @@ import pytest
 
 import reput
 from reput.errors import CorruptRecordError, MessageIllegalError, StoreError, StoreFullError, StorePoisonedError
-from tests.crash.faulty_files import FaultyFiles, Operation, fail_next, no_objection
-from tests.crash.invariants import check_store
+from tests.support.faulty_files import FaultyFiles, Operation, fail_next, no_objection
+from tests.support.invariants import check_store
 from tests.unit.store.conftest import OpenStore
 
 TOPICS, QUEUES = 50, 3
