@@ -36,10 +36,21 @@ from tests.support.damaged_orders import (
 from tests.support.faulty_files import Crash, FaultyFiles, crash_at, fail_next, no_objection
 from tests.support.invariants import contents, everything_of
 from tests.support.kills import killed
-from tests.support.orders import SIZES
+from tests.support.orders import SIZES, closed_orders
 
 #: A kill at each n-th change of a whole repair: as fine as a test may take.
 STRIDE = 17
+
+
+@pytest.fixture(scope="module")
+def orders(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return closed_orders(tmp_path_factory.mktemp("repair") / "store")
+
+
+@pytest.fixture
+def closed_store(orders: Path, tmp_path: Path) -> Path:
+    """A copy of its own for each test."""
+    return Path(shutil.copytree(orders, tmp_path / "orders"))
 
 
 @pytest.fixture(autouse=True)

@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import reput
+from reput.formats.metadata import ConsumerOffsets, TopicConfig, encode_metadata
+from tests.support.faulty_files import FaultyFiles
 
 SLOTS, ENTRIES = 50, 150
 SIZES: dict[str, Any] = {
@@ -23,6 +25,17 @@ def put(store: reput.MessageStore, count: int = 200) -> None:
         message = reput.Message("orders", b"x" * 200, tags=f"t{n % 3}", keys=(f"k{n}", "all"))
         store.put_message(message, queue_id=n % 4)
     store.wait_dispatched()
+
+
+def closed_orders(path: Path) -> Path:
+    """200 messages in four queues, over several files of each kind, and two settings."""
+    with reput.MessageStore.open(path, files=FaultyFiles(), **SIZES) as store:
+        put(store)
+        store.update_topic(TopicConfig("orders", 4, 4))
+        store.update_topic(TopicConfig("refunds", 2, 2))
+    offsets = ConsumerOffsets({"orders@shop": {0: 50, 3: 20}})
+    (path / "config/consumerOffset.json").write_bytes(encode_metadata(offsets))
+    return path
 
 
 def log_with_crcs(path: Path, switches: str = "+") -> Path:

@@ -14,7 +14,7 @@ import pytest
 import reput
 from reput.errors import ConfigError, StoreFormatError, StoreLockedError
 from reput.files import FileLayer
-from reput.formats.metadata import ConsumerOffsets, TopicConfig, decode_metadata, encode_metadata
+from reput.formats.metadata import ConsumerOffsets, decode_metadata
 from reput.jobs.audit.job import AuditResult, audit
 from reput.jobs.repair.repair_job import RepairResult, repair
 from reput.jobs.runner import LocalRunner
@@ -52,7 +52,7 @@ from tests.support.damaged_orders import (
 )
 from tests.support.faulty_files import FaultyFiles, abandon
 from tests.support.invariants import contents
-from tests.support.orders import SIZES, put
+from tests.support.orders import SIZES, closed_orders, put
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 
@@ -74,15 +74,7 @@ def no_syncs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def closed_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """200 messages in four queues, over several files of each kind, and two settings."""
-    path = tmp_path_factory.mktemp("repair") / "store"
-    with reput.MessageStore.open(path, files=FaultyFiles(), **SIZES) as store:
-        put(store)
-        store.update_topic(TopicConfig("orders", 4, 4))
-        store.update_topic(TopicConfig("refunds", 2, 2))
-    offsets = ConsumerOffsets({"orders@shop": {0: 50, 3: 20}})
-    (path / "config/consumerOffset.json").write_bytes(encode_metadata(offsets))
-    return path
+    return closed_orders(tmp_path_factory.mktemp("repair") / "store")
 
 
 @pytest.fixture
