@@ -46,8 +46,8 @@ def _silent(what: str, done: int, total: int) -> None:
 class MessageStore(MessageReader):
     """A RocketMQ message store in a directory: one writer at a time, any number of readers.
 
-    Made by `open`; a context manager that closes it. Every method may be called from any thread. What only reads is
-    inherited.
+    Made by `open`; a context manager that closes it. Every method may be called from any thread. The verbs that only
+    read are inherited from `MessageReader`.
     """
 
     def __init__(self, path: str, config: MessageStoreConfig, reader: Reader, writer: Writer | None) -> None:
@@ -151,16 +151,19 @@ class MessageStore(MessageReader):
         if writer is None or not self._is_open:
             writer = self._writable()
         try:
-            return writer.putting.one(message, queue_id)
+            return writer.putting.put_message(message, queue_id)
         except _TYPE_ERRORS:
             refuse_wrong_types([message], queue_id)
             raise
 
     def async_put_message(self, message: Message, queue_id: int = 0) -> Future[PutMessageResult]:
-        """`put_message` that does not wait: the future is done when the message is safe. Errors as there."""
+        """Append one message without waiting; the future is done when the message is as safe as `put_message` makes it.
+
+        Errors as of `put_message`: of the append at once, of the sync by the future.
+        """
         writer = self._writable()
         try:
-            return writer.putting.one_later(message, queue_id)
+            return writer.putting.async_put_message(message, queue_id)
         except _TYPE_ERRORS:
             refuse_wrong_types([message], queue_id)
             raise
@@ -168,7 +171,7 @@ class MessageStore(MessageReader):
     def put_messages(
         self, messages: Sequence[Message], queue_id: int | Sequence[int] | npt.NDArray[np.integer[Any]] = 0
     ) -> list[PutMessageResult]:
-        """Append several messages, each as a put of its own, and wait once. All are checked before any is written.
+        """Append messages, each as a put of its own, and wait once. All are checked before the first is written.
 
         Args:
             messages: Of any topics, in any order.
@@ -187,18 +190,19 @@ class MessageStore(MessageReader):
         writer = self._writable()
         try:
             with self._stats.timing():
-                return writer.putting.several(messages, queue_id)
+                return writer.putting.put_messages(messages, queue_id)
         except _TYPE_ERRORS:
             refuse_wrong_types(messages, 0)  # the queue ids were checked before
             raise
 
     def put_batch(self, batch: MessageExtBatch | Sequence[Message], queue_id: int = 0) -> PutBatchResult:
-        """Append a producer's batch as one, all of it or nothing, with queue offsets one behind the other.
+        """Append a producer's batch, all of it or nothing, with consecutive queue offsets.
 
-        A batch with a `unique_key`, to a topic whose queues are batch consume queues, becomes one record with all
-        messages in it, an inner batch, which is there as a whole even after a power cut. Any other becomes a record a
-        message, side by side in one log file; a cut before the answer may leave the first ones of them. So decides
-        `SendMessageProcessor.sendBatchMessage`. A list of messages counts as `MessageExtBatch.of` it.
+        A batch with a `unique_key`, to a topic with batch consume queues, becomes an inner batch: one record with all
+        messages, which a power cut leaves whole or not at all. Any other batch becomes a record for each message, side
+        by side in one log file; a power cut before the answer may leave the first records.
+        `SendMessageProcessor.sendBatchMessage` decides the same way. A list of messages counts as `MessageExtBatch.of`
+        that list.
 
         Returns and waits as `put_message` does.
 
@@ -211,17 +215,17 @@ class MessageStore(MessageReader):
         writer = self._writable()
         try:
             with self._stats.timing():
-                return writer.putting_batches.put(batch, queue_id)
+                return writer.putting_batches.put_batch(batch, queue_id)
         except _TYPE_ERRORS:
             refuse_wrong_types([batch] if isinstance(batch, MessageExtBatch) else batch, queue_id)
             raise
 
     def put_arrow(self, table: pa.Table | pa.RecordBatch | pa.RecordBatchReader) -> PutTableResult:
-        """Append the rows of a table, each as a put of its own, and wait once; after a crash a prefix of them is there.
+        """Append the rows of a table, each as a put of its own, and wait once. After a crash the first rows are there.
 
-        Columns as `read_log` gives them; `topic` and `body` must be there, null elsewhere means absent, and columns
-        that the store assigns are ignored. Every row of a table is checked before any is written. A reader is taken
-        batch by batch, each checked as a table is, so it may be larger than the memory.
+        Columns as `read_log` gives them. `topic` and `body` are required; null in another column means absent; columns
+        that the store assigns are ignored. Every row of a table is checked before the first is written. A reader is
+        taken batch by batch, each checked as a table is, so it may be larger than the memory.
 
         Raises:
             MessageIllegalError: A wrong column or type, or a row that RocketMQ would refuse, by its number. Nothing of
@@ -246,7 +250,7 @@ class MessageStore(MessageReader):
                     f"{type(table).__name__}; pa.Table.from_pandas and pa.table make one"
                 )
         with self._stats.timing():
-            return writer.putting.tables(tables)
+            return writer.putting.put_arrow(tables)
 
     # -- topics
 
@@ -310,7 +314,7 @@ class MessageStore(MessageReader):
             dry_run: Only tell; this a read-only store can, too.
 
         Raises:
-            StoreError: A file cannot be deleted; everything behind it is as it was.
+            StoreError: A file cannot be deleted; later files are as they were.
         """
         if not dry_run:
             return self._writable().cleaning.delete_expired(manual=True)

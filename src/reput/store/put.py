@@ -125,7 +125,7 @@ class PutMessage:
         append = self._plain.append(message, queue_id, clock_s) if self._plain is not None else None
         return append if append is not None else self._append(self.check(message, queue_id), clock_s)
 
-    def one(self, message: Message, queue_id: int) -> PutMessageResult:
+    def put_message(self, message: Message, queue_id: int) -> PutMessageResult:
         """See `MessageStore.put_message`."""
         begin = time.time()  # as RocketMQ does: a clock that is set while a put runs spoils its duration
         try:
@@ -146,7 +146,7 @@ class PutMessage:
             self._stats.put_took(elapsed)
         return self._result(append, status)
 
-    def one_later(self, message: Message, queue_id: int) -> Future[PutMessageResult]:
+    def async_put_message(self, message: Message, queue_id: int) -> Future[PutMessageResult]:
         """See `MessageStore.async_put_message`."""
         future: Future[PutMessageResult] = Future()
         future.set_running_or_notify_cancel()  # an append cannot be taken back
@@ -173,13 +173,13 @@ class PutMessage:
             done(_PUT_OK)
         return future
 
-    def several(self, messages: Sequence[Message], queue_id: object) -> list[PutMessageResult]:
+    def put_messages(self, messages: Sequence[Message], queue_id: object) -> list[PutMessageResult]:
         """See `MessageStore.put_messages`."""
         messages = tuple(messages)
         queue_ids = queue_ids_of(queue_id, len(messages))
         chunks = self._plain.encode(messages, queue_ids) if self._plain is not None else None
         if chunks is None:
-            return self._several_checked(messages, queue_ids.tolist())
+            return self._put_checked(messages, queue_ids.tolist())
         appends: list[AppendedRows] = []
         try:
             for rows in chunks:
@@ -226,7 +226,7 @@ class PutMessage:
         told.stored_messages = stored
         raise told from error
 
-    def _several_checked(self, messages: Sequence[Message], queue_ids: list[int]) -> list[PutMessageResult]:
+    def _put_checked(self, messages: Sequence[Message], queue_ids: list[int]) -> list[PutMessageResult]:
         checked = []
         for i, (message, queue_id) in enumerate(zip(messages, queue_ids, strict=True)):
             try:
@@ -249,7 +249,7 @@ class PutMessage:
         self._on_append()
         return [self._result(append, status) for append in appends]
 
-    def tables(self, tables: Iterable[pa.Table]) -> PutTableResult:
+    def put_arrow(self, tables: Iterable[pa.Table]) -> PutTableResult:
         """Put tables one after the other, each checked before any of it is written; see `MessageStore.put_arrow`."""
         rows, first, end = 0, -1, self._log.max_offset
         try:

@@ -58,7 +58,7 @@ class PutBatch:
         self._on_append = on_append
         self._types = types
 
-    def put(self, batch: MessageExtBatch | Sequence[Message], queue_id: int) -> PutBatchResult:
+    def put_batch(self, batch: MessageExtBatch | Sequence[Message], queue_id: int) -> PutBatchResult:
         """See `MessageStore.put_batch`."""
         if not isinstance(batch, MessageExtBatch):
             batch = MessageExtBatch.of(batch)
@@ -128,8 +128,8 @@ def encode_items(
     Args:
         record: The batch itself.
         items: Its messages.
-        with_batch_properties: Put the properties of the batch behind those of each message, as RocketMQ up to 5.3
-            does; later versions do not. Its UNIQ_KEY then wins over that of the message.
+        with_batch_properties: Append the properties of the batch to the properties of each message, as RocketMQ up to
+            5.3 does; later versions do not. Its UNIQ_KEY then wins over that of the message.
         reserved: Bytes that each record takes at its end, for its CRC.
 
     Raises:

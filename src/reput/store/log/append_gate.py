@@ -27,17 +27,17 @@ class AppendGate(ABC):
         self._lock = Lock()
         self._failure: ReputError | None = None
         self._refusal: ReputError | None = None
-        #: Told why nothing is appended any more.
+        #: Called with the error that ends all puts.
         self.on_failure: Callable[[ReputError], None] | None = None
 
     @property
     @abstractmethod
     def max_offset(self) -> int:
-        """Behind the last record that was appended."""
+        """Commit log offset after the last record that was appended."""
 
     @property
     def failure(self) -> ReputError | None:
-        """Why nothing is appended any more, until the store is opened again; None while all is well."""
+        """The error that ended all puts until the store is opened again; None while all is well."""
         return self._failure
 
     @failure.setter
@@ -45,15 +45,16 @@ class AppendGate(ABC):
         self._failure = error
         if self.on_failure is not None:
             self.on_failure(error)
-        self._refusal = error  # last: whoever is refused may end the process, and by then the next one is warned
+        self._refusal = error  # last: a caller that is refused may end the process, and the next start must be warned by then
 
     def _wait(self) -> None:
-        """Wait until the append lock is free; then it is taken by `with`: a KeyboardInterrupt can come behind any call,
-        that of `acquire` too, but not between a lock's own `with` and what it guards.
+        """Wait until the append lock is free. The caller then takes it by `with`.
+
+        A KeyboardInterrupt can come after any call, `acquire` too, but not between `with lock` and its block.
 
         Raises:
-            StoreBusyError: Nobody has appended anything for `osPageCacheBusyTimeOutMills`: who has the lock waits for
-                the disk (`DefaultMessageStore.isOSPageCacheBusy`).
+            StoreBusyError: No put was appended for `osPageCacheBusyTimeOutMills`: the thread that holds the lock waits
+                for the disk (`DefaultMessageStore.isOSPageCacheBusy`).
         """
         # A sleeping waiter would take the lock before it has the interpreter lock, and every put would become a thread
         # switch (14 us). Trying and yielding keeps sixteen threads as fast as one.

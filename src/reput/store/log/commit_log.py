@@ -36,10 +36,10 @@ class CommitLog(AppendGate):
 
     Attributes:
         queue_offsets: The counter table, in memory; recovery fills it from the queues.
-        confirm_offset: Nothing behind it is dispatched or served: the end of the log, or of what is flushed
-            (SYNC_FLUSH).
+        confirm_offset: Only records before it are dispatched and served: the log's end, or with SYNC_FLUSH the end of
+            what is flushed.
 
-    With `property_crc` the last 20 bytes of each record's properties are reserved, and take its CRC.
+    With `property_crc` the last 20 bytes of each record's properties are reserved for the CRC of the record.
     """
 
     def __init__(
@@ -90,19 +90,19 @@ class CommitLog(AppendGate):
 
     @property
     def max_offset(self) -> int:
-        """Behind the last record that was appended."""
+        """Commit log offset after the last record that was appended."""
         return self.queue.max_offset
 
     @property
     def confirm_offset(self) -> int:
-        """Behind the last record that may be dispatched and served (`CommitLog.getConfirmOffset`)."""
+        """Commit log offset up to which records may be dispatched and served (`CommitLog.getConfirmOffset`)."""
         if self._serve_flushed_only:
             return self.flushed_offset
         files = self.queue.mapped_files
         return files[-1].start_offset + files[-1].wrote_position if files else 0
 
     def _room(self, size: int) -> MappedFile:
-        """The last file, with room for a record of `size` bytes and a blank behind it; rolls where needed.
+        """The last file, with room for a record of `size` bytes and a blank record after it; rolls if needed.
 
         Raises:
             StoreFullError: No space for the next file, or for these bytes; nothing has changed.
@@ -275,7 +275,7 @@ class CommitLog(AppendGate):
             return self._append_some(rows, row, now)
 
     def append_batch(self, key: QueueKey, rows: EncodedRows) -> Append:
-        """Append encoded rows to one queue as one: in one file, one behind the other, or not at all.
+        """Append encoded rows to one queue as one: consecutive in one file, or not at all.
 
         `rows.queues` does not count.
 

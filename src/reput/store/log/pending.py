@@ -1,4 +1,4 @@
-"""Records on their way into the log: without their places, and the places that they got."""
+"""Pending records, on their way into the log, and the locations that an append gives them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from reput.formats.properties import INNER_BASE, encode_properties
 from reput.formats.record_layout import Buffer, pack_record
 from reput.store.log.queue_offsets import QueueKey
 
-#: A record without its place: (topic, queue id), then as `record_layout.pack_record` takes them: magic code, body CRC,
+#: A record without its location: (topic, queue id), then as `record_layout.pack_record` takes them: magic code, body CRC,
 #: flag, sys flag, born timestamp (ms, None for now), born host, store host, reconsume times, prepared transaction
 #: offset, body, topic with its length, properties. A plain tuple: naming the fields would cost as much as packing them.
 PendingRecord: TypeAlias = tuple[
@@ -20,7 +20,7 @@ PendingRecord: TypeAlias = tuple[
 
 
 class Append(NamedTuple):
-    """Where an append went: first record's offset, end of the last, first queue offset, store timestamp (ms)."""
+    """Location of an append: first record's offset, end of the last record, first queue offset, store timestamp (ms)."""
 
     commit_log_offset: int
     end_offset: int
@@ -29,13 +29,13 @@ class Append(NamedTuple):
 
 
 class AppendedRows(NamedTuple):
-    """Where encoded rows went.
+    """Locations of encoded rows after an append.
 
     Attributes:
         end_row: The first row that is not appended yet.
-        end_offset: Commit log offset after the last row that is.
-        store_timestamp: Milliseconds, of all of them.
-        commit_log_offsets: int64[appended rows], where each starts in the log.
+        end_offset: Commit log offset after the last row that is appended.
+        store_timestamp: Milliseconds, of all these rows.
+        commit_log_offsets: int64[appended rows], where each record starts in the log.
         queue_offsets: int64[appended rows], 0 for prepared and rolled back messages, which have none.
     """
 
@@ -47,12 +47,12 @@ class AppendedRows(NamedTuple):
 
 
 class EncodedRows(NamedTuple):
-    """Record bytes of some rows without their places, as `record_encode.encode` leaves them.
+    """Record bytes of some rows without their locations, as `record_encode.encode` leaves them.
 
     Attributes:
-        data: uint8, the records one behind the other.
-        positions: int32[rows + 1], where each starts, and where the last ends.
-        queues: int32[rows], the queue of each by its number in `CommitLog.queue_offsets`.
+        data: uint8, the bytes of the records, one after another.
+        positions: int32[rows + 1], where each record starts in `data`, and where the last one ends.
+        queues: int32[rows], the queue of each record by its number in `CommitLog.queue_offsets`.
     """
 
     data: npt.NDArray[np.uint8]
@@ -63,7 +63,7 @@ class EncodedRows(NamedTuple):
 def pack_inner_batch(record: PendingRecord, queue_offset: int, now: int, reserved: int) -> bytearray:
     """The bytes of an inner batch at a queue offset, stored `now` (ms), but for its log offset.
 
-    INNER_BASE is added to its properties, and behind them are `reserved` zero bytes.
+    INNER_BASE is added to the properties, followed by `reserved` zero bytes.
     """
     (
         key, magic_code, body_crc, flag, sys_flag, born_timestamp, born_host, store_host,
