@@ -45,7 +45,7 @@ class AppendGate(ABC):
         self._failure = error
         if self.on_failure is not None:
             self.on_failure(error)
-        self._refusal = error  # last: a caller that is refused may end the process, and the next start must be warned by then
+        self._refusal = error  # last: a refused caller may end the process; the next start must be warned
 
     def _wait(self) -> None:
         """Wait until the append lock is free. The caller then takes it by `with`.

@@ -11,7 +11,7 @@ from reput.formats.properties import INNER_BASE, encode_properties
 from reput.formats.record_layout import Buffer, pack_record
 from reput.store.log.queue_offsets import QueueKey
 
-#: A record without its location: (topic, queue id), then as `record_layout.pack_record` takes them: magic code, body CRC,
+#: A pending record: (topic, queue id), then as `record_layout.pack_record` takes them: magic code, body CRC,
 #: flag, sys flag, born timestamp (ms, None for now), born host, store host, reconsume times, prepared transaction
 #: offset, body, topic with its length, properties. A plain tuple: naming the fields would cost as much as packing them.
 PendingRecord: TypeAlias = tuple[
@@ -20,7 +20,7 @@ PendingRecord: TypeAlias = tuple[
 
 
 class Append(NamedTuple):
-    """Location of an append: first record's offset, end of the last record, first queue offset, store timestamp (ms)."""
+    """Location of an append: first record's offset, last record's end, first queue offset, store timestamp (ms)."""
 
     commit_log_offset: int
     end_offset: int
