@@ -59,7 +59,7 @@ def half_recovered(path: str) -> float:
 
     recovery_mark.INTERVAL_S, recovery_mark._SHARE, redispatch._MAX_ROWS = 0, 0, 4096
 
-    def die_half_way(what: str, done: int, total: int) -> None:
+    def die_half_way(done: int, total: int, description: str) -> None:
         if 2 * done > total and os.path.exists(recovery_mark.mark_path(path)):
             os.kill(os.getpid(), signal.SIGKILL)
 

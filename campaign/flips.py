@@ -25,7 +25,7 @@ from campaign.fields import FileField, fields_of
 from campaign.samples import TOPICS, Sample, answers, log_answers, sample
 from reput.errors import ReputError
 from reput.jobs.audit.job import audit
-from reput.jobs.runner import Progress
+from reput.progress import Progress
 from tests.support.faulty_files import FaultyFiles
 
 T = TypeVar("T")

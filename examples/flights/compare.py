@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from examples.flights.counts import Counts
-from reput.jobs.runner import Progress
+from reput.progress import Progress
 
 BLOCK_SIZE = 16 << 20
 

@@ -87,7 +87,7 @@ class Steps:
         self.done.append(step)
 
     def progress(self, done: int, total: int, description: str) -> None:
-        """A `reput.jobs.runner.Progress`."""
+        """A `reput.progress.Progress`."""
         self._bars.update(self._bar, completed=done, total=total, description=description)
 
 

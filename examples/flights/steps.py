@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import reput
 from examples.flights.compare import compare_queue
 from examples.flights.events import FLIGHT_TOPICS, QUEUE_COUNT, SCHEMA, TOPICS
-from reput.jobs.runner import Progress
+from reput.progress import Progress
 
 STORE_OPTIONS: dict[str, Any] = {
     "flush_disk_type": "SYNC_FLUSH",

@@ -21,8 +21,9 @@ from reput.jobs.backup.restore_job import restore
 from reput.jobs.diff.job import diff
 from reput.jobs.findings import SCHEMA as SCHEMA_OF_FINDINGS
 from reput.jobs.rebuild.job import rebuild
-from reput.jobs.runner import LocalRunner, Progress
+from reput.jobs.runner import LocalRunner
 from reput.jobs.statistics.job import statistics
+from reput.progress import Progress
 from reput.spark import audit as spark_audit
 from reput.spark import diff as spark_diff
 from reput.spark.runner import SparkRunner

@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from reput.jobs.runner import LocalRunner, Progress
+from reput.jobs.runner import LocalRunner
+from reput.progress import Progress
 
 
 class DyingRunner(LocalRunner):

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from reput.jobs.report.over_time import RateOverTime
     from reput.jobs.report.report import Report
-    from reput.jobs.runner import Progress
+    from reput.progress import Progress
     from reput.spark.dispatch import DispatchResult
     from reput.store.dispatch.log_dispatch import DispatchedBatch
 

@@ -104,7 +104,7 @@ def import_(
             config,
             name,
             bad_rows_path=bad_rows_path,
-            progress=lambda what, done, total: progress(done, total, what),
+            progress=progress,
             files=DISK,
         ) as sink,
     ):

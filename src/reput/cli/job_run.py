@@ -12,7 +12,7 @@ from reput.cli.start import begin_work
 
 if TYPE_CHECKING:
     from reput.jobs.report.report import Report
-    from reput.jobs.runner import Progress
+    from reput.progress import Progress
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from reput.cli.output import progress_bar
 
 if TYPE_CHECKING:
     from reput.config.message_store import MessageStoreConfig
-    from reput.jobs.runner import Progress
+    from reput.progress import Progress
     from reput.store.message_store import MessageStore
 
 #: What is done sooner is not worth a bar.
@@ -27,10 +27,10 @@ def open_store(path: str, *, config: MessageStoreConfig, read_only: bool = False
         begin = time.monotonic()
         bars: list[Progress] = []
 
-        def progress(what: str, done: int, total: int) -> None:
+        def progress(done: int, total: int, description: str) -> None:
             if not bars and time.monotonic() - begin >= _LONG_S:
                 bars.append(shown.enter_context(progress_bar()))
             for bar in bars:
-                bar(done, total, what)
+                bar(done, total, description)
 
         return MessageStore.open(path, config=config, read_only=read_only, progress=progress)

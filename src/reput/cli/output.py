@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rich.live import Live
 
     from reput.jobs.report.report import Report
-    from reput.jobs.runner import Progress
+    from reput.progress import Progress
 
 _ABSENT: tuple[Any, ...] = (None, "", [], {})
 _QUOTED = frozenset(' "\\')

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from reput.jobs.report.over_time import StoredOverTime
     from reput.jobs.report.plot import Plot
     from reput.jobs.report.report import Report
-    from reput.jobs.runner import Progress
+    from reput.progress import Progress
 
 #: Of a table; JSON and files have all.
 _SHOWN_COLUMNS = (

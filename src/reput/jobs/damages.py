@@ -6,12 +6,13 @@ import os
 from dataclasses import dataclass
 
 from reput.jobs.log_bounds import bounded_splits, fixed_log_end
-from reput.jobs.runner import Progress, Runner
+from reput.jobs.runner import Runner
 from reput.jobs.split_tasks import run_over_splits
 from reput.kernels.record_scan import ScanLevel
 from reput.log.directory import StoreDirectory
 from reput.log.scan import Damage, OnDamage, scan_split
 from reput.log.splits import Split, SplitResult
+from reput.progress import Progress
 
 SPLIT_BYTES = 64 << 20
 

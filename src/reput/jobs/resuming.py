@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 
 from reput.files import DISK
 from reput.jobs.job_folder import JobFolder
-from reput.jobs.runner import Progress, Runner
+from reput.jobs.runner import Runner
+from reput.progress import Progress
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -11,16 +11,10 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Protocol, TypeVar
 
+from reput.progress import Progress, silent
+
 T = TypeVar("T")
 R = TypeVar("R")
-
-
-class Progress(Protocol):
-    """Told how far a job is; called in the thread that called `run`, with 0 first and `total` last."""
-
-    def __call__(self, done: int, total: int, description: str) -> None:
-        """`done` of `total` tasks have finished."""
-        ...
 
 
 class Runner(Protocol):
@@ -32,6 +26,7 @@ class Runner(Protocol):
         """The results of `task(item)`, in the order of the items; the first error of a task is raised.
 
         `task` and the items must be picklable, and a result should be small: on Spark all three travel.
+        `progress` counts tasks: it is called with 0 first and with all of them last.
         """
         ...
 
@@ -50,7 +45,7 @@ class LocalRunner:
         self, task: Callable[[T], R], items: Sequence[T], *, description: str, progress: Progress | None = None
     ) -> list[R]:
         """As `Runner.run`. After an error no further task is started, and running tasks are waited for."""
-        report = progress or _silent
+        report = progress or silent
         report(0, len(items), description)
         pool = ThreadPoolExecutor(self.threads, thread_name_prefix="reput-job")
         try:
@@ -61,7 +56,3 @@ class LocalRunner:
             return [future.result() for future in futures]
         finally:
             pool.shutdown(cancel_futures=True)
-
-
-def _silent(done: int, total: int, description: str) -> None:
-    """The progress of a caller who wants none."""

@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
 from reput.errors import CorruptRecordError
-from reput.jobs.runner import Progress, Runner
+from reput.jobs.runner import Runner
 from reput.log.splits import Split, SplitResult, check_stitches
+from reput.progress import Progress
 
 
 class SplitOutcome(Protocol):

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import pyarrow as pa
 
 from reput.errors import ConfigError, ReputError
-from reput.jobs.runner import LocalRunner, Progress, Runner
+from reput.jobs.runner import LocalRunner, Runner
+from reput.progress import Progress, silent
 from reput.spark.daemon import freeze_worker
 from reput.spark.session import is_local, session
 
@@ -68,7 +69,7 @@ class SparkRunner:
             ReputError: Spark gave the job up, for example as each attempt of a task died. Java's text is logged at
                 level DEBUG.
         """
-        report = progress or (lambda done, total, description: None)
+        report = progress or silent
         report(0, len(items), description)
         if not items:
             return []

@@ -17,6 +17,7 @@ from reput.files import DISK, FileLayer
 from reput.formats.message import Message, refuse_wrong_types
 from reput.formats.message_batch import MessageExtBatch
 from reput.kernel_loader import load_kernels
+from reput.progress import Progress, silent
 from reput.store.message_reader import MessageReader
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from reput.formats.metadata import TopicConfig
     from reput.kernels.columns import RecordColumns
     from reput.kernels.consume_queue_ext import BitMaps
-    from reput.store.dispatch.redispatch import Progress
     from reput.store.reader import Reader
     from reput.store.results import PutBatchResult, PutMessageResult, PutTableResult
     from reput.store.retention import RetentionReport
@@ -37,10 +37,6 @@ if TYPE_CHECKING:
 
 #: What Python says of values of wrong types; MessageIllegalError, a ValueError too, is none of them.
 _TYPE_ERRORS = (TypeError, AttributeError, struct.error)
-
-
-def _silent(what: str, done: int, total: int) -> None:
-    """Progress that nobody looks at."""
 
 
 class MessageStore(MessageReader):
@@ -70,7 +66,7 @@ class MessageStore(MessageReader):
         config: MessageStoreConfig | None = None,
         on_arrival: Callable[[RecordColumns], None] | None = None,
         bit_maps: BitMaps | None = None,
-        progress: Progress = _silent,
+        progress: Progress = silent,
         files: FileLayer = DISK,
         **options: object,
     ) -> Self:
@@ -93,7 +89,7 @@ class MessageStore(MessageReader):
             bit_maps: With enableConsumeQueueExt: called with the columns of each scan that is dispatched, it gives the
                 bit maps for its rows (a pyarrow BinaryArray; null for none), or None. RocketMQ's broker computes them
                 from the consumers' SQL filters (`CommitLogDispatcherCalcBitMap`).
-            progress: Called with (what, bytes done, bytes in all) while a recovery runs.
+            progress: Called with (bytes done, bytes in all, what is done) while a recovery runs.
             files: The file layer.
             options: RocketMQ's keys in snake_case or camelCase, over `config`.
 

@@ -9,8 +9,8 @@ from typing import Self
 from reput.config.message_store import MessageStoreConfig
 from reput.files import FileLayer
 from reput.formats.metadata import TopicConfig
+from reput.progress import Progress
 from reput.store.config_files import TopicConfigManager
-from reput.store.dispatch.redispatch import Progress
 from reput.store.get import GetMessage
 from reput.store.parts import Parts
 from reput.store.preload import Preloaded, preload

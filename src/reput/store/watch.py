@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from reput.config.message_store import MessageStoreConfig
 from reput.files import DISK, FileLayer
+from reput.progress import silent
 from reput.store.recovery.read_only import open_for_reading
 from reput.store.runtime_info import RuntimeInfo
 from reput.store.snapshot import take_runtime_info
@@ -40,9 +41,7 @@ class StoreWatch:
             StoreFormatError: The directory is no store.
             CorruptStoreError: Damage because of which not even a reader can open the store.
         """
-        parts = open_for_reading(
-            self.path, self._config, self._files, lambda what, done, total: None, self._seen_record
-        )
+        parts = open_for_reading(self.path, self._config, self._files, silent, self._seen_record)
         try:
             self._seen_record = parts.queues.last_record_offset
             return Look(time.monotonic(), take_runtime_info(self.path, parts, self._files))

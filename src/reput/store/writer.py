@@ -13,9 +13,9 @@ from reput.errors import StoreError, StoreStateError
 from reput.files import FileLayer
 from reput.formats.metadata import TopicConfig
 from reput.kernels.columns import RecordColumns
+from reput.progress import Progress
 from reput.store.config_files import check_topic
 from reput.store.dispatch.follower import DispatchFollower
-from reput.store.dispatch.redispatch import Progress
 from reput.store.dispatch.reput import Dispatcher, ReputMessageService
 from reput.store.housekeeping import FlushConsumeQueueService
 from reput.store.log.flush import FlushPolicy, FlushRealTimeService

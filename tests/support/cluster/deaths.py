@@ -18,7 +18,8 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter
 from pyspark.sql.types import StructType
 
-from reput.jobs.runner import Progress, Runner
+from reput.jobs.runner import Runner
+from reput.progress import Progress
 from reput.spark.source import ReputDataSource
 
 #: Who dies: the worker that runs this code, the workers beside it (one of them reads), the executor, which is a JVM,

@@ -34,11 +34,12 @@ from reput.jobs.findings import Finding, FindingClass, findings_table, sorted_fi
 from reput.jobs.job_folder import JobFolder, Option
 from reput.jobs.log_bounds import proven_split
 from reput.jobs.resuming import ResumingRunner
-from reput.jobs.runner import Progress, Runner
+from reput.jobs.runner import Runner
 from reput.jobs.split_tasks import run_over_splits
 from reput.log.directory import IndexFilePath, StoreDirectory
 from reput.log.index_geometry import index_geometry
 from reput.log.splits import Split
+from reput.progress import Progress
 
 SPLIT_BYTES = 64 << 20
 _QUEUES_OF_A_TASK = 64

@@ -37,7 +37,7 @@ from reput.formats.backup import (
 from reput.jobs.backup.source import SourceState, left_out, look_at_source, stored_sizes
 from reput.jobs.backup.target import BackupTarget, find_target, folder_of, held_target
 from reput.jobs.rebuild.emptied_queues import find_emptied_queues
-from reput.jobs.runner import Progress, Runner
+from reput.jobs.runner import Runner
 from reput.jobs.split_tasks import run_over_splits
 from reput.kernels.record_scan import ScanLevel
 from reput.log.directory import LogFile, StoreDirectory, open_listed
@@ -46,6 +46,7 @@ from reput.log.positions import LastRecord, LogPosition
 from reput.log.scan import scan_split
 from reput.log.splits import Split, SplitResult
 from reput.log.tail import LogTail
+from reput.progress import Progress
 
 #: Limit of an object of the log: memory of a worker, and what is read again after a kill.
 SPLIT_BYTES = 32 << 20

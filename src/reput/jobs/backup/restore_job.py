@@ -31,8 +31,9 @@ from reput.jobs.job_folder import JobFolder
 from reput.jobs.rebuild.emptied_queues import write_emptied_queue
 from reput.jobs.rebuild.job import rebuild
 from reput.jobs.resuming import keep, load
-from reput.jobs.runner import Progress, Runner
+from reput.jobs.runner import Runner
 from reput.log.directory import check_outside, check_replaceable
+from reput.progress import Progress
 
 _UNFINISHED = ".unfinished"
 _STORE, _RESULT, _PARTIAL = "store", "result", "parts"

@@ -33,11 +33,12 @@ from reput.jobs.diff.rows import (
 from reput.jobs.job_folder import JobFolder, Option
 from reput.jobs.log_bounds import bounded_splits, fixed_log_end, proven_split
 from reput.jobs.resuming import ResumingRunner
-from reput.jobs.runner import Progress, Runner
+from reput.jobs.runner import Runner
 from reput.jobs.split_tasks import run_over_splits
 from reput.kernels.content_hash import IGNORABLE, ignored_mask
 from reput.log.directory import LogFile, QueueFiles, StoreDirectory
 from reput.log.scan import Damage
+from reput.progress import Progress
 
 SPLIT_BYTES = 64 << 20
 #: Limit of splits: the merge holds the results of all.

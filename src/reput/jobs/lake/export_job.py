@@ -25,7 +25,7 @@ from reput.jobs.job_folder import JobFolder
 from reput.jobs.lake.commits import LakeCommit, LakeCommits
 from reput.jobs.lake.delta_table import DeltaTable
 from reput.jobs.lake.files import LakeFile, LakeRows, Staging, groups_to_merge, merge_files, stage_split
-from reput.jobs.runner import Progress, Runner
+from reput.jobs.runner import Runner
 from reput.jobs.split_tasks import run_over_splits
 from reput.log.directory import StoreDirectory
 from reput.log.positions import LogPosition, TailLimit
@@ -34,6 +34,7 @@ from reput.log.scan import Damage
 from reput.log.selection import make_selection
 from reput.log.splits import Split, SplitStop, plan_splits
 from reput.log.tail import LogTail
+from reput.progress import Progress
 
 Format = Literal["parquet", "delta"]
 

@@ -17,7 +17,8 @@ from typing import Protocol, TypeVar
 import pyarrow as pa
 
 from reput.jobs.lake.source import LakeSource, SourcePart
-from reput.jobs.runner import Progress, Runner
+from reput.jobs.runner import Runner
+from reput.progress import Progress
 
 
 class StagedRows(Protocol):

@@ -15,8 +15,9 @@ from reput.files import DISK
 from reput.jobs.job_folder import JobFolder, Option
 from reput.jobs.query.row_files import read_rows, write_rows
 from reput.jobs.resuming import ResumingRunner, keep, load
-from reput.jobs.runner import Progress, Runner
+from reput.jobs.runner import Runner
 from reput.log.plan import Part, cut_part
+from reput.progress import Progress
 
 #: Log bytes of a task.
 PART_BYTES = 64 << 20

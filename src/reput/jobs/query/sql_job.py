@@ -22,10 +22,11 @@ from reput.jobs.damages import find_damages
 from reput.jobs.query.kept_reads import KeptReads
 from reput.jobs.query.query_job import LogRows
 from reput.jobs.query.topic_table import BODY_ERROR, SAMPLE_ROWS, TopicColumns, topic_columns
-from reput.jobs.runner import LocalRunner, Progress
+from reput.jobs.runner import LocalRunner
 from reput.log.directory import StoreDirectory
 from reput.log.plan import Part
 from reput.log.selection import make_selection
+from reput.progress import Progress
 
 #: Table of all topics.
 MESSAGES = "messages"

@@ -31,10 +31,11 @@ from reput.jobs.rebuild.scan_task import (
     scan_splits,
 )
 from reput.jobs.rebuild.unit_writer import QueueFinish, QueueRange
-from reput.jobs.runner import Progress, Runner
+from reput.jobs.runner import Runner
 from reput.jobs.split_tasks import run_over_splits
 from reput.log.queue_types import QueueTypes
 from reput.log.scan import Damage
+from reput.progress import Progress
 
 _QUEUES_OF_A_FINISH = 64
 

@@ -26,9 +26,10 @@ from reput.jobs.rebuild.geometry import find_geometry
 from reput.jobs.rebuild.plan import BuildFolder, BuildPlan, plan_build
 from reput.jobs.rebuild.swap import check_folders, locked, plan_swap
 from reput.jobs.resuming import ResumingRunner
-from reput.jobs.runner import Progress, Runner
+from reput.jobs.runner import Runner
 from reput.log.directory import StoreDirectory, check_replaceable
 from reput.log.scan import OnDamage
+from reput.progress import Progress
 
 if TYPE_CHECKING:
     from reput.kernels.consume_queue_ext import BitMaps

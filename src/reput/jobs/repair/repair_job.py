@@ -25,9 +25,10 @@ from reput.jobs.rebuild.swap import check_folders, locked
 from reput.jobs.repair.look import look_at_log, with_own_name
 from reput.jobs.repair.plan import Action, RepairPlan, Step, config_steps, make_plan
 from reput.jobs.repair.steps import Seen, take_step
-from reput.jobs.runner import Progress, Runner
+from reput.jobs.runner import Runner
 from reput.log.directory import StoreDirectory
 from reput.log.failed_sync import watched
+from reput.progress import Progress
 
 #: Limit of looks: a step may uncover new findings, whose steps may uncover more.
 _MOST_LOOKS = 5

@@ -33,9 +33,10 @@ from reput.jobs.repair.repair_job import OF_AUDIT, RepairResult, repair
 from reput.jobs.repair.salvage_config import config_notes, copy_config
 from reput.jobs.repair.salvage_log import END_OF_LOG, FileScan, Loss, NewLogFile, plan_log, scan_file, write_log_file
 from reput.jobs.resuming import ResumingRunner
-from reput.jobs.runner import Progress, Runner
+from reput.jobs.runner import Runner
 from reput.log.directory import StoreDirectory, check_replaceable
 from reput.log.sink_commits import SinkWatch
+from reput.progress import Progress
 
 _UNFINISHED = ".unfinished"
 _STORE = "store"

@@ -25,7 +25,7 @@ from reput.errors import ConfigError, CorruptRecordError
 from reput.jobs.job_folder import JobFolder, Option
 from reput.jobs.log_bounds import bounded_splits, fixed_log_end
 from reput.jobs.resuming import ResumingRunner
-from reput.jobs.runner import Progress, Runner
+from reput.jobs.runner import Runner
 from reput.jobs.split_tasks import run_over_splits
 from reput.jobs.statistics.counting import LATENCY, SUMS, Grouping, add_up, count
 from reput.jobs.statistics.disk_use import DiskUse, disk_use
@@ -35,6 +35,7 @@ from reput.kernels.record_batch import SCHEMA, record_batch
 from reput.log.directory import LogFile, StoreDirectory
 from reput.log.scan import Damage, OnDamage, scan_split, with_rows
 from reput.log.splits import Split, SplitResult
+from reput.progress import Progress
 
 Dimension = Literal["topic", "queue", "tag", "key", "host"]
 

@@ -15,7 +15,8 @@ from reput.errors import CorruptRecordError
 from reput.formats.message_batch import MIN_ITEM_SIZE
 from reput.kernels.columns import RecordColumns
 from reput.kernels.record_scan import RecordScanner, ScanLevel
-from reput.store.dispatch.redispatch import Progress, walk
+from reput.progress import Progress
+from reput.store.dispatch.redispatch import walk
 from reput.store.log.commit_log import CommitLog
 from reput.store.queues.batch_consume_queue_store import BatchEnd
 from reput.store.queues.tables import QueueTables
@@ -69,7 +70,7 @@ def check_dispatch(log: CommitLog, queues: QueueTables, begin: int, end: int, pr
     for first, last in ranges:
         for batch in walk(log, lambda: scanner, first, last):
             columns = batch.columns
-            progress("looking at what is to be dispatched again", columns.base_offset - first, last - first)
+            progress(columns.base_offset - first, last - first, "looking at what is to be dispatched again")
             check_queue_offsets(columns, columns.rows, log.queue.path_of(columns.base_offset))
             follows = queues.check_dispatch(columns, ends, batch_ends)
             batch_topics |= queues.types.undeclared(columns)

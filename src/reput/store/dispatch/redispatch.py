@@ -13,6 +13,7 @@ from reput.errors import CorruptRecordError
 from reput.files import Mapping
 from reput.kernels.columns import RecordColumns, ScanStop
 from reput.kernels.record_scan import RecordScanner
+from reput.progress import Progress
 from reput.store.index.index_service import IndexService
 from reput.store.log.commit_log import CommitLog
 from reput.store.queues.tables import QueueTables
@@ -21,9 +22,6 @@ _MAX_ROWS = 65_536
 #: Each batch opens each of its queues once, so batches are larger where queues are many.
 _MANY_QUEUES = 1_000
 _MAX_ROWS_OF_MANY = 131_072
-
-#: Called now and then: (what is being done, bytes done, bytes in all).
-Progress = Callable[[str, int, int], None]
 
 
 class Scanner(Protocol):
@@ -99,7 +97,7 @@ def redispatch(
     end, records = log.max_offset, 0
     for batch in walk(log, lambda: scanner, begin, end):
         columns = batch.columns
-        progress("bringing queues and index in step", columns.base_offset - begin, end - begin)
+        progress(columns.base_offset - begin, end - begin, "bringing queues and index in step")
         queues.dispatch(columns)
         if index is not None:
             index.dispatch(columns)

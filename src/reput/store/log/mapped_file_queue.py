@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from threading import Lock
 from typing import NamedTuple
 
@@ -14,6 +14,7 @@ from reput.files import FileLayer, Mapping
 from reput.formats.paths import offset_to_file_name
 from reput.kernels.index_file import LogPlace
 from reput.log.directory import LogFile
+from reput.progress import Progress
 from reput.store.log.mapped_file import MappedFile
 
 #: Maps of log files at a time; Linux allows a process 65 530 maps of all kinds (vm.max_map_count).
@@ -270,11 +271,11 @@ class MappedFileQueue:
         """Sync the file that holds an offset, and all files after it."""
         self._files.sync_files([file.path for file in self.mapped_files if file.start_offset + file.size > offset])
 
-    def write_again_from(self, offset: int, progress: Callable[[str, int, int], None]) -> None:
+    def write_again_from(self, offset: int, progress: Progress) -> None:
         """Write again and sync what is read, from the file that holds an offset on; see `File.write_again`."""
         chosen = [file for file in self.mapped_files if file.start_offset + file.size > offset]
         for number, file in enumerate(chosen):
-            progress("writing again what a failed sync may have lost", number * file.size, len(chosen) * file.size)
+            progress(number * file.size, len(chosen) * file.size, "writing again what a failed sync may have lost")
             file.file.write_again()
 
     def close(self) -> None:

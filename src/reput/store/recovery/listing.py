@@ -16,7 +16,7 @@ from reput.formats.shutdown import SHUTDOWN_FILE, Shutdown, decode_shutdown
 from reput.log.directory import IndexFilePath, LogFile, QueueFiles, StoreDirectory, named_folders
 from reput.log.dispatch_marks import DispatchMark
 from reput.log.failed_sync import failed_sync_path
-from reput.store.dispatch.redispatch import Progress
+from reput.progress import Progress
 from reput.store.log.commit_log import CommitLog
 from reput.store.recovery.log_end import ProtectedRecords, find_log_end, start_file
 from reput.store.recovery.marks import read_mark

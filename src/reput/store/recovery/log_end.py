@@ -19,8 +19,8 @@ from reput.formats.shutdown import Shutdown
 from reput.kernels.columns import RecordColumns, RecordStatus, ScanStop
 from reput.kernels.record_scan import RecordScanner, ScanLevel, find_record
 from reput.log.scan import first_rows
+from reput.progress import Progress
 from reput.store.dispatch.check import check_queue_offsets
-from reput.store.dispatch.redispatch import Progress
 from reput.store.log.commit_log import CommitLog
 from reput.store.log.mapped_file import MappedFile
 from reput.store.queues.tables import QueueTables
@@ -105,7 +105,7 @@ def find_log_end(
         faults |= RecordStatus.BAD_PROPERTY_CRC
     offset = begin
     while (file := log.queue.find(offset)) is not None:
-        progress("looking for the end of the log", offset - begin, max(data_end, offset) - begin)
+        progress(offset - begin, max(data_end, offset) - begin, "looking for the end of the log")
         position = offset - file.start_offset
         verifying = verification if verification is not None and verification.is_going else None
         columns = (verifying or header_scanner).scan(_bytes(file, position), offset, **checks)

@@ -19,10 +19,11 @@ from reput.log.failed_sync import leave_mark, remove_mark, watched
 from reput.log.index_geometry import index_geometry
 from reput.log.positions import LogPosition
 from reput.log.queue_types import check_queue_folders, find_queue_types
+from reput.progress import Progress
 from reput.store.checkpoint import AbortFile, StoreCheckpoint
 from reput.store.config_files import TopicConfigManager
 from reput.store.dispatch import locks as dispatch_locks
-from reput.store.dispatch.redispatch import Progress, redispatch
+from reput.store.dispatch.redispatch import redispatch
 from reput.store.index.index_service import IndexService
 from reput.store.log.commit_log import CommitLog
 from reput.store.parts import WriterParts

@@ -16,8 +16,8 @@ from reput.errors import StoreError
 from reput.files import FileLayer
 from reput.log.dispatch_marks import DispatchMark
 from reput.log.sink_commits import read_sinks
+from reput.progress import Progress
 from reput.store.dispatch.check import check_dispatch
-from reput.store.dispatch.redispatch import Progress
 from reput.store.index.index_service import IndexService
 from reput.store.log.commit_log import CommitLog
 from reput.store.queues.tables import QueueTables

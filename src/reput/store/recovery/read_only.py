@@ -13,7 +13,7 @@ from reput.log.directory import is_gone, usual_file_size
 from reput.log.index_geometry import index_geometry
 from reput.log.queue_types import QueueTypes
 from reput.log.sink_commits import SinkWatch
-from reput.store.dispatch.redispatch import Progress
+from reput.progress import Progress
 from reput.store.index.index_service import IndexService
 from reput.store.log.commit_log import CommitLog
 from reput.store.parts import Parts

@@ -20,7 +20,8 @@ from reput.config.message_store import MessageStoreConfig
 from reput.files import Mapping
 from reput.kernels.columns import RecordColumns, ScanStop
 from reput.kernels.record_scan import RecordScanner, find_record
-from reput.store.dispatch.redispatch import Progress, ScannedBatch, dispatch_scanner, max_rows, walk
+from reput.progress import Progress
+from reput.store.dispatch.redispatch import ScannedBatch, dispatch_scanner, max_rows, walk
 from reput.store.index.index_service import IndexService
 from reput.store.log.commit_log import CommitLog
 from reput.store.queues.tables import QueueTables
@@ -143,7 +144,7 @@ class Verification:
         """Compare the records from `offset` up to `end`, without a check of their CRCs."""
         begin = self.offset
         for batch in walk(log, lambda: self if self._is_going else None, begin, end):
-            progress("comparing queues and index with the log", batch.columns.base_offset - begin, end - begin)
+            progress(batch.columns.base_offset - begin, end - begin, "comparing queues and index with the log")
             self.take(*batch)
 
     def finish(self) -> None:

@@ -34,8 +34,9 @@ from reput.formats.sink_commit import (
 from reput.kernels.record_scan import RecordScanner
 from reput.log.failed_sync import watched
 from reput.log.sink_commits import read_sinks
+from reput.progress import Progress, silent
 from reput.store.dispatch.prefetch import prefetched
-from reput.store.dispatch.redispatch import Progress, walk
+from reput.store.dispatch.redispatch import walk
 from reput.store.log.commit_log import CommitLog
 from reput.store.log.flush import LogSync
 from reput.store.log.pending import EncodedRows
@@ -51,10 +52,6 @@ _SYNC_BYTES = 64 << 20
 _PIECE_ROWS = 131_072
 
 logger = logging.getLogger("reput.store")
-
-
-def silent(*_: object) -> None:
-    """Progress that nobody looks at."""
 
 
 def check_store(

@@ -19,9 +19,9 @@ from reput.files import FileLayer
 from reput.formats.sink_commit import STAGING, SinkBatch, StagedPart
 from reput.kernels.message_columns import check_schema
 from reput.log.sink_commits import read_sinks
-from reput.store.dispatch.redispatch import Progress
+from reput.progress import Progress, silent
 from reput.store.sinks.bad_rows import AsideFile, BadRows, checked_tables, discard, publish
-from reput.store.sinks.commit import check_store, put_staged, silent
+from reput.store.sinks.commit import check_store, put_staged
 from reput.store.sinks.staging import StagingFile
 from reput.store.sinks.staging_folder import check_name, clear, lock_folder, staged_path, sweep
 

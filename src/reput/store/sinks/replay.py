@@ -32,6 +32,7 @@ from reput.log.points import Points
 from reput.log.pruning import Range, wanted_by
 from reput.log.selection import Selection, make_selection
 from reput.log.tail import LogTail
+from reput.progress import Progress, silent
 from reput.store.sinks.replay_sink import ReplaySink
 
 #: Messages that are due within so much time are one batch.
@@ -40,8 +41,6 @@ _BATCH_S = 1.0
 _BATCH_ROWS, _BATCH_BYTES = 65_536, 32 << 20
 _LOCATION = ("commit_log_offset", "store_size", "store_timestamp")
 _KEPT = [name for name in SCHEMA.names if name not in ASSIGNED]
-
-Progress = Callable[[int, int, str], None]
 
 
 class Clock(Protocol):
@@ -161,14 +160,8 @@ def replay(
         columns=(*_KEPT, *_LOCATION), topics=topics, begin=begin, end=end, store=directory.name, mode="FAILFAST"
     )
     identity = _identity(directory.path, selection)
-
-    def watch_start(what: str, done: int, total: int) -> None:
-        if progress is not None:
-            progress(done, total, what)
-
-    with ReplaySink(
-        target, config, f"replay-{name or identity}", identity, lock_timeout_ms, watch_start, files
-    ) as sink:
+    report = progress or silent
+    with ReplaySink(target, config, f"replay-{name or identity}", identity, lock_timeout_ms, report, files) as sink:
         resumed_at = sink.next_offset
         if resumed_at is not None:
             LogTail(directory).at(resumed_at)
@@ -181,8 +174,7 @@ def replay(
         bounds = [_bounds(part) for part in plan.parts]
         first, last = (bounds[0][0], bounds[-1][1]) if bounds else (0, 0)
         for batch in _batches(_rows(plan, selection, begin_offset, files), width_ms):
-            if progress is not None:
-                progress(max(int(batch.rows["commit_log_offset"][0].as_py()) - first, 0), last - first, "replay")
+            report(max(int(batch.rows["commit_log_offset"][0].as_py()) - first, 0), last - first, "replay")
             if pace is not None:
                 pace.wait_for(batch.last_ms)
             try:
@@ -195,8 +187,7 @@ def replay(
                 ) from None
             messages, batches = messages + batch.rows.num_rows, batches + 1
             on_batch(ReplayedBatch(batch.rows, None if pace is None else pace.lag_s(batch.last_ms)))
-    if progress is not None:
-        progress(last - first, last - first, "replay")
+    report(last - first, last - first, "replay")
     return Replayed(messages, batches, resumed_at, sink.next_offset, clock.now_s() - started)
 
 

@@ -13,7 +13,7 @@ from reput.errors import ConfigError
 from reput.files import FileLayer
 from reput.formats.sink_commit import STAGING, SinkBatch, StagedPart
 from reput.log.sink_commits import read_sinks
-from reput.store.dispatch.redispatch import Progress
+from reput.progress import Progress
 from reput.store.sinks.commit import check_store, put_staged
 from reput.store.sinks.staging import StagingFile
 from reput.store.sinks.staging_folder import check_name, clear, lock_folder, sweep

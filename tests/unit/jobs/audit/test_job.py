@@ -25,8 +25,9 @@ from reput.jobs.audit.job import AuditResult, audit
 from reput.jobs.audit.offsets import offset_findings
 from reput.jobs.findings import KINDS, SCHEMA, Finding
 from reput.jobs.repair.look import has_records_from
-from reput.jobs.runner import LocalRunner, Progress
+from reput.jobs.runner import LocalRunner
 from reput.log.directory import StoreDirectory
+from reput.progress import Progress
 from tests.support.damage import cut, flip, write
 from tests.support.faulty_files import FaultyFiles
 from tests.support.further_units import BOTH

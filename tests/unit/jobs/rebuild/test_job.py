@@ -19,7 +19,8 @@ from reput.formats.paths import offset_to_file_name
 from reput.formats.record_layout import SysFlag
 from reput.jobs.rebuild import index_builder
 from reput.jobs.rebuild.job import rebuild
-from reput.jobs.runner import LocalRunner, Progress
+from reput.jobs.runner import LocalRunner
+from reput.progress import Progress
 from tests.support.runners import PicklingRunner
 from tests.support.small_rebuild import (
     LOG_START,

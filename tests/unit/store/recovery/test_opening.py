@@ -52,6 +52,18 @@ def test_open_makes_a_store_where_nothing_is(path: Path) -> None:
     assert not (deep / "abort").exists()
 
 
+def test_a_start_after_a_kill_tells_its_progress_in_bytes(path: Path) -> None:
+    files = FaultyFiles()
+    store = reput.MessageStore.open(path, files=files, **SMALL)
+    fill(store)
+    abandon(store, files)
+    told: list[tuple[int, int, str]] = []
+    with reput.MessageStore.open(path, progress=lambda *call: told.append(call), **SMALL) as again:
+        assert again.recovery.was_killed
+    assert [call for call in told if call[2] == "looking for the end of the log"]
+    assert all(0 <= done <= total for done, total, _ in told)
+
+
 def test_an_open_after_a_clean_close_does_not_grow_with_the_log(path: Path) -> None:
     def work(rows: int) -> tuple[int, list[str], int]:
         store_path = path / str(rows)

@@ -1,0 +1,21 @@
+"""Progress of an operation: the callable that is told how far it is, and one that does nothing."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Progress(Protocol):
+    """Callable that is told from time to time how far an operation is.
+
+    It is called in the thread that started the operation. An operation of several steps begins each at 0 again, with
+    another description.
+    """
+
+    def __call__(self, done: int, total: int, description: str, /) -> None:
+        """`done` of `total` tasks or bytes of the step that `description` names are done."""
+        ...
+
+
+def silent(done: int, total: int, description: str) -> None:
+    """Progress for callers who gave none: it does nothing."""
