@@ -54,7 +54,7 @@ class IndexService:
         self.flushed_timestamp = 0
 
     def check(self, listed: list[IndexFilePath]) -> None:
-        """Check sizes and headers of listed files; nothing is changed. An empty file is right: a kill leaves it.
+        """Check sizes and headers of listed files; nothing is changed. An empty file passes: a kill may leave one.
 
         Raises:
             StoreFormatError: A file has another size than the configured slots and entries make.

@@ -50,7 +50,7 @@ class ConsumeQueueExtensions:
                 raise StoreFormatError(
                     f"{listed.paths[0]}: {listed.file_size} bytes, but mappedFileSizeConsumeQueueExt is "
                     f"{self.file_size}; give mappedFileSizeConsumeQueueExt={listed.file_size} (to a command: --set), "
-                    f"or move the folder {self._path}/{CONSUME_QUEUE_EXT} away: filters by tags then read the log only"
+                    f"or move the folder {self._path}/{CONSUME_QUEUE_EXT} away: filters by tags then read the log"
                 )
             self._listed[listed.topic, listed.queue_id] = listed
 

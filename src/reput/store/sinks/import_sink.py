@@ -31,7 +31,7 @@ class StagedRows:
     """Result of staging one part of a batch.
 
     Attributes:
-        part: The staged file; None where all rows were put aside.
+        part: The staged file; None where no row was staged.
         aside: Files of rows that were put aside.
     """
 

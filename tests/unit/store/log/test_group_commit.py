@@ -146,7 +146,7 @@ def test_the_next_sync_runs_while_those_of_the_last_one_are_woken(scene: Callabl
     assert now.disk.syncs == 3
 
 
-def test_the_lead_and_the_first_turn_are_given_away_at_once(scene: Callable[..., Scene]) -> None:
+def test_the_lead_is_given_away_and_the_first_put_woken_at_once(scene: Callable[..., Scene]) -> None:
     now = scene()
     now.finish()
     assert now.leader.wait() is PutMessageStatus.PUT_OK
@@ -155,11 +155,11 @@ def test_the_lead_and_the_first_turn_are_given_away_at_once(scene: Callable[...,
     now.service._is_led = True
     now.queue.extend([served, also_served, late])
     now.service._hand_on(led=True)
-    assert served.turn.acquire(False)
-    assert late.turn.acquire(False)
+    assert served.wake.acquire(False)
+    assert late.wake.acquire(False)
     assert (served.leads, late.leads, list(now.queue)) == (False, True, [also_served])
     now.service._hand_on(led=False)
-    assert also_served.turn.acquire(False)
+    assert also_served.wake.acquire(False)
     now.service._hand_on(led=True)
     assert not now.service._is_led
 
@@ -173,9 +173,9 @@ def test_who_came_out_of_the_logs_order_is_not_left_behind_the_others(scene: Cal
     now.service._is_led = True
     now.queue.extend([late, served])
     now.service._hand_on(led=True)
-    assert (late.turn.acquire(False), late.leads, list(now.queue)) == (True, True, [served])
+    assert (late.wake.acquire(False), late.leads, list(now.queue)) == (True, True, [served])
     now.service._hand_on(led=True)
-    assert (served.turn.acquire(False), served.leads, now.service._is_led) == (True, False, False)
+    assert (served.wake.acquire(False), served.leads, now.service._is_led) == (True, False, False)
 
 
 def test_a_failed_sync_reaches_all_who_wait_for_it_and_nobody_before_it(tmp_path: Path) -> None:
@@ -211,28 +211,28 @@ def test_who_gives_up_leaves_the_others_served(scene: Callable[..., Scene]) -> N
 
 
 class Interrupted:
-    """A waiter's turn, on which a KeyboardInterrupt comes before it or just behind it."""
+    """A waiter's `wake`: a KeyboardInterrupt comes before the waiter is woken, or right after."""
 
-    def __init__(self, *, behind: bool) -> None:
-        self._turn, self._behind = threading.Lock(), behind
-        self._turn.acquire()
-        self.release = self._turn.release
+    def __init__(self, *, after: bool) -> None:
+        self._wake, self._after = threading.Lock(), after
+        self._wake.acquire()
+        self.release = self._wake.release
 
     def acquire(self, timeout: float) -> bool:
-        if self._behind:
-            assert self._turn.acquire(timeout=60)
+        if self._after:
+            assert self._wake.acquire(timeout=60)
         raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize("behind", [False, True])
-def test_who_is_interrupted_gives_its_turn_to_the_next(scene: Callable[..., Scene], behind: bool) -> None:
+@pytest.mark.parametrize("after", [False, True])
+def test_a_put_that_is_interrupted_wakes_the_next(scene: Callable[..., Scene], after: bool) -> None:
     now = scene()
     others_are_served = threading.Event()
     again: list[PutMessageStatus] = []
 
     def put_and_be_interrupted() -> None:
         waiter = now.service._of_thread.waiter = _Waiter()
-        waiter.turn = Interrupted(behind=behind)  # type: ignore[assignment]
+        waiter.wake = Interrupted(after=after)  # type: ignore[assignment]
         with pytest.raises(KeyboardInterrupt):
             now.store.put_message(reput.Message("t", b"interrupted"))
         assert others_are_served.wait(60)
