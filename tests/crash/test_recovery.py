@@ -195,7 +195,7 @@ def test_a_start_after_a_kill_says_what_it_did(tmp_path: Path, caplog: pytest.Lo
     change(path, last + BODY, b"torn")
     with caplog.at_level("INFO"), open_store(path):
         pass
-    assert re.search(rf"not closed: its log ends at {last}, and what .* cut off; \d records .* again", caplog.text)
+    assert re.search(rf"not closed: its log ends at {last}, and .* cut off; \d records .* again", caplog.text)
     assert not any(record.levelname == "WARNING" for record in caplog.records)
 
 
@@ -205,7 +205,7 @@ def test_a_start_warns_of_whole_records_that_it_cuts_off(tmp_path: Path, caplog:
     change(path, second + BODY, b"torn")
     with open_store(path) as store:
         assert (store.recovery.log_end.offset, store.recovery.log_end.cut_records) == (second, 2)
-    assert f"its log ends at {second}, where a record is torn or damaged, and 2 whole ones" in caplog.text
+    assert f"its log ends at {second}, where a record is torn or damaged, and 2 whole records" in caplog.text
 
 
 def test_damage_in_front_of_one_whole_record_with_a_torn_one_behind_is_told(tmp_path: Path) -> None:

@@ -205,7 +205,7 @@ def _kinds() -> dict[str, Kind]:
     )
     kinds["damaged topics"] = Kind(partial(_spoil_both, "config/topics.json"), "topics.json", True)
     kinds["damaged sinks"] = Kind(partial(_write, "config/reputSinks.json", "{"), "reputSinks.json", True)
-    kinds["an index header with too many entries"] = Kind(_full_header, "entry 99 comes next", True)
+    kinds["an index header with too many entries"] = Kind(_full_header, "the next entry has number 99", True)
     kinds["queues of the wrong type"] = Kind(_wrong_queue_type, "queues belong into", True)
     for late_deed, text in (
         (partial(_bad_topic, "late", -1), "cannot name a folder"),
