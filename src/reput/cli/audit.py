@@ -1,4 +1,4 @@
-"""`reput audit`: the log against queues, extensions and index."""
+"""`reput audit`: compare queues, extensions and index with the log."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from reput.jobs.audit.job import AuditResult
     from reput.jobs.report.report import Report
 
-#: The keys that `--set` takes here: what the files do not say.
+#: Keys that `--set` takes here: values that the files do not tell.
 _KEYS = ("max_hash_slot_num", "max_index_num", "message_delay_level", "message_index_enable", "force_verify_prop_crc")
-#: Findings that the terminal and the HTML report show; JSON has all.
+#: Limit of findings on the terminal and in the HTML report; JSON has all.
 _SHOWN_FINDINGS = 40
 
 
@@ -43,13 +43,13 @@ def audit(
     """Compare queues, extensions, index, checkpoint and settings with the log.
 
     Every record is checked by its CRC; it must have its unit and its index entries, and every unit and entry must have
-    its record. A finding has a code, a file and a position in it, a class, and what to do. The classes: lost (stored,
-    and cannot be read any more), hidden (in the log, but consumers, queries or a start do not get at it), harmless
-    (what a kill or a retention leaves by RocketMQ's own rules). With any that is lost or hidden the exit status is 1.
+    its record. A finding has a code, a class, a file and a position in it, and advice. The classes are: lost (stored,
+    and cannot be read any more), hidden (in the log, but consumers, queries or a start do not reach it), harmless (left
+    by a kill or a retention by RocketMQ's own rules). Findings that are lost or hidden make the exit status 1.
 
-    Nothing is changed, and the store may be open: then its log is looked at up to where it ends now. --set takes what
-    the files do not say: messageDelayLevel, maxHashSlotNum, maxIndexNum, messageIndexEnable=false for a broker without
-    index, and forceVerifyPropCRC=true for a log whose records must all carry a CRC of themselves.
+    Nothing is changed. The store may be open: then its log is audited up to its end at the start. --set takes values
+    that the files do not tell: messageDelayLevel, maxHashSlotNum, maxIndexNum, messageIndexEnable=false for a broker
+    without index, and forceVerifyPropCRC=true for a log whose records must all carry a property CRC.
 
     Examples:
       reput audit /tmp/store
@@ -91,7 +91,7 @@ def _json(result: AuditResult) -> dict[str, Any]:
 
 
 def _report(store: str, result: AuditResult) -> Report:
-    """What each code means and how often it is there, the worst findings, and the codes as a plot."""
+    """Report: meaning, advice and count of each code, the worst findings, and a plot of the codes."""
     from reput.jobs.findings import KINDS, FindingClass
     from reput.jobs.report.plot import Plot, Series
     from reput.jobs.report.report import Report
@@ -102,10 +102,7 @@ def _report(store: str, result: AuditResult) -> Report:
     codes = Counter(finding.code for finding in result.findings)
     shown = result.findings[:_SHOWN_FINDINGS]
     name = "findings" if len(shown) == len(result.findings) else f"the worst {len(shown)} of {len(result.findings)}"
-    rows = [
-        (found.code, found.kind.finding_class.value, found.path, found.position, found.count, found.text)
-        for found in shown
-    ]
+    rows = [(one.code, one.kind.finding_class.value, one.path, one.position, one.count, one.text) for one in shown]
     table = Table(name, ("code", "class", "file", "position", "count", "text"), rows)
     bars = Series("findings", list(codes), list(codes.values()))
     return Report(

@@ -1,4 +1,4 @@
-"""`reput backup` and `reput backups`: a copy of a store that may be live, and what a target has."""
+"""`reput backup` and `reput backups`: take a backup of a store that may be live, and list the backups of a target."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 
 from reput.cli.job_run import end_job, job_run
 from reput.cli.options import CommitLogPath, Json, Master, RunnerName, Store, check_path, choose_runner
-from reput.cli.output import complain, iso_time, write_json, write_table
+from reput.cli.output import iso_time, write_error, write_json, write_table
 from reput.errors import CorruptBackupError
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Target = Annotated[
     str,
-    typer.Argument(metavar="TARGET", callback=check_path, help="A folder, or an URL of fsspec's: s3://bucket/folder."),
+    typer.Argument(metavar="TARGET", callback=check_path, help="A folder, or a URL of fsspec: s3://bucket/folder."),
 ]
 
 
@@ -27,21 +27,21 @@ def backup(
     target: Target,
     *,
     link: Annotated[
-        bool, typer.Option("--link", help="Full log files as hard links: they share the store's blocks on the disk.")
+        bool, typer.Option("--link", help="Make hard links of full log files: they need no space of their own.")
     ] = False,
     commit_log_path: CommitLogPath = None,
     runner_name: RunnerName = "local",
     master: Master = None,
     as_json: Json = False,
 ) -> int:
-    """Take a backup of a store, which may be open: reput's, or a broker's.
+    """Take a backup of a store of reput or of a broker, which may be open.
 
-    It has every message that was acknowledged before the start, the JSON files below config/, and the next queue offset
-    of queues without a message. Queues and index are built again by `reput restore`. Nobody has to wait: no lock is
-    taken. A target takes any number of backups of one store; each copies only what is new, and can be restored by its
-    name. A backup that was killed never counts; what it has copied is not copied again.
+    The backup has every message that was acknowledged before the start, the JSON files below config/, and the next
+    queue offset of queues without messages. `reput restore` builds queues and index. No lock is taken, so no writer
+    waits. A target takes any number of backups of one store; each copies only what is new, and can be restored by its
+    name. A backup that was killed does not count, but bytes that it has copied are not copied again.
 
-    The exit status is 1 where a JSON file of the store cannot be read, or its log has lost records from its end.
+    The exit status is 1 if a JSON file of the store cannot be read, or its log has lost records at its end.
 
     Examples:
       reput backup /tmp/store /tmp/backups
@@ -65,16 +65,16 @@ def backup(
 def backups(target: Target, *, as_json: Json = False) -> int:
     """List the backups of a target, oldest first.
 
-    The exit status is 1 where the manifest of a backup is damaged.
+    The exit status is 1 if the manifest of a backup is damaged.
 
     Examples:
       reput backups /tmp/backups
     """
     from reput.jobs.backup.backup_job import list_backups
 
-    found = list_backups(target)
-    damaged = [one for one in found if isinstance(one, CorruptBackupError)]
-    whole = [one for one in found if not isinstance(one, CorruptBackupError)]
+    listed = list_backups(target)
+    damaged = [one for one in listed if isinstance(one, CorruptBackupError)]
+    whole = [one for one in listed if not isinstance(one, CorruptBackupError)]
     if as_json:
         fields = [
             {
@@ -99,12 +99,12 @@ def backups(target: Target, *, as_json: Json = False) -> int:
         ]  # fmt: skip
         write_table(columns, rows)
         for error in damaged:
-            complain(str(error))
+            write_error(str(error))
     return 1 if damaged else 0
 
 
 def _report(store: str, target: str, result: Backup) -> Report:
-    """What was copied, and what no backup has."""
+    """Report: what was copied, and names that no backup has."""
     from reput.jobs.report.report import Report
     from reput.jobs.report.table import Table
 

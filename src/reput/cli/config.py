@@ -1,4 +1,4 @@
-"""`reput config`: the keys of the configuration, explained."""
+"""`reput config`: show and explain the keys of the configuration."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from reput.cli.output import write_json, write_table, write_text
 
 
 def config(*, settings: Settings, broker_conf: BrokerConf = None, as_json: Json = False) -> None:
-    """Show every key of the configuration, explained.
+    """Show and explain every key of the configuration.
 
-    Its value, RocketMQ's default where that is another one, its unit, and what it means. A store is opened with
+    For each key: its value, its unit, RocketMQ's default where it differs, and its meaning. A store is opened with
     SYNC_FLUSH unless a broker.conf is given, or --set says otherwise.
 
     Example:
@@ -41,7 +41,7 @@ def config(*, settings: Settings, broker_conf: BrokerConf = None, as_json: Json 
 
 
 def _text(value: object, default: object, unit: str) -> str:
-    """A value as a broker.conf has it, with its unit; RocketMQ's default too, where it is another one."""
+    """Text of a value as in a broker.conf, with its unit, and RocketMQ's default where it differs."""
     chosen, usual = ("" if each is None else str(each) for each in (value, default))
     if isinstance(value, bool):
         chosen, usual = chosen.lower(), usual.lower()

@@ -1,4 +1,4 @@
-"""`reput delete-expired`: delete the log files that have expired, as a broker's retention does, now and once."""
+"""`reput delete-expired`: delete expired log files once, now, as a broker's retention does."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ def delete_expired(
     broker_conf: BrokerConf = None,
     as_json: Json = False,
 ) -> None:
-    """Delete the commit log files that have expired, and their part of queues and index.
+    """Delete expired commit log files, and the files of queues and index derived from them.
 
-    A file expires fileReservedTime hours after it was last written to; on a disk that is fuller than
-    diskSpaceCleanForciblyRatio the oldest files go whatever their age. The last file stays. The store must not be open
-    elsewhere, unless with --dry-run.
+    A file expires fileReservedTime hours after its last write. On a disk that is fuller than
+    diskSpaceCleanForciblyRatio the oldest files are deleted whatever their age. The last file stays. Except with
+    --dry-run, no other process may have the store open.
 
     Examples:
       reput delete-expired /tmp/store --dry-run
@@ -34,7 +34,7 @@ def delete_expired(
     from reput.log.directory import StoreDirectory
 
     config = writing_config(store, settings, broker_conf)
-    StoreDirectory(store, commit_log_path=config.store_path_commit_log)  # nothing is made where no store is
+    StoreDirectory(store, commit_log_path=config.store_path_commit_log)  # raises where no store is: none is made
     with open_store(store, read_only=dry_run, config=config) as opened:
         report = opened.delete_expired(dry_run=dry_run)
     if as_json:

@@ -1,4 +1,4 @@
-"""`reput diff`: two stores message by message."""
+"""`reput diff`: compare two stores message by message."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ if TYPE_CHECKING:
     from reput.jobs.diff.job import DiffResult
     from reput.jobs.report.report import Report
 
-#: Differences that the terminal and the HTML report show; JSON has those of the table.
+#: Limit of differences on the terminal and in the HTML report; JSON has up to --max-rows.
 _SHOWN_ROWS = 40
-#: Fields that a store gives to messages that are put again; --ignore leaves them out.
+#: Fields that a store sets anew when a message is put again; --ignore leaves them out.
 _SET_ANEW = frozenset({"store_timestamp", "store_host"})
 
 
 def diff(
     left: Annotated[str, typer.Argument(metavar="LEFT", callback=check_path, help="A store's directory.")],
-    right: Annotated[str, typer.Argument(metavar="RIGHT", callback=check_path, help="The directory of the other one.")],
+    right: Annotated[str, typer.Argument(metavar="RIGHT", callback=check_path, help="Another store's directory.")],
     *,
     by: Annotated[
         Literal["log", "queue"],
         typer.Option(
-            "--by", help="What is compared side by side: commit log offsets, or topic, queue and queue offset."
+            "--by", help="Compare messages of the same commit log offset, or of the same queue and queue offset."
         ),
     ] = "log",
     ignore: Annotated[
         str | None, typer.Option("--ignore", metavar="LIST", help="Fields that may differ: store_timestamp,store_host.")
     ] = None,
     max_rows: Annotated[
-        int, typer.Option("--max-rows", metavar="N", min=0, help="Differences that are told; all are counted.")
+        int, typer.Option("--max-rows", metavar="N", min=0, help="Limit of differences that are listed; all count.")
     ] = 10_000,
     report: ReportFile = None,
     work_dir: WorkDir = None,
@@ -44,13 +44,14 @@ def diff(
 ) -> int:
     """Compare two stores, message by message.
 
-    A message is missing (in LEFT only), extra (in RIGHT only) or different, and then the fields are named. By log all
-    bytes must be the same: so compare a backup or a replica. By queue the place in the log may be another: so compare a
-    store whose messages were put again. Where one of the two has no log, as what `reput rebuild` makes, the units of
-    the consume queues are compared. Nothing is changed. The exit status is 0 if the two are equal, 1 if they differ.
+    A message is missing (in LEFT only), extra (in RIGHT only) or different; then its differing fields are named. By log
+    all bytes must be the same: compare a backup or a replica so. By queue the commit log offset may differ: compare a
+    store whose messages were put again so. Where one of the stores has no log, as the output of `reput rebuild`, the
+    units of the consume queues are compared. Nothing is changed. The exit status is 0 if the stores are equal, 1 if
+    they differ.
 
-    What can be ignored: commit_log_offset, prepared_transaction_offset, property_crc (all three by queue always),
-    store_timestamp, store_host, born_timestamp, born_host, reconsume_times, flag, magic_code.
+    These fields can be ignored: commit_log_offset, prepared_transaction_offset, property_crc (these three are always
+    ignored by queue), store_timestamp, store_host, born_timestamp, born_host, reconsume_times, flag, magic_code.
 
     Examples:
       cp -r /tmp/store /tmp/copy && reput diff /tmp/store /tmp/copy
@@ -92,7 +93,7 @@ def _facts(result: DiffResult) -> dict[str, Any]:
 
 
 def _report(left: str, right: str, by: str, ignored: Sequence[str], result: DiffResult) -> Report:
-    """Counts, the first differences, and how many of each kind a topic has as a plot."""
+    """Report: counts, the first differences, and a plot of the listed differences by kind and topic."""
     from reput.jobs.report.plot import Plot, Series
     from reput.jobs.report.report import Report
     from reput.jobs.report.table import Table
@@ -105,8 +106,8 @@ def _report(left: str, right: str, by: str, ignored: Sequence[str], result: Diff
         [", ".join(value) if isinstance(value, list) else value for value in row.values()]
         for row in result.table.slice(0, _SHOWN_ROWS).to_pylist()
     ]
-    told = result.missing + result.extra + result.different
-    name = "differences" if told <= _SHOWN_ROWS else f"the first {len(rows)} of {told} differences"
+    total = result.missing + result.extra + result.different
+    name = "differences" if total <= _SHOWN_ROWS else f"the first {len(rows)} of {total} differences"
     counted = result.table.group_by(["kind", "topic"]).aggregate([([], "count_all")]).to_pylist()
     topics = sorted({row["topic"] for row in counted})
     series = [
@@ -117,7 +118,7 @@ def _report(left: str, right: str, by: str, ignored: Sequence[str], result: Diff
         title=f"{left} and {right}",
         facts={name.replace("_", " "): value for name, value in facts.items()},
         tables=[Table(name, result.table.column_names, rows)] if rows else [],
-        plots=[Plot("bar", "Differences told by topic", "topic", "messages", series)] if series else [],
+        plots=[Plot("bar", "Listed differences by topic", "topic", "messages", series)] if series else [],
         findings=[
             f"{damage.path}: from commit log offset {damage.begin} to {damage.end} passed over: {damage.reason}"
             for damage in (*result.left_damages, *result.right_damages)
@@ -126,14 +127,15 @@ def _report(left: str, right: str, by: str, ignored: Sequence[str], result: Diff
 
 
 def _hint(by: str, ignored: Sequence[str], result: DiffResult) -> str | None:
-    """What to ignore where messages were put again, if that explains a difference."""
+    """Hint to ignore fields that differ because messages were put again; None where there are none."""
     differing = {name for names in result.table["fields"].to_pylist() for name in names or ()}
     anew = sorted(differing & _SET_ANEW)
     if by != "queue" or not anew:
         return None
     ignore = ",".join([*ignored, *anew])
     return (
-        f"a store that messages are put into again, as by a replay, sets {' and '.join(anew)} anew: --ignore {ignore}"
+        f"a store sets {' and '.join(anew)} when messages are put again, as by a replay. Leave out what was set "
+        f"anew: --ignore {ignore}"
     )
 
 

@@ -1,4 +1,4 @@
-"""`reput dispatch`: queues and index of a log that somebody else writes, kept up to date."""
+"""`reput dispatch`: keep queues and index of a log up to date that another process writes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from reput.spark.dispatch import DispatchResult
     from reput.store.dispatch.log_dispatch import DispatchedBatch
 
-#: Between two lines of progress.
+#: Time between two lines of progress.
 _LINE_EVERY_S = 1.0
 
 
@@ -43,10 +43,10 @@ def dispatch(
     output: Annotated[
         str | None,
         typer.Option(
-            "--output", metavar="DIR", callback=check_path, help="The folder to keep up to date; else the store's own."
+            "--output", metavar="DIR", callback=check_path, help="The folder to keep up to date; else the store itself."
         ),
     ] = None,
-    once: Annotated[bool, typer.Option("--once", help="Dispatch what is there, and stop.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Dispatch the records that are there, and stop.")] = False,
     commit_log_path: CommitLogPath = None,
     report: ReportFile = None,
     runner_name: RunnerName = "auto",
@@ -56,12 +56,12 @@ def dispatch(
     """Follow a log, and keep its queues and index up to date.
 
     The store may be open, in another process or on another machine that shares the file system. Queues, extensions and
-    index go into a folder of their own, or into the store's own folders if it was opened with dispatch="external";
-    batch by batch, each durable before the next one begins. Started again, it goes on where it was, however it ended.
-    It runs as a Structured Streaming query, or with --runner local in this process.
+    index go into a separate folder, or into the store's own folders if it was opened with dispatch="external". They are
+    written batch by batch, each durable before the next one begins. A dispatcher that is started again continues,
+    however it ended. It runs as a Structured Streaming query, or with --runner local in this process.
 
-    Sizes and kinds of files are those of the store's own; --set gives others, as for `reput rebuild`. Once a second a
-    line on stderr says how far it is. Ctrl-C ends it.
+    File sizes, extensions and light queues are as in the store's files; --set overrides them, as for `reput rebuild`. A
+    line on stderr shows the progress once a second. Ctrl-C ends the dispatcher.
 
     Examples:
       reput dispatch /tmp/store --output /tmp/replica --once --runner local
@@ -86,7 +86,7 @@ def dispatch(
 
 
 def _report(store: str, result: DispatchResult, rate: RateOverTime) -> Report:
-    """What was dispatched, how fast, and how far behind the log."""
+    """Report: what was dispatched, how fast, and the lag."""
     from reput.jobs.report.report import Report
 
     facts = {name.replace("_", " "): value for name, value in asdict(result).items()}
@@ -95,7 +95,7 @@ def _report(store: str, result: DispatchResult, rate: RateOverTime) -> Report:
 
 
 def _log_end(store: str, commit_log_path: str | None) -> int:
-    """Where the log ends now."""
+    """End of the log as it is now."""
     from reput.log.directory import StoreDirectory
     from reput.log.sink_commits import committed_end
 
@@ -104,7 +104,7 @@ def _log_end(store: str, commit_log_path: str | None) -> int:
 
 
 def _session(name: str, master: str | None) -> SparkSession | None:
-    """The session of a query; None for a loop in this process."""
+    """Spark session of the query; None for a loop in this process."""
     import importlib.util
 
     from reput.errors import ConfigError
@@ -118,7 +118,7 @@ def _session(name: str, master: str | None) -> SparkSession | None:
 
 
 class _Watch:
-    """Tells how far the dispatcher is: a line on stderr now and then, and the bar where there is an end to come to."""
+    """Shows the progress of the dispatcher: a line on stderr now and then, and a bar with `--once`."""
 
     def __init__(self, log_end: int | None, progress: Progress, rate: RateOverTime) -> None:
         self._log_end = log_end

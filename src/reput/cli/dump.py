@@ -1,4 +1,4 @@
-"""`reput dump`: the files of a store as they are, one line a record, unit or entry."""
+"""`reput dump`: show the files of a store as they are, one line a record, unit or entry."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 from reput.cli.geometry import IndexNumbers, index_numbers
 from reput.cli.nothing_found import unknown_queue
 from reput.cli.options import CommitLogPath, Json, Store
-from reput.cli.output import complain, write_json, write_line
+from reput.cli.output import write_error, write_json, write_line
 from reput.cli.start import begin_work
 from reput.errors import ConfigError
 from reput.formats.java import INT64_MAX
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from reput.log.directory import StoreDirectory
 
 _NO_END = INT64_MAX
-#: The options that choose among the lines of each kind of file.
+#: Options that select lines, by kind of file.
 _CHOICES = {
     "log": {"--begin-offset", "--end-offset", "--topic", "--queue-id"},
     "queue": {"--begin-offset", "--end-offset", "--topic", "--queue-id"},
     "index": {"--key-hash", "--set"},
     "checkpoint": set[str](),
 }
-#: What a line of text shows of a record.
+#: Fields of a record in a line of text.
 _RECORD_NAMES = (
     *("status", "commit_log_offset", "store_size", "topic", "queue_id", "queue_offset", "tags", "keys"),
     *("store_timestamp", "born_timestamp", "body", "body_base64", "damage", "path", "hex"),
@@ -44,7 +44,7 @@ def dump(
         int | None, typer.Option("--begin-offset", metavar="N", help="log: commit log offset; queue: queue offset.")
     ] = None,
     end_offset: Annotated[
-        int | None, typer.Option("--end-offset", metavar="N", help="Only what begins before this offset.")
+        int | None, typer.Option("--end-offset", metavar="N", help="Only records or units before this offset.")
     ] = None,
     topic: Annotated[str | None, typer.Option("--topic", help="log, queue: only this topic.")] = None,
     queue_id: Annotated[
@@ -53,7 +53,7 @@ def dump(
     key_hash: Annotated[
         int | None, typer.Option("--key-hash", min=0, metavar="N", help="index: only the chain of this hash's slot.")
     ] = None,
-    limit: Annotated[int | None, typer.Option("--limit", min=1, metavar="N", help="Lines at the most.")] = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, metavar="N", help="At most so many lines.")] = None,
     as_hex: Annotated[bool, typer.Option("--hex", help="Also the bytes, in hexadecimal.")] = False,
     settings: IndexNumbers,
     commit_log_path: CommitLogPath = None,
@@ -61,9 +61,10 @@ def dump(
 ) -> int:
     """Show the files of a store as they are.
 
-    Log records, consume queue units, index entries, or the checkpoint; nothing is changed. Bodies are shown as stored:
-    as text if they are UTF-8, else as base64; --json shows all fields of a record. Damage is shown at its place, what
-    follows it too, and makes the exit status 1. --set maxHashSlotNum=N helps where index files do not tell theirs.
+    These are log records, consume queue units, index entries, or the checkpoint. Nothing is changed. Bodies are shown
+    as stored: as text if they are UTF-8, else as base64; --json shows all fields of a record. Damage is a line of its
+    own among the others, and makes the exit status 1. Index files may not tell their count of slots: then give --set
+    maxHashSlotNum=N.
 
     Examples:
       reput dump /tmp/store --topic orders --limit 10
@@ -91,7 +92,7 @@ def dump(
     begin, end = begin_offset or 0, _NO_END if end_offset is None else end_offset
     if what == "log":
         begin_work()
-        from reput.cli.dump_log import log_lines  # loads kernels by itself, but says nothing
+        from reput.cli.dump_log import log_lines  # loads kernels, without a word to the user
 
         lines = log_lines(directory, begin, end, topic, queue_id, as_hex=as_hex)
     elif what == "queue":
@@ -109,14 +110,14 @@ def dump(
         else:
             write_line({name: line[name] for name in _RECORD_NAMES if name in line} if what == "log" else line)
     if is_empty:
-        complain(_nothing(what, directory, topic, queue_id))
+        write_error(_nothing(what, directory, topic, queue_id))
     return int(is_damaged)
 
 
 def _nothing(what: str, directory: StoreDirectory, topic: str | None, queue_id: int | None) -> str:
-    """What to say where there is no line."""
+    """Text for the user where there is no line."""
     if what == "index":
-        return f"{directory.path}: no index files" if not directory.index_files() else "no entry is led to by this hash"
+        return f"{directory.path}: no index files" if not directory.index_files() else "this hash leads to no entry"
     queues = [*directory.queues(), *directory.batch_queues()]
     hint = unknown_queue(topic, queue_id, queues) if topic is not None and queues else None
     if hint is not None:
@@ -131,7 +132,7 @@ def _nothing(what: str, directory: StoreDirectory, topic: str | None, queue_id: 
 
 
 def _check_usage(what: str, given: Mapping[str, object]) -> None:
-    """Raises ConfigError for an option without a meaning here."""
+    """Raise ConfigError for an option that does not fit this kind of file."""
     for option, value in given.items():
         if value is not None and option not in _CHOICES[what]:
             raise ConfigError(f"{option} has no meaning for --what {what}")

@@ -1,4 +1,4 @@
-"""The lines of `reput dump --what queue` for batch consume queues."""
+"""Lines of `reput dump --what queue` for batch consume queues."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from reput.log.directory import QueueFiles, StoreDirectory
 def batch_unit_lines(
     directory: StoreDirectory, queue: QueueFiles, begin: int, end: int, *, as_hex: bool
 ) -> Iterator[dict[str, Any]]:
-    """A line for each unit in use that has a queue offset in [begin, end)."""
+    """Lines of units in use with queue offsets in [begin, end)."""
     previous: BatchUnit | None = None
     is_ended = False
     for path in queue.paths:
@@ -40,7 +40,7 @@ def batch_unit_lines(
 
 
 def _damage(unit: BatchUnit, previous: BatchUnit | None, *, is_ended: bool) -> str | None:
-    """What is wrong with a unit, seen from the ones before it."""
+    """Text of a unit's fault, by the units before it; None without a fault."""
     if is_ended:
         return "a unit in use, but one before it is not"
     if unit.size < MIN_RECORD_SIZE:

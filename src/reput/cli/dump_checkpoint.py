@@ -1,4 +1,4 @@
-"""The lines of `reput dump --what checkpoint`: its times and offsets, and whether the last exit was clean."""
+"""Lines of `reput dump --what checkpoint`: its times and offsets, and whether the last exit was clean."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from reput.log.directory import StoreDirectory
 
 
 def checkpoint_lines(directory: StoreDirectory, *, as_hex: bool) -> Iterator[dict[str, Any]]:
-    """A line for each field, one for the file `abort` (there while a store is open, and after a kill)."""
+    """Lines of the fields, and a line of the file `abort`, which exists while a store is open, and after a kill."""
     checkpoint = directory.checkpoint()
     if checkpoint is None:
         yield {"file": CHECKPOINT, "present": False}

@@ -1,4 +1,4 @@
-"""The lines of `reput dump --what index`: the header and the entries of each index file."""
+"""Lines of `reput dump --what index`: the header and the entries of each index file."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from reput.formats.index_file import (
 from reput.log.directory import StoreDirectory
 from reput.log.index_geometry import index_geometry
 
-#: Entries that are read at once.
+#: Count of entries that are read at once.
 _ENTRIES_OF_A_READ = 50_000
 
 
 def index_lines(
     directory: StoreDirectory, key_hash: int | None, config: MessageStoreConfig, *, as_hex: bool
 ) -> Iterator[dict[str, Any]]:
-    """A line for each file's header, then one for each entry in order; with `key_hash` those of its slot, newest first.
+    """Lines of each file's header and of its entries in order; with `key_hash`, only entries of its slot, newest first.
 
     `config` has the slots and entries to assume where the files' length fits them.
     """
-    found = directory.index_files()
-    slots, capacity = index_geometry(found, config.max_hash_slot_num, config.max_index_num, directory.files)
-    for entry_file in found:
+    index_files = directory.index_files()
+    slots, capacity = index_geometry(index_files, config.max_hash_slot_num, config.max_index_num, directory.files)
+    for entry_file in index_files:
         with directory.files.open(entry_file.path) as file:
             header = decode_header(file.read(0, HEADER_SIZE).ljust(HEADER_SIZE, b"\x00"))
             line: dict[str, Any] = {"path": file.path, "slots": slots, "entries": capacity, **header._asdict()}
@@ -58,7 +58,7 @@ def _all_lines(file: File, slots: int, header: IndexHeader, as_hex: bool) -> Ite
 
 
 def _chain_lines(file: File, slots: int, header: IndexHeader, slot: int, as_hex: bool) -> Iterator[dict[str, Any]]:
-    """The entries that a slot leads to; the chain ends where it is damaged."""
+    """Lines of the entries of a slot's chain, which ends where it is damaged."""
     position = slot_position(slot)
     number = int.from_bytes(file.read(position, SLOT_SIZE), "big", signed=True)
     if not 0 <= number < max(header.index_count, 1):
@@ -81,12 +81,12 @@ def _entry_line(file: File, slots: int, header: IndexHeader, number: int, data: 
         damage = f"leads to entry {entry.slot_value}, expected an earlier one"
     elif entry.phy_offset < 0:
         damage = f"commit log offset {entry.phy_offset}, expected 0 or more"
-    place = {"damage": damage, "path": file.path, "position": entry_position(slots, number)}
+    fault = {"damage": damage, "path": file.path, "position": entry_position(slots, number)}
     return {
         "entry": number,
         "slot": entry.key_hash % slots,
         **entry._asdict(),
         "about_timestamp": header.begin_timestamp + 1000 * entry.time_diff,
-        **(place if damage else {}),
+        **(fault if damage else {}),
         **({"hex": data.hex()} if as_hex else {}),
     }

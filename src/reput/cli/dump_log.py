@@ -1,4 +1,4 @@
-"""The lines of `reput dump --what log`: the records of the commit log, and the damage between them."""
+"""Lines of `reput dump --what log`: the records of the commit log, and the damage between them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from reput.log.splits import Split, SplitStop
 def log_lines(
     directory: StoreDirectory, begin: int, end: int, topic: str | None, queue_id: int | None, *, as_hex: bool
 ) -> Iterator[dict[str, Any]]:
-    """A line for each record that starts in [begin, end), commit log offsets, and one for each damaged place."""
+    """Lines of records that start in [begin, end), commit log offsets, and of each damage between them."""
     for file in directory.log_files():
         if file.end_offset <= begin or file.start_offset >= end:
             continue
@@ -60,5 +60,5 @@ def _record_lines(
     for row in rows:
         record = columns.buffer[positions[row] : positions[row] + sizes[row]].tobytes()
         message = MessageExt(record)
-        status = "BAD_PROPERTY_CRC" if faults[row] else "OK"  # what else can be wrong ends a scan
+        status = "BAD_PROPERTY_CRC" if faults[row] else "OK"  # any other fault ends a scan
         yield {"status": status} | message_fields(message, message.body) | ({"hex": record.hex()} if as_hex else {})

@@ -1,4 +1,4 @@
-"""The lines of `reput dump --what queue`: the units of the consume queues, then those of the batch consume queues."""
+"""Lines of `reput dump --what queue`: units of the consume queues, then units of the batch consume queues."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from reput.log.queue_extensions import queue_extensions, read_ext_unit
 def queue_lines(
     directory: StoreDirectory, begin: int, end: int, topic: str | None, queue_id: int | None, *, as_hex: bool
 ) -> Iterator[dict[str, Any]]:
-    """A line for each unit in use with a queue offset in [begin, end), and one for each that no dispatch writes."""
-    extensions = {(found.topic, found.queue_id): found for found in queue_extensions(directory.path, directory.files)}
+    """Lines of units in use with queue offsets in [begin, end), fillers included; a faulty unit has its damage."""
+    extensions = {(files.topic, files.queue_id): files for files in queue_extensions(directory.path, directory.files)}
     for queue in directory.queues():
         if topic in (None, queue.topic) and queue_id in (None, queue.queue_id):
             extension = extensions.get((queue.topic, queue.queue_id))
@@ -61,13 +61,13 @@ def _unit_lines(
 
 
 def _ext(directory: StoreDirectory, extension: QueueFiles | None, unit: Unit) -> dict[str, Any]:
-    """The ext unit that a unit points to, null where it is lost."""
-    found = read_ext_unit(extension, unit.tags_code, directory.files) if extension is not None else None
-    return {"ext": None if found is None else found._asdict() | {"bit_map": found.bit_map.hex()}}
+    """Field with the ext unit that a unit leads to; null where it is lost."""
+    ext_unit = read_ext_unit(extension, unit.tags_code, directory.files) if extension is not None else None
+    return {"ext": None if ext_unit is None else ext_unit._asdict() | {"bit_map": ext_unit.bit_map.hex()}}
 
 
 def _damage(unit: Unit, previous: Unit, first_unused: int | None) -> str | None:
-    """What is wrong with a unit, seen from the ones before it."""
+    """Text of a unit's fault, by the units before it; None without a fault."""
     if first_unused is not None:
         return f"a unit in use, but the one at queue offset {first_unused} before it is not"
     if unit == FILLER:

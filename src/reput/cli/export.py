@@ -1,4 +1,4 @@
-"""`reput export`: a log as Parquet files by topic and day, or as a Delta table."""
+"""`reput export`: write a log to Parquet files by topic and day, or to a Delta table."""
 
 from __future__ import annotations
 
@@ -36,32 +36,32 @@ def export(
     *,
     topics: Topics = None,
     columns: Annotated[
-        str | None, typer.Option("--columns", metavar="LIST", help="Only these columns, and where a row comes from.")
+        str | None, typer.Option("--columns", metavar="LIST", help="Only these columns, and the origin of a row.")
     ] = None,
     decode: Annotated[
         Literal["raw", "utf8", "json"],
-        typer.Option("--decode", help="What bodies become: bytes, text, or typed fields."),
+        typer.Option("--decode", help="Write bodies as bytes, as text, or as typed fields."),
     ] = "raw",
     schema: Annotated[
         str | None,
         typer.Option("--schema", metavar="FIELDS", help="Of JSON bodies: 'id bigint, price double'; else inferred."),
     ] = None,
     to_format: Annotated[
-        Literal["parquet", "delta"], typer.Option("--format", help="A folder of Parquet files, or a Delta table too.")
+        Literal["parquet", "delta"], typer.Option("--format", help="A folder of Parquet files, or also a Delta table.")
     ] = "parquet",
     target_file_bytes: Annotated[
-        int, typer.Option("--target-file-bytes", min=1, metavar="N", help="Smaller files are put together.")
+        int, typer.Option("--target-file-bytes", min=1, metavar="N", help="Merge smaller files.")
     ] = 4 << 20,
-    follow: Annotated[bool, typer.Option("--follow", help="Go on until Ctrl-C: export what comes.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", help="Export new messages until Ctrl-C.")] = False,
     interval: Annotated[
-        float, typer.Option("--interval", min=0, metavar="SECONDS", help="The time between two looks with --follow.")
+        float, typer.Option("--interval", min=0, metavar="SECONDS", help="With --follow: time between two runs.")
     ] = 10,
     allow_data_loss: Annotated[
-        bool, typer.Option("--allow-data-loss", help="Go on behind what retention took before it was exported.")
+        bool, typer.Option("--allow-data-loss", help="Continue after messages that were deleted before their export.")
     ] = False,
     damaged: Annotated[
         Literal["refuse", "skip"],
-        typer.Option("--damaged", help="What becomes of damage in the log: no export, or one of all that is whole."),
+        typer.Option("--damaged", help="Refuse a damaged log, or export its whole records."),
     ] = "refuse",
     report: ReportFile = None,
     commit_log_path: CommitLogPath = None,
@@ -71,12 +71,12 @@ def export(
 ) -> int:
     """Export messages to Parquet or Delta.
 
-    The files lie in DIR/messages/topic=.../date=.../, in log order; rows whose bodies cannot be decoded in
-    DIR/undecoded, with the reason. Another run to the same folder exports only what is new, each message once, also
-    after a kill. The store is not changed.
+    The files lie in DIR/messages/topic=.../date=.../, in log order; rows whose bodies cannot be decoded lie in
+    DIR/undecoded, with the reason. Another run to the same folder exports only new messages, each once, also after a
+    kill. The store is not changed.
 
-    Damage in the log is refused. With --damaged skip all records that are whole are exported, before and behind it;
-    each range that was passed over is told, and the exit status is 1.
+    Damage in the log is refused. With --damaged skip all whole records before and after the damage are exported, each
+    range that was passed over is reported, and the exit status is 1.
 
     Examples:
       reput export /tmp/store /tmp/lake
@@ -101,27 +101,27 @@ def export(
     with job_run(store, report, commit_log_path=commit_log_path, topics=listed) as progress:
         runner = choose_runner(runner_name, master, store, commit_log_path)
         runs = run_export(store, output, runner=runner, wait=lambda: next(pauses), options=options, progress=progress)
-        first = next(runs)  # which has most to do; the bar ends before anything is printed
+        first = next(runs)  # the longest run; the bar ends before anything is printed
     status = 0
     for result in chain([first], runs):
         status |= bool(result.damages)
         if result.commits or result.lost or as_json or (report is not None and not follow):
-            told = asdict(result) | {"damages": [damage._asdict() for damage in result.damages]} if as_json else None
-            end_job(_report(store, output, result), report, told)
+            fields = asdict(result) | {"damages": [damage._asdict() for damage in result.damages]} if as_json else None
+            end_job(_report(store, output, result), report, fields)
         elif not follow:
             write_text(f"nothing new: the log ends at offset {result.end_offset}, and so does {output}")
     return status
 
 
 def _pauses(seconds: float) -> Iterator[bool]:
-    """Wait each time, and go on."""
+    """Wait before each run, without end."""
     while True:
         time.sleep(seconds)
         yield True
 
 
 def _report(store: str, output: str, result: Export) -> Report:
-    """Rows, bytes and files of each topic."""
+    """Report: rows, bytes and files of each topic."""
     from reput.jobs.report.plot import Plot, Series
     from reput.jobs.report.report import Report
     from reput.jobs.report.table import Table

@@ -1,4 +1,4 @@
-"""The sizes of a store's files: asked for where files do not tell theirs, and else taken from the files."""
+"""Sizes of a store's files for commands: by `--set` where the files do not tell them, else from the files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from reput.errors import ConfigError, CorruptConsumeQueueError
 if TYPE_CHECKING:
     from reput.config.message_store import MessageStoreConfig
 
-#: What a reader may have to be told.
+#: Keys that `--set` takes in commands that only read.
 _INDEX_KEYS = ("max_hash_slot_num", "max_index_num")
 
 IndexNumbers = Annotated[
@@ -23,7 +23,7 @@ IndexNumbers = Annotated[
     typer.Option(
         "--set",
         metavar="KEY=VALUE",
-        help="maxHashSlotNum or maxIndexNum, where index files do not tell theirs.",
+        help="maxHashSlotNum or maxIndexNum, where index files do not tell them.",
         default_factory=list,
         show_default=False,
     ),
@@ -31,7 +31,7 @@ IndexNumbers = Annotated[
 
 
 def index_numbers(settings: Sequence[str]) -> dict[str, Any]:
-    """Slots and entries that `--set` gives to a command that reads; raises ConfigError for any other key."""
+    """Slots and entries of `--set` for a command that only reads; raises ConfigError for any other key."""
     from reput.config.properties import camel_case, snake_case
 
     config = store_config(settings, None)
@@ -44,11 +44,11 @@ def index_numbers(settings: Sequence[str]) -> dict[str, Any]:
 
 
 def writing_config(store: str, settings: Sequence[str], broker_conf: str | None) -> MessageStoreConfig:
-    """`store_config` for a store that may be there: sizes that nobody gives are those of its files.
+    """`store_config` for a command that writes. Sizes that are not given are those of an existing store's files.
 
     Raises:
-        StoreFormatError: It is no store, or its files are of several sizes.
-        CorruptConsumeQueueError: One queue file alone would tell the size, and it was cut.
+        StoreFormatError: the directory is no store, or its files have several sizes.
+        CorruptConsumeQueueError: the only queue file, which would tell the size, was cut.
     """
     from reput.files import DISK
     from reput.log.directory import StoreDirectory, named_folders

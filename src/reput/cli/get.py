@@ -11,7 +11,7 @@ from reput.cli.messages import write_messages
 from reput.cli.nothing_found import no_message
 from reput.cli.open_store import open_store
 from reput.cli.options import CommitLogPath, Json, Store, check_output_file, reading_config
-from reput.cli.output import complain, damage_status, write_fields, write_status
+from reput.cli.output import damage_status, write_error, write_fields, write_status
 
 
 def get(
@@ -20,7 +20,7 @@ def get(
     topic: Annotated[str, typer.Option("--topic", help="The topic.")],
     queue_id: Annotated[int, typer.Option("--queue-id", min=0, metavar="N", help="The queue.")] = 0,
     offset: Annotated[int, typer.Option("--offset", metavar="N", help="The queue offset to begin at.")] = 0,
-    max_num: Annotated[int, typer.Option("--max-num", min=1, metavar="N", help="Messages at the most.")] = 32,
+    max_num: Annotated[int, typer.Option("--max-num", min=1, metavar="N", help="At most so many messages.")] = 32,
     tags: Annotated[
         str | None, typer.Option("--tags", metavar="'A || B'", help="Only messages with one of these tags.")
     ] = None,
@@ -30,7 +30,7 @@ def get(
             "--raw",
             metavar="FILE",
             callback=check_output_file,
-            help="Write the records' bytes to a file; one of that name is replaced.",
+            help="Write the records' bytes to a file; an existing file is replaced.",
         ),
     ] = None,
     commit_log_path: CommitLogPath = None,
@@ -39,8 +39,8 @@ def get(
 ) -> int:
     """Read messages of a queue, as a consumer does.
 
-    Shown are RocketMQ's status, the offset to ask for next, and the messages; nothing is changed. With --json the
-    messages go to standard output, one a line, and the status to standard error.
+    Shows RocketMQ's status, the offset of the next pull, and the messages. Nothing is changed. With --json the messages
+    go to standard output, one a line, and the status to standard error.
 
     Example:
       reput get /tmp/store --topic orders --queue-id 0 --offset 0 --max-num 10 --tags 'paid || shipped'
@@ -54,7 +54,7 @@ def get(
     config = reading_config(commit_log_path, max_num, index_numbers(settings))
     with open_store(store, read_only=True, config=config) as opened:
         pulls = [opened.get_message(topic, queue_id, offset, max_num, tags)]
-        # One pull ends where a log file does; go on as a consumer would.
+        # A pull ends at the end of a log file; continue as a consumer does.
         while pulls[-1].status is GetMessageStatus.FOUND and (left := max_num - sum(map(len, pulls))):
             pulls.append(opened.get_message(topic, queue_id, pulls[-1].next_begin_offset, left, tags))
         if raw is not None:
@@ -73,7 +73,7 @@ def get(
         else:
             write_fields(status)
             if hint:
-                complain(hint)
+                write_error(hint)
         if hint is None:
             write_messages((m for pull in pulls for m in pull.messages()), as_json=as_json, of_one_queue=True)
         return damage_status(opened.recovery.damage)

@@ -1,4 +1,4 @@
-"""`reput import`: Parquet files or a Delta table into a store."""
+"""`reput import`: put messages from Parquet files or a Delta table into a store."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from reput.cli.options import (
     parse_list,
     store_config,
 )
-from reput.cli.output import complain, progress_bar
+from reput.cli.output import progress_bar, write_error
 from reput.cli.start import begin_work
 from reput.errors import ConfigError
 
@@ -32,31 +32,31 @@ if TYPE_CHECKING:
     from reput.jobs.report.over_time import RateOverTime
     from reput.jobs.report.report import Report
 
-#: Files that a report names.
+#: Limit of files that a report names.
 _SHOWN_FILES = 40
 
 
 def import_(
     source: Annotated[
-        str, typer.Argument(metavar="SOURCE", help="A Parquet file, a folder or pattern of such, or a Delta table.")
+        str, typer.Argument(metavar="SOURCE", help="A Parquet file, a folder or pattern of files, or a Delta table.")
     ],
     store: Annotated[
-        str, typer.Argument(metavar="STORE", callback=check_path, help="The store's directory; made where nothing is.")
+        str, typer.Argument(metavar="STORE", callback=check_path, help="The store's directory; a missing one is made.")
     ],
     *,
     topic: Annotated[
-        str | None, typer.Option("--topic", help="Of all messages; else the column topic, or folders topic=... .")
+        str | None, typer.Option("--topic", help="Topic of all messages; else the column topic, or folders topic=... .")
     ] = None,
     columns: Annotated[str | None, typer.Option("--columns", metavar="LIST", help="Only these columns.")] = None,
     bad_rows_path: Annotated[
         str | None,
         typer.Option(
-            "--bad-rows-path", metavar="DIR", help="Put rows that RocketMQ would refuse there, instead of an error."
+            "--bad-rows-path", metavar="DIR", help="Put rows that RocketMQ would refuse aside, instead of an error."
         ),
     ] = None,
     sink_id: Annotated[
         str | None,
-        typer.Option("--sink-id", metavar="NAME", help="Under which the store remembers how far the import is."),
+        typer.Option("--sink-id", metavar="NAME", help="Name under which the store keeps the last batch's number."),
     ] = None,
     settings: Settings,
     broker_conf: BrokerConf = None,
@@ -67,9 +67,9 @@ def import_(
 ) -> None:
     """Import messages from Parquet or Delta.
 
-    Columns are those of an export: topic and body must be there, the store assigns offsets and store times anew. What
-    is imported is on the disk, and in queues and index. A run that was killed is gone on with by the same command, each
-    row comes once; a source that was changed since is refused.
+    The columns are those of an export; topic and body are required. The store assigns offsets and store times anew.
+    Imported messages are on the disk, and in queues and index, when the command ends. After a kill the same command
+    continues, and each row is imported once. A source that was changed meanwhile is refused.
 
     Examples:
       reput import /tmp/lake /tmp/copy
@@ -93,8 +93,8 @@ def import_(
     if report is not None:
         check_outside(report, store)
     config = store_config(settings, broker_conf)
-    found = open_source(source, topic=topic, columns=parse_list(columns))
-    total_bytes = sum(part.size for batch in found.batches for part in batch)
+    opened = open_source(source, topic=topic, columns=parse_list(columns))
+    total_bytes = sum(part.size for batch in opened.batches for part in batch)
     begin_work()
     runner = choose_runner(runner_name, total_bytes=total_bytes, master=master)
     with (
@@ -109,20 +109,20 @@ def import_(
         ) as sink,
     ):
         rate = RateOverTime()
-        result = import_messages(found, sink, runner=runner, progress=progress, on_batch=rate.add)
-    end_job(_report(source, store, found, result, rate), report, asdict(result) if as_json else None)
+        result = import_messages(opened, sink, runner=runner, progress=progress, on_batch=rate.add)
+    end_job(_report(source, store, opened, result, rate), report, asdict(result) if as_json else None)
     if result.aside:
-        complain(f"{result.aside} rows were put aside into {bad_rows_path}, each with the reason")
+        write_error(f"{result.aside} rows were put aside into {bad_rows_path}, each with the reason")
 
 
-def _report(source: str, store: str, found: LakeSource, result: Import, rate: RateOverTime) -> Report:
-    """What is in the store now, how fast it came, and the source's files: rows, bytes, and these by folder."""
+def _report(source: str, store: str, opened: LakeSource, result: Import, rate: RateOverTime) -> Report:
+    """Report: imported messages, their rate, and the source's files with rows and bytes, also by folder."""
     from reput.jobs.report.plot import Plot, Series
     from reput.jobs.report.report import Report
     from reput.jobs.report.table import Table
 
     rows, sizes, folders = Counter[str](), Counter[str](), Counter[str]()
-    for part in (part for batch in found.batches for part in batch):
+    for part in (part for batch in opened.batches for part in batch):
         rows[part.path] += part.rows
         sizes[part.path] += part.size
         folders[os.path.dirname(part.path)] += part.size

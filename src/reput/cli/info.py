@@ -1,4 +1,4 @@
-"""`reput info`: what a store is and in what state, on one screen."""
+"""`reput info`: show a store and its state on one screen."""
 
 from __future__ import annotations
 
@@ -8,23 +8,24 @@ from typing import TYPE_CHECKING, Any
 from reput.cli.geometry import IndexNumbers, index_numbers
 from reput.cli.open_store import open_store
 from reput.cli.options import CommitLogPath, Json, Store, reading_config
-from reput.cli.output import complain, iso_time, write_fields, write_json, write_table, write_text
+from reput.cli.output import iso_time, write_error, write_fields, write_json, write_table, write_text
 from reput.errors import CorruptStoreError
 
 if TYPE_CHECKING:
     from reput.config.message_store import MessageStoreConfig
     from reput.log.directory import StoreDirectory
 
-#: Queues and groups that fit on a screen beside the rest.
+#: Limits of queues and groups, so that all fits on a screen.
 _SHOWN_QUEUES, _SHOWN_GROUPS = 16, 8
 
 
 def info(store: Store, *, commit_log_path: CommitLogPath = None, settings: IndexNumbers, as_json: Json = False) -> int:
     """Show state, sizes, offsets, times, queues and consumer groups of a store.
 
-    Nothing is changed. Damage of queues or index that keeps a store from being opened is told, and makes the exit
-    status 1; with log files missing, or of another length, there is nothing to show, and it is 2. With --json
-    the whole snapshot, under RocketMQ's names in `runtime_info`; what only the process that writes counts is null.
+    Nothing is changed. Damage of queues or index, with which the store cannot be opened, is reported, and makes the
+    exit status 1. With missing log files, or a log file of a wrong length, nothing can be shown, and the exit status is
+    2. --json shows the whole snapshot, under RocketMQ's names in `runtime_info`; values that only the writing process
+    counts are null.
 
     Examples:
       reput info /tmp/store
@@ -37,19 +38,19 @@ def info(store: Store, *, commit_log_path: CommitLogPath = None, settings: Index
     try:
         if not any(part.hides_queues for part in directory.foreign_parts()) or directory.queues():
             answer |= _store_facts(store, reading_config(commit_log_path, numbers=index_numbers(settings)))
-    except CorruptStoreError as damage:  # of an index file, without which the store does not open
+    except CorruptStoreError as damage:  # a damaged index file, with which the store does not open
         answer["findings"] = [str(damage)]
     if as_json:
         write_json(answer)
     else:
         _write(answer)
     for finding in answer["findings"]:
-        complain(finding)
+        write_error(finding)
     return 1 if answer["findings"] else 0
 
 
 def _directory_facts(directory: StoreDirectory) -> dict[str, Any]:
-    """What the names and sizes of the files say."""
+    """Facts from names and sizes of files, the checkpoint and the dispatch marks."""
     from reput.formats.paths import CONFIG
     from reput.log.dispatch_marks import DISPATCHER_LOCK, read_marks
 
@@ -86,7 +87,7 @@ def _directory_facts(directory: StoreDirectory) -> dict[str, Any]:
 
 
 def _store_facts(path: str, config: MessageStoreConfig) -> dict[str, Any]:
-    """What only reading the log and the queues says."""
+    """Facts from reading the log and the queues."""
     with open_store(path, read_only=True, config=config) as store:
         earliest, latest = store.earliest_time(), store.latest_time()
         runtime = store.runtime_info()
@@ -142,7 +143,7 @@ def _write(answer: dict[str, Any]) -> None:
             "bytes, holes counted": format_value(answer["apparent_bytes"]),
             "bytes on the disk": format_value(answer["allocated_bytes"]),
             **(_runtime_fields(runtime) if runtime else {}),
-            **({} if answer["dispatched_to"] is None else {"dispatched by others": _dispatch_text(answer)}),
+            **({} if answer["dispatched_to"] is None else {"external dispatch": _dispatch_text(answer)}),
             **({"retention": _RETENTION.format_map(retention)} if retention else {}),
             **(
                 {
@@ -164,7 +165,7 @@ def _write(answer: dict[str, Any]) -> None:
     if groups:
         groups = sorted(groups, key=lambda group: group["fallBehindMessages"], reverse=True)
         rows = [list(group.values()) for group in groups[:_SHOWN_GROUPS]]
-        write_table(["group", "topic", "messages behind", "ms behind"], rows, one_line=("group", "topic"))
+        write_table(["group", "topic", "lag in messages", "lag in ms"], rows, one_line=("group", "topic"))
     if len(groups) > _SHOWN_GROUPS:
         write_text(f"and {len(groups) - _SHOWN_GROUPS} more: --json shows all")
 
@@ -181,7 +182,7 @@ def _runtime_fields(runtime: dict[str, Any]) -> dict[str, Any]:
 
     return {
         "disk": f"{runtime['commitLogDiskRatio']:.0%} used, {format_value(runtime['diskFreeBytes'])} bytes free",
-        "queues behind the log": f"{format_value(runtime['dispatchBehindBytes'])} bytes",
+        "dispatch lag": f"{format_value(runtime['dispatchBehindBytes'])} bytes",
     }
 
 
@@ -189,9 +190,9 @@ def _dispatch_text(answer: dict[str, Any]) -> str:
     from reput.jobs.report.table import format_value
 
     process, end = answer["dispatched_by_process"], answer["dispatched_to"]
-    behind = max((answer["max_commit_log_offset"] or 0) - end, 0)
+    lag = max((answer["max_commit_log_offset"] or 0) - end, 0)
     who = "nobody now; start `reput dispatch`" if process is None else f"process {process}"
-    return f"up to offset {end}, {format_value(behind)} bytes behind, by {who}"
+    return f"up to offset {end}, lag {format_value(lag)} bytes, by {who}"
 
 
 def _span(first: object, last: object) -> str:
@@ -203,16 +204,16 @@ _RETENTION = (
     "at hour {delete_when} where a store is opened with retention; the disk is {disk_used_percent} % full"
 )
 _CHECKPOINT = {"log": "physic", "queues": "logics", "index": "index"}
-#: Where the checkpoint has no time; it knows of index files only that are full.
+#: Texts where the checkpoint has no time. Its time of the index is that of the last full index file.
 _NOT_FLUSHED = {
     "log": "never",
-    "queues": "no time yet: told once a minute, and at a close",
+    "queues": "no time yet: written once a minute, and at a close",
     "index": "no index file is full yet",
 }
 
 
 def _disk_use(directory: StoreDirectory, path: str) -> tuple[int, int]:
-    """Bytes below a folder, with holes and without."""
+    """Bytes of all files below a folder: (with holes, without holes)."""
     apparent = allocated = 0
     for entry in directory.files.list_directory(path):
         if entry.is_directory:
@@ -224,10 +225,10 @@ def _disk_use(directory: StoreDirectory, path: str) -> tuple[int, int]:
 
 
 def lock_holder(directory: StoreDirectory, *names: str) -> int | None:
-    """The process that holds the store's lock, or another one below it; as Linux lists it, for no lock file is opened.
+    """Process that holds the store's lock, or the lock file `names` below the store; None without a holder.
 
-    By the inode and the byte range of `RecordLock`; the device numbers of the list are not those of `stat` on every
-    file system.
+    Read from Linux's list of locks, by inode and byte range of `RecordLock`, without opening the lock file. The list's
+    device numbers are not used: on some file systems they differ from those of `stat`.
     """
     from reput.formats.paths import LOCK
 
@@ -239,6 +240,6 @@ def lock_holder(directory: StoreDirectory, *names: str) -> int | None:
         lines = locks.read(0, 1 << 20).decode().splitlines()
     for line in lines:
         match line.split():
-            case [_, "POSIX", _, "WRITE", process, place, "0", "0"] if place.rpartition(":")[2] == str(inode):
+            case [_, "POSIX", _, "WRITE", process, file_id, "0", "0"] if file_id.rpartition(":")[2] == str(inode):
                 return int(process)
     return None

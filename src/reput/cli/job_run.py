@@ -1,4 +1,4 @@
-"""What the commands of jobs share: what is checked before one runs, who looks on, and how it ends."""
+"""Begin and end of commands that run jobs: checks, progress bar, report."""
 
 from __future__ import annotations
 
@@ -23,14 +23,16 @@ def job_run(
     topics: Sequence[str] | None = None,
     shows_progress: bool = True,
 ) -> Iterator[Progress]:
-    """What comes before a job that reads a store, once its modules are imported, and a progress bar while it runs.
+    """Check and prepare a job that reads a store, and show a progress bar while it runs.
+
+    To be entered when the job's modules are imported.
 
     Args:
-        store: that is read.
+        store: the store that is read.
         outputs: files and folders that are written; raises ConfigError for one among the store's own files.
         commit_log_path: of the store.
-        topics: that are wanted; one that is not there is told.
-        shows_progress: where stderr is a terminal.
+        topics: wanted topics; missing ones are reported.
+        shows_progress: whether a bar is shown if stderr is a terminal.
     """
     from reput.log.directory import StoreDirectory
 
@@ -45,9 +47,9 @@ def job_run(
 
 
 def end_job(report: Report, path: str | None, result: Mapping[str, Any] | None) -> None:
-    """Print the report, or the result as JSON, where there is one; write it as HTML, too, where a path is given.
+    """Print `result` as JSON, or, if it is None, the report; with a path also write the report as HTML.
 
-    Of a job that took hours the one is not lost where the other fails: on a full disk, or at a pipe that was closed.
+    If one of the two fails, by a full disk or a closed pipe, the other is still done: the job may have taken hours.
     """
     try:
         if result is not None:

@@ -1,8 +1,6 @@
-"""The application `reput` and its exit statuses.
+"""Application `reput`, and its exit statuses (`_STATUSES`). A command with findings returns 1.
 
-`_STATUSES` says them. A command that has findings returns 1.
-
-Commands import what is heavy inside their functions, so that `reput --help` answers at once.
+Commands import heavy modules inside their functions, so that `reput --help` answers immediately.
 """
 
 from __future__ import annotations
@@ -41,15 +39,15 @@ from reput.cli import (
     warm,
 )
 from reput.cli import start as process
-from reput.cli.output import complain, write_text
+from reput.cli.output import write_error, write_text
 from reput.errors import ReputError
 
 _STATUSES = (
-    "Exit status: 0 fine; 1 findings: damage, or what does not agree; 2 could not run: wrong usage, bad input, no such "
-    "store, no space; 130 interrupted; 141 the reader of a pipe has gone."
+    "Exit status: 0 fine; 1 findings: damage or differences; 2 could not run: wrong usage, bad input, no such store, "
+    "no space; 130 interrupted; 141 the reader of a pipe has ended."
 )
 _FINE, _COULD_NOT_RUN, _BROKEN_PIPE = 0, 2, 141
-#: Where standard output is a file on a full or failing disk, or closed.
+#: Errors of a standard output that is closed, or a file on a full or failing disk.
 _NO_OUTPUT = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 
 
@@ -62,23 +60,23 @@ class Application(TyperGroup):
             if sys.stdout is None:  # closed by the shell: `>&-`
                 raise OSError(errno.EBADF, "it is closed")
             status = super().main(*args, **{**options, "standalone_mode": False}) or _FINE
-            sys.stdout.flush()  # else Python does it behind us, and nobody gets the exit status
+            sys.stdout.flush()  # else Python flushes at the end of the process, and an error changes no exit status
         except ReputError as error:
-            complain(str(error))
+            write_error(str(error))
             status = _COULD_NOT_RUN
         except typer.TyperException as error:  # wrong usage
-            complain(error.format_message().replace("Value error, ", ""))
+            write_error(error.format_message().replace("Value error, ", ""))
             status = _COULD_NOT_RUN
-        except SystemExit:  # how Typer and rich end when nobody reads any more: `reput dump STORE | head`
+        except SystemExit:  # raised by Typer and rich when the reader of a pipe has ended: `reput dump STORE | head`
             status = _BROKEN_PIPE
         except BrokenPipeError:
             status = _BROKEN_PIPE
-            sys.stdout = None  # what it still holds, nobody can write
-        except OSError as error:  # of a file of the store it would be a StoreError
+            sys.stdout = None  # its buffer cannot be written
+        except OSError as error:  # an error of a store's file would be a StoreError
             if error.errno not in _NO_OUTPUT or error.filename is not None:
                 traceback.print_exc()
             else:
-                complain(f"cannot write the output: {error.strerror}")
+                write_error(f"cannot write the output: {error.strerror}")
             status = _COULD_NOT_RUN
             sys.stdout = None
         except Exception:  # a bug; Python would end with 1, which means findings here
@@ -102,7 +100,7 @@ def application(
     context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
 ) -> None:
-    """Apache RocketMQ's message store: write, read, look inside, rebuild, count, export, import and back up."""
+    """Apache RocketMQ's message store: write, read, inspect, rebuild, count, export, import and back up."""
     if version:
         write_text(f"reput {reput.__version__}")
     elif context.invoked_subcommand is None:
@@ -110,7 +108,7 @@ def application(
 
 
 def _help(command: Callable[..., int | None]) -> str:
-    """A command's docstring, marked so that the lines of its examples stay lines."""
+    """Docstring of a command, with a mark that keeps the lines of its examples."""
     return inspect.cleandoc(command.__doc__ or "").replace("\n\nExample", "\n\n\b\nExample")
 
 

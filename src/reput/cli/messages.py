@@ -1,4 +1,4 @@
-"""A stored message as the commands show it: all fields for JSON, a row of the most telling ones for a table."""
+"""Output of stored messages: all fields as JSON, or the main fields as a row of a table."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from reput.log.directory import QueueFiles
     from reput.store.results import QueueInfo
 
-#: Names that a line lists.
+#: Limit of names that a line lists.
 _SHOWN_NAMES = 8
-#: The first one is left out where all messages are of one queue.
+#: Columns of the table; the first is left out where all messages are of one queue.
 _COLUMNS = ("queue", "queue offset", "log offset", "stored", "tags", "keys", "body")
 
 
 def unknown_topic(topic: str, queues: Iterable[QueueInfo | QueueFiles]) -> str | None:
-    """What to say of a topic without a queue: the nearest name, or some of those that there are; None if it has one."""
+    """Text about a topic without queues, with the nearest name or some topics; None if the topic has a queue."""
     topics = sorted({queue.topic for queue in queues})
     if topic in topics:
         return None
@@ -35,14 +35,14 @@ def unknown_topic(topic: str, queues: Iterable[QueueInfo | QueueFiles]) -> str |
 
 
 def some_names(names: Iterable[str]) -> str:
-    """Some of the names, and how many more there are."""
+    """Some of the names, and the count of the others."""
     listed = list(names)
     more = f" and {len(listed) - _SHOWN_NAMES} more" if len(listed) > _SHOWN_NAMES else ""
     return f"{', '.join(listed[:_SHOWN_NAMES])}{more}"
 
 
 def message_fields(message: MessageExt, body: bytes) -> dict[str, Any]:
-    """The fields of a message under the names of `MessageExt`; `body` goes with `body_fields`."""
+    """Fields of a message under the names of `MessageExt`, and `body_fields`."""
     return {
         "topic": message.topic,
         "queue_id": message.queue_id,
@@ -69,7 +69,7 @@ def message_fields(message: MessageExt, body: bytes) -> dict[str, Any]:
 
 
 def body_fields(body: bytes) -> dict[str, str]:
-    """`body` as text where it is UTF-8, else `body_base64`."""
+    """Field `body` with text if the body is UTF-8, else field `body_base64`."""
     try:
         return {"body": body.decode()}
     except UnicodeDecodeError:
@@ -77,7 +77,7 @@ def body_fields(body: bytes) -> dict[str, str]:
 
 
 def write_messages(messages: Iterable[MessageExt], *, as_json: bool, of_one_queue: bool = False) -> None:
-    """One line of JSON a message, or one table; bodies decompressed where they can be."""
+    """Print a line of JSON for each message, or one table. Bodies are decompressed if possible."""
     if as_json:
         for message in messages:
             write_json(message_fields(message, _shown_body(message)))
@@ -103,7 +103,7 @@ def _row(message: MessageExt) -> tuple[str | int, ...]:
 
 
 def _shown_body(message: MessageExt) -> bytes:
-    """The body decompressed; as stored where it is not compressed, or cannot be decompressed."""
+    """Decompressed body; as stored if it is not compressed, or cannot be decompressed."""
     if not message.sys_flag & SysFlag.COMPRESSED:
         return message.body
     from reput.log.bodies import decompress

@@ -1,4 +1,4 @@
-"""What a command says where it finds nothing: what was looked for, what the store has, and where to look."""
+"""Texts for commands that find nothing: what was searched, what the store has, and where to look."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from reput.cli.messages import some_names, unknown_topic
-from reput.cli.output import complain, iso_time
+from reput.cli.output import iso_time, write_error
 
 if TYPE_CHECKING:
     from reput.log.directory import QueueFiles, StoreDirectory
@@ -15,26 +15,26 @@ if TYPE_CHECKING:
 
 
 def unknown_queue(topic: str, queue_id: int | None, queues: Iterable[QueueInfo | QueueFiles]) -> str | None:
-    """What to say where a topic is not there, or does not have the queue; None where it has."""
-    found = list(queues)
-    hint = unknown_topic(topic, found)
-    ids = sorted(queue.queue_id for queue in found if queue.topic == topic)
+    """Text about a topic that does not exist, or lacks the queue; None where it has the queue."""
+    listed = list(queues)
+    hint = unknown_topic(topic, listed)
+    ids = sorted(queue.queue_id for queue in listed if queue.topic == topic)
     if hint is None and queue_id is not None and queue_id not in ids:
         return f"topic {topic!r} has no queue {queue_id}; it has {some_names(map(str, ids))}"
     return hint
 
 
 def tell_unknown_topics(directory: StoreDirectory, topics: Sequence[str] | None) -> None:
-    """Tell of each topic that is asked for and has no queue: it is no error, it may come yet."""
+    """Report wanted topics without queues on stderr. They are no error, as they may come later."""
     for topic in topics or ():
         if hint := unknown_topic(topic, [*directory.queues(), *directory.batch_queues()]):
-            complain(hint)
+            write_error(hint)
 
 
 def no_message(
     opened: MessageStore, status: GetMessageStatus, topic: str, queue_id: int, offset: int, tags: str | None
 ) -> str:
-    """What to say where a pull gets nothing."""
+    """Text about a pull without messages."""
     from reput.store.results import GetMessageStatus
 
     hint = unknown_queue(topic, queue_id, opened.queues())
@@ -46,7 +46,7 @@ def no_message(
     low, high = opened.min_offset(topic, queue_id), opened.max_offset(topic, queue_id)
     queue = f"queue {topic}/{queue_id}"
     if low == high:
-        return f"{queue} has no message any more: the log begins behind its last one, at queue offset {high}"
+        return f"{queue} has no message any more: the log begins after its last message; its next offset is {high}"
     has = f"{queue} has the queue offsets {low} to {high - 1}"
     if status is GetMessageStatus.NO_MATCHED_MESSAGE:
         return f"no message that was looked at from queue offset {offset} on has the tags {tags!r}; {has}"
@@ -54,13 +54,13 @@ def no_message(
 
 
 def no_key(opened: MessageStore, topic: str, keys: Sequence[str]) -> str:
-    """What to say of keys that no message of a topic has."""
+    """Text about keys that no message of a topic has."""
     hint = unknown_topic(topic, opened.queues())
     if hint is not None:
         return hint
     files = opened.runtime_info().index_files
     if not files:
-        return f"the store has no index, by which keys are found; `reput dump {opened.path} --topic {topic}` shows them"
+        return f"the store has no index to find keys by; `reput dump {opened.path} --topic {topic}` shows all keys"
     first, last = files[0].begin_timestamp, max(file.end_timestamp for file in files)
     return (
         f"no message of topic {topic!r} in that time has {'the key' if len(keys) == 1 else 'one of the keys'} "
@@ -70,7 +70,7 @@ def no_key(opened: MessageStore, topic: str, keys: Sequence[str]) -> str:
 
 
 def no_record(opened: MessageStore, looked_for: str, offset: int) -> str:
-    """What to say where no record starts at a commit log offset."""
+    """Text about a commit log offset at which no record starts."""
     log = _log_range(opened)
     if log is None:
         return f"{looked_for}: the store has no message"

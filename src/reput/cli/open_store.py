@@ -1,4 +1,4 @@
-"""Opening a store for a command: with a bar on stderr where it takes long, as a start after a kill may."""
+"""Open a store for a command, with a progress bar on stderr if it takes long, as a start after a kill may."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from reput.progress import Progress
     from reput.store.message_store import MessageStore
 
-#: What is done sooner is not worth a bar.
+#: Time after which a bar is shown.
 _LONG_S = 1.0
 
 
 def open_store(path: str, *, config: MessageStoreConfig, read_only: bool = False) -> MessageStore:
-    """`MessageStore.open`; from its second second on, what it does is shown, how far it is, and the time left."""
+    """`MessageStore.open`. After a second a bar shows the current step, its progress, and the time left."""
     from reput.kernel_loader import load_kernels
     from reput.store.message_store import MessageStore
 

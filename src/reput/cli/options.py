@@ -1,4 +1,4 @@
-"""Options that several commands share, and what their texts mean."""
+"""Options that several commands share, and the parsers of their texts."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from reput.config.message_store import MessageStoreConfig
     from reput.jobs.runner import Runner
 
-#: Bytes that one `get` shows at the most.
+#: Limit of bytes of one pull by `get`.
 _MAX_BYTES = 256 << 20
 
 
 def check_path(path: str | None) -> str | None:
-    """Refuse an empty path: an unset variable is not this folder."""
+    """Refuse an empty path: an unset shell variable must not mean the current folder."""
     if path == "":
-        raise typer.BadParameter("an empty path; this folder is .")
+        raise typer.BadParameter("an empty path; the current folder is .")
     return path
 
 
@@ -61,7 +61,7 @@ BrokerConf = Annotated[
 
 
 def check_output_file(path: str | None) -> str | None:
-    """Refuse what cannot be written before the job runs, which may take hours, and what a file must not replace."""
+    """Refuse an output file that cannot be written, before a job that may take hours, or must not be replaced."""
     from reput.files import DISK
     from reput.formats.paths import COMMIT_LOG
 
@@ -75,8 +75,8 @@ def check_output_file(path: str | None) -> str | None:
             while (parent := os.path.dirname(folder)) != folder:
                 folder = parent
                 if DISK.is_directory(os.path.join(folder, COMMIT_LOG)):
-                    raise typer.BadParameter(f"{path!r} lies inside the store {folder}; name a place outside of it")
-            raise typer.BadParameter(f"{path!r}: its folder is not there; make it first")
+                    raise typer.BadParameter(f"{path!r} lies inside the store {folder}; name a file outside of it")
+            raise typer.BadParameter(f"{path!r}: its folder does not exist; make it first")
     return path
 
 
@@ -86,7 +86,7 @@ ReportFile = Annotated[
         "--report",
         metavar="FILE.html",
         callback=check_output_file,
-        help="Also write an HTML report with plots; a file of that name is replaced.",
+        help="Also write an HTML report with plots; an existing file is replaced.",
     ),
 ]
 WorkDir = Annotated[
@@ -95,13 +95,13 @@ WorkDir = Annotated[
         "--work-dir",
         metavar="DIR",
         callback=check_path,
-        help="A folder for what was done: after a kill the same command goes on there.",
+        help="A folder for finished tasks: after a kill the same command continues there.",
     ),
 ]
 
 
 def parse_time(text: str) -> int:
-    """ISO 8601 (without an offset: UTC) or milliseconds since 1970 UTC -> milliseconds."""
+    """Parse ISO 8601 (without an offset: UTC) or milliseconds since 1970 UTC to milliseconds."""
     digits = text.removeprefix("-")
     if digits.isascii() and digits.isdigit():
         return int(text)
@@ -122,7 +122,7 @@ StoredUntil = Annotated[
     int | None, typer.Option("--end", metavar="TIME", parser=parse_time, help="Stored at this time or earlier.")
 ]
 RunnerName = Annotated[
-    Literal["auto", "local", "spark"], typer.Option("--runner", help="Who runs the job: threads here, or Spark.")
+    Literal["auto", "local", "spark"], typer.Option("--runner", help="Run the job in threads here, or on Spark.")
 ]
 Master = Annotated[
     str | None, typer.Option("--master", metavar="URL", help="Spark's master: local[4], spark://host:7077.")
@@ -130,13 +130,13 @@ Master = Annotated[
 
 
 def check_times(begin: int | None, end: int | None) -> None:
-    """Raises ConfigError for a stretch of time that ends before it begins."""
+    """Raise ConfigError for a time range that ends before it begins."""
     if begin is not None and end is not None and end < begin:
-        raise ConfigError("--end is a time before --begin, so nothing lies between them")
+        raise ConfigError("--end is a time before --begin: the range is empty")
 
 
 def parse_pairs(texts: Sequence[str], option: str) -> dict[str, str]:
-    """`name=value` texts as a mapping; raises ConfigError for a text without `=`, and for a name given twice."""
+    """Parse `name=value` texts to a mapping; raises ConfigError for a text without `=`, and a name given twice."""
     pairs: dict[str, str] = {}
     for text in texts:
         name, separator, value = text.partition("=")
@@ -149,21 +149,22 @@ def parse_pairs(texts: Sequence[str], option: str) -> dict[str, str]:
 
 
 def parse_list(text: str | None) -> list[str] | None:
-    """Names between commas; None where the option is not given. Raises ConfigError where it names nothing."""
+    """Parse comma separated names; None where the option is not given. Raises ConfigError for an empty list."""
     if text is None:
         return None
     names = [name.strip() for name in text.split(",") if name.strip()]
     if not names:
-        raise ConfigError(f"{text!r}: an empty list; name something, or leave the option out for all")
+        raise ConfigError(f"{text!r}: an empty list; name at least one, or leave the option out for all")
     return names
 
 
 def store_config(
     settings: Sequence[str], broker_conf: str | None, stored: Mapping[str, object] = MappingProxyType({})
 ) -> MessageStoreConfig:
-    """RocketMQ's defaults (SYNC_FLUSH without a broker.conf, as `MessageStore.open`), broker.conf, then `--set`.
+    """Configuration from RocketMQ's defaults, then `stored`, then broker.conf, then `--set`; the last one wins.
 
-    `stored` are keys that the store's files tell, in place of the defaults.
+    Without a broker.conf the default is SYNC_FLUSH, as for `MessageStore.open`. `stored` are values that the store's
+    files tell.
 
     Raises ConfigError for a name that RocketMQ does not have, and StoreError for a file that cannot be read.
     """
@@ -179,7 +180,7 @@ def store_config(
 
 
 def job_arguments(settings: Sequence[str], keys: Sequence[str], job: str) -> dict[str, Any]:
-    """`--set` as arguments of a job, "an audit", that takes some keys; raises ConfigError for any other."""
+    """Values of `--set` as arguments of `job`, "an audit", which takes only `keys`; raises ConfigError for others."""
     from reput.config.message_store import MessageStoreConfig
     from reput.config.properties import snake_case
 
@@ -195,9 +196,9 @@ def job_arguments(settings: Sequence[str], keys: Sequence[str], job: str) -> dic
 def reading_config(
     commit_log_path: str | None, max_num: int = 32, numbers: Mapping[str, Any] = MappingProxyType({})
 ) -> MessageStoreConfig:
-    """The configuration for reading: what a command's `--max-num` says counts, not the limits of a broker.
+    """Configuration for reading: a command's `--max-num` limits a pull, not the limits of a broker.
 
-    `numbers` are what `index_numbers` gives.
+    `numbers` are slots and entries from `index_numbers`.
     """
     from reput.config.message_store import MessageStoreConfig
 
@@ -214,7 +215,7 @@ def reading_config(
 def choose_runner(
     name: Literal["auto", "local", "spark"], master: str | None, store: str, commit_log_path: str | None
 ) -> Runner:
-    """The runner that `--runner` and `--master` mean for a store; raises ConfigError for an unknown one."""
+    """Choose the runner by `--runner` and `--master` for a store; raises ConfigError for an unknown runner."""
     from reput.errors import StoreFormatError
     from reput.log.directory import StoreDirectory
     from reput.spark import runner
@@ -222,6 +223,6 @@ def choose_runner(
     directory = StoreDirectory(store, commit_log_path=commit_log_path)
     try:
         total_bytes = sum(file.size for file in directory.log_files())
-    except StoreFormatError:  # for the job to tell: some look into such a log
+    except StoreFormatError:  # the job raises it, or can read such a log
         total_bytes = 0
     return runner.choose_runner(name, total_bytes=total_bytes, master=master)

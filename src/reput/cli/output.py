@@ -1,7 +1,7 @@
-"""The one place that prints: tables and progress bars for people, JSON for programs, errors for both.
+"""All output of commands: tables and progress bars for people, JSON for programs, errors for both.
 
-Results go to stdout, everything else to stderr. With `--json`, dump, get and query print one line a message and every
-other command one object; times are then milliseconds since 1970 UTC, as in the files.
+Results go to stdout, everything else to stderr. With `--json`, dump, get and query print one line a message, and every
+other command prints one object; times are then milliseconds since 1970 UTC, as in the files.
 """
 
 from __future__ import annotations
@@ -27,69 +27,69 @@ if TYPE_CHECKING:
 _ABSENT: tuple[Any, ...] = (None, "", [], {})
 _QUOTED = frozenset(' "\\')
 _UNBOUNDED_WIDTH = 1 << 16
-#: Of a screen without a terminal.
+#: Width of a screen without a terminal.
 _LINE_WIDTH = 120
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def complain(text: str) -> None:
-    """One line on stderr; where that is closed or cannot be written, the exit status alone tells."""
-    if sys.stderr is None:  # print would take stdout
+def write_error(text: str) -> None:
+    """Print one line on stderr. If stderr is closed or cannot be written, only the exit status tells the user."""
+    if sys.stderr is None:  # print would use stdout
         return
     line = printable(" ".join(text.splitlines()))
     try:
         print(f"reput: {line}", file=sys.stderr, flush=True)
     except OSError:
-        sys.stderr = None  # else Python tries it again at the end of the process, and the exit status is 120
+        sys.stderr = None  # else Python writes again at the end of the process, and the exit status is 120
 
 
 def damage_status(damage: Exception | None) -> int:
-    """Tell what ended the log before its time, if anything did; the exit status that says so."""
+    """Exit status for damage that ended the log early, which is printed; 0 without damage."""
     if damage is None:
         return 0
-    complain(str(damage))
+    write_error(str(damage))
     return 1
 
 
 def write_text(text: str) -> None:
-    """A line as it is."""
+    """Print a line as it is."""
     print(text)
 
 
 def write_json(value: Mapping[str, Any]) -> None:
-    """One object on one line; text that is no Unicode is escaped."""
+    """Print one JSON object on one line. Text that is no Unicode is escaped."""
     text = json.dumps(value, ensure_ascii=False)
     print(text.encode("utf-8", "backslashreplace").decode())
 
 
 def write_status(value: Mapping[str, Any]) -> None:
-    """One object on stderr, for what goes beside the lines of messages."""
+    """Print one JSON object on stderr, beside lines of messages on stdout."""
     print(json.dumps(value), file=sys.stderr)
 
 
 def write_report(report: Report) -> None:
-    """Facts, tables and findings of a report."""
+    """Print facts, tables and findings of a report."""
     report.print(_console())
 
 
 def write_fields(fields: Mapping[str, Any]) -> None:
-    """Names and values, one pair a line."""
+    """Print names and values, one pair a line."""
     from rich.table import Table
     from rich.text import Text
 
     grid = Table.grid(padding=(0, 2))
     grid.add_column()
-    grid.add_column(overflow="fold")  # paths and times are to be copied, so none is cut
+    grid.add_column(overflow="fold")  # paths and times are copied by users, so they are not cut
     for name, value in fields.items():
         grid.add_row(Text(name, style="dim"), Text(printable(str(value))))
     _console().print(grid)
 
 
 def write_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, one_line: Sequence[str] = ()) -> None:
-    """A table of a few rows; numbers flush right; cells of the columns in `one_line` are cut where they do not fit.
+    """Print a table of a few rows. Cells of the columns in `one_line` are cut where they do not fit.
 
-    Where a terminal is too narrow for a table, each row is a block of its own.
-    Numbers stay as they are: most are offsets, to be copied into the next command.
+    On a terminal that is too narrow for a table, each row is a block. Numbers are aligned right, and not grouped by
+    thousands: most are offsets, which users copy into the next command.
     """
     values = list(rows)
     numeric = [bool(values) and all(isinstance(row[number], int) for row in values) for number in range(len(columns))]
@@ -100,7 +100,7 @@ def write_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, one_li
 
 
 def write_line(fields: Mapping[str, Any]) -> None:
-    """One line of a long listing: `name=value` pairs, so that each line can be read, and searched for, alone."""
+    """Print one line of a long listing as `name=value` pairs, so that each line can be read and searched by itself."""
     print("  ".join(f"{name}={_plain(name, value)}" for name, value in fields.items() if value not in _ABSENT))
 
 
@@ -112,14 +112,14 @@ def _plain(name: str, value: Any) -> str:
 
 
 def _console() -> Console:
-    """As wide as the terminal; without one a line is never cut, as the next program reads it."""
+    """Console as wide as the terminal. Without a terminal lines are never cut, as a program reads them."""
     from rich.console import Console
 
     return Console(width=None if sys.stdout.isatty() else _UNBOUNDED_WIDTH)
 
 
 def iso_time(timestamp_ms: int | None) -> str:
-    """Milliseconds since 1970 UTC as ISO 8601; the number itself where that is no time of the years 1 to 9999."""
+    """ISO 8601 text of milliseconds since 1970 UTC; the number itself outside the years 1 to 9999; empty for None."""
     if timestamp_ms is None:
         return ""
     try:
@@ -130,19 +130,19 @@ def iso_time(timestamp_ms: int | None) -> str:
 
 
 def is_terminal() -> bool:
-    """Whether somebody looks at stdout."""
+    """Whether stdout is a terminal."""
     return sys.stdout.isatty()
 
 
 def write_screen(drawn: RenderableType) -> None:
-    """Something drawn, as wide as the terminal, or as lines are where there is none."""
+    """Print a drawn screen, as wide as the terminal, or 120 characters without a terminal."""
     from rich.console import Console
 
     Console(width=None if sys.stdout.isatty() else _LINE_WIDTH).print(drawn)
 
 
 class Screen:
-    """A screen that is drawn again and again; not shown, it only waits."""
+    """Screen that is drawn repeatedly. With `live` None it only waits."""
 
     def __init__(self, live: Live | None) -> None:
         self._live = live
@@ -153,12 +153,12 @@ class Screen:
         return self._live.console.height if self._live is not None else 0
 
     def show(self, drawn: RenderableType) -> None:
-        """Draw, in place of what was there."""
+        """Draw the screen anew."""
         if self._live is not None:
             self._live.update(drawn, refresh=True)
 
     def wait(self, seconds: float) -> bool:
-        """Wait so long, or until somebody presses q; whether somebody did."""
+        """Wait for a time, or until the user presses q; returns whether q was pressed."""
         if self._live is None or not sys.stdin.isatty():
             time.sleep(seconds)
             return False
@@ -171,7 +171,7 @@ class Screen:
 
 @contextmanager
 def live_screen(*, is_shown: bool) -> Iterator[Screen]:
-    """The terminal's other screen while it lasts, with keys read one by one; Ctrl-C ends it without a word."""
+    """Show the terminal's alternate screen, with keys read one by one. Ctrl-C ends it without an error."""
     if not is_shown:
         yield Screen(None)
         return
@@ -195,7 +195,7 @@ def live_screen(*, is_shown: bool) -> Iterator[Screen]:
 
 @contextmanager
 def progress_bar(*, is_shown: bool = True) -> Iterator[Progress]:
-    """A bar on stderr for each description that is told; nothing where stderr is no terminal."""
+    """Show a bar on stderr for each description of the progress; nothing where stderr is no terminal."""
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -215,7 +215,7 @@ def progress_bar(*, is_shown: bool = True) -> Iterator[Progress]:
         console=console,
         transient=True,
         disable=not (is_shown and console.is_terminal),
-        redirect_stdout=False,  # to the bar's terminal: results are for whoever reads stdout
+        redirect_stdout=False,  # results go to stdout, not to the bar's terminal
         redirect_stderr=False,
     ) as bars:
         tasks = {}

@@ -46,9 +46,8 @@ def put(
 ) -> None:
     """Store one message, or one for each line of input.
 
-    A store that does not exist is made; one that does keeps the sizes of its files. An illegal message is refused
-    before anything is written. Shown are the worst status of all messages, and the offsets and the message id of the
-    first.
+    A missing store is made; an existing store keeps the sizes of its files. An illegal message is refused before
+    anything is written. Shows the worst status of all messages, and offsets and message id of the first message.
 
     Examples:
       reput put /tmp/store --topic orders --body hello --tags paid --key o-1
@@ -88,7 +87,7 @@ def put(
 
 
 def _bodies(body: str | None, body_file: str | None, stdin: bool) -> Sequence[bytes]:
-    """The bodies that one of the three options gives; raises ConfigError for none, several, and empty input."""
+    """Bodies from one of the three options; raises ConfigError for none or several options, and for empty input."""
     from reput.files import DISK
 
     if (body is not None) + (body_file is not None) + stdin != 1:

@@ -27,7 +27,7 @@ from reput.cli.options import (
     parse_pairs,
     reading_config,
 )
-from reput.cli.output import complain, damage_status
+from reput.cli.output import damage_status, write_error
 from reput.cli.query_rows import Question, answer
 from reput.errors import ConfigError
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 _WAYS = (
     "give --topic with one --key or more, or --message-id, or --commit-log-offset; or --topics, --key, --begin or "
-    "--end for all messages of these; or --sql. --output, --report, --work-dir and --runner go with the last two"
+    "--end for all such messages; or --sql. --output, --report, --work-dir and --runner go with the last two"
 )
 
 
@@ -54,7 +54,7 @@ def query(
     ] = 32,
     message_id: Annotated[str | None, typer.Option("--message-id", metavar="ID", help="An offset message id.")] = None,
     commit_log_offset: Annotated[
-        int | None, typer.Option("--commit-log-offset", metavar="N", help="Where the record starts in the log.")
+        int | None, typer.Option("--commit-log-offset", metavar="N", help="Offset at which the record starts.")
     ] = None,
     sql: Annotated[
         str | None, typer.Option("--sql", metavar="TEXT", help="A select over topics, and fields of their JSON bodies.")
@@ -82,12 +82,12 @@ def query(
     work_dir: WorkDir = None,
     runner: Annotated[
         Literal["local", "spark"],
-        typer.Option("--runner", help="Whose SQL: DuckDB's here, or Spark's; with --work-dir, who reads."),
+        typer.Option("--runner", help="SQL by DuckDB here, or by Spark; with --work-dir, who reads the log."),
     ] = "local",
     master: Master = None,
     damaged: Annotated[
         Literal["refuse", "skip"],
-        typer.Option("--damaged", help="With --sql: what becomes of damage: no answer, or that of the rest."),
+        typer.Option("--damaged", help="With --sql: refuse a damaged log, or read its whole records."),
     ] = "refuse",
     commit_log_path: CommitLogPath = None,
     settings: IndexNumbers,
@@ -95,17 +95,17 @@ def query(
 ) -> int:
     """Find messages by key, message id, log offset or time, or by SQL.
 
-    Nothing is changed. A time is ISO 8601 (UTC unless it says otherwise) or milliseconds since 1970 UTC. With --json
-    one line a message. With --topic the index is asked, for the newest --max-num of each key; without it all messages
-    with one of the keys are found, of all topics or of --topics, and of the time between --begin and --end.
+    Nothing is changed. A time is ISO 8601 (UTC unless it says otherwise) or milliseconds since 1970 UTC. --json prints
+    one line a message. With --topic the index finds the newest --max-num messages of each key. Without --topic all
+    messages with one of the keys are found, of all topics or of --topics, stored between --begin and --end.
 
-    With --sql each topic is a table, "quoted-like-this" where its name is no word, and messages is the table of all.
-    Its columns are those of read_log, and the fields of JSON bodies: typed as the first 10000 are, or as --schema says
-    ("orders=id bigint, total double, tags array<string>"). The dialect is DuckDB's, with --runner spark Spark's.
-    Damage in the log is refused; with --damaged skip the answer is that of all whole records, what was passed over is
-    told, and the exit status is 1.
+    With --sql each topic is a table, "quoted-like-this" if its name is no word, and messages is the table of all. The
+    columns are those of read_log, and the fields of JSON bodies, with types inferred from the first 10000 bodies, or
+    given by --schema ("orders=id bigint, total double, tags array<string>"). The dialect is DuckDB's, or Spark's with
+    --runner spark. Damage in the log is refused. With --damaged skip all whole records are read, ranges that were
+    passed over are reported, and the exit status is 1.
 
-    With --work-dir a query for all messages, or by DuckDB, goes on after a kill where it was.
+    With --work-dir a query for all messages, or by DuckDB, continues after a kill.
 
     Examples:
       reput query /tmp/store --topic orders --key o-1 --key o-2 --begin 2026-01-01
@@ -119,7 +119,7 @@ def query(
     listed = parse_list(topics)
     is_range = topic is None and (bool(keys) or any(option is not None for option in (listed, begin, end)))
     if sql is not None and any(option is not None for option in (topic, message_id, commit_log_offset, *keys)):
-        raise ConfigError("--sql: say in the statement what you want; beside it go --topics, --begin and --end")
+        raise ConfigError("--sql: say in the statement what you want; only --topics, --begin and --end go with it")
     if sql is None and (schema or damaged != "refuse"):
         raise ConfigError("--schema and --damaged go with --sql")
     if sql is None:
@@ -153,7 +153,7 @@ def _query_store(
     settings: list[str],
     as_json: bool,
 ) -> int:
-    """What a broker answers: the newest messages of keys by the index, or the message at a place."""
+    """Query as a broker does: the newest messages of keys by the index, or the message at a commit log offset."""
     from reput.formats.message_id import decode_message_id
 
     config = reading_config(commit_log_path, max_num, index_numbers(settings))
@@ -164,17 +164,17 @@ def _query_store(
             found = {message.commit_log_offset: message for messages in of_keys.values() for message in messages}
             messages = [found[offset] for offset in sorted(found)]
             if missing := [key for key in keys if not of_keys[key]]:
-                complain(no_key(opened, topic, missing))
+                write_error(no_key(opened, topic, missing))
         elif message_id is not None:
             message = opened.view_message(message_id)
             messages = [message] if message is not None else []
             if not messages:
-                complain(no_record(opened, f"message id {message_id}", decode_message_id(message_id)[1]))
+                write_error(no_record(opened, f"message id {message_id}", decode_message_id(message_id)[1]))
         elif commit_log_offset is not None:
             message = opened.look_message_by_offset(commit_log_offset)
             messages = [message] if message is not None else []
             if not messages:
-                complain(no_record(opened, f"offset {commit_log_offset}", commit_log_offset))
+                write_error(no_record(opened, f"offset {commit_log_offset}", commit_log_offset))
         if messages:
             write_messages(messages, as_json=as_json)
         return damage_status(opened.recovery.damage)

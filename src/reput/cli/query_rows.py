@@ -1,4 +1,4 @@
-"""`reput query` as rows of Arrow: all messages of a stretch of time, and SQL."""
+"""`reput query` by Arrow rows: all messages of a time range, and SQL."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from reput.cli.job_run import job_run
-from reput.cli.output import complain, iso_time, write_fields, write_json
+from reput.cli.output import iso_time, write_error, write_fields, write_json
 from reput.cli.rows import SeenRows, write_lines, write_rows_table
 from reput.errors import ConfigError
 
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
     from reput.jobs.report.report import Report
     from reput.progress import Progress
 
-#: Of a table; JSON and files have all.
+#: Columns of a table on the terminal; JSON and files have all.
 _SHOWN_COLUMNS = (
     "topic", "queue_id", "queue_offset", "commit_log_offset", "store_timestamp", "tags", "keys", "body",
 )  # fmt: skip
-#: Rows that a table shows: it is made when all of them are there. And those of a report.
+#: Limits of rows of a table on the terminal, which is made when all rows are there, and of a report.
 _SHOWN_ROWS, _REPORTED_ROWS = 1000, 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What is asked of a store's rows, and where the answer goes; the options of the command."""
+    """Options of the command: which rows are wanted, and where they are written."""
 
     store: str
     topics: Sequence[str] | None
@@ -61,14 +61,14 @@ class Question:
 
     @property
     def facts(self) -> dict[str, str]:
-        """What was asked, for people."""
+        """Facts of the question for the report."""
         facts = {"statement": self.sql or "", "keys": ", ".join(self.keys), "topics": ", ".join(self.topics or ())}
         facts |= {"from": iso_time(self.begin), "to": iso_time(self.end), "written to": self.output or ""}
         return {name: text for name, text in facts.items() if text}
 
     @property
     def options(self) -> dict[str, Option]:
-        """What the answer depends on."""
+        """Options that the answer depends on, for the work folder."""
         return {
             "store": os.path.abspath(self.store), "commit-log-path": self.commit_log_path,
             "begin": self.begin, "end": self.end,
@@ -78,7 +78,7 @@ class Question:
 
 
 def answer(asked: Question) -> int:
-    """Show all rows that are asked for; the exit status, 1 where bodies could not be decoded, or damage was passed."""
+    """Show all wanted rows; returns the exit status: 1 if bodies could not be decoded, or damage was passed over."""
     from reput.jobs.query.row_files import file_kind, write_rows
     from reput.jobs.report.over_time import StoredOverTime
 
@@ -116,24 +116,24 @@ def answer(asked: Question) -> int:
     if asked.report is not None:
         _report(asked, rows, stored, findings, time.monotonic() - started).write_html(asked.report)
     for finding in findings:
-        complain(finding)
+        write_error(finding)
     return int(bool(findings))
 
 
 def _check(asked: Question) -> None:
-    """Raises ConfigError for options that do not go together."""
+    """Raise ConfigError for options that exclude each other."""
     on_spark = asked.runner == "spark"
     if asked.master is not None and not on_spark:
         raise ConfigError("--master goes with --runner spark")
     if asked.sql is None and on_spark and asked.work_dir is None:
-        raise ConfigError("--runner spark goes with --sql, or with --work-dir, where executors put what they find")
+        raise ConfigError("--runner spark goes with --sql, or with --work-dir, where executors put their rows")
     if asked.sql is not None and on_spark and asked.work_dir is not None:
         raise ConfigError("--work-dir: Spark's SQL keeps nothing there; leave it out, or let DuckDB answer")
 
 
 @contextmanager
 def _kept(asked: Question, progress: Progress) -> Iterator[KeptReads | None]:
-    """Where what was read is kept until it is answered."""
+    """Reads that are kept in the work folder until the query has ended; None without a work folder."""
     if asked.work_dir is None:
         yield None
         return
@@ -148,7 +148,7 @@ def _kept(asked: Question, progress: Progress) -> Iterator[KeptReads | None]:
 def _rows(
     asked: Question, progress: Progress, kept: KeptReads | None
 ) -> tuple[pa.RecordBatchReader, Callable[[], list[str]]]:
-    """The rows, and what is wrong with them when all were read."""
+    """Reader of the rows, and a function that returns the findings after all rows were read."""
     bounds: dict[str, Any] = {
         "topics": asked.topics, "begin": asked.begin, "end": asked.end, "commit_log_path": asked.commit_log_path,
     }  # fmt: skip
@@ -156,10 +156,10 @@ def _rows(
         from reput.jobs.query.query_job import find_messages
 
         columns = None if asked.as_json or asked.output is not None else _SHOWN_COLUMNS
-        found = find_messages(
+        reader = find_messages(
             asked.store, columns, keys=asked.keys or None, kept=kept, progress=progress, **bounds
         )  # fmt: skip
-        return found, list
+        return reader, list
     from reput.jobs.query import sql_job as job
 
     if asked.runner == "spark":
@@ -178,7 +178,7 @@ def _rows(
 
 @contextmanager
 def _no_warnings() -> Iterator[None]:
-    """Readers of the log warn of what they pass over, each of them; it is told once, as findings."""
+    """Silence warnings of the log's readers, each of which warns of the same damage: findings report it once."""
     logger = logging.getLogger("reput.log")
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -191,7 +191,7 @@ def _no_warnings() -> Iterator[None]:
 def _report(
     asked: Question, rows: SeenRows, stored: StoredOverTime | None, findings: Sequence[str], seconds: float
 ) -> Report:
-    """What was asked, the first rows, and when messages were stored; or the numbers of a short answer as bars."""
+    """Report: the question, the first rows, and a plot of when messages were stored, or bars of a short answer."""
     from reput.jobs.report.report import Report
     from reput.jobs.report.table import Table
 
@@ -208,26 +208,26 @@ def _report(
 
 
 def _bars(rows: SeenRows, shown: Sequence[Sequence[str | int]]) -> list[Plot]:
-    """A bar for each row of an answer that is whole: its first column names it, the first numbers are its length."""
+    """Plot with a bar for each row of a complete answer: the first column is its name, the first number its length."""
     import pyarrow as pa
 
     from reput.jobs.report.plot import Plot, Series
 
     numbers = [
-        place
-        for place, field in enumerate(rows.schema)
-        if place
+        index
+        for index, field in enumerate(rows.schema)
+        if index
         and (pa.types.is_integer(field.type) or pa.types.is_floating(field.type) or pa.types.is_decimal(field.type))
     ]
     if not numbers or len(shown) < 2 or len(shown) < rows.rows:
         return []
-    (name, length), place = (rows.schema.names[0], rows.schema.names[numbers[0]]), numbers[0]
-    bars = Series(length, [str(row[0]) for row in shown], [_number(row[place]) for row in shown])
+    (name, length), column = (rows.schema.names[0], rows.schema.names[numbers[0]]), numbers[0]
+    bars = Series(length, [str(row[0]) for row in shown], [_number(row[column]) for row in shown])
     return [Plot("bar", f"{length} by {name}", name, length, [bars])]
 
 
 def _number(cell: str | int) -> float | None:
-    """A cell of a column of numbers; None where there is none."""
+    """Number of a cell; None for an empty cell."""
     try:
         return float(cell)
     except ValueError:

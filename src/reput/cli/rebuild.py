@@ -1,4 +1,4 @@
-"""`reput rebuild`: consume queues and index from the commit log."""
+"""`reput rebuild`: build consume queues and index from the commit log."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from reput.jobs.rebuild.job import RebuildResult
     from reput.jobs.report.report import Report
 
-#: The keys that `--set` takes here: what is written, and the sizes of the files.
+#: Keys that `--set` takes here: kinds and sizes of files that are built.
 KEYS = (
     "mapped_file_size_consume_queue",
     "mapper_file_size_batch_consume_queue",
@@ -48,15 +48,15 @@ def rebuild(
         str | None, typer.Option("--output", metavar="DIR", callback=check_path, help="The new directory to write to.")
     ] = None,
     in_place: Annotated[
-        bool, typer.Option("--in-place", help="Exchange the store's own, instead; nobody may have it open.")
+        bool, typer.Option("--in-place", help="Replace the store's own; no process may have the store open.")
     ] = False,
     commit_log_path: CommitLogPath = None,
     rules: Annotated[
-        DispatchRules, typer.Option("--rules", help="The RocketMQ version to build as: 5.5.0 indexes tags too.")
+        DispatchRules, typer.Option("--rules", help="The RocketMQ version to build for: 5.5.0 indexes tags, too.")
     ] = DispatchRules.V5_3_3,
     damaged: Annotated[
         Literal["refuse", "skip"],
-        typer.Option("--damaged", help="What becomes of damage in the log: no rebuild, or one of all that is whole."),
+        typer.Option("--damaged", help="Refuse a damaged log, or build from its whole records."),
     ] = "refuse",
     report: ReportFile = None,
     runner_name: RunnerName = "auto",
@@ -65,21 +65,22 @@ def rebuild(
 ) -> int:
     """Build consume queues and index from the log.
 
-    They go into a new directory, or with --in-place take the place of the store's own. File sizes are those of the
-    store's own files; one that was cut is told, and the exit status is 1 then. --set gives others:
+    They are written to a new directory, or with --in-place replace those of the store. File sizes are as in the store's
+    files; a file that was cut is reported, and makes the exit status 1. --set overrides them:
     mappedFileSizeConsumeQueue, mapperFileSizeBatchConsumeQueue, maxHashSlotNum, maxIndexNum,
-    mappedFileSizeConsumeQueueExt. Extensions and light message queues are built where the store has them, or as --set
-    enableConsumeQueueExt and enableLmq say. A broker with delay levels of its own needs --set messageDelayLevel.
+    mappedFileSizeConsumeQueueExt. Extensions and light message queues are built if the store has them, or as --set
+    enableConsumeQueueExt and enableLmq say. A broker whose delay levels are not RocketMQ's defaults needs --set
+    messageDelayLevel.
 
-    Damage in the log is refused. With --damaged skip queues and index are built from all records that are whole, before
-    and behind it; each range that was passed over is told, and the exit status is 1.
+    Damage in the log is refused. With --damaged skip queues and index are built from all whole records before and after
+    the damage, each range that was passed over is reported, and the exit status is 1.
 
-    Extensions get no bit maps: they come from the consumers' SQL filters, which the log does not hold. Without one
-    every filter looks at the message itself, so nothing is lost but time.
+    Extensions get no bit maps: bit maps come from the consumers' SQL filters, which the log does not have. Without a
+    bit map every filter reads the message itself, which only costs time.
 
-    A rebuild that was killed goes on where it was when the same command is given again, unless the log was written to
-    since. With --in-place queues and index are built beside and then exchanged; killed on the way, the store is whole
-    all the same: the next start of a broker builds what is missing from the log, which takes long.
+    After a kill the same command continues, unless the log was written to meanwhile. With --in-place queues and index
+    are built beside the store's own and then swapped. A kill during the swap leaves a whole store: the next start of a
+    broker builds what is missing from the log, which takes long.
 
     Examples:
       reput rebuild /tmp/store --output /tmp/rebuilt --runner local
@@ -89,7 +90,7 @@ def rebuild(
     from reput.jobs.rebuild import job
 
     if (output is None) != in_place:
-        raise ConfigError("give --output with a new directory, or --in-place for a store that nobody has open")
+        raise ConfigError("give --output with a new directory, or --in-place for a store that no process has open")
     arguments = job_arguments(settings, KEYS, "a rebuild")
     with job_run(store, report, commit_log_path=commit_log_path) as progress:
         result = job.rebuild(
@@ -102,13 +103,13 @@ def rebuild(
             progress=progress,
             **arguments,
         )
-    told = asdict(result) | {"damages": [damage._asdict() for damage in result.damages]} if as_json else None
-    end_job(_report(store, result), report, told)
+    fields = asdict(result) | {"damages": [damage._asdict() for damage in result.damages]} if as_json else None
+    end_job(_report(store, result), report, fields)
     return 1 if result.findings else 0
 
 
 def _report(store: str, result: RebuildResult) -> Report:
-    """What was built, how long each phase took, and what was not as it should be."""
+    """Report: what was built, the time of each phase, and findings."""
     from reput.jobs.report.plot import Plot, Series
     from reput.jobs.report.report import Report
     from reput.jobs.report.table import Table
@@ -129,7 +130,7 @@ def _report(store: str, result: RebuildResult) -> Report:
     facts["messages a second"] = round(result.messages / result.seconds)
     tables = [Table("phases", ("phase", "seconds"), list(zip(phases, seconds, strict=True)))]
     if result.kept_queues:
-        tables.append(Table("queues without a message, kept", ("queue",), [(queue,) for queue in result.kept_queues]))
+        tables.append(Table("queues without messages, kept", ("queue",), [(queue,) for queue in result.kept_queues]))
     return Report(
         title=f"Rebuild of {store}",
         facts=facts,

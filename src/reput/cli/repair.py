@@ -1,4 +1,4 @@
-"""`reput repair`: what is to be done about a store that an audit finds wrong, and with --apply the doing of it."""
+"""`reput repair`: plan the repair of a store by an audit, and with --apply do it; or salvage its whole records."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from reput.jobs.report.report import Report
     from reput.jobs.report.table import Table
 
-#: The keys that `--set` takes here: what the store's files may not tell any more.
+#: Keys that `--set` takes here: values that the store's files may not tell any more.
 _KEYS = (
     "mapped_file_size_consume_queue",
     "mapper_file_size_batch_consume_queue",
@@ -43,7 +43,7 @@ _KEYS = (
     "message_delay_level",
     "message_index_enable",
 )
-#: Rows that the terminal and the HTML report show; JSON has all.
+#: Limit of rows of a table on the terminal and in the HTML report; JSON has all.
 _SHOWN_ROWS = 40
 
 
@@ -51,39 +51,39 @@ def repair(
     store: Store,
     *,
     settings: Settings,
-    apply: Annotated[bool, typer.Option("--apply", help="Do it; else only say what would be done.")] = False,
+    apply: Annotated[bool, typer.Option("--apply", help="Take the steps; else only show them.")] = False,
     salvage: Annotated[
         str | None,
         typer.Option(
             "--salvage",
             metavar="DIR",
             callback=check_path,
-            help="Write all that is whole to a new store; STORE stays as it is.",
+            help="Write all whole records to a new store; STORE is not changed.",
         ),
     ] = None,
     commit_log_path: CommitLogPath = None,
     rules: Annotated[
-        DispatchRules, typer.Option("--rules", help="The RocketMQ version to build queues and index as.")
+        DispatchRules, typer.Option("--rules", help="The RocketMQ version to build queues and index for.")
     ] = DispatchRules.V5_3_3,
     report: ReportFile = None,
     runner_name: RunnerName = "auto",
     master: Master = None,
     as_json: Json = False,
 ) -> int:
-    """Mend a store: say what an audit finds and what would be done; with --apply do it.
+    """Repair a store: show the findings of an audit and the steps; with --apply take them.
 
-    In place are mended: torn tails, and damage with nothing whole behind it; the length of the last log file; strange
+    Mended in place are: torn tails, and damage without whole records after it; the length of the last log file; foreign
     files in the log's folder; files below config/; the checkpoint; queues and index, which are built again. Whatever is
-    changed or taken away is kept beside first: topics.json.broken, consumequeue.broken, commitlog.broken/. At the end
-    an audit tells what is left. Nobody may have the store open then, and a repair that was killed goes on when the same
-    command is given again.
+    changed or removed is first kept beside: topics.json.broken, consumequeue.broken, commitlog.broken/. At the end an
+    audit shows what is left. With --apply no other process may have the store open. After a kill the same command
+    continues.
 
-    A log with damage in front of whole records, or with a file missing, is not mended in place: whatever closed the gap
-    would drop messages. --salvage DIR makes a new store of all that is whole, at the same offsets; see what is lost
-    without --apply first.
+    A log with damage before whole records, or with a missing file, is not mended in place: closing the gap would drop
+    messages. --salvage DIR makes a new store of all whole records, at the same offsets; without --apply it only shows
+    what is lost.
 
-    The exit status is 0 where nothing is to be done or all is mended, and 1 where something is to be done, or is still
-    wrong. --set takes the sizes of queue and index files where the store's own do not tell them, messageDelayLevel, and
+    The exit status is 0 if no step is needed or all is mended, and 1 if steps are needed or findings remain. --set
+    takes sizes of queue and index files that the store's files do not tell, messageDelayLevel, and
     messageIndexEnable=false for a broker without index.
 
     Examples:
@@ -105,13 +105,13 @@ def repair(
         else:
             result = salvage_job.salvage(store, salvage, **arguments)
             shown = _salvage_report(store, result)
-    told = asdict(result) | {"is_fine": result.is_fine, "findings": _rows_of(result.findings)}
-    end_job(shown, report, told if as_json else None)
+    fields = asdict(result) | {"is_fine": result.is_fine, "findings": _rows_of(result.findings)}
+    end_job(shown, report, fields if as_json else None)
     return 0 if result.is_fine else 1
 
 
 def _repair_report(store: str, result: RepairResult) -> Report:
-    """The steps, what is left, and where originals are."""
+    """Report: the steps, remaining findings, and paths of originals."""
     from reput.jobs.report.report import Report
 
     rows = [(step.action.value, step.path, step.position or None, step.lost_bytes, step.text) for step in result.steps]
@@ -121,14 +121,14 @@ def _repair_report(store: str, result: RepairResult) -> Report:
     findings = [str(finding) for finding in result.remaining[:_SHOWN_ROWS]]
     is_open = bool(result.steps) and not result.is_applied
     if result.needs_salvage:
-        findings.append("the log is not mended in place: `--salvage DIR` makes a new store of all that is whole")
+        findings.append("the log is not mended in place: `--salvage DIR` makes a new store of all whole records")
     return Report(
         title=f"Repair of {store}",
         facts={
             "result": "fine" if result.is_fine else "to be applied" if is_open else "findings remain",
             "steps": len(result.steps),
             "findings": len(result.findings),
-            "findings that no step answers": len(result.remaining),
+            "findings that no step mends": len(result.remaining),
             "messages lost": "see --salvage" if result.needs_salvage else result.lost_messages,
             "not closed": result.was_killed,
             "seconds": result.seconds,
@@ -139,7 +139,7 @@ def _repair_report(store: str, result: RepairResult) -> Report:
 
 
 def _salvage_report(store: str, result: SalvageResult) -> Report:
-    """What is in the new store, what is lost, and what an audit says of it."""
+    """Report: what is in the new store, what is lost, and findings of an audit of the new store."""
     from reput.jobs.findings import FindingClass
     from reput.jobs.report.report import Report
 
@@ -156,7 +156,7 @@ def _salvage_report(store: str, result: SalvageResult) -> Report:
         for name in ("path", "messages", "log_bytes", "log_files", "lost_messages", "lost_bytes", "seconds")
     }
     facts["result"] = "fine" if result.is_fine else "findings" if result.is_applied else "to be applied"
-    wrong = [found for found in result.findings if found.kind.finding_class is not FindingClass.HARMLESS]
+    wrong = [finding for finding in result.findings if finding.kind.finding_class is not FindingClass.HARMLESS]
     return Report(
         title=f"Salvage of {store}",
         facts=facts,

@@ -1,4 +1,4 @@
-"""`reput replay`: the messages of a stretch of time into another store, at the pace at which they came."""
+"""`reput replay`: put the messages of a time range into another store, at their original pace."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def _speed(text: str) -> float:
-    """`10x` as a number, `max` as infinity."""
+    """Parse a speed: `10x` as a number, `max` as infinity."""
     if text == "max":
         return float("inf")
     try:
@@ -46,17 +46,17 @@ def _speed(text: str) -> float:
 def replay(
     store: Store,
     target: Annotated[
-        str, typer.Argument(metavar="TARGET", callback=check_path, help="The store to write; made where nothing is.")
+        str, typer.Argument(metavar="TARGET", callback=check_path, help="The store to write; a missing one is made.")
     ],
     *,
     topics: Topics = None,
     begin: StoredFrom = None,
     end: StoredUntil = None,
     speed: Annotated[
-        float, typer.Option("--speed", metavar="SPEED", parser=_speed, help="10x: ten times as fast as they came; max.")
+        float, typer.Option("--speed", metavar="SPEED", parser=_speed, help="10x: ten times the original pace; or max.")
     ] = "1x",  # type: ignore[assignment]  # parsed
     name: Annotated[
-        str | None, typer.Option("--name", metavar="NAME", help="Another name replays anew what was replayed before.")
+        str | None, typer.Option("--name", metavar="NAME", help="Name of the replay; a new name replays all anew.")
     ] = None,
     settings: Settings,
     broker_conf: BrokerConf = None,
@@ -66,9 +66,9 @@ def replay(
 ) -> None:
     """Put messages of one store into another, with the gaps between their store times.
 
-    Topics, queues, bodies, tags, keys, properties and born times are kept; queue offsets and store times are those of
-    TARGET. TARGET remembers how far a replay is: stopped or killed, the same command goes on there, and no message is
-    put twice. --set and --broker-conf configure TARGET, which nobody else may have open.
+    Topics, queues, bodies, tags, keys, properties and born times are kept; TARGET assigns queue offsets and store
+    times. TARGET keeps the position of a replay: after a stop or a kill the same command continues, and no message is
+    put twice. --set and --broker-conf configure TARGET, which no other process may have open.
 
     Examples:
       reput replay /tmp/store /tmp/replayed --topics orders --speed 1000x
@@ -85,7 +85,7 @@ def replay(
     listed = parse_list(topics)
     pace = None if speed == float("inf") else speed
     with job_run(store, report, commit_log_path=commit_log_path, topics=listed) as progress:
-        rate, stored = RateOverTime(None if pace is None else "seconds behind the pace"), StoredOverTime()
+        rate, stored = RateOverTime(None if pace is None else "lag in seconds"), StoredOverTime()
 
         def watch(batch: ReplayedBatch) -> None:
             rate.add(batch.rows.num_rows, batch.behind_s)
@@ -109,7 +109,7 @@ def replay(
 
 
 def _report(store: str, target: str, result: Replayed, rate: RateOverTime, stored: StoredOverTime) -> Report:
-    """What came over, when it was stored in the source, and how fast it came."""
+    """Report: replayed messages, when they were stored in the source, and their rate."""
     from reput.jobs.report.report import Report
 
     facts = {name.replace("_", " "): value for name, value in asdict(result).items() if value is not None}

@@ -1,4 +1,4 @@
-"""`reput restore`: a store from a backup."""
+"""`reput restore`: make a store of a backup."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ def restore(
     target: Target,
     store: Annotated[
         str,
-        typer.Argument(metavar="STORE", callback=check_path, help="The store's directory: a new one, or an empty one."),
+        typer.Argument(metavar="STORE", callback=check_path, help="The store's directory: missing, or empty."),
     ],
     *,
     settings: Settings,
     backup: Annotated[
-        str | None, typer.Option("--backup", metavar="NAME", help="Which backup, by its name; else the newest one.")
+        str | None, typer.Option("--backup", metavar="NAME", help="Name of the backup; else the newest backup.")
     ] = None,
     rules: Annotated[
-        DispatchRules, typer.Option("--rules", help="The RocketMQ version to build as: 5.5.0 indexes tags too.")
+        DispatchRules, typer.Option("--rules", help="The RocketMQ version to build for: 5.5.0 indexes tags, too.")
     ] = DispatchRules.V5_3_3,
     runner_name: RunnerName = "local",
     master: Master = None,
@@ -39,12 +39,11 @@ def restore(
 ) -> int:
     """Make the store of a backup in a new directory, and audit it.
 
-    Each byte is compared with its checksum, queues and index are built from the log, and an audit looks at all of it.
-    File sizes are those of the store that the backup is of; --set gives others, as to `reput rebuild`. Only when all is
-    there STORE gets its name: until then it is STORE.unfinished. A restore that was killed goes on where it was when
-    the same command is given again.
+    All bytes are verified by their checksums, queues and index are built from the log, and the store is audited. File
+    sizes are those of the original store; --set overrides them, as for `reput rebuild`. The store is made in
+    STORE.unfinished, and renamed when it is complete. After a kill the same command continues.
 
-    The exit status is 1 where the audit finds something lost or hidden: the backup is of such a store.
+    The exit status is 1 if the audit has findings that are lost or hidden: the original store had them, too.
 
     Examples:
       reput restore /tmp/backups /tmp/restored
@@ -73,14 +72,14 @@ def restore(
 
 
 def _report(target: str, store: str, result: Restored) -> Report:
-    """What is there now, and what the audit found."""
+    """Report: what was restored, and findings of the audit."""
     from reput.jobs.report.report import Report
     from reput.jobs.report.table import Table
 
     facts = asdict(result)
     for name in ("findings", "kept_queues"):
         facts.pop(name)
-    tables = [Table("queues without a message", ("queue",), [(queue,) for queue in result.kept_queues])]
+    tables = [Table("queues without messages", ("queue",), [(queue,) for queue in result.kept_queues])]
     return Report(
         title=f"Restore of {target} to {store}",
         facts={name.replace("_", " "): value for name, value in facts.items()},

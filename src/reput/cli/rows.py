@@ -1,4 +1,4 @@
-"""Rows of a query as the commands show them: a table, a line of JSON each, or a file."""
+"""Output of a query's rows: a table, lines of JSON, or a file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from reput.cli.output import complain, iso_time, write_json, write_table
+from reput.cli.output import iso_time, write_error, write_json, write_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 
 class SeenRows:
-    """Rows that go by: how many, the first ones as cells of a table, and when they were stored.
+    """Iterator over rows that counts them, keeps the first rows as cells of a table, and counts them by store time.
 
     Args:
-        reader: gives them, once.
-        most_cells: rows that are kept.
-        stored: counts them by time, if they have the columns for it.
+        reader: of the rows, read once.
+        most_cells: limit of rows that are kept.
+        stored: counts the rows by time, if they have the columns for it.
     """
 
     def __init__(self, reader: pa.RecordBatchReader, most_cells: int, stored: StoredOverTime | None = None) -> None:
@@ -47,28 +47,28 @@ class SeenRows:
             yield batch
 
     def reader(self) -> pa.RecordBatchReader:
-        """The same rows, for who takes a reader."""
+        """The same rows as a reader."""
         import pyarrow as pa
 
         return pa.RecordBatchReader.from_batches(self.schema, iter(self))
 
 
 def write_lines(rows: Iterable[pa.RecordBatch]) -> None:
-    """A line of JSON for each row."""
+    """Print a line of JSON for each row."""
     for batch in rows:
         for row in batch.to_pylist(maps_as_pydicts="strict"):
             write_json(_json_row(row))
 
 
 def write_rows_table(rows: SeenRows) -> None:
-    """The rows that were kept, and how many there are beside them."""
+    """Print the kept rows as a table, and the count of all rows if there are more."""
     write_table(rows.schema.names, rows.cells)
     if rows.rows > len(rows.cells):
-        complain(f"{len(rows.cells)} of {rows.rows} rows are shown; --json prints all, --output keeps them")
+        write_error(f"{len(rows.cells)} of {rows.rows} rows are shown; --json prints all, --output keeps them")
 
 
 def _json_row(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Bytes as text, or as `<name>_base64` where they are no UTF-8; times in ms since 1970 UTC."""
+    """Row as JSON: bytes as text, or as `<name>_base64` if they are no UTF-8; times in ms since 1970 UTC."""
     shown: dict[str, Any] = {}
     for name, value in row.items():
         if isinstance(value, bytes):
@@ -82,7 +82,7 @@ def _json_row(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON has it; a number that is none (NaN) is null."""
+    """Value as JSON; NaN and infinity are null."""
     if isinstance(value, Mapping):
         return {str(name): _plain(one) for name, one in value.items()}
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""What `reput top` shows: one look at a store, drawn for a terminal of any width and height."""
+"""Screen of `reput top`: one look at a store, drawn for a terminal of any width and height."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from reput.store.runtime_info import RuntimeInfo
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
-#: Lines that are no rows of the two tables: head, headings and what stands between.
+#: Lines that are no rows of the two tables: head, headings and blank lines.
 _OTHER_LINES = 15
 _FEWEST_ROWS = 3
 _FULL, _NEARLY_FULL = 0.9, 0.75
@@ -27,19 +27,19 @@ _FULL, _NEARLY_FULL = 0.9, 0.75
 def draw(
     path: str, state: str, info: RuntimeInfo, rates: dict[str, float] | None, log_rate: float | None, height: int
 ) -> RenderableType:
-    """The screen.
+    """Draw the screen.
 
     Args:
-        path: The store's directory.
-        state: Who has it open.
-        info: What a reader sees of it.
-        rates: Messages a second by topic; None before there are two looks.
-        log_rate: Bytes a second of the log.
-        height: Lines of the terminal.
+        path: the store's directory.
+        state: text about the process that has the store open.
+        info: a reader's snapshot of the store.
+        rates: messages a second by topic; None before the second look.
+        log_rate: bytes a second of the log; None before the second look.
+        height: lines of the terminal.
     """
     room = max(2 * _FEWEST_ROWS, height - _OTHER_LINES - len(info.findings))
     group_rows = min(len(info.groups), max(_FEWEST_ROWS, room // 3))
-    parts: list[RenderableType] = [
+    blocks: list[RenderableType] = [
         Text(printable(path), style="bold", no_wrap=True, overflow="ellipsis"),
         Text(state, style="dim"),
         _head(info, rates, log_rate),
@@ -48,17 +48,17 @@ def draw(
         Text(),
     ]
     if info.groups:
-        parts += [_groups(info, group_rows), Text()]
-    parts += [Text(printable(finding), style="red") for finding in info.findings]
-    parts.append(
-        Text("As the files show it; gets and latencies only the writer knows. q ends.", style="dim", no_wrap=True)
+        blocks += [_groups(info, group_rows), Text()]
+    blocks += [Text(printable(finding), style="red") for finding in info.findings]
+    blocks.append(
+        Text("As the files show it; only the writer knows gets and latencies. q ends.", style="dim", no_wrap=True)
     )
-    return Group(*parts)
+    return Group(*blocks)
 
 
 def _head(info: RuntimeInfo, rates: dict[str, float] | None, log_rate: float | None) -> Table:
     grid = Table.grid(padding=(0, 2))
-    grid.add_column(style="dim", no_wrap=True, min_width=len("queues behind"))
+    grid.add_column(style="dim", no_wrap=True, min_width=len("dispatch lag"))
     grid.add_column(overflow="ellipsis", no_wrap=True)
     per_second = "..." if rates is None else f"{format_value(round(sum(rates.values())))} messages/s"
     grew = "" if log_rate is None else f", {_size(log_rate)}/s"
@@ -68,7 +68,7 @@ def _head(info: RuntimeInfo, rates: dict[str, float] | None, log_rate: float | N
     grid.add_row("log", f"{log}, up to offset {info.commit_log_max_offset}")
     last = info.latest_message_time_stamp
     grid.add_row("last message", iso_time(last) if last is not None else "none")
-    grid.add_row("queues behind", _size(info.dispatch_behind_bytes))
+    grid.add_row("dispatch lag", _size(info.dispatch_behind_bytes))
     grid.add_row("disk", _disk(info.commit_log_disk_ratio, info.disk_free_bytes))
     return grid
 
@@ -100,19 +100,19 @@ def _topics(info: RuntimeInfo, rates: dict[str, float] | None, rows: int) -> Tab
 
 
 def _groups(info: RuntimeInfo, rows: int) -> Table:
-    table = _table("group", "topic", numbers=("messages behind", "time behind"))
+    table = _table("group", "topic", numbers=("lag in messages", "lag in time"))
     ordered = sorted(info.groups, key=lambda group: (-group.fall_behind_messages, group.group, group.topic))
     for group in ordered[:rows]:
-        behind_ms = group.fall_behind_ms
+        lag_ms = group.fall_behind_ms
         table.add_row(
             printable(group.group), printable(group.topic), format_value(group.fall_behind_messages),
-            "unknown" if behind_ms is None else duration(behind_ms),
+            "unknown" if lag_ms is None else duration(lag_ms),
         )  # fmt: skip
     return table
 
 
 def _table(*names: str, numbers: tuple[str, ...]) -> Table:
-    """Names to the left, which are cut where they do not fit, and numbers to the right, which never are."""
+    """Table with names on the left, which are cut where they do not fit, and numbers on the right, never cut."""
     table = Table(box=box.SIMPLE_HEAD, expand=True, pad_edge=False, show_edge=False)
     for name in names:
         table.add_column(name, ratio=1, no_wrap=True, overflow="ellipsis")
@@ -122,7 +122,7 @@ def _table(*names: str, numbers: tuple[str, ...]) -> Table:
 
 
 def duration(milliseconds: int) -> str:
-    """12 s, 3 min, 5 h, 2 d: the largest unit that there is at least one of."""
+    """Text of a duration in its largest whole unit: 12 s, 3 min, 5 h, 2 d."""
     for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000)):
         if milliseconds >= size:
             return f"{milliseconds // size} {unit}"
@@ -130,7 +130,7 @@ def duration(milliseconds: int) -> str:
 
 
 def _size(count: float) -> str:
-    """512 B, 3.2 MiB."""
+    """Text of a size in bytes: 512 B, 3.2 MiB."""
     for unit in _UNITS:
         if count < 1024 or unit == _UNITS[-1]:
             break

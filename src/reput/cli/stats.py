@@ -1,4 +1,4 @@
-"""`reput stats`: messages and bytes by topic, queue, tag, key, producer and time; latencies, disk use, damage."""
+"""`reput stats`: count messages and bytes by topic, queue, tag, key, producer and time; latencies, disk use, damage."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from reput.cli.options import (
     choose_runner,
     store_config,
 )
-from reput.cli.output import complain
+from reput.cli.output import write_error
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,32 +33,32 @@ def stats(
     store: Store,
     *,
     by: Annotated[
-        str, typer.Option("--by", metavar="LIST", help="What makes a group: some of topic,queue,tag,key,host.")
+        str, typer.Option("--by", metavar="LIST", help="Group by some of topic,queue,tag,key,host.")
     ] = "topic,queue,tag",
     bucket: Annotated[
-        str | None, typer.Option("--bucket", metavar="WIDTH", help="Also by time: 30s, 15m, 1h, 1d.")
+        str | None, typer.Option("--bucket", metavar="WIDTH", help="Also group by time: 30s, 15m, 1h, 1d.")
     ] = None,
     time_of: Annotated[
-        Literal["store", "born"], typer.Option("--time-of", help="Which timestamp makes the time bucket.")
+        Literal["store", "born"], typer.Option("--time-of", help="Timestamp of the time bucket.")
     ] = "store",
     latency: Annotated[
         bool,
-        typer.Option("--latency", help="Also how long messages took from birth to store: quantiles of each group."),
+        typer.Option("--latency", help="Also show quantiles of the time from birth to store, by group."),
     ] = False,
-    largest: Annotated[int, typer.Option("--largest", min=0, metavar="N", help="How many of the largest bodies.")] = 10,
+    largest: Annotated[int, typer.Option("--largest", min=0, metavar="N", help="List the N largest bodies.")] = 10,
     check_crc: Annotated[
-        bool, typer.Option("--crc", help="Read bodies, too: one that is not that of its CRC is damage.")
+        bool, typer.Option("--crc", help="Read bodies, too: a body that does not fit its CRC is damage.")
     ] = False,
     report: ReportFile = None,
     work_dir: WorkDir = None,
     follow: Annotated[
-        bool, typer.Option("--follow", help="Count what comes, too, on Spark; needs --bucket and --work-dir.")
+        bool, typer.Option("--follow", help="Also count new messages, on Spark; needs --bucket and --work-dir.")
     ] = False,
     available_now: Annotated[
-        bool, typer.Option("--available-now", help="With --follow: end when what is there now is counted.")
+        bool, typer.Option("--available-now", help="With --follow: end when all stored messages are counted.")
     ] = False,
     watermark: Annotated[
-        str, typer.Option("--watermark", metavar="TIME", help="With --follow: how much later than others one may come.")
+        str, typer.Option("--watermark", metavar="TIME", help="With --follow: greatest lag of a message that counts.")
     ] = "10 minutes",
     settings: Settings,
     broker_conf: BrokerConf = None,
@@ -69,15 +69,15 @@ def stats(
 ) -> int:
     """Count messages and bytes by topic, queue, tag, key, producer host and time.
 
-    What counts is the record as stored: its bytes, and a batch as one message; one with several keys counts for each.
-    A record proves itself by its header, with --crc by its body too; what does not is told as damage, counted nowhere,
-    and makes the exit status 1. When retention will delete is told by fileReservedTime and deleteWhen of --broker-conf
-    or --set. Nothing of the store is changed.
+    Records count as stored: with their stored bytes, and an inner batch as one message. A message with several keys
+    counts for each key. A record proves itself by its header, with --crc also by its body. Other bytes are reported as
+    damage, do not count, and make the exit status 1. The times at which retention deletes files follow from
+    fileReservedTime and deleteWhen in --broker-conf or --set. The store is not changed.
 
-    Latencies are exact below 256 ms, above at most 0.8 % too long; negative ones are of clocks that disagree.
+    Latencies are exact below 256 ms; above, at most 0.8 % too long. A negative latency is of clocks that disagree.
 
-    With --follow the groups that changed are printed, a line each, again and again; --work-dir then holds the
-    checkpoint, with which the command goes on where it was stopped or killed. docs/jobs.md says more.
+    With --follow changed groups are printed repeatedly, a line each. --work-dir then holds the checkpoint, with which
+    the command continues after a stop or a kill. See docs/jobs.md.
 
     Examples:
       reput stats /tmp/store
@@ -115,7 +115,7 @@ def stats(
         )
     end_job(report_of(store, result), report, _json(result) if as_json else None)
     for finding in result.findings if as_json else ():
-        complain(finding)
+        write_error(finding)
     return int(bool(result.findings))
 
 

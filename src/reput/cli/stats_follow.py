@@ -1,4 +1,4 @@
-"""`reput stats --follow`: the groups of a log that grows, a line for each that changed."""
+"""`reput stats --follow`: print a line for each changed group of a growing log."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def follow_stats(
     store: str, work_dir: str | None, *, master: str | None, available_now: bool, as_json: bool, **arguments: Any
 ) -> None:
-    """Print until interrupted, or with `available_now` until everything that is there is counted."""
+    """Print changed groups until interrupted, or with `available_now` until all stored messages are counted."""
     if work_dir is None or arguments["bucket"] is None:
         raise ConfigError("--follow needs --bucket, the width of its windows, and --work-dir, where its checkpoint is")
     from pyspark.errors import StreamingQueryException

@@ -1,4 +1,4 @@
-"""The report of `reput stats`: tables of the largest groups, plots of volume, latency and disk use."""
+"""Report of `reput stats`: tables of the largest groups, plots of volume, latency and disk use."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from reput.jobs.statistics.job import Statistics
 
-#: Groups that a table shows.
+#: Limit of groups in a table.
 _SHOWN_GROUPS = 40
 _AXIS = {"store_timestamp": "stored (UTC)", "born_timestamp": "born (UTC)"}
 _NOT_NAMES = frozenset((*SUMS, *QUANTILES))
@@ -26,7 +26,7 @@ _SHOWN_QUANTILES = {"latency_p50_ms": "50 % within", "latency_p99_ms": "99 % wit
 
 
 def report_of(store: str, result: Statistics) -> Report:
-    """The report of a store's statistics."""
+    """Make the report of a store's statistics."""
     groups = _rows(result.table)
     largest = sorted(groups, key=lambda group: -group["messages"])[:_SHOWN_GROUPS]
     shown = [group for group in groups if group in largest]
@@ -77,7 +77,7 @@ def _by_group(groups: Sequence[dict[str, Any]], names: Sequence[str]) -> Plot:
 
 
 def _over_time(groups: Sequence[dict[str, Any]], names: Sequence[str], time_column: str) -> Plot:
-    """Messages by time, stacked by the first dimension; a bar each where there is one time only."""
+    """Plot of messages by time, stacked by the first dimension; bars where there is a single time."""
     counts: dict[str, dict[str, int]] = {}
     for group in groups:
         of_series = counts.setdefault(str(group[names[0]]) if names[0] != time_column else "all", {})
@@ -87,7 +87,7 @@ def _over_time(groups: Sequence[dict[str, Any]], names: Sequence[str], time_colu
 
 
 def _latencies(groups: Sequence[dict[str, Any]], names: Sequence[str], time_column: str | None) -> Plot:
-    """From birth to store: over time, of the series that has most, or a bar a group."""
+    """Plot of the time from birth to store: over time, for the label with most messages, or a bar a group."""
     title, unit = "Time from birth to store", "milliseconds"
     if time_column is None:
         largest = sorted(groups, key=lambda group: -group["messages"])[: _SHOWN_GROUPS // 3]
@@ -113,7 +113,7 @@ def _table(name: str, rows: Sequence[dict[str, Any]], columns: Sequence[str]) ->
 
 
 def _rows(table: pa.Table) -> list[dict[str, Any]]:
-    """Rows with times as ISO 8601."""
+    """Rows of a table, with times as ISO 8601."""
     return [{name: _shown(value) for name, value in row.items()} for row in table.to_pylist()]
 
 

@@ -1,4 +1,4 @@
-"""`reput top`: what arrives in a store that another process has open, and who is behind, again and again."""
+"""`reput top`: watch a store that another process has open: rates of topics, and lags of groups."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ def top(
     store: Store,
     *,
     interval: Annotated[
-        float, typer.Option("--interval", metavar="SECONDS", min=0, help="Time between two looks.")
+        float, typer.Option("--interval", metavar="SECONDS", min=0, help="Time between two looks at the store.")
     ] = 2.0,
     once: Annotated[
-        bool, typer.Option("--once", help="Two looks, one screen, and end; so without a terminal, too.")
+        bool, typer.Option("--once", help="Show one screen after two looks, and end; the default without a terminal.")
     ] = False,
     commit_log_path: CommitLogPath = None,
     settings: IndexNumbers,
     as_json: Json = False,
 ) -> None:
-    """Watch a store: topics by messages a second, groups by how far they are behind, log, disk.
+    """Watch a store: topics by messages a second, groups by their lag, log, disk.
 
-    For a store that another process writes, live: no lock is taken and nothing changed. A reader sees what the writer
-    has handed to the system: rates are those of the queues and of the log, and a dispatch that lags shows as
-    `queues behind`. Counts of gets and latencies only the writing process knows (MessageStore.runtime_info).
-    With --json one object a look, whose rates are null in the first. q or Ctrl-C ends.
+    The store may be written by another process: no lock is taken, and nothing is changed. A reader sees what the writer
+    has handed to the system. Rates are of the queues and of the log; a slow dispatch shows as `dispatch lag`. Only the
+    writing process knows counts of gets and latencies (MessageStore.runtime_info). --json prints one object a look; the
+    rates of the first look are null. q or Ctrl-C ends.
 
     Examples:
       reput top /tmp/store --interval 0.5
@@ -78,7 +78,7 @@ def _object(before: Look | None, look: Look) -> dict[str, object]:
 
 
 def state_text(path: str) -> str:
-    """Who has a store open."""
+    """Text about the process that has a store open, or about its last exit."""
     from reput.cli.info import lock_holder
     from reput.log.directory import StoreDirectory
 

@@ -1,4 +1,4 @@
-"""`reput warm`: do ahead what the first start, or the first readers of a store, would wait for."""
+"""`reput warm`: compile kernels, make Spark's class archive, and preload a store, ahead of their first use."""
 
 from __future__ import annotations
 
@@ -16,23 +16,24 @@ from reput.cli.output import progress_bar, write_fields, write_json
 
 def warm(
     store: Annotated[
-        str | None, typer.Argument(metavar="[STORE]", help="Also read the newest part of this store.")
+        str | None, typer.Argument(metavar="[STORE]", help="Also read the newest files of this store.")
     ] = None,
     *,
     log_bytes: Annotated[
         int | None,
-        typer.Option("--bytes", min=0, metavar="N", help="Bytes of STORE's log; 40 % of the memory if not given."),
+        typer.Option("--bytes", min=0, metavar="N", help="Bytes of STORE's log to read; default: 40 % of the memory."),
     ] = None,
     commit_log_path: CommitLogPath = None,
     settings: IndexNumbers,
     spark: Annotated[bool, typer.Option("--spark", help="Also make Spark's class archive (half a minute).")] = False,
     as_json: Json = False,
 ) -> None:
-    """Compile the kernels ahead.
+    """Compile the kernels ahead of time.
 
-    So the first start of a store need not; what is there already is left. With --spark also the archive of classes
-    from which Spark's Java starts 3 s faster (160 to 190 MB). With a STORE also read the newest part of its log, queues
-    and index once, so that its readers find it in the page cache; it may be open elsewhere, and is not changed.
+    Then the first start of a store need not compile them; kernels that are compiled already are kept. With --spark also
+    make the class archive with which Spark's Java starts 3 s faster (160 to 190 MB). With a STORE also read the newest
+    records of its log, queues and index once, so that its readers find them in the page cache. The store may be open
+    elsewhere, and is not changed.
 
     Examples:
       reput warm

@@ -53,7 +53,7 @@ def test_what_is_refused_is_one_line_and_changes_nothing(
     assert content_of(tmp_path) == before
 
 
-def test_info_says_who_dispatches_and_how_far_that_is_behind(tmp_path: Path, run_reput: Run) -> None:
+def test_info_says_who_dispatches_and_with_what_lag(tmp_path: Path, run_reput: Run) -> None:
     path = tmp_path / "store"
     with reput.MessageStore.open(path, dispatch="external", mapped_file_size_commit_log=65536) as store:
         end = store.put_message(reput.Message("orders", b"1")).commit_log_offset
@@ -65,4 +65,4 @@ def test_info_says_who_dispatches_and_how_far_that_is_behind(tmp_path: Path, run
         assert answer.object()["messages"] == 2
         store.wait_dispatched()
         assert store.get_message("orders", 0, 0).messages()[1].body == b"2"
-        assert " 0 bytes behind" in run_reput("info", path).out
+        assert "lag 0 bytes" in run_reput("info", path).out

@@ -55,7 +55,7 @@ def test_info_has_the_whole_snapshot_and_shows_groups(store: Path, run_reput: Ru
     assert (info["putTps"], info["dispatchBehindBytes"]) == (None, 0)
     text = run_reput("info", store).out
     assert "billing" in text
-    assert "queues behind the log" in text
+    assert "dispatch lag" in text
 
 
 def test_a_damaged_file_of_offsets_is_a_finding(store: Path, run_reput: Run, monkeypatch: pytest.MonkeyPatch) -> None:
