@@ -16,7 +16,7 @@ from reput.cli.output import progress_bar, write_fields, write_json
 
 def warm(
     store: Annotated[
-        str | None, typer.Argument(metavar="[STORE]", help="Also read the newest files of this store.")
+        str | None, typer.Argument(metavar="[STORE]", help="Also read the newest bytes of this store.")
     ] = None,
     *,
     log_bytes: Annotated[

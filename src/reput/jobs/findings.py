@@ -35,8 +35,8 @@ _REBUILD = "build queues and index again with `reput rebuild`"
 
 #: Kinds of findings by code; docs/jobs.md shows the same table.
 KINDS: dict[str, Kind] = {
-    "record-damaged": Kind(_LOST, "bytes of the log that no record proves, in front of others", _SALVAGE),
-    "log-file-missing": Kind(_LOST, "a log file between two others is not there, or none is", _SALVAGE),
+    "record-damaged": Kind(_LOST, "bytes of the log that no record proves, before other records", _SALVAGE),
+    "log-file-missing": Kind(_LOST, "a log file between two others is missing, or all are", _SALVAGE),
     "checkpoint-ahead": Kind(
         _LOST,
         "the checkpoint says that later records were on the disk than the log has",
@@ -54,64 +54,66 @@ KINDS: dict[str, Kind] = {
     ),
     "file-size": Kind(
         _HIDDEN,
-        "a file has not the size of those beside it: RocketMQ does not start",
+        "a file has another size than the files beside it: RocketMQ does not start",
         "restore it from a copy, or see `reput repair`",
     ),
     "foreign-file": Kind(
-        _HIDDEN, "a name that is none of RocketMQ's: it does not start, or passes over the file", "move it away"
+        _HIDDEN, "a name that RocketMQ does not know: it does not start, or ignores the file", "move it away"
     ),
     "property-crc-missing": Kind(
         _HIDDEN,
-        "a record without a CRC of itself between records that have one: any of its bytes but the body may be wrong",
+        "a record without a property CRC between records that have one: its bytes outside the body may be wrong",
         "restore the log file from a copy; none, where the broker ran without enabledAppendPropCRC for a while",
     ),
     "config-changed": Kind(
         _HIDDEN,
-        "topics.json has other settings than reput recorded of its dataVersion: changed by hand, or by the disk",
+        "topics.json has other settings than reput recorded for its dataVersion: changed by hand, or by the disk",
         "put back what was recorded with `reput repair`; to keep what is there, raise counter in its dataVersion",
     ),
     "consumer-offset-ahead": Kind(
         _HIDDEN,
-        "a group's offset is after the end of its queue: it passes over as many of the next messages",
+        "a group's offset is after the end of its queue: the group misses as many of the next messages",
         "lower the offset with `reput repair`, or let the broker reset it",
     ),
-    "queue-file-missing": Kind(_HIDDEN, "a queue file between two others is not there", _REBUILD),
+    "queue-file-missing": Kind(_HIDDEN, "a queue file between two others is missing", _REBUILD),
     "queue-type": Kind(
-        _HIDDEN, "a topic has queues of a kind that topics.json does not say: RocketMQ does not start", "move them away"
+        _HIDDEN, "a topic has queues of another kind than topics.json says: RocketMQ does not start", "move them away"
     ),
     "queue-offset-repeated": Kind(
         _HIDDEN,
-        "a record whose queue offset an earlier one has: the first wins, consumers never get this one",
+        "a record with the queue offset of an earlier record, which wins: consumers never get this record",
         "put the message again, if it is wanted",
     ),
     "queue-offset-wrong": Kind(
         _HIDDEN,
-        "an inner batch whose record says another queue offset than its INNER_BASE, which consumers go by",
+        "an inner batch whose record has another queue offset than its INNER_BASE, which consumers use",
         "restore the log file from a copy; none, for consumers",
     ),
     "unit-missing": Kind(_HIDDEN, "a record has no unit in its queue: consumers do not get it", _REBUILD),
-    "unit-wrong": Kind(_HIDDEN, "a unit says something else than the record of its queue offset", _REBUILD),
+    "unit-wrong": Kind(_HIDDEN, "a unit differs from the record of its queue offset", _REBUILD),
     "ext-unit-wrong": Kind(_HIDDEN, "a unit leads to an ext unit that is not its record's", _REBUILD),
     "index-entry-missing": Kind(_HIDDEN, "a key of a record has no index entry: queries do not find it", _REBUILD),
     "index-entry-wrong": Kind(_HIDDEN, "an index entry leads to no record that has its key", _REBUILD),
-    "index-chain-broken": Kind(_HIDDEN, "a slot or an entry does not lead to the newest one before it", _REBUILD),
+    "index-chain-broken": Kind(_HIDDEN, "a slot or an entry does not lead to the newest entry before it", _REBUILD),
     "index-header-wrong": Kind(_HIDDEN, "the header of an index file is not what its entries make", _REBUILD),
     "index-geometry": Kind(
         _HIDDEN,
-        "the index files do not tell how many slots they have, so they were not looked into",
+        "the index files do not tell their count of slots, so they were not compared",
         "give --set maxHashSlotNum=... and --set maxIndexNum=...",
     ),
     "torn-tail": Kind(
         _HARMLESS,
         "bytes after the log's end that no record proves, of a store that was not closed",
-        "none: a start cuts",
+        "none: a start cuts them",
     ),
     "not-dispatched": Kind(
-        _HARMLESS, "the log's last records have no units or entries yet", "none: a start, or the running store, does it"
+        _HARMLESS,
+        "the log's last records have no units or entries yet",
+        "none: a start, or the running store, dispatches them",
     ),
     "unit-behind-end": Kind(
         _HARMLESS,
-        "units of messages that the log has no more: a recovery cut them off, or a power cut took them before a flush",
+        "units of messages that the log lost: a recovery cut them off, or a power cut took them before a flush",
         "none: they are written over; a replica or a backup may have the messages",
     ),
     "unit-expired": Kind(_HARMLESS, "units of records that retention has deleted", "none: they go with their file"),
@@ -119,7 +121,7 @@ KINDS: dict[str, Kind] = {
         _HARMLESS, "a record was indexed twice, by a dispatch after a crash", "none: queries show it once or twice"
     ),
     "index-entry-behind-end": Kind(
-        _HARMLESS, "index entries of messages that the log has no more, as `unit-behind-end`", "none: they lead nowhere"
+        _HARMLESS, "index entries of messages that the log lost, as `unit-behind-end`", "none: they lead nowhere"
     ),
     "index-entry-expired": Kind(
         _HARMLESS, "index entries of records that retention has deleted", "none: they go with their file"

@@ -66,7 +66,7 @@ def test_an_empty_store_has_no_groups(golden: Callable[[str], Path], run_reput: 
         (("--bucket", "often"), "often"),
         (("--time-of", "death"), "is not one of"),
         (("--runner", "nobody"), "is not one of"),
-        (("--report", "no-such-folder/report.html"), "its folder is not there"),
+        (("--report", "no-such-folder/report.html"), "its folder does not exist"),
         (("--report", "/"), "'/' is a folder"),
     ],
 )

@@ -104,7 +104,7 @@ class _FileSet:
                 self.findings.append(Finding("foreign-file", file.path, text))
             else:
                 if file.size != size:  # checked only for files that belong here: a repair must lengthen no other file
-                    text = f"{file.size} bytes, those beside it have {size}"
+                    text = f"{file.size} bytes, the others have {size}"
                     self.findings.append(Finding("file-size", file.path, text))
                 taken.append(LogFile(file.path, file.start_offset, size, file.folders))
         for file, following in pairwise(taken):
@@ -229,7 +229,7 @@ def _list_index(folder: str, findings: list[Finding]) -> tuple[tuple[str, ...], 
     usual = max(counted, key=lambda size: (counted[size], size))
     for path, size in sizes.items():
         if size != usual:
-            findings.append(Finding("file-size", path, f"{size} bytes, those beside it have {usual}"))
+            findings.append(Finding("file-size", path, f"{size} bytes, the others have {usual}"))
     return tuple(path for path, size in sizes.items() if size == usual), usual
 
 

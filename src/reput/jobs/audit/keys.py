@@ -219,8 +219,10 @@ class KeyCheck:
         goes_on = (np.diff(files) == 0) & (np.diff(numbers) == 1) & (np.diff(states) == 0)
         starts = np.flatnonzero(np.append(True, ~goes_on)[: states.size])
         counts = np.diff(np.append(starts, states.size))
-        told = states[starts] >= 0
-        self._entries.append(tuple(column[told] for column in (files[starts], numbers[starts], counts, states[starts])))
+        reported = states[starts] >= 0
+        self._entries.append(
+            tuple(column[reported] for column in (files[starts], numbers[starts], counts, states[starts]))
+        )
 
     def _check_headers(self, slices: list[Slice], states: Int64s, timestamps: Int64s) -> None:
         """Compare the times of a file's first and last entry with its header."""

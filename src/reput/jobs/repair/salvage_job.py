@@ -164,7 +164,7 @@ def _check_foreign_file(listing: StoreListing, finding: Finding) -> None:
         raise StoreFormatError(f"{path}: {finding.text}; mount the disk, or remove the link")
     if must_stay(listing, path) and not is_linked(listing, path):
         named = with_own_name(finding)
-        advice = ", but it has records: give it its own name back, or those beside it their length"
+        advice = ", but it has records: give it its own name back, or the files beside it their length"
         raise StoreFormatError(f"{path}: {named.text}{advice if named is finding else ''}")
 
 

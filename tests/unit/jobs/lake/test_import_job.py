@@ -145,7 +145,7 @@ def test_a_source_that_was_changed_is_refused_and_another_sink_id_begins_anew(tm
     again = run(tmp_path / "one.parquet", tmp_path / "store")
     assert (again.messages, again.skipped, again.batches) == (0, 5, 0)
     parquet.write_table(table_of(6), tmp_path / "one.parquet")
-    with pytest.raises(ConfigError, match="another source, or of this one before it was changed"):
+    with pytest.raises(ConfigError, match="another source, or of this source before it was changed"):
         run(tmp_path / "one.parquet", tmp_path / "store")
     assert len(bodies_of(tmp_path / "store")) == 5
 
