@@ -52,7 +52,7 @@ def writing_config(store: str, settings: Sequence[str], broker_conf: str | None)
     """
     from reput.files import DISK
     from reput.log.directory import StoreDirectory, named_folders
-    from reput.log.stored_geometry import is_size_proven, stored_geometry
+    from reput.log.file_sizes import find_writer_sizes, is_queue_size_proven
 
     config = store_config(settings, broker_conf)
     store = os.path.expanduser(store)
@@ -61,10 +61,9 @@ def writing_config(store: str, settings: Sequence[str], broker_conf: str | None)
     elsewhere = f"{config.store_path_commit_log or ''},{config.read_only_commit_log_store_paths or ''}"
     is_there = config.store_path_commit_log is not None and all(map(DISK.exists, named_folders(elsewhere)))
     directory = StoreDirectory(store, commit_log_path=elsewhere if is_there else None)
-    geometry = stored_geometry(directory, config)
-    chosen = store_config(settings, broker_conf, geometry)
+    chosen = store_config(settings, broker_conf, find_writer_sizes(directory, config).values)
     is_given = chosen.mapped_file_size_consume_queue == config.mapped_file_size_consume_queue
-    if not (is_given or is_size_proven(directory)):
+    if not (is_given or is_queue_size_proven(directory)):
         with open_store(store, read_only=True, config=chosen) as opened:
             if isinstance(opened.recovery.damage, CorruptConsumeQueueError):
                 raise opened.recovery.damage

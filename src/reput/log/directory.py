@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NoReturn
@@ -70,10 +70,14 @@ class QueueFiles:
     file_size: int
 
 
-def usual_file_size(queues: Sequence[QueueFiles]) -> int:
-    """The most frequent file size of queues; of two as frequent the larger, since files are cut and never grow."""
-    counts = Counter(queue.file_size for queue in queues)
-    return max(counts, key=lambda size: (counts[size], size))
+def usual_size(sizes: Iterable[int], unit_size: int = 1) -> int:
+    """The most frequent file size, of whole units if any file has them; 0 without files.
+
+    Of equally frequent sizes the largest counts, since files are cut and never grow.
+    """
+    counts = Counter(sizes)
+    whole = {size: count for size, count in counts.items() if size and size % unit_size == 0} or counts
+    return max(whole, key=lambda size: (whole[size], size), default=0)
 
 
 @dataclass(frozen=True, slots=True)

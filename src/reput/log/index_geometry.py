@@ -9,7 +9,6 @@ many pairs.
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -20,13 +19,14 @@ from reput.files import DISK, FileLayer
 from reput.formats.index_file import (
     ENTRY_SIZE,
     HEADER_SIZE,
+    PHY_OFFSET,
     SLOT_SIZE,
     IndexHeader,
     decode_header,
     file_size,
 )
 from reput.formats.java import INT32_MAX
-from reput.log.directory import IndexFilePath, open_listed
+from reput.log.directory import IndexFilePath, open_listed, usual_size
 
 _PROBES = 64
 #: Slot counts tested in one call.
@@ -43,7 +43,7 @@ def index_geometry(
     """Slots and entries of a store's index files.
 
     Args:
-        found: The files, oldest first; empty files, which a kill leaves, are ignored.
+        listing: The files, oldest first; empty files, which a kill leaves, are ignored.
         slots, entries: The configured numbers. They count unless the files prove others.
         files: The file layer.
 
@@ -109,8 +109,7 @@ def build_index_again(path: str) -> str:
 
 def _check_sizes(written: Sequence[IndexFilePath]) -> None:
     """Raises StoreFormatError for a file without the most frequent size; of two as frequent sizes the larger counts."""
-    counts = Counter(entry.size for entry in written)
-    usual = max(counts, key=lambda size: (counts[size], size))
+    usual = usual_size(entry.size for entry in written)
     for entry in written:
         if entry.size != usual:
             raise StoreFormatError(
@@ -144,10 +143,10 @@ def _possible(data: npt.NDArray[np.uint8], header: IndexHeader, slots: npt.NDArr
     if count <= 1:
         return slots
     slots = slots[HEADER_SIZE + SLOT_SIZE * slots + ENTRY_SIZE * count <= data.size]
-    slots = slots[_int64(data, HEADER_SIZE + SLOT_SIZE * slots + ENTRY_SIZE + 4) == header.begin_phy_offset]
+    slots = slots[_int64(data, HEADER_SIZE + SLOT_SIZE * slots + ENTRY_SIZE + PHY_OFFSET) == header.begin_phy_offset]
     for number in range(count - 1, max(0, count - 1 - _PROBES), -1):
         entry = HEADER_SIZE + SLOT_SIZE * slots + ENTRY_SIZE * number
-        hashes, offsets = _int32(data, entry), _int64(data, entry + 4)
+        hashes, offsets = _int32(data, entry), _int64(data, entry + PHY_OFFSET)
         newest = _int32(data, HEADER_SIZE + SLOT_SIZE * (np.maximum(hashes, 0) % slots))
         # The slot of an older entry leads to it or to a newer one; a live writer may have added newer ones since.
         is_led_to = (newest >= number) & (newest < (data.size - HEADER_SIZE - SLOT_SIZE * slots) // ENTRY_SIZE)

@@ -23,7 +23,7 @@ from reput.formats.paths import CONFIG
 from reput.jobs.job_folder import JobFolder, Option
 from reput.log.directory import StoreDirectory
 from reput.log.dispatch_marks import SETTINGS, read_config
-from reput.log.stored_geometry import stored_geometry
+from reput.log.file_sizes import find_writer_sizes
 from reput.store.dispatch.locks import lock_dispatcher
 from reput.store.dispatch.log_dispatch import DispatchedBatch, LogDispatch
 
@@ -232,8 +232,9 @@ def written_config(directory: StoreDirectory, settings: Mapping[str, object]) ->
         ConfigError: an unknown setting, or a wrong value.
         StoreFormatError: files of several sizes, or index files whose geometry must be given.
     """
-    stored = stored_geometry(directory, MessageStoreConfig.from_mapping(settings))
-    if "mapped_file_size_consume_queue_ext" in stored:
+    sizes = find_writer_sizes(directory, MessageStoreConfig.from_mapping(settings))
+    stored = sizes.values
+    if sizes.has_extensions:
         stored["enable_consume_queue_ext"] = True
     if any(queue.topic.startswith(LMQ_PREFIX) for queue in directory.queues()):
         stored["enable_lmq"] = stored["enable_multi_dispatch"] = True

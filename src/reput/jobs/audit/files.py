@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -30,7 +29,7 @@ from reput.formats.shutdown import SHUTDOWN_FILE, decode_shutdown
 from reput.formats.sink_commit import SINKS_FILE, decode_sinks
 from reput.jobs.audit.topics import topic_findings
 from reput.jobs.findings import Finding
-from reput.log.directory import LogFile, StoreDirectory
+from reput.log.directory import LogFile, StoreDirectory, usual_size
 from reput.log.metadata import BACKUP_SUFFIX, decode_file
 from reput.log.queue_types import QueueTypes, is_batch_cq
 
@@ -89,9 +88,6 @@ class _FileSet:
     files: list[LogFile] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
 
-    def sizes(self) -> Counter[int]:
-        return Counter(file.size for file in self.files)
-
     def checked(self, size: int, missing: str) -> list[LogFile]:
         """Files that may be read, each with the length `size`. Other files, and gaps between files, become findings."""
         taken: list[LogFile] = []
@@ -123,7 +119,7 @@ def list_store(directory: StoreDirectory) -> StoreListing:
     """
     findings: list[Finding] = []
     log = _numbered(*directory.commit_log_folders)
-    log_size = _usual_size([log], 1)
+    log_size = usual_size(file.size for file in log.files)
     log_files = log.checked(log_size, "log-file-missing") if log_size else []
     log_is_whole = not log.findings
     findings += log.findings
@@ -180,13 +176,6 @@ def _no_file(entry: Entry) -> str:
     return "a folder lies where a file is expected" if entry.is_directory else ""
 
 
-def _usual_size(sets: Sequence[_FileSet], unit_size: int) -> int:
-    """Most frequent size of files that hold whole units. The largest of equally frequent ones: files are rather cut."""
-    sizes: Counter[int] = sum((listed.sizes() for listed in sets), Counter())
-    whole = {size: count for size, count in sizes.items() if size and size % unit_size == 0} or sizes
-    return max(whole, key=lambda size: (whole[size], size), default=0)
-
-
 def list_queues(folder: str, unit_size: int, findings: list[Finding]) -> ListedQueues:
     """List the queues in a folder. Wrong names and sizes go to `findings`."""
     for entry in DISK.list_directory(folder) if DISK.is_directory(folder) else ():
@@ -198,7 +187,7 @@ def list_queues(folder: str, unit_size: int, findings: list[Finding]) -> ListedQ
         for queue_id, path in _folders(topic_path)
         if queue_id.isascii() and queue_id.isdigit()
     }
-    size = _usual_size(list(sets.values()), unit_size)
+    size = usual_size((file.size for listed in sets.values() for file in listed.files), unit_size)
     queues = []
     for (topic, queue_id), listed in sorted(sets.items()):
         files = listed.checked(size, "queue-file-missing") if size else []
@@ -223,10 +212,7 @@ def _list_index(folder: str, findings: list[Finding]) -> tuple[tuple[str, ...], 
             findings.append(Finding("foreign-file", path, "its name is no time of 17 digits"))
         elif entry.size:  # a kill leaves empty files
             sizes[path] = entry.size
-    if not sizes:
-        return (), 0
-    counted = Counter(sizes.values())
-    usual = max(counted, key=lambda size: (counted[size], size))
+    usual = usual_size(sizes.values())
     for path, size in sizes.items():
         if size != usual:
             findings.append(Finding("file-size", path, f"{size} bytes, the others have {usual}"))

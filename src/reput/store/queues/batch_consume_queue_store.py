@@ -14,7 +14,7 @@ from reput.formats.paths import BATCH_CONSUME_QUEUE, topic_folder_name
 from reput.kernels.batch_consume_queue import NO_BATCH_QUEUE, group_batch_units
 from reput.kernels.columns import RecordColumns
 from reput.log.directory import QueueFiles, numbered_files
-from reput.log.queue_sizes import BATCH, check_file_sizes
+from reput.log.file_sizes import BATCH, check_queue_sizes
 from reput.store.queues.batch_consume_queue import BatchConsumeQueue
 from reput.store.statistics import TopicCounts
 
@@ -55,7 +55,7 @@ class BatchConsumeQueueStore:
         Raises:
             StoreFormatError: Files have another size than the configured size, or several sizes.
         """
-        check_file_sizes(listed, BATCH, self._root, self.file_size)
+        check_queue_sizes(listed, BATCH, self._root, self.file_size)
 
     def load(self, listed: list[QueueFiles], end_offset: int) -> None:
         """Take over listed queues, with the units of records that end at or before `end_offset`."""

@@ -22,7 +22,7 @@ from reput.kernels.consume_queue import UnitRuns, group_units
 from reput.kernels.consume_queue_ext import ExtRuns, bit_maps_of, encode_ext_units
 from reput.kernels.multi_dispatch import add_multi_dispatch_rows
 from reput.log.directory import QueueFiles
-from reput.log.queue_sizes import SIMPLE, check_file_sizes
+from reput.log.file_sizes import SIMPLE, check_queue_sizes
 from reput.store.queues.consume_queue import ConsumeQueue
 from reput.store.queues.consume_queue_ext import ConsumeQueueExt
 from reput.store.queues.extensions import ConsumeQueueExtensions
@@ -88,7 +88,7 @@ class ConsumeQueueStore:
         Raises:
             StoreFormatError: Files have another size than the configured size, or several sizes.
         """
-        check_file_sizes(listed, SIMPLE, self._root, self._file_size)
+        check_queue_sizes(listed, SIMPLE, self._root, self._file_size)
         self._extensions.check()
 
     def load(

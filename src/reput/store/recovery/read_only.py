@@ -9,7 +9,8 @@ from reput.config.message_store import MessageStoreConfig
 from reput.errors import CorruptRecordError, StoreError
 from reput.files import FileLayer
 from reput.formats.paths import ABORT
-from reput.log.directory import is_gone, usual_file_size
+from reput.log.directory import is_gone
+from reput.log.file_sizes import BATCH, SIMPLE
 from reput.log.index_geometry import index_geometry
 from reput.log.queue_types import QueueTypes
 from reput.log.sink_commits import SinkWatch
@@ -108,12 +109,10 @@ def _look_once(
     log = CommitLog(files, folders, file_size, writable=False, read_ahead=config.data_read_ahead_enable)
     undo.callback(log.close)
     log.load(listing.log_files)
-    unit_file_size = usual_file_size(listing.queues) if listing.queues else config.mapped_file_size_consume_queue
-    batch = listing.batch_queues
-    batch_file_size = usual_file_size(batch) if batch else config.mapper_file_size_batch_consume_queue
-    queues = QueueTables(files, path, unit_file_size, batch_file_size, config, writable=False, types=QueueTypes())
+    file_size, batch_file_size = SIMPLE.size_in(listing.queues, config), BATCH.size_in(listing.batch_queues, config)
+    queues = QueueTables(files, path, file_size, batch_file_size, config, writable=False, types=QueueTypes())
     undo.callback(queues.close)
-    queues.check(listing.queues, batch)
+    queues.check(listing.queues, listing.batch_queues)
     end, damage = _find_end_or_damage(log, queues, listing, config, progress, seen_record)
     committed = watch.committed(end.offset)
     if committed is None:
