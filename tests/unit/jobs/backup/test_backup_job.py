@@ -31,6 +31,7 @@ from reput.jobs.backup import backup_job
 from reput.jobs.backup.backup_job import Backup, backup, list_backups
 from reput.jobs.backup.restore_job import Restored, restore
 from reput.jobs.runner import LocalRunner
+from tests.support.damage import flip, overwrite
 from tests.support.faulty_files import FaultyFiles, fail_next
 from tests.support.invariants import SMALL, check_store, contents, log_records
 from tests.support.retained import RoomyFiles, age, check_retained
@@ -357,10 +358,8 @@ def test_the_last_message_is_there_though_its_properties_end_as_if_they_were_tor
         put(live, 3)
         live.put_message(reput.Message("orders", b"last", properties={"a": "b"}))
     log = path / "commitlog" / f"{0:020}"
-    data = bytearray(log.read_bytes())
-    end = len(bytes(data).rstrip(b"\0"))
-    data[end - 1] = 0  # of the properties, which no CRC covers
-    log.write_bytes(data)
+    end = len(log.read_bytes().rstrip(b"\0"))
+    overwrite(log, end - 1, b"\0")  # of the properties, which no CRC covers
     assert take(path, tmp_path / "target").messages == 4
 
 
@@ -428,9 +427,7 @@ def test_a_damaged_log_is_refused_and_earlier_backups_stay(store: Path, tmp_path
     with opened(store) as live:
         put(live, 60, "more")
     log = store / "commitlog" / f"{first.end_offset // FILE * FILE + FILE:020}"
-    data = bytearray(log.read_bytes())
-    data[0] ^= 0x40  # of a record's size
-    log.write_bytes(data)
+    flip(log, 0, 0x40)  # of a record's size
     with pytest.raises(CorruptRecordError, match="there is no new backup"):
         take(store, target)
     assert len(list_backups(str(target))) == 1
