@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import shutil
 import sys
@@ -11,6 +12,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -80,9 +82,11 @@ def derived(store: Path) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def closed_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Both kinds of queues, several files of each kind, and files below config/."""
+    """Both kinds of queues, several files of each kind, and files below config/; no two messages of one millisecond."""
     path = tmp_path_factory.mktemp("backup") / "store"
-    with opened(path, enable_consume_queue_ext=True, mapped_file_size_consume_queue_ext=4096) as store:
+    options = {"enable_consume_queue_ext": True, "mapped_file_size_consume_queue_ext": 4096}
+    seconds = itertools.count(time.time() - 60, 0.001)
+    with patch("time.time", lambda: next(seconds)), opened(path, **options) as store:
         store.update_topic(workload.BATCH_TOPIC)
         workload.put(store, workload.inner_batches(60))
         put(store, 60)
