@@ -13,6 +13,7 @@ import pytest
 import reput
 
 SOURCE = Path(reput.__file__).parent
+ROOT = Path(__file__).parents[1]
 
 #: What code outside the file layer may use of `os`: paths as texts, looking, the environment and the process; nothing
 #: that opens or changes a file.
@@ -85,6 +86,59 @@ def test_every_way_to_touch_a_file_is_noticed(text: str) -> None:
 
 def test_the_file_layer_itself_is_what_the_rule_is_about() -> None:
     assert [name for path in (SOURCE / "files").glob("*.py") for _, name in file_access(ast.parse(path.read_text()))]
+
+
+#: What code outside a test's own module may import from the tests.
+SHARED = {"tests.support", "tests.oracles"}
+
+
+def imports_from_tests(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """(line, module) of every import from the tests that is not of what they share."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=names):
+                modules = [name.name for name in names]
+            case ast.ImportFrom(level=0, module="tests", names=names):
+                modules = [f"tests.{name.name}" for name in names]
+            case ast.ImportFrom(level=level, module=module):
+                modules = ["." * level + (module or "")]
+            case _:
+                continue
+        for module in modules:
+            if module.startswith(("tests.", ".")) and ".".join(module.split(".")[:2]) not in SHARED:
+                yield node.lineno, module
+
+
+def test_no_test_imports_from_the_module_of_another_one() -> None:
+    sources = [path for folder in ("tests", "campaign", "bench") for path in (ROOT / folder).rglob("*.py")]
+    found = [
+        f"{path.relative_to(ROOT)}:{line}: {module}: move what is shared to tests/support"
+        for path in sources
+        for line, module in imports_from_tests(ast.parse(path.read_text()))
+    ]
+    assert len(sources) > 200
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from tests.unit.store.test_put import fill",
+        "from tests.crash import test_faults",
+        "from tests import conftest",
+        "import tests.unit.cli.conftest",
+        "from .conftest import Run",
+        "from . import conftest",
+        "def later():\n    from tests.spark.test_sink import save",
+    ],
+)
+def test_every_way_to_import_from_a_test_is_noticed(text: str) -> None:
+    assert list(imports_from_tests(ast.parse(text)))
+
+
+def test_what_tests_share_may_be_imported() -> None:
+    text = "from tests.support.damage import flip\nfrom tests.support import golden\nimport tests.oracles.record_scan"
+    assert list(imports_from_tests(ast.parse(text))) == []
 
 
 def test_importing_reput_imports_nothing_heavy() -> None:

@@ -21,7 +21,7 @@ def test_index_files_made_after_the_clock_has_jumped_back_come_behind_the_others
             monkeypatch.setattr(time, "time", lambda years=years: real() - years * 365 * 86_400)
             for number in range(40):
                 store.put_message(reput.Message("orders", b"x", keys=[f"{years}-{number}"]))
-            store.wait_dispatched(timeout=20)
+            store.wait_dispatched(timeout=60)
         assert [len(found) for found in store.query_messages("orders", ["0-0", "10-39", "20-39"]).values()] == [1, 1, 1]
     assert len(list((path / "index").iterdir())) == 7
     check_store(path)

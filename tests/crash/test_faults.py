@@ -133,7 +133,7 @@ def test_a_failed_sync_reaches_every_waiter_and_ends_the_puts_until_the_next_sta
 
     with pytest.raises(StorePoisonedError, match=rf"commitlog.*since commit log offset {safe.size} "):
         put_until_it_fails()
-    errors = [future.exception(timeout=10) for future in futures]
+    errors = [future.exception(timeout=60) for future in futures]
     assert futures
     assert all(isinstance(error, StorePoisonedError) for error in errors)
     for put in (store.put_message, store.async_put_message, lambda message: store.put_messages([message])):
@@ -336,7 +336,7 @@ def test_a_message_that_arrives_between_the_last_look_and_the_stop_is_dispatched
         return seen
 
     log.window = window_then_put_and_stop  # type: ignore[method-assign]
-    assert stopped.wait(10)
+    assert stopped.wait(60)
     store.close()
     with reput.MessageStore.open(tmp_path / "store", files=FaultyFiles(), **options) as store:
         assert not store.recovery.was_killed

@@ -20,6 +20,7 @@ from reput.formats.checkpoint import Checkpoint, decode_checkpoint, encode_check
 from reput.formats.index_file import entry_position
 from reput.formats.record_layout import BODY, SysFlag
 from reput.store.dispatch import redispatch
+from tests.support.damage import at, overwrite
 from tests.support.faulty_files import Crash, FaultyFiles, abandon, crash_at
 from tests.support.invariants import SMALL, check_queues, check_rebuild, check_store, contents, log_records
 
@@ -72,14 +73,6 @@ def write(path: Path, bodies: list[bytes], *, killed: bool, as_table: bool = Fal
     return offsets
 
 
-def change(path: Path, offset: int, data: bytes) -> None:
-    """Overwrite bytes of the log."""
-    file = path / "commitlog" / f"{offset - offset % FILE_SIZE:020d}"
-    content = bytearray(file.read_bytes())
-    content[offset % FILE_SIZE : offset % FILE_SIZE + len(data)] = data
-    file.write_bytes(content)
-
-
 def set_checkpoint(path: Path, timestamp: int, index_timestamp: int = 0) -> None:
     (path / "checkpoint").write_bytes(encode_checkpoint(Checkpoint(timestamp, timestamp, index_timestamp)))
 
@@ -95,7 +88,7 @@ def in_one_hour() -> int:
 def test_torn_tail_is_cut_and_no_old_record_behind_the_cut_comes_back(tmp_path: Path) -> None:
     path = tmp_path / "store"
     _, second, _ = write(path, [b"a" * 300, b"b" * 300, b"c" * 300], killed=True)
-    change(path, second + BODY, b"torn")
+    overwrite(*at(path, second + BODY), b"torn")
     files = FaultyFiles()
     store = reput.MessageStore.open(path, files=files, **OPTIONS)
     assert store.recovery.log_end.offset == second
@@ -159,7 +152,7 @@ def test_files_made_ahead_are_used_or_removed(tmp_path: Path, killed: bool, cont
 def test_damage_before_what_the_checkpoint_knows_is_told_and_changes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "store"
     _, second, third = write(path, [b"a" * 300, b"b" * 300, b"c" * 300], killed=True)
-    change(path, second + BODY, b"damage")
+    overwrite(*at(path, second + BODY), b"damage")
     set_checkpoint(path, in_one_hour())
     for _ in range(2):
         error = assert_refused(path, CorruptRecordError, f"offset {second}: .*at {third}.*nothing was changed")
@@ -192,7 +185,7 @@ def test_a_store_of_prepared_messages_alone_dispatches_nothing_after_a_clean_exi
 def test_a_start_after_a_kill_says_what_it_did(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "store"
     *_, last = write(path, [b"a" * 300, b"b" * 300, b"c" * 300], killed=True)
-    change(path, last + BODY, b"torn")
+    overwrite(*at(path, last + BODY), b"torn")
     with caplog.at_level("INFO"), open_store(path):
         pass
     assert re.search(rf"not closed: its log ends at {last}, and .* cut off; \d records .* again", caplog.text)
@@ -202,7 +195,7 @@ def test_a_start_after_a_kill_says_what_it_did(tmp_path: Path, caplog: pytest.Lo
 def test_a_start_warns_of_whole_records_that_it_cuts_off(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "store"
     _, second, *_ = write(path, [letter * 300 for letter in (b"a", b"b", b"c", b"d")], killed=True)
-    change(path, second + BODY, b"torn")
+    overwrite(*at(path, second + BODY), b"torn")
     with open_store(path) as store:
         assert (store.recovery.log_end.offset, store.recovery.log_end.cut_records) == (second, 2)
     assert f"its log ends at {second}, where a record is torn or damaged, and 2 whole records" in caplog.text
@@ -211,8 +204,8 @@ def test_a_start_warns_of_whole_records_that_it_cuts_off(tmp_path: Path, caplog:
 def test_damage_in_front_of_one_whole_record_with_a_torn_one_behind_is_told(tmp_path: Path) -> None:
     path = tmp_path / "store"
     first, second, third = write(path, [b"a" * 300, b"b" * 300, b"c" * 300], killed=True)
-    change(path, first + BODY, b"damage")
-    change(path, third, b"torn")
+    overwrite(*at(path, first + BODY), b"damage")
+    overwrite(*at(path, third), b"torn")
     set_checkpoint(path, in_one_hour())
     assert_refused(path, CorruptRecordError, f"offset {first}: .*at {second}, which the checkpoint")
 
@@ -220,10 +213,10 @@ def test_damage_in_front_of_one_whole_record_with_a_torn_one_behind_is_told(tmp_
 def test_damage_in_front_of_whole_records_is_told_where_the_checkpoint_is_lost(tmp_path: Path) -> None:
     path = tmp_path / "store"
     _, second, third = write(path, [b"a" * 300, b"b" * 300, b"c" * 300], killed=True)
-    change(path, second + BODY, b"damage")
+    overwrite(*at(path, second + BODY), b"damage")
     remove_checkpoint(path)
     assert_refused(path, CorruptRecordError, f"offset {second}: .*at {third}.*the checkpoint is lost")
-    change(path, third, b"torn")
+    overwrite(*at(path, third), b"torn")
     with open_store(path):
         pass
     assert bodies(path) == [b"a" * 300]
@@ -246,7 +239,7 @@ def test_a_start_without_a_checkpoint_that_is_killed_leaves_none_that_vouches_fo
             abandon(reput.MessageStore.open(path, files=files, **OPTIONS), files)
             is_started = True
         files.abandon()
-        change(path, first + BODY, b"damage")
+        overwrite(*at(path, first + BODY), b"damage")
         assert_refused(path, CorruptRecordError, f"offset {first}: .*nothing was changed")
         shutil.rmtree(path)
     assert next(steps) > 10
@@ -267,14 +260,14 @@ def test_a_log_that_ends_before_what_was_on_the_disk_is_told(
 def test_a_queue_offset_that_no_log_can_hold_is_told_and_changes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "store"
     offsets = write(path, [bytes(500)] * 20, killed=True)
-    change(path, offsets[7] + 20, bytes.fromhex("00000000ffffffff"))
+    overwrite(*at(path, offsets[7] + 20), bytes.fromhex("00000000ffffffff"))
     assert_refused(path, CorruptRecordError, rf"damaged at offset {offsets[7]}: .*queue offset 4294967295.*repair")
 
 
 def test_damage_at_the_end_of_a_file_is_found_by_the_next_file(tmp_path: Path) -> None:
     path = tmp_path / "store"
     first, second = write(path, [b"a" * 3000, b"b" * 3000], killed=True)
-    change(path, first + BODY, b"damage")
+    overwrite(*at(path, first + BODY), b"damage")
     set_checkpoint(path, int(time.time() * 1000) + 1)  # so the start looks at both files, for they are new
     assert_refused(path, CorruptRecordError, f"at {second}")
 
@@ -285,7 +278,7 @@ def test_a_record_of_the_checkpoints_own_millisecond_need_not_have_been_synced(
     path = tmp_path / "store"
     monkeypatch.setattr(time, "time", lambda: 1_700_000_000.0)
     _, second, _ = write(path, [b"a" * 300, b"b" * 300, b"c" * 300], killed=True)
-    change(path, second + BODY, b"torn")
+    overwrite(*at(path, second + BODY), b"torn")
     set_checkpoint(path, 1_700_000_000_000)
     with open_store(path):
         pass
@@ -298,7 +291,7 @@ def test_damage_before_a_queue_that_must_be_built_again_says_what_to_do(tmp_path
         put(store, b"a" * 300)
         second = put(store, b"b" * 300)
         put(store, b"c" * 300)
-    change(path, second + 4, b"damage")
+    overwrite(*at(path, second + 4), b"damage")
     shutil.rmtree(path / "consumequeue")
     for _ in range(2):
         with pytest.raises(CorruptRecordError, match=rf"offset {second}: expected a record, .*restore the file from"):
@@ -313,7 +306,7 @@ def test_damage_at_the_tail_after_a_clean_exit_is_told_and_changes_nothing(
     with open_store(path) as store:
         put(store, b"a" * 300)
         last = put(store, b"b" * 300, **fields)
-    change(path, last + BODY, b"damage")
+    overwrite(*at(path, last + BODY), b"damage")
     assert_refused(path, CorruptRecordError, f"offset {last}: .*nothing was changed")
 
 
@@ -445,7 +438,7 @@ def test_old_bytes_behind_the_end_of_a_clean_store_are_wiped_out_and_that_is_syn
     path = tmp_path / "store"
     (offset,) = write(path, [b"x" * 300], killed=False)
     old = (path / "commitlog" / f"{0:020d}").read_bytes()[:420]
-    change(path, 1000, old)
+    overwrite(*at(path, 1000), old)
     files = FaultyFiles()
     store = reput.MessageStore.open(path, files=files, **OPTIONS)
     zeroed = max(o.number for o in files.operations if o.kind == "write" and "commitlog" in o.path)
@@ -460,8 +453,8 @@ def test_units_behind_the_end_of_a_killed_store_are_wiped_out(tmp_path: Path) ->
     offsets = write(path, [b"x" * 100] * 5, killed=True)
     queue = path / "consumequeue/t/0" / f"{0:020d}"
     units = queue.read_bytes()
-    change(path, offsets[3], bytes(8))  # the log ends before the last two units
-    change(path, offsets[4], bytes(8))
+    overwrite(*at(path, offsets[3]), bytes(8))  # the log ends before the last two units
+    overwrite(*at(path, offsets[4]), bytes(8))
     later = queue.parent / f"{160:020d}"
     later.write_bytes(units[:20] * 8)  # and old units lie in a file behind it
     with open_store(path) as store:
@@ -685,7 +678,7 @@ def test_an_index_file_that_knows_more_than_the_log_does_not_keep_new_keys_out(t
     offsets = write(path, [b"x" * 10] * 12, killed=False)
     # A power cut under ASYNC_FLUSH: two full index files are on the disk, and of the log three records.
     (path / "abort").write_text("1")
-    change(path, offsets[3], bytes(FILE_SIZE - offsets[3]))
+    overwrite(*at(path, offsets[3]), bytes(FILE_SIZE - offsets[3]))
     with open_store(path) as store:
         offset = put(store, b"new", "new")
         store.wait_dispatched()

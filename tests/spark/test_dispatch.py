@@ -13,6 +13,7 @@ import reput
 from reput.errors import ConfigError, CorruptRecordError, StoreLockedError
 from reput.spark.dispatch import DispatchResult, dispatch
 from reput.store.dispatch.log_dispatch import DispatchedBatch
+from tests.support.damage import overwrite
 from tests.support.dispatched import derived, put
 from tests.support.further_units import bit_maps
 from tests.support.invariants import SMALL, check_store
@@ -109,8 +110,6 @@ def test_what_is_wrong_keeps_its_type_and_names_the_place(spark: SparkSession, t
     with pytest.raises(ConfigError, match="lies inside the store"):
         dispatch(store, store / "x", session=spark, once=True, bit_maps=bit_maps)
     log_file = store / "commitlog" / f"{4096:020d}"
-    data = bytearray(log_file.read_bytes())
-    data[100:120] = bytes(20)
-    log_file.write_bytes(data)
+    overwrite(log_file, 100, bytes(20))
     with pytest.raises(CorruptRecordError, match=f"{log_file}: damaged at offset 4096"):
         dispatch(store, output, session=spark, once=True, bit_maps=bit_maps)

@@ -27,6 +27,7 @@ from reput.progress import Progress
 from reput.spark import audit as spark_audit
 from reput.spark import diff as spark_diff
 from reput.spark.runner import SparkRunner
+from tests.support.damage import flip
 from tests.support.golden import expected_files, origin, used_files
 from tests.support.large_store import write_large_store
 from tests.support.runners import CountingRunner
@@ -96,9 +97,7 @@ class TestRebuild:
         with reput.MessageStore.open(tmp_path / "store", mapped_file_size_commit_log=1 << 16) as store:
             offsets = [store.put_message(reput.Message("orders", b"x" * 100)).commit_log_offset for _ in range(200)]
         path = tmp_path / "store" / "commitlog" / "00000000000000000000"
-        data = bytearray(path.read_bytes())
-        data[offsets[100] + 88] ^= 1
-        path.write_bytes(data)
+        flip(path, offsets[100] + 88)
         with pytest.raises(CorruptRecordError, match="body CRC") as caught:
             rebuild(tmp_path / "store", tmp_path / "out", runner=SparkRunner(spark))
         assert (caught.value.path, caught.value.offset) == (str(path), offsets[100])
@@ -116,9 +115,7 @@ class TestAuditAndDiff:
     def test_findings_are_the_same_and_come_as_a_dataframe(self, spark: SparkSession, tmp_path: Path) -> None:
         store = Path(shutil.copytree(CORPORA / "retention" / "store", tmp_path / "store"))
         path = next(store.glob("consumequeue/topic-1/*/*"))
-        data = bytearray(path.read_bytes())
-        data[-1 - len(data) + len(data.rstrip(b"\0"))] ^= 1
-        path.write_bytes(data)
+        flip(path, len(path.read_bytes().rstrip(b"\0")) - 1)
         local = audit(store, runner=LocalRunner(2), split_bytes=20_000)
         found = spark_audit(spark, store, split_bytes=30_000)
         assert found.toArrow().select(SCHEMA_OF_FINDINGS.names).to_pylist() == local.table.to_pylist()

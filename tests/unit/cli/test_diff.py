@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.commands import SMALL_FILES, Run
+from tests.support.damage import at, flip
 
 
 @pytest.fixture
@@ -16,13 +17,6 @@ def stores(golden: Callable[[str], Path], tmp_path: Path) -> tuple[Path, Path]:
     """A store and its copy."""
     store = golden("clean")
     return store, Path(shutil.copytree(store, tmp_path / "copy"))
-
-
-def flip(store: Path, position: int) -> None:
-    path = sorted((store / "commitlog").iterdir())[0]
-    data = bytearray(path.read_bytes())
-    data[position] ^= 1
-    path.write_bytes(data)
 
 
 def test_equal_stores_are_0(stores: tuple[Path, Path], run_reput: Run) -> None:
@@ -34,7 +28,7 @@ def test_equal_stores_are_0(stores: tuple[Path, Path], run_reput: Run) -> None:
 
 
 def test_a_difference_is_1_and_its_fields_are_named(stores: tuple[Path, Path], tmp_path: Path, run_reput: Run) -> None:
-    flip(stores[1], 47)
+    flip(*at(stores[1], 47))
     answer = run_reput("diff", *stores, "--json", "--report", tmp_path / "report.html", "--work-dir", tmp_path / "work")
     assert answer.status == 1, answer.err
     found = answer.object()
@@ -53,7 +47,7 @@ def test_a_difference_is_1_and_its_fields_are_named(stores: tuple[Path, Path], t
 
 
 def test_what_cannot_be_read_is_a_finding(stores: tuple[Path, Path], run_reput: Run) -> None:
-    flip(stores[1], 3)
+    flip(*at(stores[1], 3))
     answer = run_reput("diff", *stores)
     assert answer.status == 1
     assert "passed over" in answer.out

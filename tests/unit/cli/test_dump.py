@@ -12,6 +12,7 @@ import pytest
 from reput.formats.index_file import key_hash
 from reput.formats.record_layout import BODY
 from tests.support.commands import GOLDEN, Run, truth
+from tests.support.damage import flip, overwrite
 
 CASES = ("clean", "killed", "torn", "empty", "ipv6", "long-topic", "lmq", "retention", "transactions")
 
@@ -133,9 +134,7 @@ def test_damage_in_the_log_is_shown_at_its_place_and_what_follows_too(store: Pat
     path = store / "commitlog" / ("0" * 20)
     every = run_reput("dump", store, "--json").lines()
     damaged = every[2]["commit_log_offset"]
-    data = bytearray(path.read_bytes())
-    data[damaged + BODY] ^= 1
-    path.write_bytes(data)
+    flip(path, damaged + BODY)
     answer = run_reput("dump", store, "--json")
     lines = answer.lines()
     assert answer.status == 1
@@ -163,12 +162,10 @@ def test_damage_in_a_queue_is_shown_at_its_unit(
     store: Path, run_reput: Run, unit: int, change: bytes | None, shown: int, reason: str
 ) -> None:
     path = store / "consumequeue/orders/0" / ("0" * 20)
-    data = bytearray(path.read_bytes())
     if change is None:
-        data[20 * unit + 8 : 20 * unit + 12] = (5).to_bytes(4, "big")
+        overwrite(path, 20 * unit + 8, (5).to_bytes(4, "big"))
     else:
-        data[20 * unit : 20 * unit + len(change)] = change
-    path.write_bytes(data)
+        overwrite(path, 20 * unit, change)
     answer = run_reput("dump", store, "--what", "queue", "--json")
     assert answer.status == 1
     (line,) = [line for line in answer.lines() if "damage" in line]
@@ -178,10 +175,8 @@ def test_damage_in_a_queue_is_shown_at_its_unit(
 
 def test_damage_in_an_index_is_shown_at_its_entry(store: Path, run_reput: Run) -> None:
     (path,) = (store / "index").iterdir()
-    data = bytearray(path.read_bytes())
     entry = 40 + 4 * 100 + 20 * 3
-    data[entry + 16 : entry + 20] = (99).to_bytes(4, "big")
-    path.write_bytes(data)
+    overwrite(path, entry + 16, (99).to_bytes(4, "big"))
     answer = run_reput("dump", store, "--what", "index", "--json")
     assert answer.status == 1
     (line,) = [line for line in answer.lines() if "damage" in line]
@@ -235,10 +230,8 @@ def test_damage_in_a_batch_queue_is_shown_at_its_unit(
     store = tmp_path / "store"
     shutil.copytree(golden("bcq"), store)
     path = store / "batchconsumequeue/topic-1/0" / ("0" * 20)
-    data = bytearray(path.read_bytes())
-    data[2 * 46 + field : 2 * 46 + field + len(value)] = value
     path.chmod(0o644)
-    path.write_bytes(data)
+    overwrite(path, 2 * 46 + field, value)
     answer = run_reput("dump", store, "--what", "queue", "--json", "--topic", "topic-1")
     assert answer.status == 1
     first = next(line for line in answer.lines() if "damage" in line)

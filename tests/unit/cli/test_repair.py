@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.support.commands import Run, content_of
+from tests.support.damage import overwrite
 
 
 def spoil(store: Path) -> None:
@@ -48,9 +49,7 @@ def test_a_log_that_is_not_mended_in_place_is_salvaged(
 ) -> None:
     store, target = golden("clean"), tmp_path / "salvaged"
     file = sorted((store / "commitlog").iterdir())[0]
-    data = bytearray(file.read_bytes())
-    data[20_000:20_500] = bytes(500)
-    file.write_bytes(data)
+    overwrite(file, 20_000, bytes(500))
     before = content_of(store)
     answer = run_reput("repair", store, "--apply")
     assert (answer.status, "--salvage DIR" in answer.out) == (1, True)

@@ -10,6 +10,7 @@ import pytest
 
 from reput.jobs.job_folder import JobFolder
 from tests.support.commands import Run, truth
+from tests.support.damage import flip
 
 
 def test_counts_are_those_of_the_records(golden: Callable[[str], Path], run_reput: Run) -> None:
@@ -81,9 +82,7 @@ def test_wrong_usage_is_one_line_and_exit_2(
 
 def test_damage_is_a_finding_and_the_rest_is_counted(store: Path, run_reput: Run) -> None:
     path = store / "commitlog" / ("0" * 20)
-    data = bytearray(path.read_bytes())
-    data[4] ^= 1
-    path.write_bytes(data)
+    flip(path, 4)
     answer = run_reput("stats", store, "--json")
     assert (answer.status, answer.object()["messages"]) == (1, 4)
     assert answer.err.startswith(f"reput: {path}: damaged at offset 0: ")

@@ -15,7 +15,7 @@ def test_results_keep_the_order_of_the_items_though_the_first_finishes_last() ->
 
     def task(item: int) -> int:
         if item == 0:
-            assert all(others_done.acquire(timeout=10) for _ in range(3))
+            assert all(others_done.acquire(timeout=60) for _ in range(3))
         else:
             others_done.release()
         return item * item
@@ -47,7 +47,7 @@ def test_the_first_error_is_raised_and_the_tasks_that_have_not_started_never_do(
 
 
 def test_tasks_run_in_as_many_threads_as_asked_for() -> None:
-    meeting = threading.Barrier(3, timeout=10)  # broken, and so an error, if fewer than three tasks run at once
+    meeting = threading.Barrier(3, timeout=60)  # broken, and so an error, if fewer than three tasks run at once
     assert len(LocalRunner(threads=3).run(lambda item: meeting.wait(), range(3), description="meet")) == 3
 
 

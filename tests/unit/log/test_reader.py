@@ -22,6 +22,7 @@ from reput.log import StoreDirectory
 from reput.log.reader import read_split
 from reput.log.selection import make_selection
 from reput.log.splits import plan_splits
+from tests.support.damage import flip, overwrite
 
 LogWriter = Callable[..., list[int]]
 GOLDEN = Path(__file__).parents[2] / "golden" / "5.3.3"
@@ -245,9 +246,7 @@ def test_nothing_is_read_before_the_first_batch_is_asked_for(store: Path, write_
 def test_damage_comes_after_the_rows_before_it(store: Path, write_log: LogWriter) -> None:
     offsets = write_log(MESSAGES, 8192)
     path = store / "commitlog" / f"{0:020d}"
-    content = bytearray(path.read_bytes())
-    content[offsets[7] + 4] ^= 1
-    path.write_bytes(content)
+    flip(path, offsets[7] + 4)
     for columns in (None, ["queue_offset"], ["topic", "body"]):
         reader = reput.read_log(store, columns=columns)
         assert reader.read_next_batch().num_rows == 7
@@ -271,10 +270,8 @@ def test_a_wrong_argument_is_told_at_the_call(store: Path, write_log: LogWriter)
 def test_what_cannot_be_shown_is_replaced_and_told(store: Path, write_log: LogWriter) -> None:
     (offset,) = write_log([Message("topic", b"x", born_timestamp=0)], 8192)
     path = store / "commitlog" / f"{0:020d}"
-    content = bytearray(path.read_bytes())
-    content[offset + 40 : offset + 48] = b"\x7f" * 8  # BORNTIMESTAMP
-    content[content.index(b"topic") + 1] = 0xFF
-    path.write_bytes(content)
+    overwrite(path, offset + 40, b"\x7f" * 8)  # BORNTIMESTAMP
+    overwrite(path, path.read_bytes().index(b"topic") + 1, b"\xff")
     (row,) = rows(store)
     assert (row["topic"], row["born_timestamp"], row["status"]) == (
         "t\ufffdpic",

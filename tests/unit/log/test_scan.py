@@ -17,6 +17,7 @@ from reput.kernels.record_scan import ScanLevel
 from reput.log import StoreDirectory
 from reput.log.scan import OnDamage, SplitScan, scan_split
 from reput.log.splits import Split, SplitStop, check_stitches, plan_splits
+from tests.support.damage import at, overwrite
 
 LogWriter = Callable[..., list[int]]
 FILE_SIZE = 4096
@@ -31,14 +32,6 @@ def store(tmp_path: Path) -> Path:
 
 def log_path(store: Path, offset: int) -> Path:
     return store / "commitlog" / f"{offset - offset % FILE_SIZE:020d}"
-
-
-def patch(store: Path, offset: int, data: bytes) -> None:
-    """Overwrite bytes of the log."""
-    path = log_path(store, offset)
-    content = bytearray(path.read_bytes())
-    content[offset % FILE_SIZE : offset % FILE_SIZE + len(data)] = data
-    path.write_bytes(content)
 
 
 def run(split: Split, **options: object) -> tuple[SplitScan, list[int]]:
@@ -127,14 +120,14 @@ def test_a_torn_tail_ends_the_log_quietly(
     store: Path, write_log: LogWriter, position: int, data: bytes, split_bytes: int
 ) -> None:
     offsets = write_log(MESSAGES[:30], FILE_SIZE, spare_files=2)
-    patch(store, offsets[-1] + position, data)
+    overwrite(*at(store, offsets[-1] + position), data)
     assert read(store, split_bytes) == offsets[:-1]
 
 
 @pytest.mark.parametrize(("position", "data"), TEARS)
 def test_damage_before_a_proven_record_is_told(store: Path, write_log: LogWriter, position: int, data: bytes) -> None:
     offsets = write_log(MESSAGES[:30], FILE_SIZE, spare_files=1)
-    patch(store, offsets[20] + position, data)
+    overwrite(*at(store, offsets[20] + position), data)
     with pytest.raises(CorruptRecordError) as raised:
         read(store)
     assert raised.value.path == str(log_path(store, offsets[20]))
@@ -156,7 +149,7 @@ def test_damage_is_told_with_what_was_expected_and_found(
     store: Path, write_log: LogWriter, position: int, data: bytes, reason: str
 ) -> None:
     offsets = write_log(MESSAGES[:30], FILE_SIZE)
-    patch(store, offsets[9] + position, data)
+    overwrite(*at(store, offsets[9] + position), data)
     with pytest.raises(CorruptRecordError, match=reason):
         read(store)
 
@@ -164,7 +157,7 @@ def test_damage_is_told_with_what_was_expected_and_found(
 def test_a_record_that_is_torn_while_a_later_file_goes_on_is_damage(store: Path, write_log: LogWriter) -> None:
     offsets = write_log(MESSAGES, FILE_SIZE)
     last_of_first = max(offset for offset in offsets if offset < FILE_SIZE)
-    patch(store, last_of_first, bytes(FILE_SIZE - last_of_first))
+    overwrite(*at(store, last_of_first), bytes(FILE_SIZE - last_of_first))
     with pytest.raises(CorruptRecordError, match=f"whole record follows at offset {FILE_SIZE} of {FILE_SIZE:020d}"):
         read(store)
 
@@ -196,7 +189,7 @@ def test_damages_in_a_row_over_a_files_border_are_no_end_of_the_log(
     begin, end = first - 1 - before, first + 1 + behind
     assert end < len(offsets) - 3, "whole records are to follow"
     for offset in offsets[begin:end]:
-        patch(store, offset + position, data)
+        overwrite(*at(store, offset + position), data)
     with pytest.raises(CorruptRecordError, match=f"whole record follows at offset {offsets[end]} of") as raised:
         run(plan_splits(StoreDirectory(store).log_files(), FILE_SIZE)[offsets[begin] // FILE_SIZE])
     assert raised.value.offset == offsets[begin]
@@ -207,7 +200,7 @@ def test_what_nothing_whole_follows_at_a_files_border_is_the_logs_end(store: Pat
     offsets = write_log(MESSAGES[:55], FILE_SIZE, spare_files=1)
     first = offsets.index(int(Path(StoreDirectory(store).log_files()[-2].path).name))
     for offset in offsets[first - 1 :]:
-        patch(store, offset + BODY_CRC, b"\x12\x34\x56\x78")
+        overwrite(*at(store, offset + BODY_CRC), b"\x12\x34\x56\x78")
     for on_damage in (OnDamage.RAISE, OnDamage.SKIP):
         assert read(store, on_damage=on_damage) == offsets[: first - 1]
 
@@ -216,16 +209,16 @@ def test_a_file_of_nothing_whole_between_two_others_is_skipped(store: Path, writ
     offsets = write_log(MESSAGES, FILE_SIZE)
     (_, second, third, *_) = (file.start_offset for file in StoreDirectory(store).log_files())
     begin, end = offsets.index(second) - 1, offsets.index(third) + 1
-    patch(store, offsets[begin], b"\xff" * (second - offsets[begin]))
-    patch(store, second, b"\xff" * FILE_SIZE)
-    patch(store, third + BODY_CRC, b"\x12\x34\x56\x78")
+    overwrite(*at(store, offsets[begin]), b"\xff" * (second - offsets[begin]))
+    overwrite(*at(store, second), b"\xff" * FILE_SIZE)
+    overwrite(*at(store, third + BODY_CRC), b"\x12\x34\x56\x78")
     assert read(store, on_damage=OnDamage.SKIP) == offsets[:begin] + offsets[end:]
 
 
 def test_a_file_without_its_blank_record_is_damage_where_the_log_goes_on(store: Path, write_log: LogWriter) -> None:
     offsets = write_log(MESSAGES, FILE_SIZE)
     position = log_path(store, 0).read_bytes().rindex(BLANK_MAGIC) - MAGIC_CODE
-    patch(store, position, bytes(8))
+    overwrite(*at(store, position), bytes(8))
     with pytest.raises(CorruptRecordError) as raised:
         read(store)
     assert (raised.value.offset, raised.value.path) == (position, str(log_path(store, 0)))
@@ -258,7 +251,7 @@ def test_old_records_of_a_file_that_was_used_before_are_no_proof(store: Path, wr
 
 def test_bodies_are_taken_on_trust_only_where_the_caller_says_so(store: Path, write_log: LogWriter) -> None:
     offsets = write_log(MESSAGES[:10], FILE_SIZE)
-    patch(store, offsets[4] + BODY_CRC, b"\0\0\0\1")
+    overwrite(*at(store, offsets[4] + BODY_CRC), b"\0\0\0\1")
     assert read(store, check_crc=False) == offsets
     with pytest.raises(CorruptRecordError):
         read(store)
@@ -332,7 +325,7 @@ class LaterComplete(FileLayer):
 def test_a_record_in_the_making_is_no_damage(store: Path, write_log: LogWriter, readings: int) -> None:
     offsets = write_log(MESSAGES[:10], FILE_SIZE)
     whole = log_path(store, 0).read_bytes()
-    patch(store, offsets[5] + 60, bytes(20))
+    overwrite(*at(store, offsets[5] + 60), bytes(20))
     (split,) = plan_splits(StoreDirectory(store).log_files(), FILE_SIZE)
     _, found = run(split, files=LaterComplete(whole, readings))
     assert found == offsets

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ from reput.log.pruning import Range, Wanted
 from reput.log.scan import OnDamage
 from reput.log.selection import make_selection
 from reput.log.statistics import BLOCK_BYTES, read_statistics, write_statistics
+from tests.support.damage import flip
 
 CLEAN = Path(__file__).parents[2] / "golden" / "5.3.3" / "clean" / "store"
 
@@ -48,15 +50,6 @@ def test_blocks_bound_the_times_of_all_their_records(store: StoreDirectory) -> N
             assert (inside.min(), inside.max()) == (low, high)
 
 
-def changed_byte(position: int) -> Callable[[Path], None]:
-    def change(path: Path) -> None:
-        data = bytearray(path.read_bytes())
-        data[position] ^= 1
-        path.write_bytes(data)
-
-    return change
-
-
 def edited(name: str, value: object) -> Callable[[Path], None]:
     """Another value, and no CRC that says so."""
 
@@ -71,8 +64,8 @@ def edited(name: str, value: object) -> Callable[[Path], None]:
 @pytest.mark.parametrize(
     "spoil",
     [
-        changed_byte(3),
-        changed_byte(-10),
+        partial(flip, position=3),
+        partial(flip, position=-10),
         edited("blocks", []),
         edited("size", 1),
         lambda path: path.write_bytes(b""),
@@ -97,15 +90,13 @@ def test_a_sidecar_of_other_records_is_not_believed(store: StoreDirectory, tmp_p
     found = walk(file, 10_000)
     write_statistics(str(tmp_path / "kept"), found)
     at = 0 if record == "first" else found.last_record
-    data = bytearray(Path(file.path).read_bytes())
-    data[at + STORE_TIMESTAMP + 7 if record == "first" else at + 40] ^= 1
-    Path(file.path).write_bytes(data)
+    flip(Path(file.path), at + STORE_TIMESTAMP + 7 if record == "first" else at + 40)
     assert read_statistics(str(tmp_path / "kept"), file) is None
 
 
 def test_damage_and_files_without_records_leave_no_sidecar(store: StoreDirectory, tmp_path: Path) -> None:
     file = store.log_files()[0]
-    changed_byte(60_000)(Path(file.path))
+    flip(Path(file.path), 60_000)
     write_statistics(str(tmp_path / "kept"), walk(file, 10_000, on_damage=OnDamage.SKIP))
     Path(file.path).write_bytes(bytes(file.size))
     write_statistics(str(tmp_path / "kept"), walk(file, 10_000, on_damage=OnDamage.SKIP))

@@ -19,6 +19,7 @@ from reput.log import StoreDirectory
 from reput.log.positions import NO_LIMIT, LogPosition, TailLimit
 from reput.log.scan import OnDamage
 from reput.log.tail import LogTail
+from tests.support.damage import at, overwrite
 
 LogWriter = Callable[..., list[int]]
 FILE_SIZE = 4096
@@ -54,13 +55,6 @@ def log_path(store: Path, offset: int) -> Path:
     return store / "commitlog" / offset_to_file_name(offset - offset % FILE_SIZE)
 
 
-def patch(store: Path, offset: int, data: bytes) -> None:
-    """Overwrite bytes of the log."""
-    content = bytearray(log_path(store, offset).read_bytes())
-    content[offset % FILE_SIZE : offset % FILE_SIZE + len(data)] = data
-    log_path(store, offset).write_bytes(content)
-
-
 def record(offset: int, body: bytes = b"", store_timestamp: int = 1, **fields: object) -> bytes:
     host = encode_host("10.0.0.1:10911")
     message = Message("orders", body, **fields)  # type: ignore[arg-type]
@@ -78,7 +72,7 @@ def record(offset: int, body: bytes = b"", store_timestamp: int = 1, **fields: o
 
 def cut(store: Path, offset: int) -> None:
     """Lose what is at and behind an offset, as a power cut and the recovery after it do."""
-    patch(store, offset, bytes(FILE_SIZE - offset % FILE_SIZE))
+    overwrite(*at(store, offset), bytes(FILE_SIZE - offset % FILE_SIZE))
     for path in sorted((store / "commitlog").iterdir()):
         if int(path.name) > offset:
             path.unlink()
@@ -118,7 +112,7 @@ class TestAdvance:
     def test_a_full_file_is_not_read_where_the_next_one_has_begun(self, store: Path, write_log: LogWriter) -> None:
         offsets = write_log(MESSAGES, FILE_SIZE)
         end = tail(store).advance(START)
-        patch(store, 0, b"\xff" * 2000)
+        overwrite(*at(store, 0), b"\xff" * 2000)
         assert tail(store).advance(START) == end
         with pytest.raises(CorruptRecordError, match="damaged at offset 0"):
             tail(store).advance(START, TailLimit(max_rows=len(offsets)))
@@ -137,9 +131,9 @@ class TestAdvance:
         end = log.advance(START)
         new = record(end.offset, b"x" * 100, keys=["k"])
         for size in range(1, len(new)):
-            patch(store, end.offset, new[:size])
+            overwrite(*at(store, end.offset), new[:size])
             assert log.advance(end) is end, size
-        patch(store, end.offset, new)
+        overwrite(*at(store, end.offset), new)
         assert log.advance(end).offset == end.offset + len(new)
 
     def test_a_properties_end_of_zero_counts_when_a_record_follows(self, store: Path, write_log: LogWriter) -> None:
@@ -147,24 +141,24 @@ class TestAdvance:
         log = tail(store)
         end = log.advance(START)
         odd = record(end.offset, b"x", properties={"a": "\0"})
-        patch(store, end.offset, odd)
+        overwrite(*at(store, end.offset), odd)
         if odd[-1]:
             odd = odd[:-1] + b"\0"
-            patch(store, end.offset, odd)
+            overwrite(*at(store, end.offset), odd)
         assert log.advance(end) is end
         following = record(end.offset + len(odd), b"y", keys=["k"])
-        patch(store, end.offset + len(odd), following)
+        overwrite(*at(store, end.offset + len(odd)), following)
         assert log.advance(end).offset == end.offset + len(odd) + len(following)
 
     def test_damage_is_told_and_a_torn_tail_is_the_end(self, store: Path, write_log: LogWriter) -> None:
         offsets = write_log(MESSAGES, FILE_SIZE)
-        patch(store, offsets[-1], b"\x00\x00\x00\x50\xda\xa3")
+        overwrite(*at(store, offsets[-1]), b"\x00\x00\x00\x50\xda\xa3")
         log = tail(store)
         end = log.advance(START)
         assert end.offset == offsets[-1]
         assert log.advance(end) is end
         assert log.advance(end) is end
-        patch(store, offsets[-7] + 88, b"?")
+        overwrite(*at(store, offsets[-7] + 88), b"?")
         log = tail(store)
         end = log.advance(LogPosition(offsets[-8]))
         assert end.offset == offsets[-7]
@@ -179,7 +173,7 @@ class TestAdvance:
         offsets = write_log(MESSAGES[:55], FILE_SIZE)
         first = offsets.index(StoreDirectory(store).log_files()[-1].start_offset)
         for offset in offsets[first + 1 - damaged : first + 1]:
-            patch(store, offset + 88, b"?")
+            overwrite(*at(store, offset + 88), b"?")
         log = tail(store)
         for end in (log.latest(), log.advance(START)):
             assert end.offset == offsets[first + 1 - damaged]
@@ -192,7 +186,7 @@ class TestAdvance:
 
     def test_zeros_before_a_record_are_told_once_a_reader_comes_there(self, store: Path, write_log: LogWriter) -> None:
         offsets = write_log(MESSAGES, FILE_SIZE)
-        patch(store, offsets[-3], bytes(offsets[-2] - offsets[-3]))
+        overwrite(*at(store, offsets[-3]), bytes(offsets[-2] - offsets[-3]))
         log = tail(store)
         with pytest.raises(CorruptRecordError, match=f"damaged at offset {offsets[-3]}"):
             log.advance(log.advance(LogPosition(offsets[-4])))
@@ -230,12 +224,12 @@ class TestCheck:
         last = log_path(store, offsets[-1]).read_bytes()[offsets[-1] % FILE_SIZE :][: end.offset - offsets[-1]]
         other = bytearray(last)
         other[63] ^= 1  # the store timestamp
-        patch(store, offsets[-1], bytes(other))
+        overwrite(*at(store, offsets[-1]), bytes(other))
         with pytest.raises(
             DataLossError, match=r"a record stored at [0-9T:.-]+Z with header CRC 0x[0-9a-f]{8}; found: "
         ):
             tail(store).check(end)
-        patch(store, offsets[-1], last)
+        overwrite(*at(store, offsets[-1]), last)
         tail(store).check(end)
 
     def test_a_log_that_is_shorter_by_files_is_told(self, store: Path, write_log: LogWriter) -> None:
@@ -274,7 +268,7 @@ class TestResume:
         cut(store, offsets[25])
         assert tail(store).resume(end).offset == offsets[25]
         new = record(offsets[25], b"n" * 500, end.offset + 1, keys=["k"])
-        patch(store, offsets[25], new)
+        overwrite(*at(store, offsets[25]), new)
         assert tail(store).resume(end).offset == offsets[25]
         assert tail(store).remainder(LogPosition(offsets[20]), end) == (offsets[20], offsets[25])
         assert tail(store).remainder(end, LogPosition(end.offset + 500)) == (end.offset, end.offset)

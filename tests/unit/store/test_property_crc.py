@@ -14,6 +14,7 @@ from reput.errors import CorruptRecordError, MessageIllegalError
 from reput.formats.checkpoint import Checkpoint, encode_checkpoint
 from reput.formats.record_layout import FLAG
 from tests.oracles.record_scan import bad_property_crc
+from tests.support.damage import at, flip
 from tests.support.faulty_files import FaultyFiles, abandon
 from tests.support.fixtures import OpenStore
 from tests.support.invariants import SMALL, contents, log_records
@@ -34,14 +35,6 @@ def put_all_ways(store: reput.MessageStore) -> int:
     properties = pa.array([[("a", "1"), ("__CRC32#", "0000000000")], None] * 10, pa.map_(pa.string(), pa.string()))
     store.put_arrow(pa.table(rows).append_column("properties", properties))
     return 28
-
-
-def change(path: Path, offset: int) -> None:
-    """Change the FLAG of a record, which its body's CRC does not cover."""
-    file = path / "commitlog" / f"{offset - offset % 4096:020d}"
-    content = bytearray(file.read_bytes())
-    content[offset % 4096 + FLAG] ^= 1
-    file.write_bytes(content)
 
 
 @pytest.mark.parametrize("on", [True, False])
@@ -105,7 +98,7 @@ def test_the_limit_of_the_properties_counts_the_crc(open_store: OpenStore) -> No
 def test_a_reader_shows_a_record_whose_crc_does_not_fit_and_says_so(open_store: OpenStore, path: Path) -> None:
     with open_store(**ON) as store:
         offsets = [store.put_message(reput.Message("t", bytes(300), flag=n)).commit_log_offset for n in range(30)]
-    change(path, offsets[11])
+    flip(*at(path, offsets[11] + FLAG))  # which the CRC of the body does not cover
     table = reput.read_log(path).read_all()
     assert table["flag"].to_pylist() == [n ^ (0x01000000 if n == 11 else 0) for n in range(30)]
     assert [n for n, status in enumerate(table["status"].to_pylist()) if status == "BAD_PROPERTY_CRC"] == [11]
@@ -126,7 +119,7 @@ def test_a_recovery_ends_the_log_at_a_wrong_crc_if_it_is_asked_to_write_them(
     open_store: OpenStore, path: Path, tmp_path: Path
 ) -> None:
     offsets = killed(open_store, path, **ON)
-    change(path, offsets[4])
+    flip(*at(path, offsets[4] + FLAG))  # which the CRC of the body does not cover
     other = shutil.copytree(path, tmp_path / "other")
     with open_store(**ON) as store:
         assert store.max_commit_log_offset == offsets[4]

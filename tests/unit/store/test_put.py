@@ -387,7 +387,7 @@ def test_put_messages_gives_one_result_a_message_in_log_order(store: reput.Messa
 def test_async_put_gives_a_future_that_cannot_be_taken_back(store: reput.MessageStore) -> None:
     futures = [store.async_put_message(reput.Message("t", b"x")) for _ in range(20)]
     assert not any(future.cancel() for future in futures)
-    assert [future.result(timeout=10).queue_offset for future in futures] == list(range(20))
+    assert [future.result(timeout=60).queue_offset for future in futures] == list(range(20))
     assert store.put_message(reput.Message("t", b"x")).queue_offset == 20
     assert store.flushed_offset == store.max_commit_log_offset
 
@@ -452,7 +452,7 @@ def test_a_put_that_does_not_want_to_wait_returns_before_the_sync_and_is_not_ser
     result = store.put_message(reput.Message("t", b"x", wait_store_msg_ok=False))
     assert result.status is PutMessageStatus.PUT_OK
     assert store.async_put_message(reput.Message("t", b"y", wait_store_msg_ok=False)).done()
-    assert files.waiting.wait(10), "a put that does not wait wakes the flush thread all the same"
+    assert files.waiting.wait(60), "a put that does not wait wakes the flush thread all the same"
     assert store.flushed_offset < store.max_commit_log_offset
     assert (len(store.get_message("t", 0, 0)), store.max_offset("t", 0)) == (1, 1)
     assert store.look_message_by_offset(result.commit_log_offset) is None
@@ -469,7 +469,7 @@ def test_a_sync_that_takes_too_long_is_flush_disk_timeout_and_the_message_is_sto
     files.go.clear()
     first = threading.Thread(target=store.put_message, args=(reput.Message("t", b"syncs by itself"),))
     first.start()
-    assert files.waiting.wait(10)
+    assert files.waiting.wait(60)
     result = store.put_message(reput.Message("t", b"waits"))
     assert result.status is PutMessageStatus.FLUSH_DISK_TIMEOUT
     files.go.set()
@@ -489,7 +489,7 @@ def test_sixteen_threads_get_offsets_that_are_dense_and_in_log_order(open_store:
             message = reput.Message("t", bytes([thread]) * (number % 50), keys=[f"{thread}-{number}"])
             if number % 10 == 9:
                 future = store.async_put_message(message, thread % 3)
-                result = future.result(timeout=30)
+                result = future.result(timeout=60)
             else:
                 result = store.put_message(message, thread % 3)
             results[thread].append((result.commit_log_offset, result.queue_offset, result.store_timestamp))

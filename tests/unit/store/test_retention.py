@@ -28,7 +28,12 @@ from tests.support.retained import age, check_retained, files_in
 HOUR_MS = 3_600_000
 NOW_MS = 1000 * HOUR_MS
 CONFIG = MessageStoreConfig()
-FAST = {"delete_commit_log_files_interval": 0, "delete_consume_queue_files_interval": 0}
+#: No waits between deletions, and no file is made ahead meanwhile.
+FAST = {
+    "delete_commit_log_files_interval": 0,
+    "delete_consume_queue_files_interval": 0,
+    "flush_interval_consume_queue": 60_000,
+}
 
 
 class Disk(FaultyFiles):
@@ -53,7 +58,7 @@ class Disk(FaultyFiles):
         while self.asked.acquire(blocking=False):
             pass
         for _ in range(4 * (runs + 1)):
-            assert self.asked.acquire(timeout=20)
+            assert self.asked.acquire(timeout=60)
 
 
 def fill(store: reput.MessageStore, count: int = 60) -> None:
@@ -208,7 +213,7 @@ def test_what_is_not_dispatched_or_not_flushed_stays(open_store: OpenStore, path
     age(path, 100)
     assert store.delete_expired().commit_log_files == []
     held = threading.Event()
-    files.judge = lambda operation: held.wait(20) and None if operation.kind == "write_runs" else None
+    files.judge = lambda operation: held.wait(60) and None if operation.kind == "write_runs" else None
     store._writer.flush._sync_if(0)  # type: ignore[attr-defined]
     store.put_message(reput.Message("t", b"x"))
     assert store.dispatch_behind_bytes > 0

@@ -251,4 +251,4 @@ def test_an_open_store_samples_its_sums(open_store, monkeypatch):
     store = open_store(flush_interval_consume_queue=20)
     sampled = threading.Event()
     monkeypatch.setattr(store._stats, "sample", sampled.set)
-    assert sampled.wait(10)
+    assert sampled.wait(60)

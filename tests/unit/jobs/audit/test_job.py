@@ -28,7 +28,7 @@ from reput.jobs.repair.look import has_records_from
 from reput.jobs.runner import LocalRunner
 from reput.log.directory import StoreDirectory
 from reput.progress import Progress
-from tests.support.damage import cut, flip, write
+from tests.support.damage import cut, flip, overwrite
 from tests.support.faulty_files import FaultyFiles
 from tests.support.further_units import BOTH
 from tests.support.invariants import log_records
@@ -237,9 +237,12 @@ DAMAGES: dict[str, tuple[str, Callable[[Path], None], str, int | None]] = {
     "unit offset": ("unit-wrong", lambda store: flip(store / QUEUE, 47), QUEUE, 40),
     "unit size": ("unit-wrong", lambda store: flip(store / QUEUE, 51), QUEUE, 40),
     "unit tags code": ("unit-wrong", lambda store: flip(store / QUEUE, 59), QUEUE, 40),
-    "unit gone": ("unit-missing", lambda store: write(store / QUEUE, 40, bytes(20)), QUEUE, 40),
+    "unit gone": ("unit-missing", lambda store: overwrite(store / QUEUE, 40, bytes(20)), QUEUE, 40),
     "filler unit": (
-        "unit-missing", lambda store: write(store / QUEUE, 40, b"\0" * 8 + b"\x7f\xff\xff\xff" + b"\0" * 8), QUEUE, 40
+        "unit-missing",
+        lambda store: overwrite(store / QUEUE, 40, b"\0" * 8 + b"\x7f\xff\xff\xff" + b"\0" * 8),
+        QUEUE,
+        40,
     ),
     "queue file gone": ("unit-missing", lambda store: (store / QUEUE).unlink(), QUEUE, 0),
     "queue file between others gone": ("queue-file-missing", lambda store: (store / QUEUE).unlink(), QUEUE, None),
@@ -314,9 +317,7 @@ def test_a_queue_offset_of_a_message_that_no_queue_has_is_wrong(tmp_path: Path) 
             opened.put_message(reput.Message("orders", b"x", sys_flag=flags))
         second = opened.put_message(reput.Message("orders", b"x", sys_flag=4)).commit_log_offset
     file = tmp_path / "commitlog/00000000000000000000"
-    content = bytearray(file.read_bytes())
-    content[second + QUEUE_OFFSET + 7] = 1
-    file.write_bytes(content)
+    overwrite(file, second + QUEUE_OFFSET + 7, b"\1")
     (found,) = run(tmp_path).findings
     assert (found.code, found.commit_log_offset) == ("record-damaged", second)
     assert "is in no queue, and its queue offset is not 0" in found.text
@@ -451,7 +452,7 @@ def test_a_lost_index_file_hides_its_keys(store: Path) -> None:
 
 def test_a_unit_that_leads_to_another_record_is_wrong_at_both_ends(store: Path) -> None:
     data = (store / QUEUE).read_bytes()
-    write(store / QUEUE, 40, data[60:80])
+    overwrite(store / QUEUE, 40, data[60:80])
     (finding,) = run(store).findings
     assert (finding.code, finding.queue_offset, finding.position) == ("unit-wrong", 22, 40)
 
@@ -461,7 +462,7 @@ def test_units_behind_a_queue_are_harmless_and_so_are_entries_of_a_record_indexe
     used = len(last.read_bytes().rstrip(b"\0"))
     used += -used % 20
     unit = (store / QUEUE).read_bytes()[:20]
-    write(last, used, unit)
+    overwrite(last, used, unit)
     result = run(store)
     assert [(finding.code, finding.position, finding.count) for finding in result.findings] == [
         ("unit-behind-end", used, 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import shutil
 import sys
@@ -11,6 +12,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -31,6 +33,7 @@ from reput.jobs.backup import backup_job
 from reput.jobs.backup.backup_job import Backup, backup, list_backups
 from reput.jobs.backup.restore_job import Restored, restore
 from reput.jobs.runner import LocalRunner
+from tests.support.damage import flip, overwrite
 from tests.support.faulty_files import FaultyFiles, fail_next
 from tests.support.invariants import SMALL, check_store, contents, log_records
 from tests.support.retained import RoomyFiles, age, check_retained
@@ -79,9 +82,11 @@ def derived(store: Path) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def closed_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Both kinds of queues, several files of each kind, and files below config/."""
+    """Both kinds of queues, several files of each kind, and files below config/; no two messages of one millisecond."""
     path = tmp_path_factory.mktemp("backup") / "store"
-    with opened(path, enable_consume_queue_ext=True, mapped_file_size_consume_queue_ext=4096) as store:
+    options = {"enable_consume_queue_ext": True, "mapped_file_size_consume_queue_ext": 4096}
+    seconds = itertools.count(time.time() - 60, 0.001)
+    with patch("time.time", lambda: next(seconds)), opened(path, **options) as store:
         store.update_topic(workload.BATCH_TOPIC)
         workload.put(store, workload.inner_batches(60))
         put(store, 60)
@@ -357,10 +362,8 @@ def test_the_last_message_is_there_though_its_properties_end_as_if_they_were_tor
         put(live, 3)
         live.put_message(reput.Message("orders", b"last", properties={"a": "b"}))
     log = path / "commitlog" / f"{0:020}"
-    data = bytearray(log.read_bytes())
-    end = len(bytes(data).rstrip(b"\0"))
-    data[end - 1] = 0  # of the properties, which no CRC covers
-    log.write_bytes(data)
+    end = len(log.read_bytes().rstrip(b"\0"))
+    overwrite(log, end - 1, b"\0")  # of the properties, which no CRC covers
     assert take(path, tmp_path / "target").messages == 4
 
 
@@ -428,9 +431,7 @@ def test_a_damaged_log_is_refused_and_earlier_backups_stay(store: Path, tmp_path
     with opened(store) as live:
         put(live, 60, "more")
     log = store / "commitlog" / f"{first.end_offset // FILE * FILE + FILE:020}"
-    data = bytearray(log.read_bytes())
-    data[0] ^= 0x40  # of a record's size
-    log.write_bytes(data)
+    flip(log, 0, 0x40)  # of a record's size
     with pytest.raises(CorruptRecordError, match="there is no new backup"):
         take(store, target)
     assert len(list_backups(str(target))) == 1

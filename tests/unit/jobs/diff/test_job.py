@@ -21,6 +21,7 @@ from reput.jobs.diff.job import DiffResult, diff
 from reput.jobs.diff.rows import BlockSet, WantedBlocks
 from reput.jobs.rebuild.job import rebuild
 from reput.jobs.runner import LocalRunner
+from tests.support.damage import flip
 from tests.support.runners import DyingRunner
 from tests.support.small_rebuild import PUTS, Put, write_log
 
@@ -62,12 +63,6 @@ def left(tmp_path_factory: pytest.TempPathFactory) -> Path:
             store.put_message(reput.Message("orders", b"x" * 100, tags="t", keys=(f"k{n}",), born_timestamp=n), n % 2)
         store.wait_dispatched()
     return path
-
-
-def flip(path: Path, position: int, mask: int = 1) -> None:
-    data = bytearray(path.read_bytes())
-    data[position] ^= mask
-    path.write_bytes(data)
 
 
 @pytest.mark.parametrize("by", ["log", "queue"])

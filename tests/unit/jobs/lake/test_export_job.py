@@ -18,6 +18,7 @@ from reput.jobs.lake.export_job import Export, ExportOptions, export, follow
 from reput.jobs.lake.files import escaped
 from reput.jobs.runner import LocalRunner
 from reput.log import StoreDirectory
+from tests.support.damage import at, overwrite
 
 CORPORA = Path(__file__).parents[3] / "golden/5.3.3"
 PARTITIONS = pa.schema([("topic", pa.string()), ("date", pa.date32())])
@@ -370,9 +371,7 @@ def test_damage_is_passed_over_where_that_is_allowed_and_told_once(options: dict
 def spoil(store: Path, row: dict[str, Any]) -> int:
     """Write over the magic code of a record; its offset."""
     offset: int = row["commit_log_offset"]
-    with (store / "commitlog" / f"{offset - offset % (16 << 10):020}").open("r+b") as file:
-        file.seek(offset % (16 << 10) + 4)
-        file.write(b"none")
+    overwrite(*at(store, offset + 4), b"none")
     return offset
 
 

@@ -173,7 +173,7 @@ def test_a_batch_is_staged_while_the_one_before_is_committed(tmp_path: Path, sma
         if operation.kind == "create" and os.path.basename(operation.path).startswith("1-"):
             next_is_staged.set()
         if operation.kind == "write" and "commitlog" in operation.path:
-            assert next_is_staged.wait(10)
+            assert next_is_staged.wait(60)
 
     assert run(tmp_path / "one.parquet", tmp_path / "store", files=FaultyFiles(judge)).batches > 1
     assert bodies_of(tmp_path / "store") == [b"%d" % n for n in range(200)]

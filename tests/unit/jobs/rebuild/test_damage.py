@@ -9,13 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reput.errors import CorruptRecordError
-from reput.formats.paths import offset_to_file_name
 from reput.jobs.runner import LocalRunner
 from tests.support.commands import run_reput
+from tests.support.damage import at, flip
 from tests.support.runners import PicklingRunner
 from tests.support.small_rebuild import (
     ENTRIES,
-    LOG_FILE_SIZE,
     PUTS,
     QUEUE_FILE_SIZE,
     SLOTS,
@@ -34,11 +33,9 @@ MAGIC, PHYSICAL_OFFSET, BODY, TOTAL_SIZE = 4, 28, 88, 1
 
 def spoil(store: Path, record: Stored, position: int) -> str:
     """Change one byte of a record; returns the path of its file."""
-    path = store / "commitlog" / offset_to_file_name(record.offset // LOG_FILE_SIZE * LOG_FILE_SIZE)
-    data = bytearray(path.read_bytes())
-    data[record.offset % LOG_FILE_SIZE + position] ^= 0x40
-    path.write_bytes(data)
-    return str(path)
+    file, begin = at(store, record.offset)
+    flip(file, begin + position, 0x40)
+    return str(file)
 
 
 def apart(numbers: set[int]) -> set[int]:

@@ -26,7 +26,7 @@ from reput.kernels.record_scan import ScanLevel
 from reput.log.directory import LogFile
 from reput.log.scan import OnDamage, scan_split
 from reput.log.splits import Split
-from tests.support.damage import cut, flip, write
+from tests.support.damage import cut, flip, overwrite
 from tests.support.damaged_orders import last
 from tests.support.faulty_files import FaultyFiles
 from tests.support.forged_log import forged_log
@@ -76,15 +76,15 @@ def one_bit(store: Path) -> None:
 
 
 def begin_of_a_file(store: Path) -> None:
-    write(store / MIDDLE, 0, b"\xff" * 1000)
+    overwrite(store / MIDDLE, 0, b"\xff" * 1000)
 
 
 def end_of_a_file(store: Path) -> None:
-    write(store / MIDDLE, 15_500, bytes(884))
+    overwrite(store / MIDDLE, 15_500, bytes(884))
 
 
 def middle_file_zeroed(store: Path) -> None:
-    write(store / MIDDLE, 0, bytes(16384))
+    overwrite(store / MIDDLE, 0, bytes(16384))
 
 
 def middle_file_gone(store: Path) -> None:
@@ -101,11 +101,11 @@ def middle_file_grown(store: Path) -> None:
 
 
 def impossible_queue_offset(store: Path) -> None:
-    write(store / MIDDLE, 20, b"\x01")
+    overwrite(store / MIDDLE, 20, b"\x01")
 
 
 def impossible_topic(store: Path) -> None:
-    write(store / MIDDLE, 88 + 200 + 1, b"/")
+    overwrite(store / MIDDLE, 88 + 200 + 1, b"/")
 
 
 def topics_gone(store: Path) -> None:
@@ -122,7 +122,7 @@ def last_files_zeroed(store: Path) -> None:
 def everywhere(store: Path) -> None:
     for number, file in enumerate(sorted((store / "commitlog").iterdir())):
         flip(file, 3_000 + 200 * number)
-        write(file, 8_000, random.Random(number).randbytes(700))
+        overwrite(file, 8_000, random.Random(number).randbytes(700))
 
 
 CASES = [
@@ -165,7 +165,7 @@ def test_all_that_is_whole_is_in_the_new_store_where_it_was(damage: Callable[[Pa
 
 def test_groups_that_have_consumed_what_is_lost_at_the_end_of_a_queue_get_the_next_message(store: Path) -> None:
     file, end = last(store)
-    write(file, end - 1000, bytes(1000))
+    overwrite(file, end - 1000, bytes(1000))
     one_bit(store)
     assert save(store).is_fine
     saved = store.with_name("salvaged") / "config/consumerOffset.json"
@@ -205,7 +205,7 @@ def test_the_smallest_gap_takes_the_smallest_record(tmp_path: Path) -> None:
 def test_a_gap_that_a_forged_record_makes_too_small_takes_that_one_too(tmp_path: Path) -> None:
     forged_log(tmp_path / "store")
     file = tmp_path / "store/commitlog/00000000000000000000"
-    write(file, 4, b"\0\0\0\0")  # the magic code of a record whose body is a chain of records, 88 bytes behind
+    overwrite(file, 4, b"\0\0\0\0")  # the magic code of a record whose body is a chain of records, 88 bytes behind
     data = file.read_bytes()
     size = int.from_bytes(data[88:92], "big")
     loss = scan_file(LogFile(str(file), 0, len(data))).losses[0]
@@ -259,7 +259,7 @@ def test_a_folder_that_is_not_empty_is_left_alone(store: Path) -> None:
 def test_a_log_that_has_changed_since_a_kill_is_not_gone_on_with(store: Path) -> None:
     one_bit(store)
     assert killed(partial(save, store), 40)
-    write(store / MIDDLE, 9_000, b"changed")
+    overwrite(store / MIDDLE, 9_000, b"changed")
     os.utime(store / MIDDLE, (1, 1))
     with pytest.raises(ConfigError, match="log was"):
         save(store)
@@ -283,7 +283,7 @@ def test_killed_before_any_change_of_the_disk_it_goes_on_and_ends_the_same(store
 
 def test_killed_when_the_new_store_has_its_name_it_goes_on_with_what_is_left_to_do(store: Path, tmp_path: Path) -> None:
     file, end = last(store)
-    write(file, end - 1000, bytes(1000))
+    overwrite(file, end - 1000, bytes(1000))
     save(store)
     expected = everything_of(store.with_name("salvaged").rename(tmp_path / "whole"))
     for changes in range(1, 100):

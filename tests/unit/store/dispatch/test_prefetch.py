@@ -20,7 +20,7 @@ def test_each_piece_is_made_while_the_one_before_is_used() -> None:
 
     for number in prefetched(pieces()):
         if number + 1 < len(made):
-            assert made[number + 1].wait(10)
+            assert made[number + 1].wait(60)
         assert not any(event.is_set() for event in made[number + 2 :])
     assert made[-1].is_set()
 

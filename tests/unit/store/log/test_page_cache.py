@@ -27,7 +27,7 @@ class StuckDisk(FaultyFiles):
         def judge(operation: Operation) -> None:
             if operation.kind in ("create", "allocate") and "commitlog" in operation.path:
                 self.is_stuck.set()
-                assert self.may_go.wait(30)
+                assert self.may_go.wait(60)
 
         self.judge = judge
 
@@ -41,7 +41,7 @@ def test_a_put_behind_one_that_is_stuck_is_refused_and_may_be_tried_again(open_s
     files.stick()
     stuck = threading.Thread(target=lambda: store.put_message(reput.Message("t", bytes(3000))))
     stuck.start()
-    assert files.is_stuck.wait(20)
+    assert files.is_stuck.wait(60)
     message = reput.Message("t", b"x")
     puts: dict[str, Callable[[], object]] = {
         "put_message": lambda: store.put_message(message),

@@ -13,6 +13,7 @@ from reput.formats.record_layout import BODY
 from reput.jobs.rebuild.job import rebuild
 from reput.jobs.runner import LocalRunner
 from tests.support.commands import run_reput
+from tests.support.damage import flip
 from tests.support.faulty_files import FaultyFiles, abandon
 from tests.support.invariants import SMALL, contents
 
@@ -137,9 +138,7 @@ def test_damage_is_told_from_the_end_by_a_later_file_in_another_folder(tmp_path:
     with open_store(path, logs) as store:
         offsets = [store.put_message(reput.Message("t", bytes(1000))).commit_log_offset for _ in range(5)]
     file = tmp_path / "a" / f"{0:020d}"
-    content = bytearray(file.read_bytes())
-    content[offsets[2] + BODY] ^= 1
-    file.write_bytes(content)
+    flip(file, offsets[2] + BODY)
     with pytest.raises(CorruptRecordError, match=f"a whole record follows at offset {offsets[3]} of 0+{FILE_SIZE}"):
         flags(path, logs)
 

@@ -323,7 +323,7 @@ def test_flushes_by_time_move_the_checkpoint(open_store: OpenStore, path: Path) 
     )  # fmt: skip
     fill(store)
     last = store.latest_time()
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while (checkpoint := decode_checkpoint((path / "checkpoint").read_bytes()))[:2] != (last, last):
         assert time.monotonic() < deadline, checkpoint
     assert (checkpoint.physic_msg_timestamp, checkpoint.logics_msg_timestamp) == (last, last)
