@@ -7,3 +7,6 @@ from collections.abc import Callable
 import reput
 
 OpenStore = Callable[..., reput.MessageStore]
+
+#: `write_log(messages, file_size, *, start=0, spare_files=0)`: the offset of each record.
+LogWriter = Callable[..., list[int]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -12,10 +12,9 @@ from reput.formats.message import Message
 from reput.formats.paths import offset_to_file_name
 from reput.formats.record import encode_blank, encode_record
 from reput.formats.record_layout import BLANK_SIZE
+from tests.support.fixtures import LogWriter
 
 HOST = encode_host("10.0.0.1:10911")
-
-LogWriter = Callable[..., list[int]]
 
 
 def encode(message: Message, offset: int, queue_offset: int = 0, store_timestamp: int | None = None) -> bytes:

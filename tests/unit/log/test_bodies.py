@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,8 +12,8 @@ from reput.formats.message import Message
 from reput.formats.message_batch import decode_batch
 from reput.formats.properties import encode_properties
 from reput.log.bodies import MAX_BODY_BYTES, decompress
+from tests.support.fixtures import LogWriter
 
-LogWriter = Callable[..., list[int]]
 TEXT = b"a body that repeats itself, repeats itself, repeats itself" * 20
 ZLIB, LZ4, ZSTD = 0x301, 0x101, 0x201
 

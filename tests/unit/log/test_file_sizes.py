@@ -15,7 +15,7 @@ from reput.formats.message import Message
 from reput.formats.paths import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT
 from reput.log.directory import StoreDirectory, usual_size
 from reput.log.file_sizes import BATCH, SIMPLE, OddSize, find_file_sizes, find_writer_sizes
-from tests.unit.log.conftest import LogWriter
+from tests.support.fixtures import LogWriter
 
 CONFIG = MessageStoreConfig()
 FIRST = f"{0:020d}"

@@ -23,8 +23,8 @@ from reput.log.reader import read_split
 from reput.log.selection import make_selection
 from reput.log.splits import plan_splits
 from tests.support.damage import flip, overwrite
+from tests.support.fixtures import LogWriter
 
-LogWriter = Callable[..., list[int]]
 GOLDEN = Path(__file__).parents[2] / "golden" / "5.3.3"
 CASES = sorted(path.name for path in GOLDEN.iterdir())
 DELAYED = "SCHEDULE_TOPIC_XXXX"

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -18,8 +17,8 @@ from reput.log import StoreDirectory
 from reput.log.scan import OnDamage, SplitScan, scan_split
 from reput.log.splits import Split, SplitStop, check_stitches, plan_splits
 from tests.support.damage import at, overwrite
+from tests.support.fixtures import LogWriter
 
-LogWriter = Callable[..., list[int]]
 FILE_SIZE = 4096
 BLANK_MAGIC = encode_blank(8)[MAGIC_CODE:]
 MESSAGES = [Message("orders", bytes([i]) * (37 * i % 300), keys=(f"k-{i}",)) for i in range(60)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -20,8 +19,8 @@ from reput.log.positions import NO_LIMIT, LogPosition, TailLimit
 from reput.log.scan import OnDamage
 from reput.log.tail import LogTail
 from tests.support.damage import at, overwrite
+from tests.support.fixtures import LogWriter
 
-LogWriter = Callable[..., list[int]]
 FILE_SIZE = 4096
 MESSAGES = [Message("orders", bytes([i]) * (37 * i % 300), keys=(f"k-{i}",)) for i in range(60)]
 START = LogPosition(0)
