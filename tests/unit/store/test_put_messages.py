@@ -17,8 +17,8 @@ import pytest
 import reput
 from reput.errors import CorruptRecordError, MessageIllegalError, StoreError, StoreFullError, StorePoisonedError
 from tests.support.faulty_files import FaultyFiles, Operation, fail_next, no_objection
+from tests.support.fixtures import OpenStore
 from tests.support.invariants import check_store
-from tests.unit.store.conftest import OpenStore
 
 TOPICS, QUEUES = 50, 3
 LARGE_FILES = {"mapped_file_size_commit_log": 1 << 24}
