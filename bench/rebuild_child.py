@@ -12,7 +12,7 @@ import numpy as np
 
 from bench.spark_child import most_resident_mb_of_workers
 from reput.formats.index_file import DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM
-from reput.jobs.rebuild.job import SPLIT_BYTES, rebuild
+from reput.jobs.rebuild import RebuildOptions, rebuild
 from reput.jobs.runner import LocalRunner, Runner
 from reput.kernels.consume_queue import group_units
 from reput.kernels.index_file import IndexKeys, IndexTable, index_keys
@@ -67,7 +67,7 @@ def _job(path: str, output: str, runner: Runner) -> float:
 def _kernels(path: str, runner: LocalRunner) -> float:
     """What a rebuild does but for files: read the log, make units, build the index, all of it in memory."""
     started = time.perf_counter()
-    splits = plan_splits(StoreDirectory(path).log_files(), SPLIT_BYTES)
+    splits = plan_splits(StoreDirectory(path).log_files(), RebuildOptions().split_bytes)
     scanned = runner.run(_scan, splits, description="scan")
     keys = [keys for _, of_split in scanned for keys in of_split]
     capacity = DEFAULT_INDEX_NUM - 1

@@ -87,21 +87,19 @@ def rebuild(
       reput rebuild /tmp/store --in-place
       reput rebuild /tmp/store --output /tmp/rescued --damaged skip --report /tmp/rebuild.html
     """
-    from reput.jobs.rebuild import job
+    from reput.jobs.rebuild import RebuildOptions, job
 
     if (output is None) != in_place:
         raise ConfigError("give --output with a new directory, or --in-place for a store that no process has open")
-    arguments = job_arguments(settings, KEYS, "a rebuild")
+    sizes = job_arguments(settings, KEYS, "a rebuild")
+    options = RebuildOptions(commit_log_path=commit_log_path, rules=rules, damaged=damaged, **sizes)
     with job_run(store, report, commit_log_path=commit_log_path) as progress:
         result = job.rebuild(
             store,
             output,
             runner=choose_runner(runner_name, master, store, commit_log_path),
-            commit_log_path=commit_log_path,
-            rules=rules,
-            damaged=damaged,
+            options=options,
             progress=progress,
-            **arguments,
         )
     fields = asdict(result) | {"damages": [damage._asdict() for damage in result.damages]} if as_json else None
     end_job(_report(store, result), report, fields)

@@ -1,5 +1,6 @@
 """`reput rebuild`: build queues and index from the log alone."""
 
 from reput.jobs.rebuild.job import rebuild
+from reput.jobs.rebuild.options import RebuildOptions
 
-__all__ = ["rebuild"]
+__all__ = ["RebuildOptions", "rebuild"]

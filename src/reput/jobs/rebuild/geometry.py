@@ -8,20 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from reput.config.dispatch_rules import DispatchRules
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import CorruptMetadataError
 from reput.formats.multi_dispatch import LMQ_PREFIX
+from reput.jobs.rebuild.options import RebuildOptions
 from reput.jobs.rebuild.unit_writer import FurtherUnits
 from reput.log.directory import StoreDirectory
 from reput.log.dispatch_marks import read_config
 from reput.log.file_sizes import BATCH, SIMPLE, OddSize, find_file_sizes, queue_files
 from reput.log.queue_types import QueueTypes, find_queue_types
-
-if TYPE_CHECKING:
-    from reput.kernels.consume_queue_ext import BitMaps
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,35 +38,21 @@ class Geometry:
     findings: tuple[str, ...]
 
 
-def find_geometry(
-    directory: StoreDirectory,
-    given: Mapping[str, Any],
-    *,
-    rules: DispatchRules,
-    index: bool = True,
-    bit_maps: BitMaps | None = None,
-) -> Geometry:
+def find_geometry(directory: StoreDirectory, options: RebuildOptions) -> Geometry:
     """Find the geometry of a rebuild of this store.
-
-    Args:
-        directory: the store.
-        given: the user's values, by the names of `MessageStoreConfig`.
-        rules: the RocketMQ version whose files are built.
-        index: whether an index is built.
-        bit_maps: bit maps of ext units.
 
     Raises:
         ConfigError: a value that RocketMQ does not allow.
         StoreFormatError: the store's files do not tell a size.
         CorruptMetadataError: `topics.json` and its backup are damaged.
     """
-    config, findings = find_sizes(directory, given, index=index)
+    config, findings = find_sizes(directory, options.config, index=options.index)
     further = FurtherUnits(
         config.mapped_file_size_consume_queue_ext if config.enable_consume_queue_ext else None,
-        bit_maps,
+        options.bit_maps,
         multi_dispatch=config.enable_lmq,
         enable_lmq=config.enable_lmq,
-        any_topic=rules.multi_dispatches_any_topic,
+        any_topic=options.rules.multi_dispatches_any_topic,
     )
     types = find_queue_types(directory, {queue.topic for queue in queue_files(directory, BATCH)})
     return Geometry(config, types, further, tuple(findings))

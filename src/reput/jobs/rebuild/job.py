@@ -11,32 +11,26 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from typing import Any
 
-from reput.config.dispatch_rules import DispatchRules
 from reput.errors import ConfigError, CorruptRecordError, StoreError, StoreFormatError, StoreSyncError
 from reput.files import DISK
 from reput.jobs.job_folder import JOB_FILE, STATE, JobFolder, Option
 from reput.jobs.rebuild.build import Build, Built, RebuildResult
 from reput.jobs.rebuild.emptied_queues import keep_emptied_queues
-from reput.jobs.rebuild.geometry import find_geometry
+from reput.jobs.rebuild.options import RebuildOptions
 from reput.jobs.rebuild.plan import BuildFolder, BuildPlan, plan_build
 from reput.jobs.rebuild.swap import check_folders, locked, plan_swap
 from reput.jobs.resuming import ResumingRunner
 from reput.jobs.runner import Runner
 from reput.log.directory import StoreDirectory, check_replaceable
-from reput.log.scan import OnDamage
 from reput.progress import Progress
 
-if TYPE_CHECKING:
-    from reput.kernels.consume_queue_ext import BitMaps
+__all__ = ["RebuildOptions", "RebuildResult", "rebuild"]
 
-__all__ = ["RebuildResult", "rebuild"]
-
-SPLIT_BYTES = 64 << 20
 _UNFINISHED = ".unfinished"
 #: Folder in the store for a rebuild in place; it is removed at the end.
 _IN_PLACE = "rebuild" + _UNFINISHED
@@ -47,49 +41,30 @@ def rebuild(
     output: str | os.PathLike[str] | None,
     *,
     runner: Runner,
-    commit_log_path: str | os.PathLike[str] | None = None,
-    mapped_file_size_consume_queue: int | None = None,
-    mapper_file_size_batch_consume_queue: int | None = None,
-    max_hash_slot_num: int | None = None,
-    max_index_num: int | None = None,
-    enable_consume_queue_ext: bool | None = None,
-    mapped_file_size_consume_queue_ext: int | None = None,
-    bit_maps: BitMaps | None = None,
-    enable_lmq: bool | None = None,
-    message_delay_level: str | None = None,
-    split_bytes: int = SPLIT_BYTES,
-    index: bool = True,
-    rules: DispatchRules = DispatchRules.V5_3_3,
-    damaged: Literal["refuse", "skip"] = "refuse",
-    keep_old: bool = False,
+    options: RebuildOptions | None = None,
     progress: Progress | None = None,
+    **changes: Any,
 ) -> RebuildResult:
     """Build `consumequeue/` and `index/` in the new directory `output`, synced. The store is not changed.
 
     With `output` None they replace the folders of the store, which no process may have open. They are built in
-    `rebuild.unfinished/` of the store, then swapped (`reput.jobs.rebuild.swap`), and the old folders are removed, or
-    with `keep_old` kept as `consumequeue.broken` and so on. Queues without messages in the log stay as they are, since
-    only they know the offset of their next message.
+    `rebuild.unfinished/` of the store, then swapped (`reput.jobs.rebuild.swap`), and the old folders are removed or
+    kept. Queues without messages in the log stay as they are, since only they know the offset of their next message.
 
     Topics with batch consume queues get them in `batchconsumequeue/`: topics that `config/topics.json` or a folder of
     the store names as such, and topics with inner batches that neither names.
 
-    File sizes that are not given are the most frequent sizes of the store's files, else RocketMQ's defaults; a file of
-    another size, as it was cut, is a finding. Consume queue extensions (`consumequeue_ext/`, with bit maps that
-    `bit_maps` gives for the columns of each scan) and light message queues are built where they are asked for, or, by
-    default (None), where the store has them. Everything is built in `<output>.unfinished` and renamed at the end: a
-    rebuild that was killed leaves no `output`, and the same call continues it. It begins anew if the log was written to
-    meanwhile, or the machine was restarted.
+    Everything is built in `<output>.unfinished` and renamed at the end: a rebuild that was killed leaves no `output`,
+    and the same call continues it. It begins anew if the log was written to meanwhile, or the machine was restarted.
 
     Where queue offsets repeat, as after a crash, the first message wins, as in `ConsumeQueue.putMessagePositionInfo`. A
     gap is filled with filler units, so that each unit stands at its own queue offset (RocketMQ logs an error and puts
-    the unit into the gap). The units of delayed messages hold the time of delivery, by `message_delay_level` where the
-    broker's levels are not RocketMQ's defaults. `rules` name the RocketMQ version whose files are built. The tasks need
-    a shared file system.
+    the unit into the gap). The tasks need a shared file system.
 
-    Damage in the log is refused, or with `damaged="skip"` passed over: then all whole records before and after the
-    damage have units, fillers replace lost units, and the result has each range of the log that was passed over. After
-    damage the log goes on at the first record that proves itself together with the next two records.
+    Args:
+        options: what is built, and how; None: the defaults.
+        changes: single options by name, in place of those in `options`: `rebuild(store, output, runner=runner,
+            damaged="skip")`.
 
     Raises:
         StoreFormatError: no store, a foreign file in the log, or files of two equally frequent sizes, so that the size
@@ -104,46 +79,23 @@ def rebuild(
         StoreFullError: no space.
     """
     started = time.perf_counter()
-    directory = StoreDirectory(store_path, commit_log_path=commit_log_path)
-    given = {
-        "mapped_file_size_consume_queue": mapped_file_size_consume_queue,
-        "mapper_file_size_batch_consume_queue": mapper_file_size_batch_consume_queue,
-        "max_hash_slot_num": max_hash_slot_num,
-        "max_index_num": max_index_num,
-        "enable_consume_queue_ext": enable_consume_queue_ext,
-        "mapped_file_size_consume_queue_ext": mapped_file_size_consume_queue_ext,
-        "enable_lmq": enable_lmq,
-        "message_delay_level": message_delay_level,
-    }
-    given = {name: value for name, value in given.items() if value is not None}
-    options = given | {
-        "store": directory.path, "commit_log_path": ",".join(directory.commit_log_folders), "index": index,
-        "rules": rules.value, "damaged": damaged, "bit_maps": _name_of(bit_maps), "keep_old": keep_old,
-    }  # fmt: skip
-
-    def plan() -> BuildPlan:
-        geometry = find_geometry(directory, given, rules=rules, index=index, bit_maps=bit_maps)
-        return plan_build(
-            directory, geometry, split_bytes=split_bytes, index=index, rules=rules,
-            on_damage=OnDamage.SKIP if damaged == "skip" else OnDamage.RAISE,
-        )  # fmt: skip
-
+    options = replace(options or RebuildOptions(), **changes)
+    directory = StoreDirectory(store_path, commit_log_path=options.commit_log_path)
     if output is None:
-        if damaged == "skip":
+        if options.damaged == "skip":
             raise ConfigError(
                 "a store whose log is damaged is not rebuilt in place, as it could not be opened: give an output"
             )
-        result = _rebuild_in_place(directory, options, plan, runner, progress, keep_old=keep_old)
+        result = _rebuild_in_place(directory, options, runner, progress)
     else:
-        result = _rebuild_to(os.path.abspath(output), directory, options, plan, runner, progress)
+        result = _rebuild_to(os.path.abspath(output), directory, options, runner, progress)
     return replace(result, seconds=time.perf_counter() - started)
 
 
 def _rebuild_to(
     output: str,
     directory: StoreDirectory,
-    options: Mapping[str, Option],
-    make_plan: Callable[[], BuildPlan],
+    options: RebuildOptions,
     runner: Runner,
     progress: Progress | None,
 ) -> RebuildResult:
@@ -153,8 +105,8 @@ def _rebuild_to(
     if not is_free and not DISK.exists(unfinished):
         raise StoreFormatError(f"{output}: exists already and is not an empty folder; give the name of a new one")
     directory.check_output(output)
-    plan = make_plan()
-    with _job_folder(unfinished, options) as folder:
+    plan = plan_build(directory, options)
+    with _job_folder(unfinished, options.of_job(directory)) as folder:
         build_folder = BuildFolder(folder)
         if build_folder.has_been_named and is_free:  # the output was taken away meanwhile
             build_folder.forget()
@@ -170,22 +122,20 @@ def _rebuild_to(
 
 def _rebuild_in_place(
     directory: StoreDirectory,
-    options: Mapping[str, Option],
-    make_plan: Callable[[], BuildPlan],
+    options: RebuildOptions,
     runner: Runner,
     progress: Progress | None,
-    *,
-    keep_old: bool,
 ) -> RebuildResult:
     check_folders(directory)
     unfinished = os.path.join(directory.path, _IN_PLACE)
-    with locked(directory.path), _job_folder(unfinished, options) as folder:
+    with locked(directory.path), _job_folder(unfinished, options.of_job(directory)) as folder:
         build_folder = BuildFolder(folder)
-        plan = build_folder.settle(make_plan())
+        plan = build_folder.settle(plan_build(directory, options))
         built = build_folder.result or _build(folder, build_folder, plan, runner, progress, directory)
         swap = build_folder.swap
         if swap is None:
-            swap = plan_swap(directory, built.path, folder.state_folder("old"), built.result, keep_old=keep_old)
+            kept = folder.state_folder("old")
+            swap = plan_swap(directory, built.path, kept, built.result, keep_old=options.keep_old)
             build_folder.keep_swap(swap)
         swap.run()
         _remove(folder)
@@ -247,8 +197,3 @@ def _build(
     built = Built(result, build.folder)
     build_folder.keep_result(built)
     return built
-
-
-def _name_of(function: object) -> str | None:
-    """Name of a function that is an option's value; None for None."""
-    return None if function is None else str(getattr(function, "__qualname__", type(function).__qualname__))

@@ -14,7 +14,8 @@ from reput.config.dispatch_rules import DispatchRules
 from reput.files import DISK
 from reput.files.owner import owner_text
 from reput.jobs.job_folder import JobFolder
-from reput.jobs.rebuild.geometry import Geometry
+from reput.jobs.rebuild.geometry import Geometry, find_geometry
+from reput.jobs.rebuild.options import RebuildOptions
 from reput.jobs.resuming import keep, load
 from reput.log.directory import LogFile, StoreDirectory
 from reput.log.scan import OnDamage
@@ -38,7 +39,7 @@ class BuildPlan:
             batch.
         split_bytes: log bytes of a task.
         geometry: which files are built, and their sizes.
-        index, rules, on_damage: as given to `rebuild`.
+        index, rules, on_damage: as in `RebuildOptions`.
         boot: identity of the machine's start in which the job was begun.
     """
 
@@ -57,21 +58,17 @@ class BuildPlan:
         return (self.log_files, self.modified_ms, self.log_end) == (other.log_files, other.modified_ms, other.log_end)
 
 
-def plan_build(
-    directory: StoreDirectory,
-    geometry: Geometry,
-    *,
-    split_bytes: int,
-    index: bool,
-    rules: DispatchRules,
-    on_damage: OnDamage,
-) -> BuildPlan:
-    """Make the plan for a log as it is now."""
+def plan_build(directory: StoreDirectory, options: RebuildOptions) -> BuildPlan:
+    """Make the plan for a log as it is now; raises as `find_geometry`."""
+    geometry = find_geometry(directory, options)
     log_files = directory.log_files()
     log_end = SinkWatch(directory.files, directory.path).begin_offset
     times = tuple(DISK.modified_ms(file.path) for file in log_files)
     boot, *_ = owner_text().split()
-    return BuildPlan(tuple(log_files), times, log_end, split_bytes, geometry, index, rules, on_damage, boot)
+    on_damage = OnDamage.SKIP if options.damaged == "skip" else OnDamage.RAISE
+    return BuildPlan(
+        tuple(log_files), times, log_end, options.split_bytes, geometry, options.index, options.rules, on_damage, boot
+    )
 
 
 class BuildFolder:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,6 +20,7 @@ from reput.jobs.audit.job import audit
 from reput.jobs.findings import Finding, FindingClass
 from reput.jobs.rebuild.geometry import find_geometry, find_sizes
 from reput.jobs.rebuild.job import is_unfinished, rebuild, remove_rest
+from reput.jobs.rebuild.options import RebuildOptions
 from reput.jobs.rebuild.swap import check_folders, locked
 from reput.jobs.repair.look import look_at_log, with_own_name
 from reput.jobs.repair.plan import Action, RepairPlan, Step, config_steps, make_plan
@@ -106,7 +106,10 @@ def repair(
     """
     started = time.perf_counter()
     directory = StoreDirectory(store_path, commit_log_path=commit_log_path)
-    job = _Repair(directory, commit_log_path, runner, message_index_enable, rules, progress, files, settings)
+    options = RebuildOptions(
+        commit_log_path=commit_log_path, index=message_index_enable, rules=rules, keep_old=True, **settings
+    )
+    job = _Repair(directory, runner, options, progress, files)
     steps, kept = job.run() if apply else (job.look().steps, ())
     plan = job.plan
     return RepairResult(
@@ -121,22 +124,16 @@ class _Repair:
     def __init__(
         self,
         directory: StoreDirectory,
-        commit_log_path: str | os.PathLike[str] | None,
         runner: Runner,
-        index: bool,
-        rules: DispatchRules,
+        options: RebuildOptions,
         progress: Progress | None,
         files: FileLayer,
-        settings: Mapping[str, Any],
     ) -> None:
         self._directory = directory
         self._runner = runner
-        self._index = index
-        self._rules = rules
+        self._options = options
         self._progress = progress
         self._files = files
-        self._settings = settings
-        self._log_path = commit_log_path
         self._listing: StoreListing
         self.findings: tuple[Finding, ...] = ()
         self.plan = RepairPlan((), (), needs_salvage=False)
@@ -166,11 +163,11 @@ class _Repair:
         """Audit and plan, without changing anything."""
         directory = self._directory
         self._listing = list_store(directory)
-        given = {name: self._settings[name] for name in OF_AUDIT if name in self._settings}
+        given = {name: value for name, value in self._options.config.items() if name in OF_AUDIT}
         try:
             audited = audit(
-                directory.path, runner=self._runner, commit_log_path=self._log_path, progress=self._progress,
-                message_index_enable=self._index, **given,
+                directory.path, runner=self._runner, commit_log_path=self._options.commit_log_path,
+                progress=self._progress, message_index_enable=self._options.index, **given,
             )  # fmt: skip
         except CorruptMetadataError:  # other findings show after this is mended
             self.findings = self._listing.findings
@@ -184,7 +181,7 @@ class _Repair:
             look_at_log(directory, self._listing, audited),
             was_killed=directory.was_killed,
             rebuilding=is_unfinished(directory.path),
-            index_sizes_given={"max_hash_slot_num", "max_index_num"} <= self._settings.keys(),
+            index_sizes_given={"max_hash_slot_num", "max_index_num"} <= self._options.config.keys(),
         )
         self.lost_messages = max(self.lost_messages, self.plan.lost_messages)
         if any(step.action is Action.REBUILD for step in self.plan.steps):
@@ -199,15 +196,14 @@ class _Repair:
     def _check_rebuild(self) -> str:
         """Text of the sizes of rebuilt files. Raises where a rebuild would refuse, before anything changes."""
         check_folders(self._directory)
-        config, _ = find_sizes(self._directory, self._settings, index=self._index)
+        config, _ = find_sizes(self._directory, self._options.config, index=self._options.index)
         index = f" and index files of {config.max_hash_slot_num} slots and {config.max_index_num} entries"
         if not any(step.action in (Action.MAKE_TOPICS, Action.SET_ASIDE) for step in self.plan.steps):
-            find_geometry(self._directory, self._settings, rules=self._rules, index=self._index)
-        return f"in queue files of {config.mapped_file_size_consume_queue} bytes{index if self._index else ''}"
+            find_geometry(self._directory, self._options)
+        return f"in queue files of {config.mapped_file_size_consume_queue} bytes{index if self._options.index else ''}"
 
     def _rebuild(self) -> list[str]:
         result = rebuild(
-            self._directory.path, None, runner=self._runner, commit_log_path=self._log_path, index=self._index,
-            rules=self._rules, keep_old=True, progress=self._progress, **self._settings,
-        )  # fmt: skip
+            self._directory.path, None, runner=self._runner, options=self._options, progress=self._progress
+        )
         return list(result.kept_folders)

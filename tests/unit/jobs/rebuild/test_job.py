@@ -17,8 +17,7 @@ from reput.errors import ConfigError, CorruptRecordError, StoreFormatError
 from reput.formats.index_file import IndexHeader, decode_header
 from reput.formats.paths import offset_to_file_name
 from reput.formats.record_layout import SysFlag
-from reput.jobs.rebuild import index_builder
-from reput.jobs.rebuild.job import rebuild
+from reput.jobs.rebuild import RebuildOptions, index_builder, rebuild
 from reput.jobs.runner import LocalRunner
 from reput.progress import Progress
 from tests.support.runners import PicklingRunner
@@ -263,6 +262,23 @@ def test_file_sizes_come_from_the_store(tmp_path: Path) -> None:
     os.rename(tmp_path / "first/index", tmp_path / "store/index")
     rebuild(tmp_path / "store", tmp_path / "out", runner=LocalRunner())
     assert files_of(tmp_path / "out") == files_of(tmp_path / "store")
+
+
+def test_options_are_one_object_or_given_by_name(tmp_path: Path) -> None:
+    write_log(tmp_path / "store", [Put(keys=("k1",)), Put(queue_id=1)])
+    options = RebuildOptions(mapped_file_size_consume_queue=160, max_hash_slot_num=7, max_index_num=20)
+    runner = LocalRunner()
+    rebuild(tmp_path / "store", tmp_path / "object", runner=runner, options=options)
+    rebuild(
+        tmp_path / "store", tmp_path / "names", runner=runner,
+        mapped_file_size_consume_queue=160, max_hash_slot_num=7, max_index_num=20,
+    )  # fmt: skip
+    rebuild(tmp_path / "store", tmp_path / "both", runner=runner, options=options, index=False)
+    files = files_of(tmp_path / "object")
+    assert files_of(tmp_path / "names") == files
+    assert files_of(tmp_path / "both") == {name: data for name, data in files.items() if "index" not in str(name)}
+    with pytest.raises(TypeError, match="max_slots"):
+        rebuild(tmp_path / "store", tmp_path / "out", runner=runner, max_slots=7)
 
 
 def test_file_sizes_that_rocketmq_does_not_allow_are_refused(tmp_path: Path) -> None:
