@@ -63,8 +63,10 @@ class MultiDispatch:
         Raises:
             MessageIllegalError: A name that is no light queue's, or too much with the offsets.
         """
-        (topic, _), *_, properties = record
-        if _MARK not in properties or record[4] & _NO_QUEUE or not (self._any_topic or takes_part(topic)):
+        properties = record.properties
+        if _MARK not in properties or record.sys_flag & _NO_QUEUE:
+            return []
+        if not (self._any_topic or takes_part(record.key[0])):
             return []
         value = decode_properties(properties).get(INNER_MULTI_DISPATCH, "")
         if not value or value.isspace():
@@ -82,7 +84,7 @@ class MultiDispatch:
                 f"properties take up to {len(widest)} bytes with {INNER_MULTI_QUEUE_OFFSET}; "
                 f"a record holds {MAX_PROPERTIES_SIZE}"
             )
-        size = self._record_size((*record[:-1], widest))
+        size = self._record_size(record._replace(properties=widest))
         if size > self._max_message_size:
             raise MessageIllegalError(
                 f"the record takes up to {size} bytes; one that names light queues may take {self._max_message_size} "
@@ -95,14 +97,15 @@ class MultiDispatch:
         """`CommitLog.append`, with the next offset of each light queue in the record; errors of `check` too."""
         names = self.check(record)
         if not names:
-            if not record[0][0].startswith(LMQ_PREFIX):
+            if not record.key[0].startswith(LMQ_PREFIX):
                 return self._log.append(record, clock_s)
             with self._lock:  # a put to a light queue itself
                 return self._log.append(record, clock_s)
         counters = self._log.queue_offsets
         with self._lock:
             offsets = [counters.get((name, LMQ_QUEUE_ID)) for name in names]
-            append = self._log.append((*record[:-1], self._with_offsets(record[-1], offsets)), clock_s)
+            properties = self._with_offsets(record.properties, offsets)
+            append = self._log.append(record._replace(properties=properties), clock_s)
             for name, offset in zip(names, offsets, strict=True):
                 counters[name, LMQ_QUEUE_ID] = offset + 1
         return append

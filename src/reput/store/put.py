@@ -43,9 +43,8 @@ _V2 = int(MagicCode.MESSAGE_V2)
 
 def _record_size(record: PendingRecord) -> int:
     """Bytes of the record once it has its place; the topic has its length in front, one byte of MIN_RECORD_SIZE."""
-    *_, born_host, store_host, _, _, body, topic, properties = record
-    hosts = len(born_host) + len(store_host) - 2 * HOST_V4_SIZE
-    return MIN_RECORD_SIZE - 1 + hosts + len(body) + len(topic) + len(properties)
+    hosts = len(record.born_host) + len(record.store_host) - 2 * HOST_V4_SIZE
+    return MIN_RECORD_SIZE - 1 + hosts + len(record.body) + len(record.topic) + len(record.properties)
 
 
 class PutMessage:
@@ -100,7 +99,7 @@ class PutMessage:
             )
         born_host = message.born_host
         body = message.body
-        return (
+        values = (
             (message.topic, queue_id),
             magic,
             body_crc(body),
@@ -115,6 +114,7 @@ class PutMessage:
             topic,
             encode_properties_of(message, self._reserved),
         )
+        return _new_tuple(PendingRecord, values)
 
     def _result(self, append: tuple[int, int, int, int], status: PutMessageStatus) -> PutMessageResult:
         offset, end, queue_offset, timestamp = append

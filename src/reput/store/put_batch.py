@@ -65,7 +65,7 @@ class PutBatch:
         wants_inner = bool(batch.sys_flag & INNER_BATCH)
         record = self._check(replace(batch, sys_flag=batch.sys_flag & ~INNER_BATCH), queue_id)
         if self._reserved:
-            record = (*record[:-1], record[-1][: -self._reserved])
+            record = record._replace(properties=record.properties[: -self._reserved])
         items = _items(batch)
         has_batch_queues = batch.topic in self._types.batch
         if wants_inner and not has_batch_queues:
@@ -81,7 +81,7 @@ class PutBatch:
             rows = encode_items(
                 record, items, with_batch_properties=self._with_batch_properties, reserved=self._reserved
             )
-            append = self._log.append_batch(record[0], rows)
+            append = self._log.append_batch(record.key, rows)
             offsets = tuple((append.commit_log_offset + rows.positions[:-1]).tolist())
         status = PutMessageStatus.PUT_OK
         if batch.wait_store_msg_ok:
@@ -90,7 +90,13 @@ class PutBatch:
             self._flush.nudge()
         self._on_append()
         return PutBatchResult(
-            status, len(items), offsets, append.queue_offset, append.store_timestamp, append.end_offset, record[7]
+            status,
+            len(items),
+            offsets,
+            append.queue_offset,
+            append.store_timestamp,
+            append.end_offset,
+            record.store_host,
         )
 
 
@@ -112,12 +118,11 @@ def _inner_batch(record: PendingRecord, message_count: int, reserved: int) -> Pe
     """The record of an inner batch, but for INNER_BASE (`SendMessageProcessor.sendBatchMessage`)."""
     if message_count > MAX_MESSAGE_COUNT:
         raise MessageIllegalError(f"{message_count} messages; an inner batch holds up to {MAX_MESSAGE_COUNT}")
-    key, magic, crc, flag, sys_flag, *rest, properties = record
-    properties += encode_properties([(INNER_NUM, str(message_count))])
+    properties = record.properties + encode_properties([(INNER_NUM, str(message_count))])
     size = len(properties) + _INNER_BASE_SIZE + reserved
     if size > MAX_PROPERTIES_SIZE:
         raise MessageIllegalError(f"the properties take {size} bytes; {MAX_PROPERTIES_SIZE} are allowed")
-    return (key, magic, crc, flag, sys_flag | INNER_BATCH, *rest, properties)  # type: ignore[return-value]
+    return record._replace(sys_flag=record.sys_flag | INNER_BATCH, properties=properties)
 
 
 def encode_items(
@@ -135,11 +140,8 @@ def encode_items(
     Raises:
         MessageIllegalError: The properties of a message are too large.
     """
-    (
-        key, magic, _, _, sys_flag, born_timestamp, born_host, store_host, reconsume_times, _, _, topic, of_batch,
-    ) = record  # fmt: skip
-    of_batch = of_batch if with_batch_properties else b""
-    born = int(time.time() * 1000) if born_timestamp is None else born_timestamp
+    of_batch = record.properties if with_batch_properties else b""
+    born = int(time.time() * 1000) if record.born_timestamp is None else record.born_timestamp
     packed = []
     for i, item in enumerate(items):
         properties = item.properties
@@ -151,8 +153,8 @@ def encode_items(
             raise MessageIllegalError(f"message {i}: {reason}")
         packed.append(
             pack_record(
-                magic, body_crc(item.body), key[1], item.flag, 0, 0, sys_flag, born, born_host, 0, store_host,
-                reconsume_times, 0, item.body, topic, properties,
+                record.magic_code, body_crc(item.body), record.key[1], item.flag, 0, 0, record.sys_flag, born,
+                record.born_host, 0, record.store_host, record.reconsume_times, 0, item.body, record.topic, properties,
             )
         )  # fmt: skip
     positions = np.fromiter(accumulate(map(len, packed), initial=0), np.int32, len(packed) + 1)

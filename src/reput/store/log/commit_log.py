@@ -29,6 +29,8 @@ from reput.store.log.queue_offsets import QueueKey, QueueOffsets
 
 _PREPARED, _ROLLBACK = SysFlag.TRANSACTION_PREPARED, SysFlag.TRANSACTION_ROLLBACK
 _TRANSACTION = SysFlag.TRANSACTION_MASK
+#: Makes a named tuple in half the time of its class: a put takes few microseconds.
+_new_tuple = tuple.__new__
 
 
 class CommitLog(AppendGate):
@@ -201,7 +203,7 @@ class CommitLog(AppendGate):
             if takes_offset:
                 offsets.values[number] = queue_offset + 1
             self.last_store_timestamp = now
-            return Append(offset, file.start_offset + end, queue_offset, now)
+            return _new_tuple(Append, (offset, file.start_offset + end, queue_offset, now))
 
     def append_plain(
         self, message: Message, queue_id: int, number: int, encoder: int, clock_s: float
@@ -305,7 +307,7 @@ class CommitLog(AppendGate):
         CRC at their end yet. Errors as of `append`; MessageIllegalError where the topic is not of `batch_topics`, which
         does not change during an append.
         """
-        key = record[0]
+        key = record.key
         self._wait()
         with self._lock:
             if self._refusal is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -11,12 +11,30 @@ from reput.formats.properties import INNER_BASE, encode_properties
 from reput.formats.record_layout import Buffer, pack_record
 from reput.store.log.queue_offsets import QueueKey
 
-#: A pending record: (topic, queue id), then as `record_layout.pack_record` takes them: magic code, body CRC,
-#: flag, sys flag, born timestamp (ms, None for now), born host, store host, reconsume times, prepared transaction
-#: offset, body, topic with its length, properties. A plain tuple: naming the fields would cost as much as packing them.
-PendingRecord: TypeAlias = tuple[
-    QueueKey, int, int, int, int, int | None, bytes, bytes, int, int, Buffer, bytes, bytes
-]  # fmt: skip
+
+class PendingRecord(NamedTuple):
+    """A record without the location and the time that its append gives it, in the fields of `pack_record`.
+
+    Attributes:
+        key: Topic and queue id.
+        born_timestamp: Milliseconds; None for the time of the append.
+        topic: Its length, then the text.
+        properties: With as many zeros at the end as the record reserves for a CRC.
+    """
+
+    key: QueueKey
+    magic_code: int
+    body_crc: int
+    flag: int
+    sys_flag: int
+    born_timestamp: int | None
+    born_host: bytes
+    store_host: bytes
+    reconsume_times: int
+    prepared_transaction_offset: int
+    body: Buffer
+    topic: bytes
+    properties: bytes
 
 
 class Append(NamedTuple):
@@ -65,15 +83,12 @@ def pack_inner_batch(record: PendingRecord, queue_offset: int, now: int, reserve
 
     INNER_BASE is added to the properties, followed by `reserved` zero bytes.
     """
-    (
-        key, magic_code, body_crc, flag, sys_flag, born_timestamp, born_host, store_host,
-        reconsume_times, prepared_transaction_offset, body, topic, properties,
-    ) = record  # fmt: skip
+    born_timestamp = now if record.born_timestamp is None else record.born_timestamp
+    properties = record.properties + encode_properties([(INNER_BASE, str(queue_offset))]) + bytes(reserved)
     return bytearray(
         pack_record(
-            magic_code, body_crc, key[1], flag, queue_offset, 0, sys_flag,
-            now if born_timestamp is None else born_timestamp, born_host, now, store_host,
-            reconsume_times, prepared_transaction_offset, body, topic,
-            properties + encode_properties([(INNER_BASE, str(queue_offset))]) + bytes(reserved),
+            record.magic_code, record.body_crc, record.key[1], record.flag, queue_offset, 0, record.sys_flag,
+            born_timestamp, record.born_host, now, record.store_host, record.reconsume_times,
+            record.prepared_transaction_offset, record.body, record.topic, properties,
         )
     )  # fmt: skip
