@@ -39,7 +39,7 @@ def test_damage_is_1_and_named(damaged: tuple[Path, Path], run_reput: Run) -> No
     assert {"meaning", "advice", "text", "count", "topic", "queue_id", "queue_offset"} <= finding.keys()
     text = run_reput("audit", store)
     assert text.status == 1
-    assert "unit-wrong, 1 (hidden): a unit says something else" in text.out
+    assert "unit-wrong, 1 (hidden): a unit differs from the record" in text.out
     assert str(path) in text.out
 
 

@@ -69,8 +69,8 @@ def find_batch_runs(item: BatchQueueItem) -> BatchQueueRuns:
 class BatchCheck:
     """Compares units with the records of one task. `close` returns the ranges.
 
-    A range of units that are right counts unit numbers from the begin of the queue. A range of records without units
-    counts messages by their queue offsets.
+    A range of right units holds unit numbers, counted from the begin of the queue. A range of records without units
+    holds queue offsets of messages.
     """
 
     def __init__(self, queues: tuple[BatchQueueRuns, ...], batch_topics: frozenset[str]) -> None:
