@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 
 from reput.errors import CorruptConsumeQueueError
 from reput.files import DISK, FileLayer
 from reput.formats.consume_queue_ext import ExtUnit, decode_address, decode_ext_unit, is_ext_address
 from reput.formats.paths import CONSUME_QUEUE_EXT, file_name_to_offset, offset_to_file_name
-from reput.log.directory import QueueFiles, check_entry, usual_size
+from reput.log.directory import QueueFiles, check_entry
 
 
 def queue_extensions(store_path: str, files: FileLayer = DISK) -> list[QueueFiles]:
@@ -27,7 +28,8 @@ def queue_extensions(store_path: str, files: FileLayer = DISK) -> list[QueueFile
                     check_entry(entry, os.path.join(path, entry.name))
                 sizes = {os.path.join(path, entry.name): entry.size for entry in entries if entry.size}
                 if sizes:
-                    file_size = usual_size(sizes.values())
+                    # Of equally frequent sizes the oldest file's: damage changes the last file, which is written to.
+                    (file_size, _), *_ = Counter(sizes.values()).most_common(1)
                     paths = tuple(name for name, size in sizes.items() if size == file_size)
                     listing.append(QueueFiles(topic, int(queue_id), paths, file_size))
     return listing
