@@ -306,18 +306,12 @@ def numbered_files(files: FileLayer, *folders: str, remedy: str | None = None) -
     Args:
         remedy: the advice in an error about missing or damaged files; None: restore them.
     """
-    listing = []
-    for folder in folders:
-        for entry in files.list_directory(folder) if files.is_directory(folder) else ():
-            path = os.path.join(folder, entry.name)
-            start_offset = file_name_to_offset(entry.name)
-            if start_offset is not None:
-                check_entry(entry, path)
-            if not entry.is_directory:
-                if start_offset is None:
-                    raise StoreFormatError(f"{path}: a foreign file: its name is no offset of 20 digits; move it away")
-                listing.append(LogFile(path, start_offset, entry.size, folders, entry.allocated_bytes))
-    listing.sort(key=lambda file: file.start_offset)
+    listing = _list_numbered(files, folders)
+    if any(following.start_offset > file.end_offset for file, following in pairwise(listing)):
+        # Beside a writer a listing may lack a file that was made meanwhile, and have a later one. The second listing has
+        # every file up to the last file of the first.
+        last = listing[-1].start_offset
+        listing = [file for file in _list_numbered(files, folders) if file.start_offset <= last]
     if listing and not listing[-1].size:
         listing.pop()
     if not listing:
@@ -345,6 +339,21 @@ def numbered_files(files: FileLayer, *folders: str, remedy: str | None = None) -
                 f"next one is {os.path.basename(following.path)}; {remedy or _CLOSE_THE_GAP}"
             )
     return listing
+
+
+def _list_numbered(files: FileLayer, folders: tuple[str, ...]) -> list[LogFile]:
+    listing = []
+    for folder in folders:
+        for entry in files.list_directory(folder) if files.is_directory(folder) else ():
+            path = os.path.join(folder, entry.name)
+            start_offset = file_name_to_offset(entry.name)
+            if start_offset is not None:
+                check_entry(entry, path)
+            if not entry.is_directory:
+                if start_offset is None:
+                    raise StoreFormatError(f"{path}: a foreign file: its name is no offset of 20 digits; move it away")
+                listing.append(LogFile(path, start_offset, entry.size, folders, entry.allocated_bytes))
+    return sorted(listing, key=lambda file: file.start_offset)
 
 
 def check_entry(entry: Entry, path: str) -> None:

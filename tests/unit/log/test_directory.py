@@ -6,8 +6,11 @@ from pathlib import Path
 import pytest
 
 from reput.errors import StoreError, StoreFormatError
+from reput.files import FileLayer
+from reput.files.layer import Entry
 from reput.formats.checkpoint import Checkpoint, encode_checkpoint
 from reput.log import LogFile, StoreDirectory
+from reput.log.directory import numbered_files
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "5.3.3"
 FIRST, SECOND, THIRD = (f"{offset:020d}" for offset in (0, 100, 200))
@@ -33,6 +36,27 @@ def test_log_files_have_the_size_that_they_have(store: Path) -> None:
 def test_an_empty_last_file_counts_as_absent(store: Path) -> None:
     (store / "commitlog" / THIRD).touch()
     assert [file.start_offset for file in StoreDirectory(store).log_files()] == [0, 100]
+
+
+class ListingBesideAWriter(FileLayer):
+    """The first listing lacks a file that was made during it; each listing has one more at the log's end."""
+
+    def __init__(self) -> None:
+        self.listings = 0
+
+    def list_directory(self, path: str) -> list[Entry]:
+        self.listings += 1
+        entries = [entry for entry in super().list_directory(path) if self.listings > 1 or entry.name != SECOND]
+        (Path(path) / f"{(2 + self.listings) * 100:020d}").write_bytes(bytes(100))
+        return entries
+
+
+def test_a_file_that_a_listing_beside_a_writer_lacks_is_no_gap(store: Path) -> None:
+    (store / "commitlog" / THIRD).write_bytes(bytes(100))
+    files = ListingBesideAWriter()
+    found = numbered_files(files, str(store / "commitlog"))
+    assert [file.start_offset for file in found] == [0, 100, 200]
+    assert files.listings == 2
 
 
 @pytest.mark.parametrize(
