@@ -308,8 +308,8 @@ def numbered_files(files: FileLayer, *folders: str, remedy: str | None = None) -
     """
     listing = _list_numbered(files, folders)
     if any(following.start_offset > file.end_offset for file, following in pairwise(listing)):
-        # Beside a writer a listing may lack a file that was made meanwhile, and have a later one. The second listing has
-        # every file up to the last file of the first.
+        # Beside a writer a listing may lack a file that was made meanwhile, and have a later one. The second listing
+        # has every file up to the last file of the first.
         last = listing[-1].start_offset
         listing = [file for file in _list_numbered(files, folders) if file.start_offset <= last]
     if listing and not listing[-1].size:
