@@ -20,6 +20,8 @@ from tests.support.invariants import Acknowledged, check_acknowledged
 _MOST_FAILURES = 50
 #: Every so many kills a copy of what is left is opened, closed, and audited.
 _KILLS_AN_AUDIT = 5
+#: What the writers and the reader count: a run ends only after each of these.
+_WORK = ("got", "queried", "read")
 
 
 class Soak:
@@ -86,9 +88,11 @@ class Soak:
         if len(self.failures) >= _MOST_FAILURES:
             return True
         told = all(child.counts for child in self.children)
+        totals = self.totals()
+        worked = all(totals[name] for name in _WORK)  # a reader that saw no store yet has told, but not worked
         wrote = all(writer.ledger.acknowledged for writer in self.writers)
         killed = all(writer.counts["kills"] for writer in self.writers if writer.store.is_killed)
-        return now >= self._seconds and told and wrote and killed
+        return now >= self._seconds and told and worked and wrote and killed
 
     def _next_death(self) -> tuple[float, bool]:
         """Seconds of a life, and whether they count from when its store is open: else it may die before."""

@@ -153,13 +153,24 @@ def test_a_sync_that_fails_in_the_background_ends_the_puts(tmp_path: Path) -> No
     files = FaultyFiles()
     options = OPTIONS | {
         "flush_disk_type": "ASYNC_FLUSH", "flush_commit_log_least_pages": 0, "flush_interval_commit_log": 1,
-        "mapped_file_size_commit_log": 1 << 28,
+        "mapped_file_size_commit_log": 1 << 26,
     }  # fmt: skip
     store = reput.MessageStore.open(tmp_path / "store", files=files, **options)
-    store.put_message(reput.Message("orders", b"x"))
-    files.judge = fail_next("sync", part="commitlog")
+    fail, failed = fail_next("sync", part="commitlog"), threading.Event()
 
-    def put_until_it_fails() -> None:
+    def fail_and_tell(operation: Operation) -> None:
+        try:
+            fail(operation)
+        except OSError:
+            failed.set()
+            raise
+
+    store.put_message(reput.Message("orders", b"x"))  # makes the log file
+    files.judge = fail_and_tell
+    store.put_message(reput.Message("orders", b"x"))
+    assert failed.wait(60)
+
+    def put_until_it_fails() -> None:  # the thread that syncs has the error, and has to hand it on
         for _ in range(1_000_000):
             store.put_message(reput.Message("orders", b"x"))
 
