@@ -18,7 +18,7 @@ from reput.jobs.runner import LocalRunner
 from reput.kernels.columns import RecordColumns
 from tests.support.faulty_files import FaultyFiles
 from tests.support.fixtures import OpenStore
-from tests.support.invariants import contents
+from tests.support.invariants import SMALL, contents
 
 ON = {"enable_multi_dispatch": True, "enable_lmq": True}
 NAMES, OFFSETS = "INNER_MULTI_DISPATCH", "INNER_MULTI_QUEUE_OFFSET"
@@ -219,12 +219,12 @@ def test_texts_of_a_client_lead_nowhere_and_stop_nothing(open_store: OpenStore, 
     """Records as they lie in a log whose writer had light queues off; a later start has them on."""
     hostile = {"../../../evil": "0", "/evil": "0", "%LMQ%x": "9223372036854775807", "%LMQ%y": "-1", "%LMQ%z": "one",
                "": "0", "%LMQ%p,%LMQ%q": "0", "%LMQ%ok": "0"}  # fmt: skip
-    with reput.MessageStore.open(path, files=FaultyFiles()) as store:
+    with reput.MessageStore.open(path, files=FaultyFiles(), **SMALL) as store:  # type: ignore[arg-type]
         for names, offsets in hostile.items():
             properties = {NAMES: names, OFFSETS: offsets} if names else {OFFSETS: offsets}
             store.put_message(reput.Message("t", b"x", properties=properties))
     (path / "abort").touch()
-    with reput.MessageStore.open(path, files=FaultyFiles(), **ON) as store:
+    with reput.MessageStore.open(path, files=FaultyFiles(), **SMALL | ON) as store:  # type: ignore[arg-type]
         assert [queue.topic for queue in store.queues()] == ["%LMQ%ok", "t"]
         assert store.max_offset("t", 0) == len(hostile)
     assert not list(path.parent.rglob("evil"))
