@@ -33,17 +33,19 @@ from tests.support.lives.puts import (
     count_operations,
     live,
 )
+from tests.support.shares import in_shares
 
 # Threads that die of a crash are what these tests want.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 
 
+@in_shares(3)
 @pytest.mark.parametrize("flush_disk_type", ["SYNC_FLUSH", "ASYNC_FLUSH"])
 def test_a_crash_or_a_power_cut_at_any_operation_of_a_life_loses_nothing_acknowledged(
-    tmp_path: Path, flush_disk_type: str
+    tmp_path: Path, flush_disk_type: str, share: slice
 ) -> None:
     last = count_operations(tmp_path / "healthy", flush_disk_type)
-    for number in range(0, last, 1 if flush_disk_type == "SYNC_FLUSH" else 3):
+    for number in range(0, last, 1 if flush_disk_type == "SYNC_FLUSH" else 3)[share]:
         path = tmp_path / f"crash-{number}"
         life, files = live(path, flush_disk_type, crash_at(number))
         without_power = tmp_path / f"cut-{number}"
@@ -57,12 +59,13 @@ def test_a_crash_or_a_power_cut_at_any_operation_of_a_life_loses_nothing_acknowl
         check_next_life(life, path)
 
 
+@in_shares(3)
 @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
 def test_an_operation_that_fails_once_loses_nothing_acknowledged(
-    tmp_path: Path, code: int, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, code: int, share: slice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("reput.store.dispatch.reput._RETRY_WAIT_S", 0.01)
-    for number in range(count_operations(tmp_path / "healthy", "SYNC_FLUSH")):
+    for number in range(count_operations(tmp_path / "healthy", "SYNC_FLUSH"))[share]:
         path = tmp_path / f"fault-{number}"
         life, files = live(path, "SYNC_FLUSH", fail_at(number, code))
         for error in life.errors:

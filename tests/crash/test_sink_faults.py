@@ -43,6 +43,7 @@ from tests.support.lives.sink import (
     stage,
     write_batches,
 )
+from tests.support.shares import in_shares
 
 
 @pytest.fixture(autouse=True)
@@ -70,8 +71,11 @@ def test_batches_are_the_log_that_put_arrow_writes(tmp_path: Path) -> None:
         assert commit.rows == len(inside)
 
 
-def test_a_crash_or_a_power_cut_at_any_operation_leaves_whole_batches_and_each_comes_once(tmp_path: Path) -> None:
-    for number in range(0, count_operations(tmp_path / "healthy"), 3):
+@in_shares(3)
+def test_a_crash_or_a_power_cut_at_any_operation_leaves_whole_batches_and_each_comes_once(
+    tmp_path: Path, share: slice
+) -> None:
+    for number in range(0, count_operations(tmp_path / "healthy"), 3)[share]:
         path, without_power = tmp_path / f"crash-{number}", tmp_path / f"cut-{number}"
         files, _ = live(path, crash_at(number))
         files.cut_power(path, without_power)
@@ -80,9 +84,10 @@ def test_a_crash_or_a_power_cut_at_any_operation_leaves_whole_batches_and_each_c
             shutil.rmtree(left)
 
 
-def test_a_start_that_is_killed_too_settles_the_batch_all_the_same(tmp_path: Path) -> None:
+@in_shares(2)
+def test_a_start_that_is_killed_too_settles_the_batch_all_the_same(tmp_path: Path, share: slice) -> None:
     last = count_operations(tmp_path / "healthy")
-    for number in range(3, last, 29):
+    for number in range(3, last, 29)[share]:
         first = tmp_path / f"crash-{number}"
         live(first, crash_at(number))
         second, ended = 0, False
