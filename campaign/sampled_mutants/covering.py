@@ -1,42 +1,38 @@
-"""Which test files run which lines: recorded by coverage.py, with one context for each test file."""
+"""Which test files run which lines, as coverage.py records them of each test file by itself."""
 
 from __future__ import annotations
 
 import ast
+import json
 import os
-import re
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
 
 from coverage import CoverageData
+from coverage.exceptions import DataError
 
 from campaign.sampled_mutants.changes import SOURCE, Change
 
 ROOT = SOURCE.parent
 #: Tests that need RocketMQ or a browser take part in no trial.
 MARKERS = "not java and not browser"
-_CONTEXT = "REPUT_TEST_FILE"
-_SETTINGS = f"""
+_RECORD = "record.json"
+_SETTINGS = """
 [run]
 source_pkgs = reput
 parallel = true
 sigterm = true
 patch = subprocess, _exit, fork
-context = ${{{_CONTEXT}}}
 disable_warnings = no-data-collected, module-not-imported, trace-changed, no-sysmon, no-ctracer, couldnt-parse
 """
 
 
-class TestFile(NamedTuple):
-    """A file of tests that pass, and how long they took while they were recorded."""
-
-    path: str
-    seconds: float
+def _folder_of(folder: Path, test: str) -> Path:
+    return folder / test.removesuffix(".py").replace("/", "-")
 
 
 def test_files() -> list[str]:
@@ -55,21 +51,36 @@ def record(folder: Path, processes: int) -> None:
 
 
 def _record_one(test: str, folder: Path, settings: Path) -> str:
-    data = folder / re.sub(r"[/.]", "-", test)
-    if (data / "seconds").exists():
+    data = _folder_of(folder, test)
+    if (data / _RECORD).exists():
         return f"{test}: recorded before"
     data.mkdir(exist_ok=True)
     for part in data.iterdir():
         part.unlink()
-    environment = {**os.environ, _CONTEXT: test, "COVERAGE_RCFILE": str(settings), "COVERAGE_FILE": str(data / "lines")}
+    environment = {**os.environ, "COVERAGE_RCFILE": str(settings), "COVERAGE_FILE": str(data / "lines")}
     command = [sys.executable, "-m", "coverage", "run", "-m", "pytest", "-q", "-m", MARKERS, test]
     started = time.perf_counter()
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     seconds = time.perf_counter() - started
     if done.returncode == 0:
-        (data / "seconds").write_text(f"{seconds:.1f}")
+        (data / _RECORD).write_text(json.dumps({"seconds": round(seconds, 1), "lines": _lines_in(data)}) + "\n")
     last = done.stdout.strip().rpartition("\n")[2]
     return f"{seconds:5.0f} s  {test}: {'recorded' if done.returncode == 0 else 'NOT RECORDED'}: {last}"
+
+
+def _lines_in(data: Path) -> dict[str, list[int]]:
+    """The lines of each source file that the processes of one test file ran."""
+    lines: dict[str, set[int]] = {}
+    for part in data.glob("lines.*"):
+        coverage = CoverageData(str(part))
+        try:
+            coverage.read()
+        except DataError:  # its process was killed
+            continue
+        for name in coverage.measured_files():
+            path = "reput/" + name.rpartition("/reput/")[2]
+            lines.setdefault(path, set()).update(coverage.lines(name) or [])
+    return {path: sorted(lines[path]) for path in sorted(lines)}
 
 
 class Covering:
@@ -81,24 +92,16 @@ class Covering:
 
     def __init__(self, folder: Path):
         self.seconds: dict[str, float] = {}
-        self._tests: dict[str, dict[int, set[str]]] = {}
+        self._tests: dict[tuple[str, int], set[str]] = {}
         for test in test_files():
-            data = folder / re.sub(r"[/.]", "-", test)
-            if not (data / "seconds").exists():
-                continue
-            self.seconds[test] = float((data / "seconds").read_text())
-            for part in data.glob("lines.*"):
-                self._add(test, part)
+            recorded = _folder_of(folder, test) / _RECORD
+            if recorded.exists():
+                record = json.loads(recorded.read_text())
+                self.seconds[test] = record["seconds"]
+                for path, lines in record["lines"].items():
+                    for line in lines:
+                        self._tests.setdefault((path, line), set()).add(test)
         self._callers = _callers_of_kernels()
-
-    def _add(self, test: str, part: Path) -> None:
-        lines = CoverageData(str(part))
-        lines.read()
-        for name in lines.measured_files():
-            path = "reput/" + name.rpartition("/reput/")[2]
-            known = self._tests.setdefault(path, {})
-            for line in lines.lines(name) or []:
-                known.setdefault(line, set()).add(test)
 
     def of(self, change: Change) -> list[str]:
         """The test files that run a changed line: the file that mirrors its module first, then the fastest."""
@@ -106,7 +109,7 @@ class Covering:
             places = _lines_that_call(change.function.partition(".")[0], change.path, self._callers)
         else:
             places = {(change.path, line) for line in range(change.statement_line, change.line + 1)}
-        covering = {test for path, number in places for test in self._tests.get(path, {}).get(number, ())}
+        covering = {test for place in places for test in self._tests.get(place, ())}
         # Python workers of Spark end without a record.
         covering |= {test for test in self.seconds if not covering and test.startswith("tests/spark/")}
         mirror = _mirror(change.path)
