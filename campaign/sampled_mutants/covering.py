@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import accumulate
 from pathlib import Path
 
 from coverage import CoverageData
@@ -20,6 +21,8 @@ from campaign.sampled_mutants.changes import SOURCE, Change
 ROOT = SOURCE.parent
 #: Tests that need RocketMQ or a browser take part in no trial.
 MARKERS = "not java and not browser"
+#: Of the tests of one change, as they were recorded.
+_MOST_SECONDS = 200
 _RECORD = "record.json"
 _SETTINGS = """
 [run]
@@ -104,7 +107,10 @@ class Covering:
         self._callers = _callers_of_kernels()
 
     def of(self, change: Change) -> list[str]:
-        """The test files that run a changed line: the file that mirrors its module first, then the fastest."""
+        """The test files that run a changed line: the file that mirrors its module first, then the fastest.
+
+        A line that runs when its module is imported is covered by nearly all; the files are those of a few minutes.
+        """
         if change.layer == "kernels" and change.function:
             places = _lines_that_call(change.function.partition(".")[0], change.path, self._callers)
         else:
@@ -114,7 +120,9 @@ class Covering:
         covering |= {test for test in self.seconds if not covering and test.startswith("tests/spark/")}
         mirror = _mirror(change.path)
         covering |= {test for test in self.seconds if test.startswith(mirror)}
-        return sorted(covering, key=lambda test: (not test.startswith(mirror), self.seconds[test]))
+        tests = sorted(covering, key=lambda test: (not test.startswith(mirror), self.seconds[test]))
+        ends = accumulate(self.seconds[test] for test in tests)
+        return [test for i, (test, end) in enumerate(zip(tests, ends, strict=True)) if i == 0 or end <= _MOST_SECONDS]
 
 
 def _mirror(path: str) -> str:
