@@ -30,6 +30,7 @@ def try_change(change: Change, covering: Covering) -> Outcome:
     """Run the test files that cover a change, the one that mirrors its module by itself before the others."""
     tests = covering.of(change)
     with tempfile.TemporaryDirectory(prefix="reput-mutant-", ignore_cleanup_errors=True) as folder:
+        os.chmod(folder, 0o755)  # some tests read as another user
         source = Path(folder) / "src"
         shutil.copytree(SOURCE, source, ignore=shutil.ignore_patterns("__pycache__"))
         file = source / change.path
