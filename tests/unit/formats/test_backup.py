@@ -93,3 +93,10 @@ def test_the_page_shows_the_manifest_that_the_code_writes() -> None:
     assert manifest.name == name_of_time(manifest.created_timestamp)
     for piece in manifest.log:
         assert f"`{piece.name}`" in PAGE.read_text()
+
+
+@pytest.mark.parametrize(("text", "offset"), [(b"{}", 0), (b'{"manifest": 1', 14), (b"[]", 0)])
+def test_an_error_names_the_byte_where_json_ends_or_the_begin_of_the_file(text: bytes, offset: int) -> None:
+    with pytest.raises(CorruptBackupError) as raised:
+        decode_manifest(text, "m")
+    assert raised.value.offset == offset

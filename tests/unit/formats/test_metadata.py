@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,15 @@ def test_groups_are_read():
     assert group.retry_max_times == 16
     assert group.subscription_data_set[0].expression == "a || b"
     assert groups.forbidden_table == {"order-group": {"order-topic": 1}}
+
+
+def test_what_a_file_leaves_out_has_rocketmqs_defaults():
+    """RocketMQ wrote these from `new SubscriptionGroupConfig()` and `new TopicConfig()` with a few fields set."""
+    group = golden(SubscriptionGroups).subscription_group_table["order-group"]
+    assert replace(group, subscription_data_set=None, attributes={}) == SubscriptionGroupConfig("order-group")
+    topic = golden(Topics).topic_config_table["order-topic"]
+    assert topic == TopicConfig("order-topic", read_queue_nums=4, write_queue_nums=8, topic_sys_flag=1)
+    assert (TopicConfig("t").read_queue_nums, TopicConfig("t").write_queue_nums, TopicConfig("t").perm) == (16, 16, 6)
 
 
 def test_offsets_are_read():

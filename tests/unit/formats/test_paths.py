@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reput.formats.paths import file_name_to_offset, index_file_name, offset_to_file_name
+from reput.formats.paths import file_name_to_offset, index_file_name, offset_to_file_name, topic_folder_name
 
 
 @pytest.mark.parametrize(
@@ -47,3 +47,21 @@ def test_any_other_name_is_no_offset(name):
 )
 def test_index_files_are_named_after_the_local_time(timestamp_ms, utc_offset_s, name):
     assert index_file_name(timestamp_ms, utc_offset_s) == name
+
+
+@pytest.mark.parametrize(
+    ("topic", "name"),
+    [
+        (b"orders", "orders"),
+        (b"%RETRY%group", "%RETRY%group"),
+        (b"\xff", "\ufffd"),
+        (b"x" * 255, "x" * 255),
+        (b"x" * 256, None),
+        (("ü" * 127 + "x").encode(), "ü" * 127 + "x"),
+        (("ü" * 128).encode(), None),
+        *((topic, None) for topic in (b"", b".", b"..", b"a/b", b"/", b"a\0b")),
+        (b"...", "..."),
+    ],
+)
+def test_a_topic_has_the_folder_of_its_name_unless_that_leads_elsewhere(topic, name):
+    assert topic_folder_name(topic) == name
