@@ -20,9 +20,9 @@ from reput.kernels.consume_queue import PULL_RESULT_COUNT, PullLimits, Selected,
 from reput.kernels.content_hash import IGNORABLE, hash_contents, ignored_mask
 from reput.kernels.crc32 import crc32_slices
 from reput.kernels.index_file import (
-    IndexPlace,
-    LogPlace,
-    TopicPlace,
+    IndexFields,
+    LogFields,
+    TopicFields,
     find_entries,
     find_key,
     put_keys,
@@ -519,9 +519,9 @@ def test_one_key_is_found_with_the_records_that_carry_it(log, key, max_count, be
     blocks = [
         np.array(place, np.int64)
         for place in (
-            TopicPlace(int(topic_hash(b"t")), topic.ctypes.data, 1),
-            IndexPlace(index.ctypes.data, SLOTS, header.index_count, header.begin_timestamp),
-            LogPlace(log.addresses.ctypes.data, log.addresses.size, log.begin, LOG_FILE),
+            TopicFields(int(topic_hash(b"t")), topic.ctypes.data, 1),
+            IndexFields(index.ctypes.data, SLOTS, header.index_count, header.begin_timestamp),
+            LogFields(log.addresses.ctypes.data, log.addresses.size, log.begin, LOG_FILE),
         )
     ]
     topic_block, index_block, log_block = (block.ctypes.data for block in blocks)

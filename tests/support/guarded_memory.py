@@ -34,9 +34,9 @@ from reput.kernels.consume_queue_ext import resolve_tags_codes
 from reput.kernels.crc32 import crc32_slices
 from reput.kernels.gather import next_invalid_text
 from reput.kernels.index_file import (
-    IndexPlace,
-    LogPlace,
-    TopicPlace,
+    IndexFields,
+    LogFields,
+    TopicFields,
     find_entries,
     find_key,
     put_keys,
@@ -225,9 +225,9 @@ def verify_logs() -> int:
                 np.empty(offsets.size, np.uint8), *scratch_row(),
             )  # fmt: skip
             index = chain_of("t", "k1", offsets.tolist())
-            topic = np.array(TopicPlace(int(topic_hash(b"t")), text.ctypes.data, 1), np.int64)
-            file = np.array(IndexPlace(index.ctypes.data, 1, offsets.size + 1, 0), np.int64)
-            place = np.array(LogPlace(log.ctypes.data, log.size, _BASE, 1 << 16), np.int64)
+            topic = np.array(TopicFields(int(topic_hash(b"t")), text.ctypes.data, 1), np.int64)
+            file = np.array(IndexFields(index.ctypes.data, 1, offsets.size + 1, 0), np.int64)
+            place = np.array(LogFields(log.ctypes.data, log.size, _BASE, 1 << 16), np.int64)
             find_key(
                 topic.ctypes.data, text.ctypes.data + 2, 2, file.ctypes.data, place.ctypes.data, end, 0, 2**62,
                 out.ctypes.data, 0, out.size,

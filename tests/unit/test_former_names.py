@@ -5,9 +5,11 @@ from __future__ import annotations
 from importlib import import_module
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import reput
+from reput.store.sinks.replay import ReplayedBatch
 
 FORMER = [
     ("reput.jobs.export", "reput.jobs.lake"),
@@ -41,3 +43,7 @@ def test_preload_and_verified_records_have_their_former_names(tmp_path: Path) ->
         store.wait_dispatched()
         assert store.warm_up() == store.preload()
         assert store.recovery.confirmed_records == store.recovery.verified_records
+
+
+def test_the_lag_of_a_replayed_batch_has_its_former_name() -> None:
+    assert ReplayedBatch(pa.record_batch({"n": [1]}), 0.5).behind_s == 0.5

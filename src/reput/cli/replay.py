@@ -88,7 +88,7 @@ def replay(
         rate, stored = RateOverTime(None if pace is None else "lag in seconds"), StoredOverTime()
 
         def watch(batch: ReplayedBatch) -> None:
-            rate.add(batch.rows.num_rows, batch.behind_s)
+            rate.add(batch.rows.num_rows, batch.lag_s)
             if report is not None:
                 stored.add(batch.rows)
 

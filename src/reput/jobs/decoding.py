@@ -18,7 +18,7 @@ import pyarrow.json as pj
 
 from reput.errors import ConfigError
 from reput.jobs.body_schema import body_schema_text, parse_body_schema
-from reput.kernels.json_objects import CONTROL_BYTE, EMPTY, MORE_BEHIND, NO_OBJECT, UNFINISHED, find_json_faults
+from reput.kernels.json_objects import CONTROL_BYTE, EMPTY, MORE_AFTER, NO_OBJECT, UNFINISHED, find_json_faults
 
 T = TypeVar("T")
 DecodeName = Literal["raw", "utf8", "json"]
@@ -27,7 +27,7 @@ _FAULTS = {
     EMPTY: "an empty body",
     NO_OBJECT: "no JSON object: it begins otherwise than with {",
     UNFINISHED: "a JSON object that is not closed",
-    MORE_BEHIND: "something after the end of the JSON object",
+    MORE_AFTER: "something after the end of the JSON object",
     CONTROL_BYTE: "no JSON: a control byte outside of an escape",
 }
 _UNDECOMPRESSED = "a compressed body that cannot be decompressed"

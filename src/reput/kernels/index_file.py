@@ -295,7 +295,7 @@ def verify_keys(  # type: ignore[no-untyped-def]
         )
 
 
-class IndexPlace(NamedTuple):
+class IndexFields(NamedTuple):
     """An index file as `find_key` reads it: native int64, in this order."""
 
     address: int
@@ -306,7 +306,7 @@ class IndexPlace(NamedTuple):
     begin_timestamp: int
 
 
-class LogPlace(NamedTuple):
+class LogFields(NamedTuple):
     """The log as `find_key` reads it: native int64, in this order."""
 
     #: Address of the addresses (int64) of the mapped files, 0 for a missing file; and the number of files.
@@ -316,7 +316,7 @@ class LogPlace(NamedTuple):
     file_size: int
 
 
-class TopicPlace(NamedTuple):
+class TopicFields(NamedTuple):
     """A topic as `find_key` reads it: native int64, in this order."""
 
     #: The topic's `topic_hash`; address and size of its text.
@@ -327,22 +327,22 @@ class TopicPlace(NamedTuple):
 
 @kernel("int64(" + ", ".join(["int64"] * 11) + ")", allocates=True, short=True)
 def find_key(  # type: ignore[no-untyped-def]
-    topic_place, key, key_size, index_place, log_place, log_end, begin, end, out, found, max_found
+    topic_fields, key, key_size, index_fields, log_fields, log_end, begin, end, out, found, max_found
 ):
     """`find_entries` and `verify_keys` for one key in one file, in one call with few numbers.
 
     Args:
-        topic_place, index_place, log_place: Addresses of `TopicPlace`, `IndexPlace`, `LogPlace`.
+        topic_fields, index_fields, log_fields: Addresses of `TopicFields`, `IndexFields`, `LogFields`.
         key: Address of the key's text, `key_size` bytes.
         out: Address of native int64 offsets with room for `max_found`; the first `found` are there already.
 
     The other arguments are those of the two functions. Returns the new number of offsets.
     """
-    topic, topic_size = load_i64_native(topic_place + 8), load_i64_native(topic_place + 16)
-    file, slots = load_i64_native(index_place), load_i64_native(index_place + 8)
-    count, file_begin = load_i64_native(index_place + 16), load_i64_native(index_place + 24)
+    topic, topic_size = load_i64_native(topic_fields + 8), load_i64_native(topic_fields + 16)
+    file, slots = load_i64_native(index_fields), load_i64_native(index_fields + 8)
+    count, file_begin = load_i64_native(index_fields + 16), load_i64_native(index_fields + 24)
     entries = file + _HEADER + slots * _SLOT
-    hashed = index_hash(np.uint32(load_i64_native(topic_place)), key, key_size)
+    hashed = index_hash(np.uint32(load_i64_native(topic_fields)), key, key_size)
     wide, narrow = np.empty((_WIDE_COUNT, 1), np.int64), np.empty((_NARROW_COUNT, 1), np.int32)
     number = np.int64(load_i32(file + _HEADER + (np.int64(hashed) % slots) * _SLOT))
     while 0 < number < count and found < max_found:
@@ -354,8 +354,8 @@ def find_key(  # type: ignore[no-untyped-def]
         offset = load_i64(entry + PHY_OFFSET)
         if load_i32(entry) == hashed and begin <= timestamp <= end:
             record, left = _log_address(
-                load_i64_native(log_place), load_i64_native(log_place + 8), load_i64_native(log_place + 16), log_end,
-                load_i64_native(log_place + 24), offset,
+                load_i64_native(log_fields), load_i64_native(log_fields + 8), load_i64_native(log_fields + 16), log_end,
+                load_i64_native(log_fields + 24), offset,
             )  # fmt: skip
             if record and _carries_key(record, record + left, offset, topic, topic_size, key, key_size, wide, narrow):
                 store_i64_native(out + 8 * found, offset)

@@ -12,7 +12,7 @@ from reput.kernels._jit import kernel
 from reput.kernels.memory import load_i32_native, load_u8
 
 #: Faults that `find_json_faults` writes for a text; 0: one object, as far as brackets and strings show.
-EMPTY, NO_OBJECT, UNFINISHED, MORE_BEHIND, CONTROL_BYTE = 1, 2, 3, 4, 5
+EMPTY, NO_OBJECT, UNFINISHED, MORE_AFTER, CONTROL_BYTE = 1, 2, 3, 4, 5
 
 _QUOTE, _BACKSLASH, _SPACE = 0x22, 0x5C, 0x20
 _OPEN_BRACE, _CLOSE_BRACE, _OPEN_BRACKET, _CLOSE_BRACKET = 0x7B, 0x7D, 0x5B, 0x5D
@@ -51,7 +51,7 @@ def find_json_faults(texts, offsets, faults):  # type: ignore[no-untyped-def]
                     fault = CONTROL_BYTE
                     break
             elif is_closed:
-                fault = MORE_BEHIND
+                fault = MORE_AFTER
                 break
             elif depth == 0:
                 if byte != _OPEN_BRACE:

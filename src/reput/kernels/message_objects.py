@@ -246,12 +246,12 @@ def _encode(  # type: ignore[no-untyped-def]
     size = _MIN_RECORD + 2 * (host_size - _HOST_SIZE) + body_size + topic_size + text_size
     if size > room:
         return -1
-    behind = put_record(
+    properties = put_record(
         target, 0, queue_id, flag, queue_offset, commit_log_offset, sys_flag, born_timestamp, host, host_size,
         timestamp, host, host_size, reconsume_times, prepared, _bytes(body), body_size, topic, topic_size, False,
     )  # fmt: skip
-    store_i16(behind, text_size)
-    copy(behind + 2, text, text_size)
+    store_i16(properties, text_size)
+    copy(properties + 2, text, text_size)
     store_i32(target, size)  # last: a process that is killed in between leaves no record, rather than half of one
     return size
 

@@ -159,7 +159,7 @@ def has_separator(text, size, other):  # type: ignore[no-untyped-def]
 
 @inlined
 def _any_separator(plan, offsets, data, first, last, other):  # type: ignore[no-untyped-def]
-    """The same for all values from `first` to `last`: they lie one behind the other, so it is one vectorized loop."""
+    """The same for all values from `first` to `last`: they follow each other, so it is one vectorized loop."""
     if first == last or plan[offsets] == 0:
         return False
     begin, _ = _slice(plan, offsets, data, first)
@@ -233,7 +233,7 @@ def _map_size(plan, row, look):  # type: ignore[no-untyped-def]
 
 @inlined
 def _properties_size(plan, row, reserved, look):  # type: ignore[no-untyped-def]
-    """Bytes of the properties text and of what is reserved behind it, and a fault."""
+    """Bytes of the properties text and of what is reserved after it, and a fault."""
     size, fault = _map_size(plan, row, look)
     if fault:
         return 0, fault
@@ -373,7 +373,7 @@ def encode(  # type: ignore[no-untyped-def]
 ):
     """Write rows from `begin` into `out` while they fit its capacity; returns the first row that was not written.
 
-    `positions` (int32) takes where each record starts in `out`, and behind the last one where it ends.
+    `positions` (int32) takes where each record starts in `out`, and after the last one where it ends.
     """
     p = out
     row = begin

@@ -17,7 +17,7 @@ from reput.formats.message_id import decode_message_id
 from reput.formats.record_layout import TOTAL_SIZE
 from reput.kernels.index_file import (
     KEY_SEPARATOR,
-    TopicPlace,
+    TopicFields,
     find_key,
     scratch_row,
     split_index_keys,
@@ -51,7 +51,7 @@ class _Scratch(local):
 @lru_cache(maxsize=1024)
 def _topic_block(topic: str) -> Block:
     text = np.frombuffer(topic.encode() or b"\0", np.uint8)
-    return Block(TopicPlace(int(topic_hash(topic.encode())), text.ctypes.data, len(topic.encode())), text)
+    return Block(TopicFields(int(topic_hash(topic.encode())), text.ctypes.data, len(topic.encode())), text)
 
 
 class _WantedKeys:
@@ -145,10 +145,10 @@ class QueryMessage:
         maps, log_end, topic_block = log.queue.maps(), log.confirm_offset, _topic_block(topic)
         found = 0
         for file in reversed(self._index.index_files):
-            block, file_begin, file_end, is_empty = file.place
+            block, file_begin, file_end, is_empty = file.lookup
             if file_begin <= last and file_end >= begin and not is_empty:
                 found = find_key(
-                    topic_block.address, scratch.text_address, size, block.address, maps.place_address, log_end,
+                    topic_block.address, scratch.text_address, size, block.address, maps.fields_address, log_end,
                     begin, last, scratch.address, found, max_num,
                 )  # fmt: skip
             if file_begin < begin or found == max_num:

@@ -7,11 +7,11 @@ import pytest
 from reput.formats.index_file import IndexEntry, IndexHeader, encode_entry, encode_header, entry_position, file_size
 from reput.formats.index_file import key_hash as hash_of_key
 from reput.kernels.index_file import (
+    IndexFields,
     IndexKeys,
-    IndexPlace,
     IndexTable,
-    LogPlace,
-    TopicPlace,
+    LogFields,
+    TopicFields,
     find_entries,
     find_key,
     index_keys,
@@ -237,9 +237,9 @@ def find_one(hashes, max_found, window=FOREVER):
     put(index, header, hashes, places, [1000 * i for i in range(1, len(hashes) + 1)], slots=1, capacity=len(hashes) + 1)
     text, files = np.frombuffer(b"topic#k", np.uint8), np.frombuffer(log, np.uint8)
     addresses, out = np.array([files.ctypes.data], np.int64), np.full(len(hashes) + 1, -1, np.int64)
-    topic = np.array(TopicPlace(int(topic_hash(b"topic")), text.ctypes.data, 5), np.int64)
-    file = np.array(IndexPlace(index.ctypes.data, 1, len(hashes) + 1, 1000), np.int64)
-    place = np.array(LogPlace(addresses.ctypes.data, 1, 0, 1 << 20), np.int64)
+    topic = np.array(TopicFields(int(topic_hash(b"topic")), text.ctypes.data, 5), np.int64)
+    file = np.array(IndexFields(index.ctypes.data, 1, len(hashes) + 1, 1000), np.int64)
+    place = np.array(LogFields(addresses.ctypes.data, 1, 0, 1 << 20), np.int64)
     found = find_key(
         topic.ctypes.data, text.ctypes.data + 6, 1, file.ctypes.data, place.ctypes.data, len(log), *window,
         out.ctypes.data, 0, max_found,

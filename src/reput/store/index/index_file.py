@@ -22,8 +22,8 @@ from reput.kernels.index_file import (
     END_OFFSET,
     END_TIMESTAMP,
     INDEX_COUNT,
+    IndexFields,
     IndexKeys,
-    IndexPlace,
     find_entries,
     put_keys,
 )
@@ -55,7 +55,7 @@ class IndexFile:
         header: int64[6], the header's fields (see `reput.kernels.index_file`); each put writes them to the map.
     """
 
-    __slots__ = ("_file", "_is_followed", "_mapping", "_place", "_reserved", "capacity", "header", "path", "slots")
+    __slots__ = ("_file", "_is_followed", "_lookup", "_mapping", "_reserved", "capacity", "header", "path", "slots")
 
     def __init__(self, files: FileLayer, path: str, slots: int, capacity: int, *, writable: bool, create: bool) -> None:
         self.path = path
@@ -81,7 +81,7 @@ class IndexFile:
         except BaseException:
             self._file.close()
             raise
-        self._place: tuple[object, tuple[Block, int, int, bool]] | None = None
+        self._lookup: tuple[object, tuple[Block, int, int, bool]] | None = None
 
     @property
     def name(self) -> str:
@@ -112,13 +112,13 @@ class IndexFile:
         return self._mapping.address
 
     @property
-    def place(self) -> tuple[Block, int, int, bool]:
-        """`IndexPlace`, first and last store time (ms), and whether there is no entry; cached until a key is put."""
-        kept, header = self._place, self.header
+    def lookup(self) -> tuple[Block, int, int, bool]:
+        """`IndexFields`, first and last store time (ms), and whether there is no entry; cached until a key is put."""
+        kept, header = self._lookup, self.header
         if kept is None or kept[0] is not header:
             begin, end, _, _, _, count = header.tolist()
-            place = Block(IndexPlace(self.address, self.slots, self._end_number, begin)), begin, end, count <= 1
-            kept = self._place = header, place
+            lookup = Block(IndexFields(self.address, self.slots, self._end_number, begin)), begin, end, count <= 1
+            kept = self._lookup = header, lookup
         return kept[1]
 
     @property

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from reput.errors import StoreFormatError, StoreFullError
 from reput.files import FileLayer, Mapping
 from reput.formats.paths import offset_to_file_name
-from reput.kernels.index_file import LogPlace
+from reput.kernels.index_file import LogFields
 from reput.log.directory import LogFile
 from reput.progress import Progress
 from reput.store.log.mapped_file import MappedFile
@@ -30,15 +30,15 @@ class LogMaps(NamedTuple):
         begin_offset: Commit log offset at which the first file starts.
         addresses: int64[files], memory address of each mapped file, for kernels; 0 for files that are not mapped.
         mappings: The maps, by the file's number in `addresses`.
-        place: The fields of `LogPlace`, int64.
-        place_address: Memory address of `place`, as asking for it takes a microsecond.
+        fields: The log's `LogFields`, int64.
+        fields_address: Memory address of `fields`, as asking for it takes a microsecond.
     """
 
     begin_offset: int
     addresses: npt.NDArray[np.int64]
     mappings: dict[int, Mapping]
-    place: npt.NDArray[np.int64]
-    place_address: int
+    fields: npt.NDArray[np.int64]
+    fields_address: int
 
 
 class MappedFileQueue:
@@ -140,8 +140,8 @@ class MappedFileQueue:
         for i, mapping in mappings.items():
             addresses[i] = mapping.address
         begin = files[0].start_offset if files else 0
-        place = np.array(LogPlace(addresses.ctypes.data, addresses.size, begin, self.file_size), np.int64)
-        return LogMaps(begin, addresses, mappings, place, place.ctypes.data)
+        fields = np.array(LogFields(addresses.ctypes.data, addresses.size, begin, self.file_size), np.int64)
+        return LogMaps(begin, addresses, mappings, fields, fields.ctypes.data)
 
     def _count_map(self, mapped: MappedFile) -> None:
         """Drop the maps of all other files once there are too many; they are back in 20 us each."""

@@ -48,8 +48,8 @@ from reput.store.sinks.staging import StagingFile, read_frames
 _LOCK_PAUSE_S = 0.05
 #: Appended bytes after which a sync begins, beside the rows that follow: the disk does not wait for the last one.
 _SYNC_BYTES = 64 << 20
-#: Rows that are dispatched while the next ones are scanned. A piece opens each of its queues once.
-_PIECE_ROWS = 131_072
+#: Rows of a batch that is dispatched while the next one is scanned. A batch opens each of its queues once.
+_BATCH_ROWS = 131_072
 
 logger = logging.getLogger("reput.store")
 
@@ -209,7 +209,7 @@ class _PutStaged:
                     skipped = min(skip, frame.queues.size)
                     skip -= skipped
                     if skipped < frame.queues.size:
-                        rest.write_frame(frame.behind(skipped))
+                        rest.write_frame(frame.after(skipped))
             return [rest.part] if rest.part is not None else []
 
     def _missing(self, parts: Sequence[StagedPart]) -> list[str]:
@@ -266,10 +266,10 @@ def _dispatch(parts: Parts, config: MessageStoreConfig, begin: int) -> None:
     """Bring queues and index in step with the records from an offset on."""
     log, index_tags = parts.log, config.dispatch_rules.indexes_tags
     scanners = cycle(
-        [RecordScanner(_PIECE_ROWS, delays_ms=config.delay_levels_ms, index_tags=index_tags) for _ in range(2)]
+        [RecordScanner(_BATCH_ROWS, delays_ms=config.delay_levels_ms, index_tags=index_tags) for _ in range(2)]
     )
-    for piece in prefetched(walk(log, lambda: next(scanners), begin, log.max_offset)):
-        parts.queues.dispatch(piece.columns)
+    for batch in prefetched(walk(log, lambda: next(scanners), begin, log.max_offset)):
+        parts.queues.dispatch(batch.columns)
         if parts.index is not None:
-            parts.index.dispatch(piece.columns)
-        piece.release()
+            parts.index.dispatch(batch.columns)
+        batch.release()

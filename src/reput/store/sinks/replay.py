@@ -73,12 +73,17 @@ class ReplayedBatch:
 
     Attributes:
         rows: The rows as read, with their location in the source.
-        behind_s: Lag of the batch after the time at which it was due; None for a replay without a pace, and where the
+        lag_s: Lag of the batch after the time at which it was due; None for a replay without a pace, and where the
             rows' store times are no dates.
     """
 
     rows: pa.RecordBatch
-    behind_s: float | None
+    lag_s: float | None
+
+    @property
+    def behind_s(self) -> float | None:
+        """Former name of `lag_s`, for one release."""
+        return self.lag_s
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,7 @@ class Frame(NamedTuple):
     queues: npt.NDArray[np.int32]
     queue_keys: Sequence[tuple[str, int]]
 
-    def behind(self, rows: int) -> Frame:
+    def after(self, rows: int) -> Frame:
         """The frame without its first rows."""
         begin = self.positions[rows]
         return Frame(self.data[begin:], self.positions[rows:] - begin, self.queues[rows:], self.queue_keys)
