@@ -43,6 +43,24 @@ def test_a_row_shows_every_field():
     }  # fmt: skip
 
 
+HOSTS = {
+    "one": ([V6, V6], ["[2001:db8::1]:10911"] * 2),
+    "another port": ([V6, V6[:-1] + b"\xa0"], ["[2001:db8::1]:10911", "[2001:db8::1]:10912"]),
+    "another address": ([V6, V6[:15] + b"\2" + V6[16:]], ["[2001:db8::1]:10911", "[2001:db8::2]:10911"]),
+    "of both sizes": ([b"\x0a\0\0\1\0\0\x2a\x9f", V6], ["10.0.0.1:10911", "[2001:db8::1]:10911"]),
+}
+
+
+@pytest.mark.parametrize("column", ["born_host", "store_host"])
+@pytest.mark.parametrize("other", [bytes(8), V6])
+@pytest.mark.parametrize(("hosts", "texts"), HOSTS.values(), ids=HOSTS)
+def test_each_row_shows_its_own_hosts(column, other, hosts, texts):
+    """Hosts that all rows share are decoded once; these differ in their last bytes, or in their size."""
+    rest = "store_host" if column == "born_host" else "born_host"
+    batch = batch_of(*(Record(**{column: host, rest: other}) for host in hosts))
+    assert batch[column].to_pylist() == texts
+
+
 def test_what_is_absent_is_null_or_empty():
     first = batch_of(
         Record(), Record(properties=b"TAGS\x01t\x02"), Record(properties=b"UNIQ_KEY\x01u\x02KEYS\x01k\x02")
