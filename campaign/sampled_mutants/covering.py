@@ -111,10 +111,9 @@ class Covering:
 
         A line that runs when its module is imported is covered by nearly all; the files are those of a few minutes.
         """
+        places = {(change.path, line) for line in range(change.statement_line, change.line + 1)}
         if change.layer == "kernels" and change.function:
-            places = _lines_that_call(change.function.partition(".")[0], change.path, self._callers)
-        else:
-            places = {(change.path, line) for line in range(change.statement_line, change.line + 1)}
+            places |= _lines_that_call(change.function.partition(".")[0], self._callers)
         covering = {test for place in places for test in self._tests.get(place, ())}
         # Python workers of Spark end without a record.
         covering |= {test for test in self.seconds if not covering and test.startswith("tests/spark/")}
@@ -131,7 +130,7 @@ def _mirror(path: str) -> str:
     return f"tests/unit/{folder}/test_{name.removesuffix('.py').strip('_')}"
 
 
-def _lines_that_call(function: str, path: str, callers: dict[str, list[tuple[str, str, int]]]) -> set[tuple[str, int]]:
+def _lines_that_call(function: str, callers: dict[str, list[tuple[str, str, int]]]) -> set[tuple[str, int]]:
     """The interpreted lines from which a kernel is reached: compiled lines are not recorded."""
     places, open_names, seen = set(), [function], {function}
     while open_names:

@@ -109,6 +109,24 @@ def test_a_get_is_limited_by_count_and_bytes(
     assert result.next_begin_offset == 10 + examined
 
 
+class SmallMemory(FaultyFiles):
+    """A machine whose page cache holds the newest 400 bytes of a log."""
+
+    def physical_memory(self) -> int:
+        return 1000
+
+
+@pytest.mark.parametrize("kind", ["SimpleCQ", "BatchCQ"])
+def test_a_slave_is_suggested_for_what_the_memory_cannot_hold(open_store: OpenStore, kind: str) -> None:
+    store = open_store(**WIDE, files=SmallMemory(), access_message_in_memory_max_ratio=40)
+    store.update_topic(TopicConfig("t", attributes={"queue.type": kind}))
+    for _ in range(10):
+        assert store.put_message(reput.Message("t", b"x", tags="a")).size == 100
+    store.wait_dispatched()
+    pulls = [store.get_message("t", 0, offset, max_msg_nums=1) for offset in range(10)]
+    assert [pull.suggest_pulling_from_slave for pull in pulls] == [True] * 6 + [False] * 4
+
+
 def test_statuses_at_the_borders_of_a_queue(open_store: OpenStore, path: Path) -> None:
     store = open_store(mapped_file_size_consume_queue=20 * 4)
     for _ in range(10):
