@@ -108,8 +108,6 @@ class IndexedRecords:
 def _entries(index_files: Sequence[IndexFilePath], files: FileLayer) -> Iterator[tuple[Int64s, Int64s]]:
     """Hashes and commit log offsets, int64[n] each, of all entries in log order."""
     written = [file for file in index_files if file.size]
-    if not written:
-        return
     try:
         slots, _ = index_geometry(written, DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM, files)
     except StoreError as error:

@@ -59,6 +59,13 @@ def test_a_file_that_a_listing_beside_a_writer_lacks_is_no_gap(store: Path) -> N
     assert files.listings == 2
 
 
+def test_of_files_without_a_byte_none_has_the_usual_size(store: Path) -> None:
+    for file in (store / "commitlog").iterdir():
+        file.write_bytes(b"")
+    with pytest.raises(StoreFormatError, match=rf"{FIRST}: 0 bytes long; restore it"):
+        StoreDirectory(store).log_files()
+
+
 @pytest.mark.parametrize(
     ("name", "size", "message"),
     [
