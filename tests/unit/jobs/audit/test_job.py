@@ -26,12 +26,13 @@ from reput.jobs.audit.offsets import offset_findings
 from reput.jobs.findings import KINDS, SCHEMA, Finding
 from reput.jobs.repair.look import has_records_from
 from reput.jobs.runner import LocalRunner
+from reput.kernels.unit_types import UNIT_TYPE
 from reput.log.directory import StoreDirectory
 from reput.progress import Progress
 from tests.support.damage import cut, flip, overwrite
 from tests.support.faulty_files import FaultyFiles
 from tests.support.further_units import BOTH
-from tests.support.invariants import log_records
+from tests.support.invariants import SMALL, log_records
 from tests.support.orders import ENTRIES, SIZES, SLOTS, log_with_crcs, put
 from tests.support.retained import RoomyFiles, age
 from tests.support.runners import DyingRunner
@@ -538,3 +539,17 @@ def test_every_code_is_documented() -> None:
     assert [
         code for code, kind in KINDS.items() if f"| `{code}` | {kind.finding_class} | {kind.meaning}" not in page
     ] == []
+
+
+def test_units_that_differ_on_both_sides_of_a_split_s_border_are_one_finding(tmp_path: Path) -> None:
+    """Records of one queue side by side: a range of theirs ends where the range of the next split begins."""
+    with reput.MessageStore.open(tmp_path / "store", **SMALL) as store:  # type: ignore[arg-type]
+        for _ in range(40):
+            store.put_message(reput.Message("orders", bytes(500)))
+    for file in sorted((tmp_path / "store/consumequeue/orders/0").iterdir()):
+        units = np.fromfile(file, UNIT_TYPE)
+        units["tags_code"][units["size"] > 0] = 7
+        file.write_bytes(units.tobytes())
+    findings = run(tmp_path / "store", split_bytes=1 << 20, runner=LocalRunner(1)).findings
+    assert len(findings) == 5  # one for each of the queue's files
+    assert run(tmp_path / "store", split_bytes=700).findings == findings
