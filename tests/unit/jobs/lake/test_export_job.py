@@ -19,6 +19,7 @@ from reput.jobs.lake.files import escaped
 from reput.jobs.runner import LocalRunner
 from reput.log import StoreDirectory
 from tests.support.damage import at, overwrite
+from tests.support.hand_log import HandLog
 
 CORPORA = Path(__file__).parents[3] / "golden/5.3.3"
 PARTITIONS = pa.schema([("topic", pa.string()), ("date", pa.date32())])
@@ -379,3 +380,15 @@ def test_an_empty_store_exports_nothing(tmp_path: Path) -> None:
     (tmp_path / "store/commitlog").mkdir(parents=True)
     result = run(tmp_path / "store", tmp_path / "out")
     assert (result.messages, result.commits, result.topics) == (0, 0, ())
+
+
+def test_rows_whose_time_is_no_date_have_a_partition_of_their_own(tmp_path: Path) -> None:
+    end_of_dates = 253_402_300_800_000  # the begin of the year 10000, ms since 1970
+    log = HandLog(tmp_path / "store", time=end_of_dates - 3 * 7)
+    bodies = log.append(5)  # 7 ms apart
+    run(log.path, tmp_path / "out", columns=["body"])
+    found = {
+        path.parent.name: [body.decode() for body in parquet.read_table(path, partitioning=None)["body"].to_pylist()]
+        for path in check_files(tmp_path / "out")
+    }
+    assert found == {"date=9999-12-31": bodies[:2], "date=__HIVE_DEFAULT_PARTITION__": bodies[2:]}
