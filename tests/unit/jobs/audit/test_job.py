@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -16,7 +18,7 @@ from hypothesis import strategies as st
 import reput
 from reput.errors import ConfigError, StoreFormatError
 from reput.formats.checkpoint import decode_checkpoint, encode_checkpoint
-from reput.formats.index_file import entry_position, slot_position
+from reput.formats.index_file import TIME_DIFF, entry_position, slot_position
 from reput.formats.metadata import TopicConfig
 from reput.formats.record_layout import QUEUE_OFFSET
 from reput.jobs.audit.end import has_grown
@@ -553,3 +555,23 @@ def test_units_that_differ_on_both_sides_of_a_split_s_border_are_one_finding(tmp
     findings = run(tmp_path / "store", split_bytes=1 << 20, runner=LocalRunner(1)).findings
     assert len(findings) == 5  # one for each of the queue's files
     assert run(tmp_path / "store", split_bytes=700).findings == findings
+
+
+@pytest.mark.parametrize("step_s", [1.5, 4.0])
+def test_the_time_of_an_index_file_s_first_entry_counts_from_the_end_of_the_file_before(
+    tmp_path: Path, step_s: float
+) -> None:
+    path, begin_s = tmp_path / "store", time.time()
+    with reput.MessageStore.open(path, **SIZES) as store:
+        for n in range(200):
+            with patch("time.time", lambda now_s=begin_s + n * step_s: now_s):
+                store.put_message(reput.Message("orders", b"x", keys=[f"k{n}"]))
+        store.wait_dispatched()
+    assert run(path).findings == ()
+    second = sorted((path / "index").iterdir())[1]
+    position = entry_position(SLOTS, 1) + TIME_DIFF
+    before = int.from_bytes(second.read_bytes()[position : position + 4], "big")
+    assert before == int(step_s)
+    overwrite(second, position, (before + 1).to_bytes(4, "big"))
+    (finding,) = run(path).findings
+    assert (finding.code, finding.path) == ("index-entry-wrong", str(second))
