@@ -165,6 +165,25 @@ def test_messages_that_were_put_again_elsewhere_are_equal_by_queue(left: Path, t
     assert result.is_equal, result.table.to_pylist()[:3]
 
 
+@pytest.mark.parametrize("by", ["log", "queue"])
+def test_a_message_that_differs_is_found_although_retention_deleted_those_before(
+    by: Any, left: Path, tmp_path: Path
+) -> None:
+    right = Path(shutil.copytree(left, tmp_path / "right"))
+    first, second, *_ = sorted((right / "commitlog").iterdir())
+    first.unlink()
+    flip(second, 100)  # in the body of its first record
+    rows = reput.read_log(left, ["commit_log_offset", "queue_id", "queue_offset"]).read_all().to_pylist()
+    before = [row for row in rows if row["commit_log_offset"] < int(second.name)]
+    changed = rows[len(before)]
+    expected = [("missing", row["queue_id"], row["queue_offset"]) for row in before]
+    expected.append(("different", changed["queue_id"], changed["queue_offset"]))
+    result = run(left, right, by=by)
+    assert sorted((row["kind"], row["queue_id"], row["queue_offset"]) for row in result.table.to_pylist()) == sorted(
+        expected
+    )
+
+
 def test_records_that_cannot_be_read_are_missing_and_told(left: Path, tmp_path: Path) -> None:
     right = Path(shutil.copytree(left, tmp_path / "right"))
     flip(right / "commitlog" / "00000000000000000000", 3)
