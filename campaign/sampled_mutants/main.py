@@ -59,7 +59,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("command", choices=["record", "try", "publish"])
     parser.add_argument("folder", type=Path, help="of the record and the outcomes")
     parser.add_argument("--seed", type=int, default=8)
-    parser.add_argument("--of-each-layer", type=int, default=26, metavar="CHANGES")
+    parser.add_argument("--of-each-layer", type=int, default=25, metavar="CHANGES")
     parser.add_argument("--again", action="store_true", help="try those again that were not noticed")
     parser.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)))
     return parser.parse_args(arguments)

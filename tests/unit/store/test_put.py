@@ -462,6 +462,18 @@ def test_a_put_that_does_not_want_to_wait_returns_before_the_sync_and_is_not_ser
     assert store.max_offset("t", 0) == 3
 
 
+@pytest.mark.parametrize("way", ["put_message", "async_put_message", "put_messages"])
+def test_a_put_that_does_not_wait_is_synced_soon_all_the_same(open_store: OpenStore, way: str) -> None:
+    files = SlowDisk()
+    store = open_store(files=files)
+    store.put_message(reput.Message("t", b"safe"))
+    files.go.clear()
+    message = reput.Message("t", b"x", wait_store_msg_ok=False)
+    getattr(store, way)([message] if way == "put_messages" else message)
+    assert files.waiting.wait(60), "no sync began"
+    files.go.set()
+
+
 def test_a_sync_that_takes_too_long_is_flush_disk_timeout_and_the_message_is_stored(open_store: OpenStore) -> None:
     files = SlowDisk()
     store = open_store(files=files, sync_flush_timeout=50)
