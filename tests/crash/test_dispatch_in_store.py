@@ -98,6 +98,16 @@ def test_without_a_dispatcher_nothing_new_is_seen_and_the_next_start_brings_all_
         check_store(copy, SMALL)
 
 
+def test_a_store_without_an_index_is_left_to_a_dispatcher_too(tmp_path: Path) -> None:
+    options = SMALL | {"message_index_enable": False}
+    for begin in (0, 20):
+        with reput.MessageStore.open(tmp_path / "store", dispatch="external", **options) as store:
+            put(store, begin, begin + 20)
+            dispatch(tmp_path / "store", session=None, once=True)
+            store.wait_dispatched()
+    assert not (tmp_path / "store/index").exists()
+
+
 def test_there_is_one_dispatcher_and_it_is_never_the_store_as_well(tmp_path: Path) -> None:
     path = tmp_path / "store"
     with reput.MessageStore.open(path, **SMALL) as store:

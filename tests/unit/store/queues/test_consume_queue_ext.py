@@ -97,3 +97,20 @@ def test_a_queue_that_is_gone_takes_its_old_extension_with_it(open_store: OpenSt
     assert ext_files(path) == [0, 100]
     store.close()
     assert [(path / f"consumequeue_ext/t/0/{start:020d}").read_bytes() for start in (0, 100)] == before
+
+
+@pytest.mark.parametrize("messages", [1, 5])
+def test_where_the_last_ext_unit_is_lost_the_next_one_goes_to_a_new_file(
+    open_store: OpenStore, path: Path, messages: int
+) -> None:
+    """Else an older unit of the queue would point to it. The first ext unit has offset 0."""
+    store = open_store(**ON)
+    for _ in range(messages):
+        store.put_message(reput.Message("t", b"x", tags="old"))
+    store.close()
+    last = max(ext_files(path))
+    (path / f"consumequeue_ext/t/0/{last:020d}").unlink()
+    store = open_store(**ON)
+    store.put_message(reput.Message("t", b"x", tags="new"))
+    store.wait_dispatched()
+    assert ext_files(path) == [last + 100]
