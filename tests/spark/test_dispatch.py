@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -55,6 +57,30 @@ def test_it_catches_up_once_and_goes_on_where_it_was(spark: SparkSession, tmp_pa
     assert dispatch(store, output, session=spark, once=True, bit_maps=bit_maps) == DispatchResult(
         end_offset=result.end_offset
     )
+
+
+INTERRUPTED = """
+import os, signal, sys, threading
+from reput.spark import session
+from reput.spark.dispatch import dispatch
+
+stop = threading.Event()
+
+def interrupt(batch):
+    os.kill(os.getpid(), signal.SIGINT)
+    print("stopped:", stop.wait(60), flush=True)
+
+dispatch(sys.argv[1], sys.argv[2], session=session(master="local[1]"), on_batch=interrupt, stop=stop)
+"""
+
+
+@pytest.mark.spark
+def test_an_interrupt_ends_the_batch_that_runs_and_not_the_whole_log(tmp_path: Path) -> None:
+    """In a process of its own: py4j's connection does not survive it."""
+    put(tmp_path / "store", 0, 50)
+    command = [sys.executable, "-c", INTERRUPTED, str(tmp_path / "store"), str(tmp_path / "output")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert (done.returncode, done.stdout) == (0, "stopped: True\n"), done.stderr
 
 
 def test_a_live_store_is_followed_until_somebody_stops_it(spark: SparkSession, tmp_path: Path) -> None:

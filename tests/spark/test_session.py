@@ -196,6 +196,10 @@ class TestChooseRunner:
         assert isinstance(runner, SparkRunner)
         assert runner.run(abs, [-1], description="absolute") == [1]
 
+    def test_spark_is_chosen_on_a_cluster_for_32_gib(self, spark: SparkSession) -> None:
+        runner = choose_runner("auto", total_bytes=32 << 30, master="spark://host:7077")  # takes the session that runs
+        assert isinstance(runner, SparkRunner)
+
     def test_an_unknown_name_is_refused(self) -> None:
         with pytest.raises(ConfigError, match="unknown runner 'cloud'"):
             choose_runner("cloud", total_bytes=0)  # type: ignore[arg-type]

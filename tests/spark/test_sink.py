@@ -270,6 +270,19 @@ def test_a_stream_comes_once_over_restarts_and_replays(spark: SparkSession, tmp_
     assert [p.name for p in (path / STAGING).glob("*/*") if p.name != "owner"] == []
 
 
+def test_a_batch_of_a_stream_that_fails_leaves_nothing_staged(spark: SparkSession, tmp_path: Path) -> None:
+    source, path = tmp_path / "files", tmp_path / "store"
+    files_of(spark, source, 0, 100)
+    table = pq.read_table(source / "0.parquet")
+    topics = ["t" * 300, *table["topic"].to_pylist()[1:]]
+    pq.write_table(table.set_column(0, table.schema.field("topic"), pa.array(topics)), source / "0.parquet")
+    for _ in range(2):
+        refused(lambda: run_stream(spark, source, path, tmp_path / "checkpoint", sinkId="copy"), "topic 'tttt")
+        assert [file.name for file in (path / STAGING).rglob("*") if file.is_file()] == [
+            "owner"
+        ]  # the sink's folder stays
+
+
 def test_a_stream_into_the_store_that_it_reads_is_refused_before_anything_is_written(
     spark: SparkSession, tmp_path: Path
 ) -> None:
