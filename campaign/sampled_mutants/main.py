@@ -38,11 +38,12 @@ def main(arguments: list[str] | None = None) -> int:
     changes = sample(options.seed, options.of_each_layer)
     if options.command == "publish":
         return publish(changes, results.outcomes, options.seed)
-    open_changes = [
-        change
-        for change in changes
-        if name_of(change) not in results.outcomes or (options.again and not results.outcomes[name_of(change)].test)
-    ]
+    known, equal = results.outcomes, equal_changes()
+    open_changes = []
+    for change in changes:
+        name = name_of(change)
+        if name not in known or (options.again and not known[name].test and name not in equal):
+            open_changes.append(change)
     covering = Covering(options.folder)
     with ThreadPoolExecutor(options.processes) as pool:
         running = {pool.submit(try_change, change, covering): change for change in open_changes}
