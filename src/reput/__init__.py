@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from reput.formats.metadata import TopicConfig
     from reput.log import read_log
     from reput.store.message_store import MessageStore
+    from reput.store.put_future import PutFuture
     from reput.store.results import GetMessageStatus, PutMessageStatus
 
 __version__ = "0.2.0"
@@ -58,6 +59,7 @@ __all__ = [
     "MessageIllegalError",
     "MessageStore",
     "MessageStoreConfig",
+    "PutFuture",
     "PutMessageStatus",
     "ReputError",
     "StoreBusyError",
@@ -80,6 +82,7 @@ _MODULE_OF = {
     "MessageExtBatch": "reput.formats.message_batch",
     "MessageStore": "reput.store.message_store",
     "MessageStoreConfig": "reput.config.message_store",
+    "PutFuture": "reput.store.put_future",
     "PutMessageStatus": "reput.store.results",
     "TopicConfig": "reput.formats.metadata",
     "read_log": "reput.log",

@@ -1,4 +1,4 @@
-"""README's examples work as they stand, in their order."""
+"""Examples of the README and the docs work as they stand, in their order."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tests.support.commands import run_reput
 README = Path(__file__).parents[2] / "README.md"
 
 
-def blocks(language: str) -> list[str]:
-    fenced = re.findall(r"^```(\w*)\n(.*?)^```$", README.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+def blocks(language: str, page: Path = README) -> list[str]:
+    fenced = re.findall(r"^```(\w*)\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     return [text for found, text in fenced if found == language]
 
 
@@ -57,3 +57,9 @@ def test_the_commands_run_one_after_the_other(
             answer = run_reput(*shlex.split(line)[1:])
             assert answer.status == 0, f"{line}: {answer.err}"
     assert Path("build/tour-rebuilt/consumequeue/orders/0").is_dir()
+
+
+def test_the_program_of_the_page_on_asyncio_runs(tmp_path: Path) -> None:
+    (program,) = blocks("python", README.parent / "docs/asyncio.md")
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["PutMessageStatus.PUT_OK", "0", "1000", "32"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from itertools import chain
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from reput.formats.metadata import TopicConfig
     from reput.kernels.columns import RecordColumns
     from reput.kernels.consume_queue_ext import BitMaps
+    from reput.store.put_future import PutFuture
     from reput.store.reader import Reader
     from reput.store.results import PutBatchResult, PutMessageResult, PutTableResult
     from reput.store.retention import RetentionReport
@@ -152,8 +152,10 @@ class MessageStore(MessageReader):
             refuse_wrong_types([message], queue_id)
             raise
 
-    def async_put_message(self, message: Message, queue_id: int = 0) -> Future[PutMessageResult]:
+    def async_put_message(self, message: Message, queue_id: int = 0) -> PutFuture:
         """Append one message without waiting; the future is done when the message is as safe as `put_message` makes it.
+
+        `await` the future, give it to `asyncio.gather`, or ask for its `result()` in a thread (docs/asyncio.md).
 
         Errors as of `put_message`: of the append at once, of the sync by the future.
         """

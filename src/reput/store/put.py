@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future
 from itertools import repeat
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -25,6 +24,7 @@ from reput.store.log.flush import FlushPolicy
 from reput.store.log.pending import Append, AppendedRows, EncodedRows, PendingRecord
 from reput.store.multi_dispatch import MultiDispatch
 from reput.store.plain_messages import PlainMessages
+from reput.store.put_future import PutFuture
 from reput.store.queue_ids import queue_ids_of
 from reput.store.results import PutMessageResult, PutMessageStatus, PutTableResult
 from reput.store.statistics import FAST_PUT_S, StoreStatsService
@@ -146,9 +146,9 @@ class PutMessage:
             self._stats.put_took(elapsed)
         return self._result(append, status)
 
-    def async_put_message(self, message: Message, queue_id: int) -> Future[PutMessageResult]:
+    def async_put_message(self, message: Message, queue_id: int) -> PutFuture:
         """See `MessageStore.async_put_message`."""
-        future: Future[PutMessageResult] = Future()
+        future = PutFuture()
         future.set_running_or_notify_cancel()  # an append cannot be taken back
         begin = monotonic()
         try:
