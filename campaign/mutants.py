@@ -28,7 +28,7 @@ _DOCS = ROOT / "docs" / "design"
 _STAGES = ((("power", "disks"), 0.06), (("faults",), 0.15), (("damage",), 0.15), (("kills", "flips"), 0.01))
 _MOST_SECONDS = 3600
 #: Prints where kernels are kept that these sources make; those of `reput.files` are all in its module `runs`.
-_CACHE_FOLDER = "from reput.kernels._jit import cache_folder; print(cache_folder())"
+_CACHE_FOLDER = "from reput.kernels._cache import cache_folder; print(cache_folder())"
 
 
 class Mutant(NamedTuple):

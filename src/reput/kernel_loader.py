@@ -29,7 +29,6 @@ KERNEL_MODULES = (
     "reput.kernels.json_objects",
     "reput.files.runs",
 )
-_MARKER = "complete"
 
 #: Called before each module that must be compiled: (modules done, number of modules, name of the next module).
 Announce = Callable[[int, int, str], None]
@@ -58,9 +57,9 @@ def load_kernels(announce: Announce = announce_on_stderr) -> float:
 
 def compile_kernels(announce: Announce = announce_on_stderr) -> None:
     """Compile the kernels that the cache lacks; does nothing if the cache is known to be complete."""
-    from reput.kernels._jit import cache_folder
+    from reput.kernels._cache import COMPLETE, cache_folder
 
-    marker = os.path.join(cache_folder(), _MARKER)
+    marker = os.path.join(cache_folder(), COMPLETE)
     if DISK.exists(marker):
         return
     for i, name in enumerate(KERNEL_MODULES):

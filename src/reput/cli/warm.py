@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 import time
 from typing import Annotated
@@ -12,6 +14,7 @@ from reput.cli.geometry import IndexNumbers, index_numbers
 from reput.cli.open_store import open_store
 from reput.cli.options import CommitLogPath, Json, reading_config
 from reput.cli.output import progress_bar, write_fields, write_json
+from reput.errors import ConfigError
 
 
 def warm(
@@ -25,6 +28,10 @@ def warm(
     ] = None,
     commit_log_path: CommitLogPath = None,
     settings: IndexNumbers,
+    cache: Annotated[
+        str | None,
+        typer.Option("--cache", metavar="DIR", help="Make the cache in DIR; programs find it by REPUT_CACHE_DIR=DIR."),
+    ] = None,
     spark: Annotated[bool, typer.Option("--spark", help="Also make Spark's class archive (half a minute).")] = False,
     as_json: Json = False,
 ) -> None:
@@ -35,10 +42,17 @@ def warm(
     records of its log, queues and index once, so that its readers find them in the page cache. The store may be open
     elsewhere, and is not changed.
 
+    A cache that --cache has made in an image may be read-only when its containers run (docs/containers.md).
+
     Examples:
       reput warm
+      reput warm --cache /opt/reput-cache
       reput warm /tmp/store --bytes 1000000
     """
+    if cache is not None:
+        if store is not None:
+            raise typer.BadParameter("give either --cache or a STORE")
+        raise typer.Exit(_make_cache(cache, spark=spark, as_json=as_json))
     from reput.kernel_loader import announce_on_stderr, load_kernels
 
     with progress_bar() as progress:
@@ -64,3 +78,14 @@ def warm(
         write_json(answer)
     else:
         write_fields(answer)
+
+
+def _make_cache(folder: str, *, spark: bool, as_json: bool) -> int:
+    """Run the command for another cache folder in a new process, as this one has loaded kernels; the exit status."""
+    from reput.kernels._cache import can_be_written
+
+    if not can_be_written(os.path.abspath(folder)):
+        raise ConfigError(f"{folder}: cannot be written; choose a folder that can")
+    options = [*(["--spark"] if spark else []), *(["--json"] if as_json else [])]
+    environment = {**os.environ, "REPUT_CACHE_DIR": folder}
+    return subprocess.run([sys.executable, "-m", "reput", "warm", *options], env=environment, check=False).returncode

@@ -9,45 +9,14 @@ installation for each application.
 
 from __future__ import annotations
 
-import functools
-import hashlib
-import importlib.resources
 import os
 from collections.abc import Callable
 from typing import Any
 
-import llvmlite
 import numba
-from llvmlite import binding
 from numba.core.caching import UserProvidedCacheLocator
 
-#: Packages whose sources become part of compiled kernels.
-_SOURCE_PACKAGES = ("reput.formats", "reput.kernels", "reput.files")
-
-
-def cache_root() -> str:
-    """Folder for everything that can be deleted and made again: compiled kernels, archives of the JVM.
-
-    `REPUT_CACHE_DIR`, else `reput` below `XDG_CACHE_HOME`, else `~/.cache/reput`.
-    """
-    chosen = os.environ.get("REPUT_CACHE_DIR")
-    if chosen:
-        return os.path.abspath(chosen)
-    parent = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return os.path.join(parent, "reput")
-
-
-@functools.cache
-def cache_folder() -> str:
-    """Folder of the kernels that were compiled from these sources, by this Numba, for this processor."""
-    digest = hashlib.sha256()
-    digest.update(f"{numba.__version__} {llvmlite.__version__} {binding.get_host_cpu_name()}".encode())
-    digest.update(binding.get_host_cpu_features().flatten().encode())
-    for package in _SOURCE_PACKAGES:
-        for source in sorted(importlib.resources.files(package).iterdir(), key=lambda entry: entry.name):
-            if source.name.endswith(".py"):
-                digest.update(source.name.encode() + b"\0" + source.read_bytes())
-    return os.path.join(cache_root(), f"kernels-{digest.hexdigest()[:16]}")
+from reput.kernels._cache import COMPLETE, cache_folder
 
 
 class KernelCacheLocator(UserProvidedCacheLocator):  # type: ignore[misc]
@@ -64,9 +33,10 @@ class KernelCacheLocator(UserProvidedCacheLocator):  # type: ignore[misc]
 
     @classmethod
     def from_function(cls, function: Callable[..., Any], source_path: str) -> KernelCacheLocator:
-        """Locator of one kernel; its source may lie in a zip file."""
+        """Locator of one kernel; its source may lie in a zip file, and a complete cache in a read-only folder."""
         locator = cls(function, source_path)
-        locator.ensure_cache_path()
+        if not os.path.exists(os.path.join(cache_folder(), COMPLETE)):
+            locator.ensure_cache_path()
         return locator
 
 

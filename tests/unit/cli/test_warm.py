@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
+from reput.kernel_loader import compile_kernels
+from reput.kernels._cache import cache_folder
 from tests.support.commands import Run, content_of, truth
 
 
@@ -30,3 +36,20 @@ def test_the_newest_part_of_a_store_is_read_and_nothing_is_changed(
     assert least["commit_log_bytes"] == 1000
     assert 0 < least["consume_queue_bytes"] < answer["consume_queue_bytes"]
     assert content_of(path) == before
+
+
+def test_a_cache_is_made_in_another_folder(tmp_path: Path, capfd: pytest.CaptureFixture[str], run_reput: Run) -> None:
+    compile_kernels()
+    compiled = Path(cache_folder())
+    shutil.copytree(compiled, tmp_path / "cache" / compiled.name)
+    (tmp_path / "cache" / compiled.name / "complete").unlink()  # compiling would take long
+    assert run_reput("warm", "--cache", tmp_path / "cache", "--json").status == 0
+    assert json.loads(capfd.readouterr().out)["kernels_s"] > 0
+    assert (tmp_path / "cache" / compiled.name / "complete").exists()
+
+
+def test_a_cache_in_a_folder_that_cannot_be_written_is_refused(run_reput: Run) -> None:
+    answer = run_reput("warm", "--cache", "/dev/null/cache")
+    assert (answer.status, answer.out) == (2, "")
+    assert "/dev/null/cache: cannot be written" in answer.err
+    assert run_reput("warm", "store", "--cache", "cache").status == 2
