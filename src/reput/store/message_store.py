@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import struct
+import sys
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
-from threading import Lock
+from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, Literal, Self
 from weakref import WeakSet
 
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
     from reput.store.runtime_info import RuntimeInfo
     from reput.store.writer import Writer
 
+logger = logging.getLogger("reput.store")
 
 #: What Python says of values of wrong types; MessageIllegalError, a ValueError too, is none of them.
 _TYPE_ERRORS = (TypeError, AttributeError, struct.error)
@@ -114,6 +118,8 @@ class MessageStore(MessageReader):
 
         if read_only:
             return cls(root, settings, Reader.open(root, settings, files, progress), None)
+        if (closing := _closing_forgotten.pop(root, None)) is not None:
+            closing.join()
         writer = Writer.open(
             root, settings, files, progress,
             retention=retention, external=external, on_arrival=on_arrival, bit_maps=bit_maps,
@@ -338,10 +344,27 @@ class MessageStore(MessageReader):
                 return
             writer.stop(self._refusal)  # interrupted here threads may still write, so the lock is kept: close again
             self._is_closed = True
-            try:
-                writer.seal(self._refusal)
-            finally:
-                writer.parts.close()
+            writer.end(self._refusal)
+
+    def __del__(self) -> None:
+        """Close a store that nobody can close any more, with a ResourceWarning, as Python does with files.
+
+        In a thread of its own: the garbage collector calls this anywhere, and whoever it interrupts may hold a lock.
+        """
+        writer = getattr(self, "_writer", None)
+        if writer is None or self._is_closed or sys.is_finalizing():
+            return
+        warnings.warn(
+            f"{self.path}: a store that is open for writing was forgotten, and is closed now; "
+            "use `with MessageStore.open(...)`, or call close()",
+            ResourceWarning,
+            stacklevel=2,
+            source=self,
+        )
+        closing = _closing_forgotten[self.path] = Thread(
+            target=_close_forgotten, args=(self.path, writer, self._refusal), name="reput-close"
+        )
+        closing.start()
 
     def __enter__(self) -> Self:
         return self
@@ -355,6 +378,16 @@ class MessageStore(MessageReader):
 
 
 _writers: WeakSet[MessageStore] = WeakSet()
+#: By the store's path: the threads that close stores whose last reference went.
+_closing_forgotten: dict[str, Thread] = {}
+
+
+def _close_forgotten(path: str, writer: Writer, refusal: StoreStateError) -> None:
+    try:
+        writer.stop(refusal)
+        writer.end(refusal)
+    except Exception:
+        logger.exception("%s: a forgotten store could not be closed; the next start recovers", path)
 
 
 def _leave_to_parent() -> None:

@@ -162,6 +162,13 @@ class Writer:
         self.flush.shutdown()
         self.reput.shutdown()
 
+    def end(self, refusal: StoreStateError) -> None:
+        """Mark the exit as clean after `stop`, and release the lock whatever happens; errors as of `seal`."""
+        try:
+            self.seal(refusal)
+        finally:
+            self.parts.close()
+
     def seal(self, refusal: StoreStateError) -> None:
         """Mark the exit as clean after `stop`.
 
