@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from reput.cli.output import write_json, write_line
 from reput.errors import ConfigError, ReputError
+from reput.extras import require
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -18,6 +19,7 @@ def follow_stats(
     """Print changed groups until interrupted, or with `available_now` until all stored messages are counted."""
     if work_dir is None or arguments["bucket"] is None:
         raise ConfigError("--follow needs --bucket, the width of its windows, and --work-dir, where its checkpoint is")
+    require("pyspark", "--follow")
     from pyspark.errors import StreamingQueryException
 
     from reput.jobs.job_folder import JobFolder

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import pyarrow as pa
 
 from reput.errors import ConfigError, ReputError
+from reput.extras import require
 from reput.jobs.runner import LocalRunner, Runner
 from reput.progress import Progress, silent
 from reput.spark.daemon import freeze_worker
@@ -139,8 +140,7 @@ def choose_runner(name: Literal["auto", "local", "spark"], *, total_bytes: int, 
         name = "spark" if cluster and installed and total_bytes >= SPARK_FROM_BYTES else "local"
     if name == "local":
         return LocalRunner()
-    if not installed:
-        raise ConfigError("the runner spark needs pyspark: pip install 'reput[spark]'")
+    require("pyspark", "the runner spark")
     return SparkRunner(session(master or "local[*]"))
 
 

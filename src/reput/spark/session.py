@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from reput.errors import ReputError
+from reput.extras import require
 from reput.files import DISK
 from reput.spark.java import cache_path, class_archive, class_archive_options, find_java
 
@@ -56,10 +57,10 @@ def session(master: str = "local[*]", app_name: str = "reput", **conf: str) -> S
             options into `spark.driver.extraJavaOptions`; ours are in `spark.driver.defaultJavaOptions`.
 
     Raises:
-        ReputError: pyspark is not installed, or there is no Java 17 or later.
+        ConfigError: pyspark is not installed.
+        ReputError: there is no Java 17 or later.
     """
-    if importlib.util.find_spec("pyspark") is None:
-        raise ReputError("Spark is not installed: pip install 'reput[spark]'")
+    require("pyspark", "a Spark session")
     from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
 

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
-from reput.errors import ConfigError, StoreError, StoreFormatError, StoreLockedError
+from reput.errors import StoreError, StoreFormatError, StoreLockedError
+from reput.extras import require
 from reput.files import FileLayer
 from reput.formats.backup import BACKUPS, CONFIG, LOG, TARGET_FILE, TARGET_TEXT
 
@@ -239,10 +240,7 @@ def _named(path: str, files: FileLayer) -> FolderTarget | ObjectTarget:
     folder = folder_of(path)
     if folder is not None:
         return FolderTarget(folder, files)
-    try:
-        import fsspec  # noqa: F401
-    except ImportError:
-        raise ConfigError(f"{path}: object storage needs fsspec: pip install 'reput[backup]'") from None
+    require("fsspec", f"{path}: object storage")
     return ObjectTarget(path, files)
 
 

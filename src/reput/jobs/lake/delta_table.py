@@ -33,11 +33,10 @@ class DeltaTable:
         schema: of the files; the partition columns come after it.
         store: path of the store, for the lineage.
 
-    Raises ConfigError where deltalake is missing, and for a schema with names that are the same to Delta.
+    Raises ConfigError for a schema with names that are the same to Delta.
     """
 
     def __init__(self, output: str, schema: pa.Schema, store: str, files: FileLayer) -> None:
-        _deltalake()
         _check_names(schema)
         self._output, self._store, self._files = output, store, files
         self._path = os.path.join(output, "messages")
@@ -148,9 +147,7 @@ def _as_json(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _deltalake() -> Any:
-    try:
-        import deltalake
-        import deltalake.transaction
-    except ImportError as error:
-        raise ConfigError("format delta needs deltalake: pip install 'reput[delta]'") from error
+    import deltalake
+    import deltalake.transaction
+
     return deltalake

@@ -18,6 +18,7 @@ from typing import Literal
 import pyarrow as pa
 
 from reput.errors import ConfigError, CorruptRecordError, DataLossError, ReputError
+from reput.extras import require
 from reput.files import DISK, FileLayer
 from reput.jobs.body_schema import body_schema_text, parse_body_schema
 from reput.jobs.decoding import BodyDecoder, JsonDecoder, RawDecoder, make_decoder
@@ -215,6 +216,8 @@ def _opened(
 def _check(options: ExportOptions) -> None:
     if options.format not in ("parquet", "delta"):
         raise ConfigError(f"format: {options.format!r} is neither parquet nor delta")
+    if options.format == "delta":
+        require("deltalake", "format delta")
     if options.decode != "raw" and options.columns is not None and "body" not in options.columns:
         raise ConfigError(f"decode: {options.decode} decodes bodies, and the columns leave them out")
     if options.damaged not in ("refuse", "skip"):

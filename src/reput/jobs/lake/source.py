@@ -18,6 +18,7 @@ import pyarrow.dataset as ds
 from pyarrow import parquet
 
 from reput.errors import ConfigError, StoreFormatError
+from reput.extras import require
 from reput.jobs.job_folder import STATE
 
 #: Bytes (before compression) of a part, and of a batch; the identity of a source depends on them.
@@ -161,10 +162,9 @@ def _dataset(root: str) -> Any:
 
 
 def _delta_table(root: str) -> Any:
-    try:
-        from deltalake import DeltaTable
-    except ImportError as error:
-        raise ConfigError(f"{root}: a Delta table needs deltalake: pip install 'reput[delta]'") from error
+    require("deltalake", f"{root}: a Delta table")
+    from deltalake import DeltaTable
+
     return DeltaTable(root)
 
 

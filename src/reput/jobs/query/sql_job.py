@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from reput.errors import ConfigError, CorruptRecordError, ReputError
+from reput.extras import require
 from reput.jobs.damages import find_damages
 from reput.jobs.query.kept_reads import KeptReads
 from reput.jobs.query.query_job import LogRows
@@ -212,13 +213,12 @@ def query_sql(source: Source, sql: str) -> SqlRows:
 
     Raises:
         ConfigError: the text is no single statement that reads, or DuckDB refuses it; or as `Source`.
-        ReputError: DuckDB is not installed.
+        ConfigError: DuckDB is not installed.
         StoreFormatError, CorruptRecordError, StoreError: as `find_messages`.
     """
-    try:
-        import duckdb
-    except ImportError as error:
-        raise ReputError("SQL needs DuckDB: pip install 'reput[sql]'") from error
+    require("duckdb", "SQL")
+    import duckdb
+
     connection = duckdb.connect(":memory:", config={"enable_external_access": "false"})
     connection.execute("SET TimeZone = 'UTC'")
     try:

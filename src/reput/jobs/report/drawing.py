@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from reput.errors import ReputError
+from reput.extras import require
 from reput.jobs.report.plot import Plot, Series
 from reput.jobs.report.table import format_value
 
@@ -19,13 +19,11 @@ _COLOUR_SCALE = ((0.0, "#fbf4e8"), (0.35, "#f6cf8f"), (0.65, "#e8894a"), (1.0, "
 def draw(plots: Sequence[Plot]) -> tuple[str, list[str]]:
     """Draw plots: Plotly's script, and the HTML of each plot.
 
-    Raises ReputError when plotly is not installed.
+    Raises ConfigError when plotly is not installed.
     """
-    try:
-        from plotly.io import to_html
-        from plotly.offline import get_plotlyjs
-    except ImportError as error:
-        raise ReputError("a report with plots needs plotly: pip install 'reput[report]'") from error
+    require("plotly", "a report with plots")
+    from plotly.io import to_html
+    from plotly.offline import get_plotlyjs
 
     shared: dict[str, str] = {}
     config = {"responsive": True, "displayModeBar": False}  # the mouse zooms, a double click shows all again
