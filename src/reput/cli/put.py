@@ -12,7 +12,7 @@ from reput.cli.geometry import writing_config
 from reput.cli.open_store import open_store
 from reput.cli.options import BrokerConf, Json, Keys, Settings, Store, parse_pairs
 from reput.cli.output import write_fields, write_json
-from reput.errors import ConfigError, MessageIllegalError
+from reput.errors import ConfigError, MessageIllegalError, ReputError, StorePoisonedError
 from reput.formats.record_layout import MAX_QUEUE_ID
 
 
@@ -47,7 +47,8 @@ def put(
     """Store one message, or one for each line of input.
 
     A missing store is made; an existing store keeps the sizes of its files. An illegal message is refused before
-    anything is written. Shows the worst status of all messages, and offsets and message id of the first message.
+    anything is written. Shows the worst status of all messages, and offsets and message id of the first message. Where
+    the disk becomes full, shows how many messages are stored: the first lines of the input.
 
     Examples:
       reput put /tmp/store --topic orders --body hello --tags paid --key o-1
@@ -69,7 +70,11 @@ def put(
         except MessageIllegalError as error:
             raise MessageIllegalError(f"line {line}: {error}" if stdin else str(error)) from error
     with open_store(store, config=config) as opened:
-        results = opened.put_messages(messages, queue_id=queue_id)
+        try:
+            results = opened.put_messages(messages, queue_id=queue_id)
+        except ReputError as error:
+            _tell_stored(error, len(messages), as_json=as_json)
+            raise
     statuses = [result.status for result in results]
     first, last = results[0], results[-1]
     answer = {
@@ -80,6 +85,17 @@ def put(
         "commit_log_offset": first.commit_log_offset,
         "message_id": first.message_id,
     }
+    if as_json:
+        write_json(answer)
+    else:
+        write_fields(answer)
+
+
+def _tell_stored(error: ReputError, count: int, *, as_json: bool) -> None:
+    """Print how many of the messages are stored, so that whoever sent them can go on after them."""
+    answer: dict[str, object] = {"status": "FAILED", "messages": error.stored_messages, "of": count}
+    if isinstance(error, StorePoisonedError):
+        answer["messages"] = None  # nobody knows
     if as_json:
         write_json(answer)
     else:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
 
 import reput
+from reput.config.message_store import MessageStoreConfig
 from tests.support.commands import SMALL_FILES, Run, content_of
+from tests.support.faulty_files import FaultyFiles, fail_next
 
 
 def test_every_option_arrives_in_the_stored_message(store: Path) -> None:
@@ -132,3 +135,44 @@ def test_a_store_that_is_open_elsewhere_is_refused(store: Path, run_reput: Run) 
         answer = run_reput("put", store, "--topic", "orders", "--body", "x", *SMALL_FILES)
     assert answer.status == 2
     assert answer.err.startswith(f"reput: {store}/lock: ")
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_where_the_disk_becomes_full_a_pipe_goes_on_after_the_lines_that_are_stored(
+    tmp_path: Path, run_reput: Run, monkeypatch: pytest.MonkeyPatch, as_json: bool
+) -> None:
+    path, lines = tmp_path / "store", [f"{number} {'x' * 3000}\n" for number in range(100)]
+    command = ("put", path, "--topic", "t", "--stdin", *SMALL_FILES, *(["--json"] if as_json else []))
+
+    def open_on_a_full_disk(path: str, *, config: MessageStoreConfig) -> reput.MessageStore:
+        full = fail_next("allocate", errno.ENOSPC, part="commitlog", times=1000, after=3)
+        return reput.MessageStore.open(path, config=config, files=FaultyFiles(full))
+
+    with monkeypatch.context() as patched:
+        patched.setattr("reput.cli.put.open_store", open_on_a_full_disk)
+        answer = run_reput(*command, stdin="".join(lines))
+    assert answer.status == 2
+    assert "free some" in answer.err
+    told = answer.object() if as_json else dict(line.split() for line in answer.out.splitlines())
+    assert (told["status"], int(told["of"])) == ("FAILED", 100)
+    stored = int(told["messages"])
+    assert 0 < stored < 100
+    assert run_reput(*command, stdin="".join(lines[stored:])).status == 0
+    bodies = reput.read_log(path, columns=["body"]).read_all()["body"].to_pylist()
+    assert bodies == [line.rstrip("\n").encode() for line in lines]
+
+
+def test_of_a_failed_sync_nobody_knows_what_is_stored(
+    tmp_path: Path, run_reput: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def open_on_a_bad_disk(path: str, *, config: MessageStoreConfig) -> reput.MessageStore:
+        files = FaultyFiles()
+        store = reput.MessageStore.open(path, config=config, files=files)
+        store.put_message(reput.Message("t", b"x"))
+        files.judge = fail_next("sync", part="commitlog", times=1000)
+        return store
+
+    monkeypatch.setattr("reput.cli.put.open_store", open_on_a_bad_disk)
+    answer = run_reput("put", tmp_path / "new", "--topic", "t", "--stdin", "--json", *SMALL_FILES, stdin="a\nb\n")
+    assert answer.status == 2
+    assert answer.object() == {"status": "FAILED", "messages": None, "of": 2}
