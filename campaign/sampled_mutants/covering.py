@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import accumulate
 from pathlib import Path
@@ -94,17 +94,21 @@ class Covering:
     """
 
     def __init__(self, folder: Path):
-        self.seconds: dict[str, float] = {}
+        self._seconds: dict[str, float] = {}
         self._tests: dict[tuple[str, int], set[str]] = {}
         for test in test_files():
             recorded = _folder_of(folder, test) / _RECORD
             if recorded.exists():
                 record = json.loads(recorded.read_text())
-                self.seconds[test] = record["seconds"]
+                self._seconds[test] = record["seconds"]
                 for path, lines in record["lines"].items():
                     for line in lines:
                         self._tests.setdefault((path, line), set()).add(test)
         self._callers = _callers_of_kernels()
+
+    def seconds(self, tests: Sequence[str]) -> float:
+        """How long test files took while they were recorded; 0 for those that are new since."""
+        return sum(self._seconds.get(test, 0.0) for test in tests)
 
     def of(self, change: Change) -> list[str]:
         """The test files that run a changed line: the file that mirrors its module first, then the fastest.
@@ -116,11 +120,11 @@ class Covering:
             places |= _lines_that_call(change.function.partition(".")[0], self._callers)
         covering = {test for place in places for test in self._tests.get(place, ())}
         # Python workers of Spark end without a record.
-        covering |= {test for test in self.seconds if not covering and test.startswith("tests/spark/")}
+        covering |= {test for test in self._seconds if not covering and test.startswith("tests/spark/")}
         mirror = _mirror(change.path)
-        covering |= {test for test in self.seconds if test.startswith(mirror)}
-        tests = sorted(covering, key=lambda test: (not test.startswith(mirror), self.seconds[test]))
-        ends = accumulate(self.seconds[test] for test in tests)
+        covering |= {test for test in test_files() if test.startswith(mirror)}
+        tests = sorted(covering, key=lambda test: (not test.startswith(mirror), self.seconds([test])))
+        ends = accumulate(self.seconds([test]) for test in tests)
         return [test for i, (test, end) in enumerate(zip(tests, ends, strict=True)) if i == 0 or end <= _MOST_SECONDS]
 
 

@@ -40,7 +40,7 @@ def try_change(change: Change, covering: Covering) -> Outcome:
         if change.layer in _COMPILED:
             environment["REPUT_CACHE_DIR"] = f"{folder}/cache"
         for group in filter(None, (tests[:1], tests[1:])):
-            outcome = _run(group, environment, 120 + 10 * sum(covering.seconds[test] for test in group))
+            outcome = _run(group, environment, 120 + 10 * covering.seconds(group))
             if outcome.test:
                 return outcome._replace(text=outcome.text.replace(folder, "")[:160])
     return Outcome("")
