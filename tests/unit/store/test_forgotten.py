@@ -14,14 +14,17 @@ import reput
 
 
 def test_a_forgotten_store_is_closed_with_a_warning_and_opened_again(tmp_path: Path) -> None:
+    before = set(threading.enumerate())
     store = reput.MessageStore.open(tmp_path / "store")
+    threads = set(threading.enumerate()) - before
+    assert {thread.name for thread in threads} >= {"reput-flush", "reput-dispatch", "reput-flush-queues"}
     store.put_message(reput.Message("orders", b"kept"))
     with pytest.warns(ResourceWarning, match=r"store: a store that is open for writing was forgotten.*close\(\)"):
         del store
     with reput.MessageStore.open(tmp_path / "store") as store:
         assert not store.recovery.was_killed
         assert [message.body for message in store.get_message("orders", 0, 0).messages()] == [b"kept"]
-    assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("reput")]
+    assert not any(thread.is_alive() for thread in threads)
 
 
 def test_a_store_in_a_circle_is_closed_when_it_is_collected(tmp_path: Path) -> None:
