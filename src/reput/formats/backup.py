@@ -151,7 +151,7 @@ def encode_manifest(manifest: Manifest) -> bytes:
         "endOffset": manifest.end_offset,
         "last": None if manifest.last is None else _last_to_list(manifest.last),
         "logFileSize": manifest.log_file_size,
-        "log": [[range_.begin, range_.end, range_.sha256] for range_ in manifest.log],
+        "log": [[part.begin, part.end, part.sha256] for part in manifest.log],
         "config": [[file.file_name, file.size, file.sha256] for file in manifest.config],
         "queues": [[queue.path, queue.file_size, queue.position, queue.unit.hex()] for queue in manifest.queues],
         "sizes": dict(manifest.sizes),

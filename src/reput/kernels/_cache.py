@@ -50,15 +50,16 @@ def cache_root() -> str:
     return root
 
 
-def cache_path(name: str, proof: str = "") -> str:
-    """Path of something in the cache: where it is, if the chosen folder has it and is read-only, or is to be made.
+def cache_path(name: str, *proof: str) -> str:
+    """Path of a file or folder of the cache: in the chosen folder if it is there, which may be read-only, else where
+    it is to be made.
 
     Args:
-        name: Of a file or a folder.
-        proof: Of a file in that folder without which it does not count.
+        name: Of the file or folder.
+        proof: Name of a file in the folder without which the folder does not count.
     """
     chosen = os.path.join(chosen_root(), name)
-    return chosen if os.path.exists(os.path.join(chosen, proof)) else os.path.join(cache_root(), name)
+    return chosen if os.path.exists(os.path.join(chosen, *proof)) else os.path.join(cache_root(), name)
 
 
 @functools.cache

@@ -354,6 +354,10 @@ class MessageStore(MessageReader):
         writer = getattr(self, "_writer", None)
         if writer is None or self._is_closed or sys.is_finalizing():
             return
+        closing = _closing_forgotten[self.path] = Thread(
+            target=_close_forgotten, args=(self.path, writer, self._refusal), name="reput-close"
+        )
+        closing.start()  # before the warning, which a filter may turn into an error
         warnings.warn(
             f"{self.path}: a store that is open for writing was forgotten, and is closed now; "
             "use `with MessageStore.open(...)`, or call close()",
@@ -361,10 +365,6 @@ class MessageStore(MessageReader):
             stacklevel=2,
             source=self,
         )
-        closing = _closing_forgotten[self.path] = Thread(
-            target=_close_forgotten, args=(self.path, writer, self._refusal), name="reput-close"
-        )
-        closing.start()
 
     def __enter__(self) -> Self:
         return self
@@ -386,8 +386,10 @@ def _close_forgotten(path: str, writer: Writer, refusal: StoreStateError) -> Non
     try:
         writer.stop(refusal)
         writer.end(refusal)
-    except Exception:
+    except Exception:  # nobody waits for this thread; the error is told with its traceback
         logger.exception("%s: a forgotten store could not be closed; the next start recovers", path)
+    finally:
+        _closing_forgotten.pop(path, None)
 
 
 def _leave_to_parent() -> None:

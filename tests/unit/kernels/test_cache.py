@@ -72,6 +72,17 @@ def test_a_part_of_a_cache_that_cannot_be_written_is_not_used(tmp_path: Path, mo
         _cache.cache_root.cache_clear()
 
 
+@pytest.mark.parametrize("kind", ["a file", "a folder"])
+def test_what_is_there_is_found_although_its_folder_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setenv("REPUT_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(_cache, "can_be_written", lambda folder: False)
+    shipped = tmp_path / "classes"
+    shipped.touch() if kind == "a file" else shipped.mkdir()
+    assert _cache.cache_path("classes") == str(shipped)
+
+
 @pytest.mark.parametrize("trap", ["others may write", "a file", "a link"])
 def test_a_folder_that_somebody_else_could_fill_is_not_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trap: str

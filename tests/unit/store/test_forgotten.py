@@ -27,6 +27,14 @@ def test_a_forgotten_store_is_closed_with_a_warning_and_opened_again(tmp_path: P
     assert not any(thread.is_alive() for thread in threads)
 
 
+@pytest.mark.filterwarnings("error::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+def test_it_is_closed_where_the_warning_is_an_error(tmp_path: Path) -> None:
+    store = reput.MessageStore.open(tmp_path / "store")
+    del store
+    with reput.MessageStore.open(tmp_path / "store") as store:
+        assert not store.recovery.was_killed
+
+
 def test_a_store_in_a_circle_is_closed_when_it_is_collected(tmp_path: Path) -> None:
     circle: list[object] = [reput.MessageStore.open(tmp_path / "store")]
     circle.append(circle)
