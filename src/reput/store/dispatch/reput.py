@@ -20,9 +20,10 @@ logger = logging.getLogger("reput.store")
 
 #: Bytes and records of a pass, at the most. A pass opens each queue that it has units for, so with many queues large
 #: passes make dispatch fast: with 10 000 queues it took 0.80 us a message, and 1.07 with half of these limits. The
-#: scanner keeps 0.2 KB for each row of the largest pass.
+#: scanner keeps 0.2 KB for each row of the largest pass, so it is small until a pass has more records.
 _PASS_BYTES = 256 << 20
 _PASS_ROWS = 524_288
+_FIRST_PASS_ROWS = 16_384
 #: After a pass over fewer rows the thread waits for more: each pass takes the interpreter lock several times, which
 #: slows a busy producer down. Messages that come one by one are dispatched within a millisecond or two.
 _SMALL_PASS_ROWS = 4_000
@@ -61,9 +62,7 @@ class ReputMessageService:
         self._on_arrival = on_arrival
         self._listener_fails = False
         self._config = config
-        self._scanner = RecordScanner(
-            _PASS_ROWS, delays_ms=config.delay_levels_ms, index_tags=config.dispatch_rules.indexes_tags
-        )
+        self._scanner = self._new_scanner(_FIRST_PASS_ROWS)
         self._thread = ServiceThread(self._run, "reput-dispatch")
         self._stopping = Event()
         self._wake = Lock()
@@ -74,6 +73,10 @@ class ReputMessageService:
         self._idle = False
         self.reput_from_offset = 0
         self.failure: ReputError | None = None
+
+    def _new_scanner(self, rows: int) -> RecordScanner:
+        config = self._config
+        return RecordScanner(rows, delays_ms=config.delay_levels_ms, index_tags=config.dispatch_rules.indexes_tags)
 
     @property
     def dispatch_behind_bytes(self) -> int:
@@ -107,6 +110,8 @@ class ReputMessageService:
                 "disk changed it: close the store and run `reput dump` around this offset",
             )
         self.reput_from_offset = following
+        if columns.rows == _FIRST_PASS_ROWS:
+            self._scanner = self._new_scanner(_PASS_ROWS)
         if columns.rows and self._on_arrival is not None:
             self._tell_listener(self._on_arrival, self._arrivals(columns))
         self._tell_waiting()
@@ -168,8 +173,7 @@ class ReputMessageService:
             if rows >= _SMALL_PASS_ROWS:
                 continue
             if rows:
-                if not self._stopping.is_set():
-                    time.sleep(_SMALL_PASS_WAIT_S if rows > _FEW_ROWS else _FEW_ROWS_WAIT_S)
+                self._pause(_SMALL_PASS_WAIT_S if rows > _FEW_ROWS else _FEW_ROWS_WAIT_S)
             elif stopping:
                 return
             else:
@@ -180,6 +184,11 @@ class ReputMessageService:
         self._commit_log.failure = error
         with self._progress:
             self._progress.notify_all()
+
+    def _pause(self, seconds: float) -> None:
+        """Let more messages come, unless a caller waits for dispatch or for the thread's end."""
+        if not (self._waiting or self._stopping.is_set()):
+            self._wake.acquire(timeout=seconds)
 
     def _rest(self) -> None:
         """Wait until a put wakes the thread, or a short time has passed."""
