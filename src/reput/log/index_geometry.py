@@ -165,5 +165,5 @@ def _int64(data: npt.NDArray[np.uint8], positions: npt.NDArray[np.int64]) -> npt
 
 
 def _numbers(data: npt.NDArray[np.uint8], positions: npt.NDArray[np.int64], kind: str) -> npt.NDArray[np.int64]:
-    columns = np.stack([data[positions + i] for i in range(np.dtype(kind).itemsize)], axis=1)
-    return np.ascontiguousarray(columns).view(kind).reshape(-1).astype(np.int64)
+    found: npt.NDArray[np.uint8] = data[positions[:, None] + np.arange(np.dtype(kind).itemsize)]
+    return found.view(kind).reshape(-1).astype(np.int64)
