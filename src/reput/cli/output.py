@@ -29,6 +29,8 @@ _QUOTED = frozenset(' "\\')
 _UNBOUNDED_WIDTH = 1 << 16
 #: Width of a screen without a terminal.
 _LINE_WIDTH = 120
+#: Longest wait for a key. Ctrl-C that comes just before the system call does not end it, and is seen after it.
+_KEY_WAIT_S = 0.5
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -163,10 +165,13 @@ class Screen:
             time.sleep(seconds)
             return False
         deadline = time.monotonic() + seconds
-        while select([sys.stdin], [], [], max(0, deadline - time.monotonic()))[0]:
-            if sys.stdin.read(1) in ("q", "Q", ""):
-                return True
-        return False
+        while True:
+            left = max(0.0, deadline - time.monotonic())
+            if select([sys.stdin], [], [], min(left, _KEY_WAIT_S))[0]:
+                if sys.stdin.read(1) in ("q", "Q", ""):
+                    return True
+            elif not left:
+                return False
 
 
 @contextmanager
