@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from reput.cli.main import app
+
+#: Made once: to make the parameters of all commands takes as long as many a command.
+_COMMAND = get_command(app)
 
 
 class Answer(NamedTuple):
@@ -35,9 +41,14 @@ Run = Callable[..., Answer]
 
 def run_reput(*arguments: object, stdin: str | bytes | None = None) -> Answer:
     """Run one command; it may fail, but never with a traceback."""
-    result = CliRunner().invoke(app, [str(argument) for argument in arguments], input=stdin)
-    assert "Traceback" not in result.stderr, result.stderr
-    return Answer(result.exit_code, result.stdout, result.stderr)
+    with CliRunner().isolation(input=stdin) as (out, err, _):
+        with pytest.raises(SystemExit) as end:
+            _COMMAND.main([str(argument) for argument in arguments], prog_name="reput")
+        for stream in filter(None, (sys.stdout, sys.stderr)):  # None after an output that cannot be written
+            stream.flush()
+        answer = Answer(end.value.code, out.getvalue().decode(), err.getvalue().decode())  # type: ignore[arg-type]
+    assert "Traceback" not in answer.err, answer.err
+    return answer
 
 
 def content_of(folder: Path) -> dict[str, tuple[str, int]]:
