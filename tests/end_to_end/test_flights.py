@@ -15,18 +15,18 @@ def run(folder: Path, *arguments: str) -> int:
     return main.main(["--days", "2", "--store", str(folder / "store"), "--report", str(report), *arguments])
 
 
-def test_all_steps_agree_on_spark(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Without the marker `spark`: it is the small job that `make test` runs there."""
-    assert run(tmp_path) == 0
+@pytest.mark.parametrize("runner", ["local", pytest.param("spark", marks=pytest.mark.spark)])
+def test_all_steps_agree(tmp_path: Path, runner: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(tmp_path, "--runner", runner) == 0
     printed = capsys.readouterr().out
     assert "all steps agree" in printed
+    assert ("counted on Spark" in printed) == (runner == "spark")
     for step in (
         "stored, SYNC_FLUSH",
         "consumed back",
         "queried by tail",
         "rebuilt",
         "audited",
-        "counted on Spark",
         "counted in Parquet",
         "statistics",
         "queried by SQL",
