@@ -29,6 +29,7 @@ from reput.jobs.runner import LocalRunner
 from tests.support.faulty_files import Crash, FaultyFiles, crash_at, fail_at
 from tests.support.invariants import SMALL, check_acknowledged, check_store
 from tests.support.kills import killed
+from tests.support.shares import in_shares
 from tests.support.writer import OPTIONS, ROOT, with_places
 
 MESSAGES = 14
@@ -77,9 +78,10 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Path]:
     return folder / "first", folder / "second", folder / "target"
 
 
+@in_shares(3)
 @pytest.mark.parametrize(("link", "begins"), [(False, "anew"), (False, "again"), (True, "anew")])
 def test_a_crash_or_a_power_cut_at_any_operation_of_a_backup_leaves_it_out_and_the_others_alone(
-    stores: tuple[Path, Path, Path], link: bool, begins: str, tmp_path: Path
+    stores: tuple[Path, Path, Path], link: bool, begins: str, tmp_path: Path, share: slice
 ) -> None:
     first, live, earlier = stores
     expected = [log_of(first)] if begins == "again" else []
@@ -94,7 +96,7 @@ def test_a_crash_or_a_power_cut_at_any_operation_of_a_backup_leaves_it_out_and_t
     take(live, target_in(tmp_path / "counting"), counting, link)
     operations = len(counting.operations)
     assert operations > 25
-    for number in range(operations):
+    for number in range(operations)[share]:
         folder = tmp_path / str(number)
         target = target_in(folder)
         files = FaultyFiles(crash_at(number))
@@ -132,14 +134,15 @@ def test_a_disk_that_fails_once_is_an_error_and_the_next_backup_completes(
         assert {*whole_backups(target)} == {log_of(second)}
 
 
+@in_shares(3)
 def test_a_restore_that_ends_at_any_operation_has_no_store_or_a_whole_one_and_goes_on(
-    stores: tuple[Path, Path, Path], tmp_path: Path
+    stores: tuple[Path, Path, Path], tmp_path: Path, share: slice
 ) -> None:
     first, _, target = stores
     counting = FaultyFiles()
     expected = make(target, tmp_path / "expected", counting)
     operations = len(counting.operations)
-    for number in range(0, operations, 3):
+    for number in range(0, operations, 3)[share]:
         path = tmp_path / f"{number}/store"
         files = FaultyFiles(crash_at(number))
         with pytest.raises(Crash):

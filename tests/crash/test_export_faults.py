@@ -23,6 +23,7 @@ from reput.files import DISK, FileLayer
 from reput.jobs.lake.export_job import ExportOptions, export
 from reput.jobs.runner import LocalRunner
 from tests.support.faulty_files import Crash, FaultyFiles, crash_at, fail_at
+from tests.support.shares import in_shares
 
 #: Two commits; bodies of which some are no UTF-8, two topics, and small files that are put together.
 OPTIONS: dict[str, Any] = {"decode": "utf8", "split_bytes": 3000, "commit_bytes": 4096}
@@ -81,9 +82,10 @@ def check_next_run(store: Path, output: Path, expected: Path, form: str) -> None
     assert not [path.name for path in (output / "_reput").iterdir() if path.name.startswith("staging")]
 
 
+@in_shares(3)
 @pytest.mark.parametrize(("form", "step"), [("parquet", 4), ("delta", 9)])
 def test_a_crash_or_a_power_cut_at_any_operation_costs_nothing_and_doubles_nothing(
-    store: Path, form: str, step: int, tmp_path: Path
+    store: Path, form: str, step: int, tmp_path: Path, share: slice
 ) -> None:
     counting = FaultyFiles()
     run(store, tmp_path / "expected", counting, form)
@@ -91,7 +93,7 @@ def test_a_crash_or_a_power_cut_at_any_operation_costs_nothing_and_doubles_nothi
     assert (len(delta_rows(tmp_path / "expected")) == ROWS - 3) == (form == "delta")
     operations = len(counting.operations)
     assert operations > 60, "not the export that the steps are for"
-    for number in range(0, operations, step):
+    for number in range(0, operations, step)[share]:
         output, cut = tmp_path / f"{number}/out", tmp_path / f"{number}/cut"
         files = FaultyFiles(crash_at(number))
         with pytest.raises(Crash):

@@ -25,6 +25,7 @@ from tests.support.faulty_files import FaultyFiles, Operation, abandon, fail_nex
 from tests.support.invariants import SMALL, Acknowledged, check_acknowledged, check_store, contents
 from tests.support.lives import puts
 from tests.support.scenarios import SCENARIOS, start_again
+from tests.support.shares import in_shares
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 
@@ -133,8 +134,11 @@ def test_a_mark_that_cannot_be_left_hides_nothing(tmp_path: Path) -> None:
         store.close()
 
 
-def test_a_sync_that_fails_at_any_operation_of_a_life_loses_nothing_that_the_next_one_answers(tmp_path: Path) -> None:
-    for number in range(0, 10_000, 2):  # the campaign does all
+@in_shares(3)
+def test_a_sync_that_fails_at_any_operation_of_a_life_loses_nothing_that_the_next_one_answers(
+    tmp_path: Path, share: slice
+) -> None:
+    for number in range(0, 10_000, 2)[share]:  # the campaign does all
         path, left = tmp_path / str(number), tmp_path / f"{number}-left"
         life, files = puts.live(path, "SYNC_FLUSH", fail_next("sync", errno.EIO, after=number))
         if [operation.kind for operation in files.operations].count("sync") <= number:
@@ -165,12 +169,13 @@ def test_the_mark_is_there_before_a_put_is_refused_whose_caller_may_end_the_proc
     assert len(answered) == 1
 
 
+@in_shares(3)
 def test_a_sync_that_fails_at_any_operation_of_sink_commits_loses_nothing_that_the_next_start_trusts(
-    tmp_path: Path,
+    tmp_path: Path, share: slice
 ) -> None:
     """A commit is one when its log is synced: a failed sync of its queues is no error, and must be told."""
     (scenario,) = [scenario for scenario in SCENARIOS if scenario.name == "sink commits"]
-    for number in range(0, 10_000, 2):
+    for number in range(0, 10_000, 2)[share]:
         path, left = tmp_path / str(number), tmp_path / f"{number}-left"
         files, check = scenario.live(path, fail_next("sync", errno.EIO, after=number))
         if [operation.kind for operation in files.operations].count("sync") <= number:

@@ -24,17 +24,21 @@ from tests.support.faulty_files import (
 from tests.support.further_units import BOTH, EXT_FILE_SIZE, check_files, expected_files, found_files
 from tests.support.invariants import SMALL, Acknowledged, check_acknowledged, contents
 from tests.support.lives.further_units import MESSAGES, OPTIONS, check_next_life, live, put
+from tests.support.shares import in_shares
 
 # Threads that die of a crash are what these tests want.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 
 
-def test_a_crash_or_a_power_cut_at_any_operation_of_a_life_loses_nothing_acknowledged(tmp_path: Path) -> None:
+@in_shares(3)
+def test_a_crash_or_a_power_cut_at_any_operation_of_a_life_loses_nothing_acknowledged(
+    tmp_path: Path, share: slice
+) -> None:
     files = FaultyFiles()
     acknowledged, error = live(tmp_path / "healthy", files)
     assert (len(acknowledged), error) == (MESSAGES, None)
     check_next_life(tmp_path / "healthy", acknowledged)
-    for number in range(0, len(files.operations), 7):
+    for number in range(0, len(files.operations), 7)[share]:
         path, without_power = tmp_path / f"crash-{number}", tmp_path / f"cut-{number}"
         dying = FaultyFiles(crash_at(number))
         acknowledged, _ = live(path, dying)
@@ -43,13 +47,14 @@ def test_a_crash_or_a_power_cut_at_any_operation_of_a_life_loses_nothing_acknowl
         check_next_life(path, acknowledged)
 
 
+@in_shares(3)
 def test_an_operation_that_fails_once_loses_nothing_acknowledged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, share: slice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("reput.store.dispatch.reput._RETRY_WAIT_S", 0.01)
     files = FaultyFiles()
     live(tmp_path / "healthy", files)
-    for number in range(1, len(files.operations), 5):
+    for number in range(1, len(files.operations), 5)[share]:
         path = tmp_path / f"fault-{number}"
         acknowledged, _ = live(path, FaultyFiles(fail_at(number, errno.ENOSPC if number % 2 else errno.EIO)))
         check_next_life(path, acknowledged)
@@ -62,22 +67,24 @@ def closed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Acknowl
     return path, live(path, FaultyFiles(no_objection))[0]
 
 
+@in_shares(3)
 def test_a_crash_at_any_operation_of_a_start_changes_nothing_that_the_next_start_needs(
-    tmp_path: Path, closed: tuple[Path, list[Acknowledged]]
+    tmp_path: Path, closed: tuple[Path, list[Acknowledged]], share: slice
 ) -> None:
     source, acknowledged = Path(shutil.copytree(closed[0], tmp_path / "killed")), closed[1]
     (source / "abort").write_bytes(b"")
-    number, ended = 0, False
-    while not ended:
+    for number in range(1000)[share]:
         path, files = tmp_path / str(number), FaultyFiles(crash_at(number))
         shutil.copytree(source, path)
+        ended = True
         try:
             abandon(reput.MessageStore.open(path, files=files, **OPTIONS), files)
-            ended = True
         except Crash:
+            ended = False
             files.abandon()
         check_next_life(path, acknowledged)
-        number += 1
+        if ended:
+            break
     assert number > 5
 
 

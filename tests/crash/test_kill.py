@@ -12,15 +12,16 @@ from tests.support.faulty_files import FaultyFiles
 from tests.support.invariants import check_acknowledged, check_rebuild, check_store, contents
 from tests.support.writer import OPTIONS, check_prefixes, with_places, write_and_kill
 
-KILLS = 2
 
-
+@pytest.mark.parametrize("kills", [1, pytest.param(3, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("way", ["single", "table"])
 @pytest.mark.parametrize("flush_disk_type", ["SYNC_FLUSH", "ASYNC_FLUSH"])
-def test_kill_at_a_random_moment_loses_nothing_acknowledged(tmp_path: Path, flush_disk_type: str, way: str) -> None:
+def test_kill_at_a_random_moment_loses_nothing_acknowledged(
+    tmp_path: Path, flush_disk_type: str, way: str, kills: int
+) -> None:
     killed, lines = tmp_path / "killed", []
     options = OPTIONS | {"flush_disk_type": flush_disk_type}
-    for kill in range(KILLS):
+    for kill in range(kills):
         lines += write_and_kill(killed, way, 10 * kill + len(way) + len(flush_disk_type), options)
         path = tmp_path / f"recovered-{kill}"
         shutil.copytree(killed, path)

@@ -13,23 +13,24 @@ import reput
 from tests.support.faulty_files import Crash, FaultyFiles, abandon, crash_at
 from tests.support.invariants import SMALL, Acknowledged, check_acknowledged, check_store
 from tests.support.scenarios import start_again
+from tests.support.shares import in_shares
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 
 OPTIONS = SMALL | {"sync_flush_timeout": 2000, "flush_interval_consume_queue": 60_000}
 
 
+@in_shares(2)
 @pytest.mark.parametrize("closes", [True, False])
 def test_folders_whose_maker_was_killed_before_he_synced_their_names_survive_a_power_cut(
-    tmp_path: Path, closes: bool
+    tmp_path: Path, closes: bool, share: slice
 ) -> None:
-    number, ended = 0, False
-    while not ended:
+    for number in range(1000)[share]:
         disk, left = tmp_path / str(number), tmp_path / f"{number}-left"
         disk.mkdir()
         files, path = FaultyFiles(crash_at(number)), disk / "above" / "store"
         files.all_is_durable(disk)
-        store = None
+        store, ended = None, False
         try:
             store = reput.MessageStore.open(path, files=files, **OPTIONS)
             store.put_message(reput.Message("first", b"x"))
@@ -44,5 +45,6 @@ def test_folders_whose_maker_was_killed_before_he_synced_their_names_survive_a_p
         with reput.MessageStore.open(left / "above" / "store", files=FaultyFiles(), **OPTIONS) as store:
             check_acknowledged(store, acknowledged)
         check_store(left / "above" / "store")
-        number += 1
+        if ended:
+            break
     assert number > 15

@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.faulty_files import Crash, FaultyFiles, Operation, crash_at, no_objection
 from tests.support.scenarios import SCENARIOS, Scenario
+from tests.support.shares import in_shares
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 
@@ -17,10 +18,11 @@ pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExc
 SEEDS = range(25)
 
 
+@in_shares(3)
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
-def test_torn_and_reordered_writes_lose_nothing_acknowledged(tmp_path: Path, scenario: Scenario) -> None:
+def test_torn_and_reordered_writes_lose_nothing_acknowledged(tmp_path: Path, scenario: Scenario, share: slice) -> None:
     operations = scenario.count(tmp_path / "healthy")
-    for seed in SEEDS:
+    for seed in SEEDS[share]:
         chance = random.Random(seed)
         path, left = tmp_path / str(seed), tmp_path / f"{seed}-left"
         files, check = scenario.live(path, crash_at(chance.randrange(operations)))

@@ -22,6 +22,7 @@ from reput.store.recovery import marks as recovery_mark
 from tests.support.damage import at, flip
 from tests.support.faulty_files import Crash, FaultyFiles, Operation, abandon, crash_at, fail_next
 from tests.support.invariants import SMALL, check_rebuild, check_store, contents
+from tests.support.shares import in_shares
 
 # Threads that die with their store are what these tests want.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
@@ -116,9 +117,12 @@ def derived(path: Path) -> dict[str, str]:
     return contents(path, leave_out=("lock",))
 
 
+@in_shares(4)
 @pytest.mark.parametrize("deed", DEEDS, ids=lambda deed: deed.__name__)
 @pytest.mark.parametrize("cut_power", [False, True])
-def test_a_start_that_is_killed_at_any_operation_goes_on(tmp_path: Path, deed: Deed, cut_power: bool) -> None:
+def test_a_start_that_is_killed_at_any_operation_goes_on(
+    tmp_path: Path, deed: Deed, cut_power: bool, share: slice
+) -> None:
     base = tmp_path / "base"
     make_store(base, with_batches=deed is topics_lost)
     deed(base)
@@ -127,7 +131,7 @@ def test_a_start_that_is_killed_at_any_operation_goes_on(tmp_path: Path, deed: D
     files = FaultyFiles()
     store = reput.MessageStore.open(undisturbed, files=files, **OPTIONS)
     # Under a power cut every other one, to take half the time; the sectors that are lost are drawn anyway.
-    numbers = range(0, len(files.operations), 1 + cut_power)
+    numbers = range(0, len(files.operations), 1 + cut_power)[share]
     store.close()
     expected = derived(undisturbed)
     check_store(undisturbed, OPTIONS)
@@ -149,9 +153,11 @@ def test_a_start_that_is_killed_at_any_operation_goes_on(tmp_path: Path, deed: D
         shutil.rmtree(path)
 
 
-def killed_starts(base: Path, folder: Path, options: dict[str, object]) -> Iterator[Path]:
+def killed_starts(
+    base: Path, folder: Path, options: dict[str, object], share: slice = slice(0, None)
+) -> Iterator[Path]:
     """For each operation of a start a copy of the store, whose start was killed there."""
-    for number in count():
+    for number in range(1000)[share]:
         path = folder / f"killed-{number}"
         shutil.copytree(base, path)
         dying = FaultyFiles(crash_at(number))
@@ -276,19 +282,22 @@ def test_queues_that_a_killed_store_made_have_their_names_before_the_checkpoint_
     check_rebuild(left, tmp_path / "rebuilt", OPTIONS)
 
 
-def test_keys_of_new_messages_are_found_where_lost_ones_were_whenever_a_start_is_killed(tmp_path: Path) -> None:
+@in_shares(3)
+def test_keys_of_new_messages_are_found_where_lost_ones_were_whenever_a_start_is_killed(
+    tmp_path: Path, share: slice
+) -> None:
     base = tmp_path / "base"
     make_store(base, with_batches=False)
     end_lost_that_the_index_knows(base)
     kills = 0
-    for path in killed_starts(base, tmp_path, OPTIONS):
+    for path in killed_starts(base, tmp_path, OPTIONS, share):
         kills += 1
         with reput.MessageStore.open(path, files=FaultyFiles(), **OPTIONS) as store:
             for n in range(3):
                 store.put_message(reput.Message("late", b"", keys=[f"new-{n}"]))
             store.wait_dispatched()
         check_store(path, OPTIONS)
-    assert kills > 20
+    assert kills > 7
 
 
 def make_store_of_many_files(path: Path) -> tuple[dict[str, object], list[int]]:
@@ -305,16 +314,17 @@ def make_store_of_many_files(path: Path) -> tuple[dict[str, object], list[int]]:
     return options, offsets
 
 
-def test_a_store_that_a_start_opens_is_opened_after_that_start_was_killed_too(tmp_path: Path) -> None:
+@in_shares(3)
+def test_a_store_that_a_start_opens_is_opened_after_that_start_was_killed_too(tmp_path: Path, share: slice) -> None:
     """A wrong bit in a body that the checkpoint vouches for is left to readers, whatever a mark says."""
     base = tmp_path / "base"
     options, offsets = make_store_of_many_files(base)
     flip(*at(base, offsets[15] + 150))
     kills = 0
-    for path in killed_starts(base, tmp_path, options):
+    for path in killed_starts(base, tmp_path, options, share):
         kills += 1
         reput.MessageStore.open(path, files=FaultyFiles(), **options).close()
-    assert kills > 20
+    assert kills > 7
 
 
 def test_nothing_of_a_refused_start_goes_on(tmp_path: Path) -> None:

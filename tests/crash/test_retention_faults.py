@@ -18,16 +18,18 @@ from tests.support.lives.retention import (
     operations_of_a_deletion,
 )
 from tests.support.retained import age, check_retained
+from tests.support.shares import in_shares
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 
 
+@in_shares(3)
 def test_a_crash_or_a_power_cut_at_any_operation_of_a_deletion_loses_nothing_that_has_not_expired(
-    tmp_path: Path,
+    tmp_path: Path, share: slice
 ) -> None:
     operations = operations_of_a_deletion(tmp_path / "healthy")
     assert sum(operation.kind == "unlink" for operation in operations) == 6
-    for number in range(len(operations)):
+    for number in range(len(operations))[share]:
         path, without_power = tmp_path / f"crash-{number}", tmp_path / f"cut-{number}"
         store, files = filled(path)
         files.start(crash_at(number))
@@ -39,9 +41,12 @@ def test_a_crash_or_a_power_cut_at_any_operation_of_a_deletion_loses_nothing_tha
         check_next_life(without_power)
 
 
-def test_an_operation_of_a_deletion_that_fails_once_is_told_and_made_good_by_the_next_run(tmp_path: Path) -> None:
+@in_shares(3)
+def test_an_operation_of_a_deletion_that_fails_once_is_told_and_made_good_by_the_next_run(
+    tmp_path: Path, share: slice
+) -> None:
     operations = operations_of_a_deletion(tmp_path / "healthy")
-    for number, operation in enumerate(operations):
+    for number, operation in [*enumerate(operations)][share]:
         path = tmp_path / str(number)
         store, files = filled(path)
         files.start(fail_at(number, errno.EIO))

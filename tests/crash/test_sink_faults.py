@@ -71,7 +71,7 @@ def test_batches_are_the_log_that_put_arrow_writes(tmp_path: Path) -> None:
         assert commit.rows == len(inside)
 
 
-@in_shares(3)
+@in_shares(6)
 def test_a_crash_or_a_power_cut_at_any_operation_leaves_whole_batches_and_each_comes_once(
     tmp_path: Path, share: slice
 ) -> None:
@@ -84,7 +84,7 @@ def test_a_crash_or_a_power_cut_at_any_operation_leaves_whole_batches_and_each_c
             shutil.rmtree(left)
 
 
-@in_shares(2)
+@in_shares(4)
 def test_a_start_that_is_killed_too_settles_the_batch_all_the_same(tmp_path: Path, share: slice) -> None:
     last = count_operations(tmp_path / "healthy")
     for number in range(3, last, 29)[share]:
@@ -277,9 +277,12 @@ def test_what_a_broken_batch_of_an_import_needs_is_not_staged_over(tmp_path: Pat
     assert 0 < begun < 60
 
 
+@in_shares(3)
 @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
-def test_an_operation_that_fails_once_leaves_whole_batches_and_each_comes_once(tmp_path: Path, code: int) -> None:
-    for number in range(code % 6, count_operations(tmp_path / "healthy"), 6):
+def test_an_operation_that_fails_once_leaves_whole_batches_and_each_comes_once(
+    tmp_path: Path, code: int, share: slice
+) -> None:
+    for number in range(code % 6, count_operations(tmp_path / "healthy"), 6)[share]:
         path = tmp_path / f"fault-{number}"
         files, errors = live(path, fail_at(number, code))
         for error in errors:

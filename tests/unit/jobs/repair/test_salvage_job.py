@@ -33,6 +33,7 @@ from tests.support.forged_log import forged_log
 from tests.support.invariants import contents, everything_of
 from tests.support.kills import killed
 from tests.support.orders import SIZES, log_with_crcs, put
+from tests.support.shares import in_shares
 
 MIDDLE = "commitlog/00000000000000016384"
 
@@ -265,12 +266,15 @@ def test_a_log_that_has_changed_since_a_kill_is_not_gone_on_with(store: Path) ->
         save(store)
 
 
-def test_killed_before_any_change_of_the_disk_it_goes_on_and_ends_the_same(store: Path, tmp_path: Path) -> None:
+@in_shares(3)
+def test_killed_before_any_change_of_the_disk_it_goes_on_and_ends_the_same(
+    store: Path, tmp_path: Path, share: slice
+) -> None:
     everywhere(store)
     save(store)
     whole = store.with_name("salvaged").rename(tmp_path / "whole")
     expected = everything_of(whole)
-    for changes in range(1, 10_000, 31):
+    for changes in range(1, 10_000, 31)[share]:
         if not killed(partial(save, store), changes):
             break
         if store.with_name("salvaged.unfinished").exists() or not store.with_name("salvaged").exists():
@@ -281,12 +285,15 @@ def test_killed_before_any_change_of_the_disk_it_goes_on_and_ends_the_same(store
     assert changes > 100
 
 
-def test_killed_when_the_new_store_has_its_name_it_goes_on_with_what_is_left_to_do(store: Path, tmp_path: Path) -> None:
+@in_shares(3)
+def test_killed_when_the_new_store_has_its_name_it_goes_on_with_what_is_left_to_do(
+    store: Path, tmp_path: Path, share: slice
+) -> None:
     file, end = last(store)
     overwrite(file, end - 1000, bytes(1000))
     save(store)
     expected = everything_of(store.with_name("salvaged").rename(tmp_path / "whole"))
-    for changes in range(1, 100):
+    for changes in range(1, 100)[share]:
         if not killed(partial(save, store), changes, begin=(salvage_job, "repair")):
             break
         if store.with_name("salvaged.unfinished").exists():
