@@ -45,26 +45,26 @@ class DispatchResult:
     """Result of a dispatcher.
 
     Attributes:
+        end_offset: commit log offset of the first record that is not dispatched.
         messages: count of dispatched records.
         log_bytes: bytes of these records.
         batches: count of batches.
-        end_offset: commit log offset of the first record that is not dispatched.
         max_lag_ms: longest time from the store time of a batch's first record to the batch's commit; for records that
             are older than the dispatcher, their age.
         seconds: time of work, without waiting.
     """
 
+    end_offset: int
     messages: int = 0
     log_bytes: int = 0
     batches: int = 0
-    end_offset: int = 0
     max_lag_ms: int = 0
     seconds: float = 0.0
 
     def after(self, batch: DispatchedBatch) -> DispatchResult:
         """The result with one more batch."""
         return DispatchResult(
-            self.messages + batch.messages, self.log_bytes + batch.log_bytes, self.batches + 1, batch.end_offset,
+            batch.end_offset, self.messages + batch.messages, self.log_bytes + batch.log_bytes, self.batches + 1,
             max(self.max_lag_ms, batch.lag_ms), self.seconds + batch.seconds,
         )  # fmt: skip
 

@@ -100,8 +100,7 @@ def prepare(options: WriteOptions, schema: StructType) -> None:
 
     check_schema(to_arrow_schema(schema, timezone="UTC"))
     check_store(options.path, options.config, DISK, lock_timeout_ms=options.lock_timeout_ms)
-    for name in sweep(DISK, options.staging_path, read_sinks(DISK, options.path)):
-        logger.info("%s: removed files that a killed job left in %s", options.path, name)
+    sweep(DISK, options.staging_path, read_sinks(DISK, options.path))
     if options.bad_rows_path is not None:
         DISK.make_directories(options.bad_rows_path)
 
@@ -146,7 +145,6 @@ def commit(
         raise StoreError(
             f"{error}; the messages are committed, but rows put aside are still in files whose names begin with _"
         ) from error
-    logger.info("%s: %d messages from commit log offset %d on", options.path, done.rows, done.begin_offset)
     aside = sum(file.rows for message in staged for file in message.aside)
     if aside:
         logger.warning("%s: %d rows put aside into %s", options.path, aside, options.bad_rows_path)

@@ -67,17 +67,14 @@ def lock_folder(files: FileLayer, staging: str, name: str, what: str) -> tuple[s
         raise
 
 
-def sweep(files: FileLayer, staging: str, sinks: Sinks) -> list[str]:
-    """Remove the folders of dead jobs; returns their names. Folders that a broken batch needs stay."""
-    swept = []
+def sweep(files: FileLayer, staging: str, sinks: Sinks) -> None:
+    """Remove the folders of dead jobs. Folders that a broken batch needs stay."""
     needed = _needed(sinks)
     for entry in files.list_directory(staging) if files.is_directory(staging) else ():
         folder = os.path.join(staging, entry.name)
         is_needed = any(path.startswith(f"{folder}/") for path in needed)
         if entry.is_directory and not is_needed and _is_dead(files, folder):
             files.remove_tree(folder)
-            swept.append(entry.name)
-    return swept
 
 
 def clear(files: FileLayer, folder: str, sinks: Sinks) -> None:
