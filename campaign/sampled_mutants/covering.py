@@ -22,7 +22,7 @@ ROOT = SOURCE.parent
 #: Tests that need RocketMQ or a browser take part in no trial.
 MARKERS = "not java and not browser"
 #: Of the tests of one change, as they were recorded.
-_MOST_SECONDS = 600
+_MOST_SECONDS = 900
 _RECORD = "record.json"
 _SETTINGS = """
 [run]
