@@ -49,8 +49,9 @@ def test_it_catches_up_once_and_goes_on_where_it_was(spark: SparkSession, tmp_pa
     messages = 0
     for begin, end in ((0, 30), (30, 50)):
         put(store, begin, end)
-        result = dispatch(store, output, session=spark, once=True, bit_maps=bit_maps)
-        assert result.messages == end - begin
+        batches: list[DispatchedBatch] = []
+        result = dispatch(store, output, session=spark, once=True, bit_maps=bit_maps, on_batch=batches.append)
+        assert (result.messages, result.batches) == (end - begin, len(batches))
         messages += result.messages
         assert derived(output) == derived(store)
     assert messages == 50
