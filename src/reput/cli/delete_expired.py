@@ -7,9 +7,8 @@ from typing import Annotated
 
 import typer
 
-from reput.cli.geometry import writing_config
 from reput.cli.open_store import open_store
-from reput.cli.options import BrokerConf, Json, Settings, Store
+from reput.cli.options import BrokerConf, Json, Settings, Store, store_config
 from reput.cli.output import iso_time, write_fields, write_json, write_table
 
 
@@ -33,7 +32,7 @@ def delete_expired(
     """
     from reput.log.directory import StoreDirectory
 
-    config = writing_config(store, settings, broker_conf)
+    config = store_config(settings, broker_conf)
     StoreDirectory(store, commit_log_path=config.store_path_commit_log)  # raises where no store is: none is made
     with open_store(store, read_only=dry_run, config=config) as opened:
         report = opened.delete_expired(dry_run=dry_run)

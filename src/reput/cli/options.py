@@ -166,13 +166,10 @@ def parse_list(text: str | None) -> list[str] | None:
     return names
 
 
-def store_config(
-    settings: Sequence[str], broker_conf: str | None, stored: Mapping[str, object] = MappingProxyType({})
-) -> MessageStoreConfig:
-    """Configuration from RocketMQ's defaults, then `stored`, then broker.conf, then `--set`; the last one wins.
+def store_config(settings: Sequence[str], broker_conf: str | None) -> MessageStoreConfig:
+    """Configuration from RocketMQ's defaults, then broker.conf, then `--set`; the last one wins.
 
-    Without a broker.conf the default is SYNC_FLUSH, as for `MessageStore.open`. `stored` are values that the store's
-    files tell.
+    Without a broker.conf the default is SYNC_FLUSH, as for `MessageStore.open`.
 
     Raises ConfigError for a name that RocketMQ does not have, and StoreError for a file that cannot be read.
     """
@@ -180,10 +177,10 @@ def store_config(
     from reput.files import DISK
 
     if broker_conf is None:
-        base = MessageStoreConfig.from_mapping({"flush_disk_type": FlushDiskType.SYNC_FLUSH, **stored})
+        base = MessageStoreConfig(flush_disk_type=FlushDiskType.SYNC_FLUSH)
     else:
         text = DISK.read_bytes(broker_conf).decode("utf-8", "replace")
-        base = MessageStoreConfig.from_broker_conf(text, broker_conf, MessageStoreConfig.from_mapping(stored))
+        base = MessageStoreConfig.from_broker_conf(text, broker_conf)
     return MessageStoreConfig.from_mapping(parse_pairs(settings, "--set"), base)
 
 

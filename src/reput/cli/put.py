@@ -8,9 +8,8 @@ from typing import Annotated
 
 import typer
 
-from reput.cli.geometry import writing_config
 from reput.cli.open_store import open_store
-from reput.cli.options import BrokerConf, Json, Keys, Settings, Store, parse_pairs
+from reput.cli.options import BrokerConf, Json, Keys, Settings, Store, parse_pairs, store_config
 from reput.cli.output import write_fields, write_json
 from reput.errors import ConfigError, MessageIllegalError, ReputError, StorePoisonedError
 from reput.formats.record_layout import MAX_QUEUE_ID
@@ -58,7 +57,7 @@ def put(
     from reput.formats.message import Message, check_message
     from reput.store.results import PutMessageStatus
 
-    config = writing_config(store, settings, broker_conf)
+    config = store_config(settings, broker_conf)
     user_properties = parse_pairs(properties, "--property")
     messages = [
         Message(topic, content, tags=tags, keys=keys, properties=user_properties)

@@ -223,6 +223,8 @@ class MessageStoreConfig:
 
     ignored: tuple[str, ...] = field(default=())
     """RocketMQ's keys that were given and that this store does not use."""
+    given: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
+    """Keys that a mapping or a broker.conf gave; a value that is not the default is given, too (`is_given`)."""
 
     def __post_init__(self) -> None:
         for name, key in _KEYS.items():
@@ -246,6 +248,14 @@ class MessageStoreConfig:
                 f"expected at most {INT32_MAX}"
             )
         _ = self.delay_levels_ms, self.delete_hours  # raise ConfigError for wrong texts
+
+    def is_given(self, name: str) -> bool:
+        """Whether a key (snake_case) was given, and is no default."""
+        return name in self.given or getattr(self, name) != _KEYS[name].default
+
+    def with_defaults(self, defaults: Mapping[str, Any]) -> Self:
+        """Configuration with other values for keys (snake_case) that were not given."""
+        return replace(self, **{name: value for name, value in defaults.items() if not self.is_given(name)})
 
     @property
     def store_host(self) -> str:
@@ -306,6 +316,7 @@ class MessageStoreConfig:
                 ignored.append(_IGNORED[known])
             else:
                 raise ConfigError(f"{prefix}{_unknown(name)}")
+        changes["given"] = frozenset(changes) | (base.given if base else frozenset())
         changes["ignored"] = tuple(dict.fromkeys(ignored))
         return replace(base, **changes) if base else cls(**changes)
 

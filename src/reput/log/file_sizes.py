@@ -53,7 +53,8 @@ class QueueKind(NamedTuple):
 SIMPLE = QueueKind(CONSUME_QUEUE, UNIT_SIZE, "mapped_file_size_consume_queue")
 BATCH = QueueKind(BATCH_CONSUME_QUEUE, BATCH_UNIT_SIZE, "mapper_file_size_batch_consume_queue")
 
-_INDEX_KEYS = ("max_hash_slot_num", "max_index_num")
+#: The numbers of an index file.
+INDEX_KEYS = ("max_hash_slot_num", "max_index_num")
 
 
 class FileSizes(NamedTuple):
@@ -99,12 +100,12 @@ def find_file_sizes(
     extensions = queue_extensions(directory.path, directory.files)
     if extensions:
         found["mapped_file_size_consume_queue_ext"] = usual_size(extension.file_size for extension in extensions)
-    if index and not {*_INDEX_KEYS} & {*given}:
+    if index and not {*INDEX_KEYS} & {*given}:
         numbers = config.max_hash_slot_num, config.max_index_num
         if not refuses:
-            found |= zip(_INDEX_KEYS, _likely_index_geometry(directory, numbers, findings), strict=True)
+            found |= zip(INDEX_KEYS, _likely_index_geometry(directory, numbers, findings), strict=True)
         elif index_files := directory.index_files():
-            found |= zip(_INDEX_KEYS, index_geometry(index_files, *numbers, directory.files), strict=True)
+            found |= zip(INDEX_KEYS, index_geometry(index_files, *numbers, directory.files), strict=True)
     return FileSizes({key: size for key, size in found.items() if key not in given}, bool(extensions), findings)
 
 
@@ -120,9 +121,8 @@ def find_writer_sizes(directory: StoreDirectory, config: MessageStoreConfig) -> 
     return sizes
 
 
-def is_queue_size_proven(directory: StoreDirectory) -> bool:
+def is_queue_size_proven(queues: Sequence[QueueFiles]) -> bool:
     """Whether the size of queue files is certain: more than one file has it, or it is RocketMQ's default."""
-    queues = directory.queues()
     default = MessageStoreConfig().mapped_file_size_consume_queue
     return sum(len(queue.paths) for queue in queues) != 1 or queues[0].file_size == default
 
@@ -211,7 +211,7 @@ def _likely_index_geometry(directory: StoreDirectory, numbers: tuple[int, int], 
 
     Of equally frequent sizes the longest counts: files that were cut are shorter.
     """
-    folder, advice = os.path.join(directory.path, INDEX), _advice(*_INDEX_KEYS)
+    folder, advice = os.path.join(directory.path, INDEX), _advice(*INDEX_KEYS)
     found = [
         IndexFilePath(os.path.join(folder, entry.name), entry.size)
         for entry in (directory.files.list_directory(folder) if directory.files.is_directory(folder) else ())

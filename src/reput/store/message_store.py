@@ -84,7 +84,8 @@ class MessageStore(MessageReader):
             dispatch: Who keeps queues and index up to date: "thread", a thread of this store, or "external", another
                 process that follows the log, `reput dispatch PATH`. Without such a process get and query see nothing
                 new, and `dispatch_behind_bytes` grows. "spark" is the former name of "external", for one release.
-            config: All configuration; RocketMQ's defaults but SYNC_FLUSH where it is left out.
+            config: All configuration; RocketMQ's defaults but SYNC_FLUSH where it is left out. Sizes of files that are
+                left out are those of the files that are there.
             on_arrival: Called by the dispatch thread with the columns of newly dispatched records; one that names light
                 queues has a further row for each of them, with that queue's name and offset. The columns are
                 the listener's own and stay valid after the call; held, they keep the space of a deleted log file taken.
@@ -100,8 +101,9 @@ class MessageStore(MessageReader):
         Raises:
             ConfigError: An unknown key, with the nearest known one, or a wrong value.
             StoreLockedError: Another process, RocketMQ's own included, or this one has it open for writing.
-            StoreFormatError: No store, a foreign file, files of another size than configured. Nothing was changed.
+            StoreFormatError: No store, a foreign file, files of another size than given. Nothing was changed.
             CorruptRecordError: Damage that is no torn tail. Nothing was changed.
+            CorruptConsumeQueueError: The only queue file, which would tell the size, was cut. Nothing was changed.
             StoreFullError: No space.
         """
         base = config or MessageStoreConfig(flush_disk_type=FlushDiskType.SYNC_FLUSH)
@@ -124,7 +126,7 @@ class MessageStore(MessageReader):
             root, settings, files, progress,
             retention=retention, external=external, on_arrival=on_arrival, bit_maps=bit_maps,
         )  # fmt: skip
-        return cls(root, settings, writer.reader, writer)
+        return cls(root, writer.reader.config, writer.reader, writer)
 
     # -- putting
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from reput.config.message_store import MessageStoreConfig
 from reput.files import FileLayer
 from reput.files.lock import RecordLock
 from reput.formats.metadata import Topics
@@ -38,8 +39,9 @@ class Parts:
 
 @dataclass(slots=True)
 class WriterParts(Parts):
-    """The parts of a store that is open for writing."""
+    """The parts of a store that is open for writing, and its configuration with the sizes that its files have."""
 
+    config: MessageStoreConfig
     lock: RecordLock
     checkpoint: StoreCheckpoint
     abort: AbortFile

@@ -76,7 +76,7 @@ class Writer:
         """Lock and recover a store, and start its threads; errors as of `MessageStore.open`."""
         parts = open_for_writing(path, config, files, progress, bit_maps, external=external)
         try:
-            writer = cls._of(path, config, files, parts, on_arrival, external=external)
+            writer = cls._of(path, parts.config, files, parts, on_arrival, external=external)
             for service in (writer.flush, writer.reput, writer.housekeeping):
                 service.start()
             if retention:

@@ -9,15 +9,17 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from reput.config.message_store import OS_PAGE_SIZE, FlushDiskType, MessageStoreConfig
-from reput.errors import ReputError, StoreFormatError
+from reput.errors import CorruptConsumeQueueError, ReputError, StoreFormatError
 from reput.files import FileLayer
 from reput.files.lock import RecordLock
 from reput.formats.checkpoint import Checkpoint
 from reput.formats.paths import CHECKPOINT, CONFIG, CONSUME_QUEUE, LOCK
-from reput.log.directory import StoreDirectory, numbered_files
+from reput.log.directory import StoreDirectory, numbered_files, usual_size
 from reput.log.failed_sync import leave_mark, remove_mark, watched
+from reput.log.file_sizes import BATCH, INDEX_KEYS, SIMPLE, is_queue_size_proven
 from reput.log.index_geometry import index_geometry
 from reput.log.positions import LogPosition
+from reput.log.queue_extensions import queue_extensions
 from reput.log.queue_types import check_queue_folders, find_queue_types
 from reput.progress import Progress
 from reput.store.checkpoint import AbortFile, StoreCheckpoint
@@ -38,6 +40,7 @@ from reput.store.recovery.listing import (
 )
 from reput.store.recovery.marks import RecoveryMarks
 from reput.store.recovery.plan import Loaded, RecoveryPlan, plan_recovery
+from reput.store.recovery.read_only import open_for_reading
 from reput.store.recovery.sink_intent import write_sinks
 from reput.store.recovery_report import RecoveryReport
 
@@ -59,7 +62,8 @@ def open_for_writing(
 ) -> WriterParts:
     """Lock, check and recover a store; raises what `MessageStore.open` raises. The store's threads are not started.
 
-    `external`: another process dispatches what is appended from now on.
+    Sizes that `config` was not given are those of the store's files. `external`: another process dispatches what is
+    appended from now on.
     """
     folders = configured_folders(config) or commit_log_folders(path, config)
     if is_fresh(files, path):
@@ -70,7 +74,8 @@ def open_for_writing(
         for folder in (path, *folders):
             files.make_directories(folder)
     else:
-        list_directory(files, path, config)  # before the lock file is made: a folder that is no store must get none
+        listing = list_directory(files, path, config)  # before the lock file is made: what is no store must get none
+        config = _with_sizes_of_files(path, config, files, listing, progress)
     with ExitStack() as undo:
         lock = files.lock(f"{path}/{LOCK}")
         undo.callback(lock.release)
@@ -80,6 +85,29 @@ def open_for_writing(
                 dispatch_locks.hand_over(path, files, parts, config)
         undo.pop_all()
     return parts
+
+
+def _with_sizes_of_files(
+    path: str, config: MessageStoreConfig, files: FileLayer, listing: DirectoryListing, progress: Progress
+) -> MessageStoreConfig:
+    """The configuration of a store that exists, with the sizes of its files where no size was given."""
+    sizes: dict[str, int] = {}
+    if listing.log_files:
+        sizes["mapped_file_size_commit_log"] = listing.log_files[0].size
+    for kind, queues in ((SIMPLE, listing.queues), (BATCH, listing.batch_queues)):
+        sizes[kind.key] = kind.size_in(queues, config)
+    if extensions := queue_extensions(path, files):
+        sizes["mapped_file_size_consume_queue_ext"] = usual_size(extension.file_size for extension in extensions)
+    if config.message_index_enable and not any(map(config.is_given, INDEX_KEYS)):
+        numbers = index_geometry(listing.index_files, config.max_hash_slot_num, config.max_index_num, files)
+        sizes |= zip(INDEX_KEYS, numbers, strict=True)
+    sized = config.with_defaults(sizes)
+    if not (config.is_given(SIMPLE.key) or is_queue_size_proven(listing.queues)):
+        parts = open_for_reading(path, sized, files, progress)
+        parts.close()
+        if isinstance(parts.report.damage, CorruptConsumeQueueError):
+            raise parts.report.damage
+    return sized
 
 
 def _check_index_geometry(listing: DirectoryListing, config: MessageStoreConfig, files: FileLayer) -> None:
@@ -146,7 +174,7 @@ def _recover(
     marks.remove()
     remove_mark(path, files)
     log.queue.drop_maps()
-    return WriterParts(log, queues, index, report, lock, checkpoint, abort, topics)
+    return WriterParts(log, queues, index, report, config, lock, checkpoint, abort, topics)
 
 
 def _warn_of_lost_end(path: str, listing: DirectoryListing, plan: RecoveryPlan) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -9,12 +11,13 @@ from typing import NamedTuple
 import pytest
 
 import reput
-from reput.errors import StoreFormatError
+from reput.config.message_store import MessageStoreConfig
+from reput.errors import CorruptConsumeQueueError, StoreFormatError
 from reput.jobs.rebuild.job import rebuild
 from reput.jobs.runner import LocalRunner
 from tests.support.commands import run_reput
 from tests.support.faulty_files import FaultyFiles
-from tests.support.invariants import SMALL, contents
+from tests.support.invariants import SMALL, check_rebuild, check_store, contents
 
 
 def dledger(path: Path) -> None:
@@ -142,19 +145,65 @@ def test_the_data_folder_of_a_dledger_is_no_commit_log(tmp_path: Path) -> None:
         reput.read_log(tmp_path / "store", commit_log_path=tmp_path / "store" / "dledger-n0" / "data")
 
 
-def test_files_of_another_size_are_read_as_they_are_and_written_only_if_that_is_said(tmp_path: Path) -> None:
+@pytest.fixture
+def small_store(tmp_path: Path) -> Path:
+    """20 messages in files of other sizes than RocketMQ's defaults."""
     path = tmp_path / "store"
     with reput.MessageStore.open(path, files=FaultyFiles(), **SMALL) as store:
         for number in range(20):
             store.put_message(reput.Message("t", bytes(300), keys=[f"k{number}"]))
+    return path
+
+
+@pytest.mark.parametrize("killed", [False, True])
+@pytest.mark.parametrize("config", [None, MessageStoreConfig()])
+def test_sizes_that_are_not_given_are_those_of_the_files(
+    small_store: Path, tmp_path: Path, config: MessageStoreConfig | None, killed: bool
+) -> None:
+    if killed:
+        (small_store / "abort").touch()
+    with reput.MessageStore.open(small_store, files=FaultyFiles(), config=config) as store:
+        for key in SMALL.keys() - {"mapper_file_size_batch_consume_queue"}:  # there are no such queues
+            assert getattr(store.config, key) == SMALL[key], key
+        for number in range(20, 60):
+            store.put_message(reput.Message("t", bytes(300), keys=[f"k{number}"]))
+        store.wait_dispatched()
+        assert [store.query_message("t", f"k{number}")[0].queue_offset for number in range(60)] == list(range(60))
+    assert len(check_store(small_store)) == 60
+    check_rebuild(small_store, tmp_path / "rebuilt")
+
+
+def test_a_size_that_is_given_and_differs_is_refused_also_where_it_is_the_default(small_store: Path) -> None:
+    before = contents(small_store)
+    default = MessageStoreConfig()
+    for key in SMALL.keys() - {"mapper_file_size_batch_consume_queue"}:
+        with pytest.raises(StoreFormatError, match=r"bytes, but|maxHashSlotNum"):
+            reput.MessageStore.open(small_store, files=FaultyFiles(), **{key: getattr(default, key)})
+    assert contents(small_store) == before
+
+
+def test_the_only_queue_file_tells_no_size_where_it_was_cut(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    with reput.MessageStore.open(path, **SMALL) as store:
+        for _ in range(5):
+            store.put_message(reput.Message("t", b"x"))
+    (file,) = (path / "consumequeue/t/0").iterdir()
+    os.truncate(file, 60)
     before = contents(path)
+    with pytest.raises(CorruptConsumeQueueError, match=re.escape(str(file.parent))):
+        reput.MessageStore.open(path)
+    assert contents(path) == before
+
+
+def test_files_of_another_size_are_read_as_they_are_and_written_only_if_that_is_said(small_store: Path) -> None:
+    path, before = small_store, contents(small_store)
     with reput.MessageStore.open(path, read_only=True) as store:
         assert (store.max_offset("t", 0), len(store.query_message("t", "k7"))) == (20, 1)
     assert run_reput("info", path).status == 0
     for key, size in SMALL.items():
         if key == "mapper_file_size_batch_consume_queue":  # there are no such queues
             continue
-        other = {name: value for name, value in SMALL.items() if name != key}
+        other = SMALL | {key: 2 * size}
         with pytest.raises(StoreFormatError, match=r"bytes, but") as caught:
             reput.MessageStore.open(path, files=FaultyFiles(), **other)
         assert str(size) in str(caught.value) or "maxHashSlotNum, maxIndexNum" in str(caught.value)
