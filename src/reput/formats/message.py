@@ -12,6 +12,7 @@ from typing import NoReturn
 
 from reput.errors import MessageIllegalError
 from reput.formats.hosts import encode_host
+from reput.formats.paths import topic_folder_name
 from reput.formats.properties import (
     INNER_BASE,
     INNER_NUM,
@@ -127,19 +128,30 @@ def check_head(message: Message, *, max_message_size: int) -> None:
 
 @lru_cache(maxsize=65_536)
 def check_topic(topic: str) -> None:
-    """Raises MessageIllegalError unless a message may be written to the topic; reads have no such limits.
+    """Raises MessageIllegalError unless a store takes messages of the topic; reads have no such limits.
 
-    Characters as in TopicValidator, sizes as in HookUtils.checkBeforePutMessage: 127 bytes, %RETRY% topics 255.
+    Sizes as in HookUtils.checkBeforePutMessage: 127 bytes, %RETRY% topics 255. RocketMQ's store takes any characters;
+    here the topic must also be the name of a folder, and not lead out of the store.
     """
     if not topic:
         raise MessageIllegalError("the topic is empty")
+    try:
+        data = topic.encode()
+    except UnicodeEncodeError:
+        raise MessageIllegalError(f"topic {topic!r} is no Unicode text") from None
+    limit = MAX_RETRY_TOPIC_SIZE if topic.startswith(RETRY_TOPIC_PREFIX) else MAX_TOPIC_SIZE
+    if len(data) > limit:
+        raise MessageIllegalError(f"topic {topic!r} takes {len(data)} bytes; {limit} are allowed")
+    if topic_folder_name(data) is None:
+        raise MessageIllegalError(f"topic {topic!r} cannot be the name of a folder, which its queues are in")
+
+
+def check_topic_characters(topic: str) -> None:
+    """Raises MessageIllegalError unless a broker makes the topic (`TopicValidator.validateTopic`)."""
     illegal = sorted(set(topic) - _TOPIC_CHARACTERS)
     if illegal:
         reason = f"topic {topic!r} holds {illegal[0]!r}; allowed are letters a-z A-Z, digits, %, |, _ and -"
         raise MessageIllegalError(reason)
-    limit = MAX_RETRY_TOPIC_SIZE if topic.startswith(RETRY_TOPIC_PREFIX) else MAX_TOPIC_SIZE
-    if len(topic) > limit:
-        raise MessageIllegalError(f"topic {topic!r} takes {len(topic)} bytes; {limit} are allowed")
 
 
 def encode_properties_of(message: Message, reserved: int = 0) -> bytes:

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from reput.errors import ConfigError, CorruptMetadataError, MessageIllegalError
 from reput.files import FileLayer
 from reput.formats.message import check_topic as check_topic_name
+from reput.formats.message import check_topic_characters
 from reput.formats.metadata import DataVersion, TopicConfig, Topics, decode_metadata, encode_metadata
 from reput.log.metadata import BACKUP_SUFFIX, decode_file, metadata_path, read_metadata
 
@@ -97,6 +98,7 @@ def check_topic(config: TopicConfig) -> None:
     name = config.topic_name
     try:
         check_topic_name(name)
+        check_topic_characters(name)
         if decode_metadata(TopicConfig, encode_metadata(config)) != config:
             raise ConfigError(f"topic {name!r}: {config} would be read back as something else")
     except MessageIllegalError as error:

@@ -61,8 +61,9 @@ def test_what_rocketmq_wrote_stays_beside_a_new_topic(path, open_store):
     ("config", "reason"),
     [
         (reput.TopicConfig(""), "the topic is empty"),
-        (reput.TopicConfig("a/b"), "holds '/'"),
-        (reput.TopicConfig("\ud800"), "allowed are letters"),
+        (reput.TopicConfig("a b"), "holds ' '"),
+        (reput.TopicConfig("订单"), "allowed are letters"),
+        (reput.TopicConfig("\ud800"), "is no Unicode text"),
         (reput.TopicConfig("a" * 128), "128"),
         (reput.TopicConfig("a", perm=8), "perm between 0 and 7"),
         (reput.TopicConfig("a", -1), "numbers of queues of 0 or more"),

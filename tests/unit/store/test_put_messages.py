@@ -114,7 +114,7 @@ def test_whole_numbers_of_every_kind_are_queue_ids(store: reput.MessageStore) ->
 
 
 def test_an_illegal_message_is_named_whatever_the_queue_ids(store: reput.MessageStore) -> None:
-    topics: list[Any] = ["no blanks", None, ["t"], np.zeros(2), np.zeros(1)]
+    topics: list[Any] = ["no/folder", None, ["t"], np.zeros(2), np.zeros(1)]
     for bad in (None, reput.Message("t", "text"), *(reput.Message(topic, b"") for topic in topics)):  # type: ignore[arg-type]
         for queue_ids in (1, [0, 1]):
             with pytest.raises(MessageIllegalError, match="message 1"):
