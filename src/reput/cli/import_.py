@@ -83,6 +83,7 @@ def import_(
     from reput.log.directory import check_outside
     from reput.spark.runner import choose_runner
     from reput.spark.write_options import check_sink_id
+    from reput.store.sinks.empty_store import no_empty_store
     from reput.store.sinks.import_sink import ImportSink
 
     name = sink_id or f"import-{hashlib.blake2b(os.path.abspath(source).encode(), digest_size=6).hexdigest()}"
@@ -99,6 +100,7 @@ def import_(
     runner = choose_runner(runner_name, total_bytes=total_bytes, master=master)
     with (
         progress_bar() as progress,
+        no_empty_store(store, config, DISK),
         ImportSink(
             store,
             config,

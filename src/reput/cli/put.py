@@ -54,8 +54,10 @@ def put(
       seq 3 | reput put /tmp/store --topic orders --stdin --property region=eu
       reput put /tmp/store --topic orders --body hello --set flushDiskType=ASYNC_FLUSH
     """
+    from reput.files import DISK
     from reput.formats.message import Message, check_message
     from reput.store.results import PutMessageStatus
+    from reput.store.sinks.empty_store import no_empty_store
 
     config = store_config(settings, broker_conf)
     user_properties = parse_pairs(properties, "--property")
@@ -68,7 +70,7 @@ def put(
             check_message(message, max_message_size=config.max_message_size)
         except MessageIllegalError as error:
             raise MessageIllegalError(f"line {line}: {error}" if stdin else str(error)) from error
-    with open_store(store, config=config) as opened:
+    with no_empty_store(store, config, DISK), open_store(store, config=config) as opened:
         try:
             results = opened.put_messages(messages, queue_id=queue_id)
         except ReputError as error:

@@ -74,9 +74,11 @@ def replay(
       reput replay /tmp/store /tmp/replayed --topics orders --speed 1000x
       reput replay /tmp/store /tmp/replayed --begin 2026-01-01 --speed max --report /tmp/replay.html
     """
+    from reput.files import DISK
     from reput.jobs.report.over_time import RateOverTime, StoredOverTime
     from reput.log.directory import check_outside
     from reput.store.sinks import replay as store_replay
+    from reput.store.sinks.empty_store import no_empty_store
 
     check_times(begin, end)
     if report is not None:
@@ -84,7 +86,10 @@ def replay(
     config = store_config(settings, broker_conf)
     listed = parse_list(topics)
     pace = None if speed == float("inf") else speed
-    with job_run(store, report, commit_log_path=commit_log_path, topics=listed) as progress:
+    with (
+        no_empty_store(target, config, DISK),
+        job_run(store, report, commit_log_path=commit_log_path, topics=listed) as progress,
+    ):
         rate, stored = RateOverTime(None if pace is None else "lag in seconds"), StoredOverTime()
 
         def watch(batch: ReplayedBatch) -> None:

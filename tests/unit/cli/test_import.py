@@ -26,11 +26,11 @@ def test_an_export_comes_back_and_comes_once(store: Path, tmp_path: Path, run_re
 
 
 def test_rows_put_aside_are_told(tmp_path: Path, run_reput: Run) -> None:
-    parquet.write_table(pa.table({"topic": ["orders", "a b"], "body": ["x", "y"]}), tmp_path / "one.parquet")
+    parquet.write_table(pa.table({"topic": ["orders", "a/b"], "body": ["x", "y"]}), tmp_path / "one.parquet")
     arguments = ("import", tmp_path / "one.parquet", tmp_path / "store")
     answer = run_reput(*arguments)
     assert answer.status == 2
-    assert "one.parquet, row 1: topic 'a b'" in answer.err
+    assert "one.parquet, row 1: topic 'a/b'" in answer.err
     answer = run_reput(*arguments, "--bad-rows-path", tmp_path / "bad")
     assert answer.status == 0
     assert "1 rows were put aside" in answer.err

@@ -77,6 +77,22 @@ def sweep(files: FileLayer, staging: str, sinks: Sinks) -> None:
             files.remove_tree(folder)
 
 
+def is_used(files: FileLayer, staging: str) -> bool:
+    """Whether a running job has a folder here; a folder with a lock is in use while a process holds that."""
+    for entry in files.list_directory(staging) if files.is_directory(staging) else ():
+        folder = os.path.join(staging, entry.name)
+        lock = os.path.join(folder, _LOCK)
+        if not files.exists(lock):
+            if not _is_dead(files, folder):
+                return True
+            continue
+        try:
+            files.lock(lock).release()
+        except StoreLockedError:
+            return True
+    return False
+
+
 def clear(files: FileLayer, folder: str, sinks: Sinks) -> None:
     """Remove the files in a sink's folder, while no task of the sink runs. Files that a broken batch needs stay."""
     needed = _needed(sinks)
