@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1]
 #: What code outside the file layer may use of `os`: paths as texts, looking, the environment and the process; nothing
 #: that opens or changes a file.
 OS_NAMES = {
-    "access", "cpu_count", "environ", "fspath", "getpid", "listdir",
+    "access", "cpu_count", "environ", "execv", "fspath", "getpid", "listdir",
     "path", "PathLike", "pathsep", "register_at_fork", "sched_getaffinity", "X_OK",
 }  # fmt: skip
 SHUTIL_NAMES = {"get_terminal_size", "which"}

@@ -59,9 +59,13 @@ def write_text(text: str) -> None:
 
 
 def write_json(value: Mapping[str, Any]) -> None:
-    """Print one JSON object on one line. Text that is no Unicode is escaped."""
+    """Print one JSON object on one line. Escaped where the encoding of stdout does not have all characters."""
     text = json.dumps(value, ensure_ascii=False)
-    print(text.encode("utf-8", "backslashreplace").decode())
+    try:
+        text.encode(sys.stdout.encoding)
+    except UnicodeEncodeError:
+        text = json.dumps(value)
+    print(text)
 
 
 def write_status(value: Mapping[str, Any]) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+import pty
 import signal
 import subprocess
 import sys
@@ -13,15 +16,15 @@ from typer.testing import CliRunner
 
 import reput
 from reput.cli.main import Application
-from tests.support.commands import SMALL_FILES, Run
+from tests.support.commands import GOLDEN, SMALL_FILES, Run
 
 HEAVY_MODULES = ("numba", "numpy", "pyarrow", "rich", "pyspark")
 
 
 def start(*arguments: object, **options: object) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "reput", *map(str, arguments)]
-    pipe = subprocess.PIPE
-    return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, **options)  # type: ignore[call-overload]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen(command, text=True, **{**pipes, **options})  # type: ignore[call-overload]
 
 
 def test_a_message_goes_in_by_one_process_and_out_by_another(tmp_path: Path) -> None:
@@ -32,6 +35,55 @@ def test_a_message_goes_in_by_one_process_and_out_by_another(tmp_path: Path) -> 
     assert (putting.returncode, getting.returncode) == (0, 0)
     assert '"body": "einß"' in out.splitlines()[0]
     assert '"body": "zwei"' in out.splitlines()[1]
+
+
+ENCODINGS = ({"PYTHONIOENCODING": "latin-1"}, {"LC_ALL": "C", "PYTHONUTF8": "0"})
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS, ids=str)
+@pytest.mark.parametrize("command", ["stats", "top --interval=0", "dump"])
+def test_what_an_encoding_does_not_have_is_a_question_mark(encoding: dict[str, str], command: str) -> None:
+    name, *options = command.split()
+    running = start(name, GOLDEN / "clean/store", *options, encoding="latin-1", env={**os.environ, **encoding})
+    out, err = running.communicate()
+    assert (running.returncode, err) == (0, "")
+    assert "topic-??" in out
+    assert out.isascii() or "PYTHONIOENCODING" in encoding
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS, ids=str)
+def test_json_is_the_same_in_each_encoding(run_reput: Run, encoding: dict[str, str]) -> None:
+    dumping = start("dump", GOLDEN / "clean/store", "--json", env={**os.environ, **encoding})
+    out, err = dumping.communicate()
+    assert (dumping.returncode, err) == (0, "")
+    assert "\\u8ba2\\u5355" in out
+    in_utf8 = run_reput("dump", GOLDEN / "clean/store", "--json")
+    assert [json.loads(line) for line in out.splitlines()] == in_utf8.lines()
+
+
+def test_names_of_topics_are_utf8_whatever_the_locale_says() -> None:
+    auditing = start("audit", GOLDEN / "clean/store", env={**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0"})
+    auditing.communicate()
+    assert auditing.returncode == 0
+
+
+def test_an_error_shows_what_the_encoding_does_not_have_as_an_escape() -> None:
+    asking = start("query", GOLDEN / "clean/store", "--topics", "topic-订", env={**os.environ, **ENCODINGS[0]})
+    _, err = asking.communicate()
+    assert asking.returncode == 0
+    assert err == "reput: there is no topic 'topic-\\u8ba2'; did you mean 'topic-\\u8ba2\\u5355'?\n"
+
+
+def test_a_progress_bar_has_only_what_the_encoding_has() -> None:
+    controller, terminal = pty.openpty()
+    counting = start("stats", GOLDEN / "clean/store", stderr=terminal, env={**os.environ, **ENCODINGS[0]})
+    os.close(terminal)
+    assert counting.communicate()[0]
+    shown = os.read(controller, 1 << 16)
+    os.close(controller)
+    assert counting.returncode == 0
+    assert b"100%" in shown
+    assert shown.isascii()
 
 
 def test_help_imports_nothing_heavy() -> None:
