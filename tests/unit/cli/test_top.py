@@ -97,7 +97,7 @@ def test_a_screen_fits_the_terminal_and_cuts_no_number(
     assert lines[-1].startswith("As the files show it")
     shown = [line for line in lines if "234" in line and line.startswith("a-")]
     assert len(shown) == min(topics, len(shown) if topics > 5 else topics)
-    numbers = [int(line.rpartition("  ")[2].replace("\N{NARROW NO-BREAK SPACE}", "")) for line in shown]
+    numbers = [int(line.rpartition("  ")[2].replace(",", "")) for line in shown]
     assert numbers == sorted(numbers, reverse=True)
     assert not shown or numbers[0] == 1_234_567 + topics - 1
     if topics == 40:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from reput.jobs.report.terminal_table import BETWEEN_DIGITS
-
 Value = str | int | float | bool | None
 """Value of a fact, a cell or a point. Times are ISO 8601 texts: a plot shows them on a time axis."""
 
@@ -31,13 +29,13 @@ class Table:
 
 
 def format_value(value: Value) -> str:
-    """Text of a value for people: 1 027 730, 3.14, 0.00123; yes and no; empty for None."""
+    """Text of a value for people: 1,027,730, 3.14, 0.00123; yes and no; empty for None."""
     if value is None:
         return ""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
-        return f"{value:,}".replace(",", BETWEEN_DIGITS)
+        return f"{value:,}"
     if isinstance(value, float):
         return format_value(round(value)) if abs(value) >= 1000 else f"{value:.3g}"
     return value

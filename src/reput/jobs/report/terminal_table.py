@@ -12,13 +12,11 @@ if TYPE_CHECKING:
 _LEAST_CUT, _LEAST_WRAPPED = 10, 24
 #: Blanks between two columns.
 _GAP = 2
-#: Separator of thousands in the text of `reput.jobs.report.table.format_value`; Python takes it for not printable.
-BETWEEN_DIGITS = "\N{NARROW NO-BREAK SPACE}"
 
 
 def printable(text: str) -> str:
     """Escape control characters: the text of a message must not reach the terminal as a command."""
-    return "".join(c if c.isprintable() or c == BETWEEN_DIGITS else c.encode("unicode_escape").decode() for c in text)
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def draw_table(
