@@ -10,6 +10,8 @@ import inspect
 import sys
 import traceback
 from collections.abc import Callable
+from itertools import groupby
+from operator import attrgetter
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -47,12 +49,22 @@ _STATUSES = (
     "no space; 130 interrupted; 141 the reader of a pipe has ended."
 )
 _FINE, _COULD_NOT_RUN, _BROKEN_PIPE = 0, 2, 141
+#: Longest line of help; a narrower terminal has shorter ones, and without a terminal they are of 80 characters.
+_WIDEST_HELP = 120
 #: Errors of a standard output that is closed, or a file on a full or failing disk.
 _NO_OUTPUT = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 
 
 class Application(TyperGroup):
     """Turns what a command returns or raises into the exit status, and an error into one line on stderr."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the commands to the help in groups, each below its heading; the columns of all groups line up."""
+        width = max(map(len, self.commands))
+        for heading, group in groupby(self.commands.values(), attrgetter("rich_help_panel")):
+            with formatter.section(heading):
+                room = formatter.width - 6 - width
+                formatter.write_dl([(f"{command.name:{width}}", command.get_short_help_str(room)) for command in group])
 
     def main(self, *args: Any, **options: Any) -> NoReturn:
         """Run one command and end the process with its status."""
@@ -89,6 +101,7 @@ app = typer.Typer(
     cls=Application,
     name="reput",
     epilog=_STATUSES,
+    context_settings={"max_content_width": _WIDEST_HELP},
     rich_markup_mode=None,  # boxes take 0.2 s to import
     pretty_exceptions_enable=False,
     add_completion=False,
@@ -112,31 +125,17 @@ def _help(command: Callable[..., int | None]) -> str:
     return inspect.cleandoc(command.__doc__ or "").replace("\n\nExample", "\n\n\b\nExample")
 
 
-_COMMANDS: tuple[Callable[..., int | None], ...] = (
-    put.put,
-    get.get,
-    query.query,
-    dump.dump,
-    info.info,
-    top.top,
-    stats.stats,
-    audit.audit,
-    diff.diff,
-    rebuild.rebuild,
-    repair.repair,
-    dispatch.dispatch,
-    export.export,
-    import_.import_,
-    replay.replay,
-    backup.backup,
-    backup.backups,
-    restore.restore,
-    delete_expired.delete_expired,
-    config.config,
-    warm.warm,
-)
-for _command in _COMMANDS:
-    app.command(_command.__name__.rstrip("_").replace("_", "-"), help=_help(_command))(_command)
+_COMMANDS: dict[str, tuple[Callable[..., int | None], ...]] = {
+    "Read and write a store": (put.put, get.get, query.query, dump.dump, info.info, top.top),
+    "Check and mend": (audit.audit, diff.diff, repair.repair, rebuild.rebuild),
+    "Data pipeline": (stats.stats, export.export, import_.import_, replay.replay),
+    "Backups": (backup.backup, backup.backups, restore.restore),
+    "Run a store": (dispatch.dispatch, delete_expired.delete_expired, config.config, warm.warm),
+}
+for _heading, _group in _COMMANDS.items():
+    for _command in _group:
+        _name = _command.__name__.rstrip("_").replace("_", "-")
+        app.command(_name, help=_help(_command), rich_help_panel=_heading)(_command)
 
 
 def main() -> None:

@@ -2,38 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.support.commands import run_reput
 
-COMMANDS = (
-    "put",
-    "get",
-    "query",
-    "dump",
-    "info",
-    "top",
-    "stats",
-    "audit",
-    "diff",
-    "rebuild",
-    "repair",
-    "dispatch",
-    "export",
-    "import",
-    "replay",
-    "backup",
-    "backups",
-    "restore",
-    "delete-expired",
-    "config",
-    "warm",
-)
+GROUPS = {
+    "Read and write a store": ["put", "get", "query", "dump", "info", "top"],
+    "Check and mend": ["audit", "diff", "repair", "rebuild"],
+    "Data pipeline": ["stats", "export", "import", "replay"],
+    "Backups": ["backup", "backups", "restore"],
+    "Run a store": ["dispatch", "delete-expired", "config", "warm"],
+}
+COMMANDS = [command for commands in GROUPS.values() for command in commands]
 
 
 def examples_of(command: str) -> list[str]:
@@ -74,11 +61,29 @@ def test_every_example_works_as_it_stands(folder: Path, command: str) -> None:
         assert run_example(example, folder) == 0, example
 
 
-def test_the_command_alone_lists_all_commands() -> None:
+def test_the_command_alone_lists_all_commands_in_groups() -> None:
     answer = run_reput()
     assert answer.status == 0
-    listed = [line.split()[0] for line in answer.out.partition("Commands:\n")[2].partition("\n\n")[0].splitlines()]
-    assert listed == list(COMMANDS)
+    _, *groups, _ = answer.out.partition("Options:\n")[2].split("\n\n")
+    listed = {heading: lines for heading, *lines in map(str.splitlines, groups)}
+    assert {heading: [line.split()[0] for line in lines] for heading, lines in listed.items()} == {
+        f"{heading}:": commands for heading, commands in GROUPS.items()
+    }
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("info", "--help")])
+@pytest.mark.parametrize(("terminal", "widest"), [(60, 60), (100, 100), (250, 120), (None, 80)])
+def test_help_is_as_wide_as_the_terminal_up_to_120_columns(
+    arguments: tuple[str, ...], terminal: int | None, widest: int
+) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    if terminal is not None:
+        environment["COLUMNS"] = str(terminal)
+    command = [sys.executable, "-m", "reput", *arguments]
+    helped = subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL
+    )
+    assert widest - 12 <= max(map(len, helped.stdout.splitlines())) <= widest
 
 
 @pytest.mark.parametrize("command", COMMANDS)
