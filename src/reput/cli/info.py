@@ -158,16 +158,17 @@ def _write(answer: dict[str, Any]) -> None:
     for part in answer["foreign_parts"]:
         write_text(part)
     if queues:
-        write_table(list(queues[0]), [list(queue.values()) for queue in queues[:_SHOWN_QUEUES]], one_line=("topic",))
+        columns = [name.replace("_", " ") for name in queues[0]]  # headings wrap at blanks
+        write_table(columns, [list(queue.values()) for queue in queues[:_SHOWN_QUEUES]], one_line=("topic",))
     if len(queues) > _SHOWN_QUEUES:
-        write_text(f"and {len(queues) - _SHOWN_QUEUES} more queues: --json shows all")
+        write_text(f"and {len(queues) - _SHOWN_QUEUES} more queues: see --json")
     groups = runtime["groups"] if runtime else []
     if groups:
         groups = sorted(groups, key=lambda group: group["fallBehindMessages"], reverse=True)
         rows = [list(group.values()) for group in groups[:_SHOWN_GROUPS]]
         write_table(["group", "topic", "lag in messages", "lag in ms"], rows, one_line=("group", "topic"))
     if len(groups) > _SHOWN_GROUPS:
-        write_text(f"and {len(groups) - _SHOWN_GROUPS} more: --json shows all")
+        write_text(f"and {len(groups) - _SHOWN_GROUPS} more groups: see --json")
 
 
 def _index_text(count: int, runtime: dict[str, Any] | None) -> str:

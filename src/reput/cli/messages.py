@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 #: Limit of names that a line lists.
 _SHOWN_NAMES = 8
-#: Columns of the table; the first is left out where all messages are of one queue.
-_COLUMNS = ("queue", "queue offset", "log offset", "stored", "tags", "keys", "body")
+#: Columns of the table; the first two are left out where all messages are of one queue.
+_COLUMNS = ("topic", "queue", "queue offset", "log offset", "stored", "tags", "keys", "body")
 
 
 def unknown_topic(topic: str, queues: Iterable[QueueInfo | QueueFiles]) -> str | None:
@@ -82,17 +82,18 @@ def write_messages(messages: Iterable[MessageExt], *, as_json: bool, of_one_queu
         for message in messages:
             write_json(message_fields(message, _shown_body(message)))
     else:
-        first = int(of_one_queue)
+        first = 2 if of_one_queue else 0
         write_table(
             _COLUMNS[first:],
             [_row(message)[first:] for message in messages],
-            one_line=("queue", "tags", "keys", "body"),
+            one_line=("topic", "tags", "keys", "body"),
         )
 
 
 def _row(message: MessageExt) -> tuple[str | int, ...]:
     return (
-        f"{message.topic}/{message.queue_id}",
+        message.topic,
+        message.queue_id,
         message.queue_offset,
         message.commit_log_offset,
         iso_time(message.store_timestamp),

@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from select import select
 from typing import TYPE_CHECKING, Any
 
-from reput.jobs.report.terminal_table import draw_table, printable
+from reput.jobs.report.terminal_table import draw_fields, draw_table, printable
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -26,9 +26,11 @@ if TYPE_CHECKING:
 
 _ABSENT: tuple[Any, ...] = (None, "", [], {})
 _QUOTED = frozenset(' "\\')
-_UNBOUNDED_WIDTH = 1 << 16
+_UNBOUNDED_WIDTH = _UNBOUNDED_HEIGHT = 1 << 16
 #: Width of a screen without a terminal.
 _LINE_WIDTH = 120
+#: Least width of a terminal for a progress bar with its times; a narrower one shows the percentage alone.
+_BAR_WIDTH = 50
 #: Longest wait for a key. Ctrl-C that comes just before the system call does not end it, and is seen after it.
 _KEY_WAIT_S = 0.5
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -80,15 +82,10 @@ def write_report(report: Report) -> None:
 
 def write_fields(fields: Mapping[str, Any]) -> None:
     """Print names and values, one pair a line."""
-    from rich.table import Table
     from rich.text import Text
 
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column()
-    grid.add_column(overflow="fold")  # paths and times are copied by users, so they are not cut
-    for name, value in fields.items():
-        grid.add_row(Text(name, style="dim"), Text(printable(str(value))))
-    _console().print(grid)
+    console = _console()
+    console.print(draw_fields({name: Text(printable(str(value))) for name, value in fields.items()}, console.width))
 
 
 def write_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, one_line: Sequence[str] = ()) -> None:
@@ -140,28 +137,36 @@ def is_terminal() -> bool:
     return sys.stdout.isatty()
 
 
-def write_screen(drawn: RenderableType) -> None:
-    """Print a drawn screen, as wide as the terminal, or 120 characters without a terminal."""
-    from rich.console import Console
-
-    Console(width=None if sys.stdout.isatty() else _LINE_WIDTH).print(drawn)
-
-
 class Screen:
-    """Screen that is drawn repeatedly. With `live` None it only waits."""
+    """Screen that is drawn repeatedly. With `live` None what is drawn is printed below what was there."""
 
     def __init__(self, live: Live | None) -> None:
         self._live = live
 
     @property
+    def _console(self) -> Console:
+        from rich.console import Console
+
+        if self._live is not None:
+            return self._live.console
+        return Console(width=None if sys.stdout.isatty() else _LINE_WIDTH)
+
+    @property
+    def width(self) -> int:
+        """Characters of a line of the terminal; 120 without a terminal."""
+        return self._console.width
+
+    @property
     def height(self) -> int:
-        """Lines of the terminal."""
-        return self._live.console.height if self._live is not None else 0
+        """Lines of the terminal; no limit where the screen is printed."""
+        return self._console.height if self._live is not None else _UNBOUNDED_HEIGHT
 
     def show(self, drawn: RenderableType) -> None:
         """Draw the screen anew."""
         if self._live is not None:
             self._live.update(drawn, refresh=True)
+        else:
+            self._console.print(drawn)
 
     def wait(self, seconds: float) -> bool:
         """Wait for a time, or until the user presses q; returns whether q was pressed."""
@@ -209,18 +214,23 @@ def progress_bar(*, is_shown: bool = True) -> Iterator[Progress]:
     from rich.progress import (
         BarColumn,
         Progress,
+        ProgressColumn,
         TaskProgressColumn,
         TextColumn,
         TimeElapsedColumn,
         TimeRemainingColumn,
     )
+    from rich.table import Column
 
     console = Console(stderr=True)
-    shown = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn()
-    times = TimeElapsedColumn(), TimeRemainingColumn(compact=True), TextColumn("left")
+    description = TextColumn("{task.description}", table_column=Column())  # it wraps, so that no number must
+    columns: list[ProgressColumn] = [description, TaskProgressColumn()]
+    if console.width >= _BAR_WIDTH:
+        elapsed = TimeElapsedColumn(table_column=Column(no_wrap=True))
+        remaining = TimeRemainingColumn(compact=True, table_column=Column(no_wrap=True))
+        columns = [description, BarColumn(), TaskProgressColumn(), elapsed, remaining, TextColumn("left")]
     with Progress(
-        *shown,
-        *times,
+        *columns,
         console=console,
         transient=True,
         disable=not (is_shown and console.is_terminal),

@@ -8,11 +8,12 @@ import typer
 
 from reput.cli.geometry import IndexNumbers, index_numbers
 from reput.cli.options import CommitLogPath, Json, Store, reading_config
-from reput.cli.output import is_terminal, live_screen, write_json, write_screen
+from reput.cli.output import is_terminal, live_screen, write_json
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from reput.cli.output import Screen
     from reput.store.watch import Look, StoreWatch
 
 
@@ -49,22 +50,20 @@ def top(
         while True:
             if as_json:
                 write_json(_object(before, look))
-            elif not once:
-                screen.show(_drawn(watch, before, look, screen.height))
+            elif not once or before is not None:
+                screen.show(_drawn(watch, before, look, screen))
             if (once and before is not None) or screen.wait(interval):
                 break
             before, look = look, watch.look()
-    if once and not as_json:
-        write_screen(_drawn(watch, before, look, 1 << 16))
 
 
-def _drawn(watch: StoreWatch, before: Look | None, look: Look, height: int) -> RenderableType:
+def _drawn(watch: StoreWatch, before: Look | None, look: Look, screen: Screen) -> RenderableType:
     from reput.cli.screen import draw
     from reput.store.watch import bytes_per_second, per_second
 
     rates = per_second(before, look) if before is not None else None
     log_rate = bytes_per_second(before, look) if before is not None else None
-    return draw(watch.path, state_text(watch.path), look.info, rates, log_rate, height)
+    return draw(watch.path, state_text(watch.path), look.info, rates, log_rate, screen.width, screen.height)
 
 
 def _object(before: Look | None, look: Look) -> dict[str, object]:

@@ -76,7 +76,7 @@ def test_text_fits_on_a_screen_however_many_queues_there_are(tmp_path: Path, run
             opened.put_message(reput.Message("t", b"x", wait_store_msg_ok=False), queue_id)
     answer = run_reput("info", tmp_path / "s")
     assert len(answer.out.splitlines()) <= 40
-    assert "and 84 more queues: --json shows all" in answer.out
+    assert "and 84 more queues: see --json" in answer.out
     assert len(run_reput("info", tmp_path / "s", "--json").object()["queues"]) == 100
 
 

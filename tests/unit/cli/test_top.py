@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
+import termios
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
@@ -20,9 +23,13 @@ import reput
 from reput.cli.screen import draw, duration
 from reput.files import DISK
 from reput.formats.metadata import ConsumerOffsets
+from reput.jobs.report.table import format_value
 from reput.store.config_files import persist_metadata
 from reput.store.runtime_info import GroupInfo, RuntimeInfo, TopicInfo
-from tests.support.commands import Run, content_of
+from tests.support.commands import GOLDEN, Run, content_of
+
+#: A number or a time that stands alone, not in a name or a path.
+NUMBER = r"(?<!\S)\d[\d,:TZ-]*(?!\S)"
 
 
 @pytest.mark.parametrize("case", ["clean", "killed", "empty"])
@@ -81,27 +88,104 @@ def look_at(store: Path, topics: int, groups: int) -> RuntimeInfo:
     )
 
 
-@pytest.mark.parametrize("width", [60, 80, 120])
+@pytest.mark.parametrize("width", [30, 50, 60, 80, 120])
 @pytest.mark.parametrize("height", [24, 50])
 @pytest.mark.parametrize(("topics", "groups"), [(0, 0), (1, 1), (40, 0), (40, 20)])
-def test_a_screen_fits_the_terminal_and_cuts_no_number(
+def test_a_screen_fits_the_terminal_and_has_the_fastest_topics(
     store: Path, width: int, height: int, topics: int, groups: int
 ) -> None:
     info = look_at(store, topics, groups)
     rates = {topic.topic: 1_234_567.0 + number for number, topic in enumerate(info.topics)}
     console = Console(width=width, height=height, record=True, file=StringIO())
-    console.print(draw("/a/store", "closed cleanly", info, rates, 1e6, height))
+    console.print(draw("/a/store", "closed cleanly", info, rates, 1e6, width, height))
     lines = console.export_text().splitlines()
     assert len(lines) <= height
     assert max(map(len, lines)) <= width
-    assert lines[-1].startswith("As the files show it")
+    assert lines[-1].startswith("q ends. As the files show")
     shown = [line for line in lines if "234" in line and line.startswith("a-")]
     assert len(shown) == min(topics, len(shown) if topics > 5 else topics)
     numbers = [int(line.rpartition("  ")[2].replace(",", "")) for line in shown]
     assert numbers == sorted(numbers, reverse=True)
     assert not shown or numbers[0] == 1_234_567 + topics - 1
     if topics == 40:
-        assert any(line.startswith("and ") and " more " in line for line in lines)
+        assert any(" more  " in line for line in lines)
+
+
+@pytest.mark.parametrize("height", [24, 1 << 16])
+def test_a_screen_of_any_width_cuts_no_number(store: Path, height: int) -> None:
+    info = look_at(store, 0, 0)
+    names = [chr(ord("a") + number) * 30 for number in range(20)]
+    rates = {name: 98_765_432.0 - number for number, name in enumerate(names)}
+    info = replace(
+        info,
+        commit_log_max_offset=(1 << 53) + info.commit_log_min_offset,
+        latest_message_time_stamp=1_795_245_260_884,
+        dispatch_behind_bytes=0,
+        commit_log_disk_ratio=0.87,
+        disk_free_bytes=5 << 40,
+        topics=tuple(TopicInfo(name, 16, 12_345_678_901, 0) for name in names),
+        groups=tuple(GroupInfo(name, name, 123_456_789, 180_000) for name in names),
+        findings=("x.json: damaged at offset 1234567890123",),
+    )
+    whole = {
+        *("98,765,432", "12,345,678,901", "16", "123,456,789", "3", "1234567890123", "87%", "5.0", "1.0", "0"),
+        *(str(info.commit_log_max_offset), "8.0", "1", "2026-11-21", "07:14:20.884"),
+        *(format_value(round(rate)) for rate in (sum(rates.values()), *rates.values())),
+    }
+    for rest in range(1, 21):  # of "7 more"
+        rated = sum(round(rates[name]) for name in names[-rest:])
+        whole |= {str(rest), *map(format_value, (rest * 16, rest * 12_345_678_901, rated))}
+    for width in range(20, 141):
+        console = Console(width=width, height=50, record=True, file=StringIO())
+        console.print(
+            draw("/a/store", "open for writing by process 1234567890123", info, rates, 1 << 20, width, height)
+        )
+        text = console.export_text()
+        assert max(map(len, text.splitlines())) <= width
+        numbers = set(re.findall(r"\d[^\s\]Z]*", text))
+        assert numbers <= whole, width
+        assert {"98,765,432", format_value(sum(rates.values())), str(info.commit_log_max_offset)} <= numbers, width
+        assert ("123,456,789" in numbers) or height == 24
+
+
+def shown_on_a_terminal(arguments: list[str], width: int, stream: str) -> str:
+    """What a command prints to one of its streams on a terminal of that width, without styles."""
+    controller, terminal = pty.openpty()
+    termios.tcsetwinsize(terminal, (24, width))
+    environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"} | {"TERM": "xterm"}
+    streams = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, stream: terminal}
+    command = [sys.executable, "-m", "reput", *arguments]
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, env=environment, **streams) as process:  # type: ignore[call-overload]
+        os.close(terminal)
+        shown = b""
+        with suppress(OSError):  # the end of a terminal whose last process has ended
+            while part := os.read(controller, 65536):
+                shown += part
+    os.close(controller)
+    assert process.returncode == 0, shown
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.decode())
+
+
+@pytest.mark.parametrize("width", [30, 50])
+@pytest.mark.parametrize("command", ["top --once --interval=0", "info", "query --topics=topic-2"])
+def test_a_narrow_terminal_shows_whole_numbers_and_times(run_reput: Run, width: int, command: str) -> None:
+    name, *options = command.split()
+    arguments = [name, str(GOLDEN / "clean/store"), *options]
+    text = shown_on_a_terminal(arguments, width, "stdout")
+    assert max(map(len, text.splitlines())) <= width
+    whole = set(re.findall(NUMBER, run_reput(*arguments).out))
+    shown = set(re.findall(NUMBER, text))
+    assert len(shown) > 3
+    assert shown <= whole
+
+
+@pytest.mark.parametrize(("width", "has_times"), [(30, False), (50, True)])
+def test_a_progress_bar_of_a_narrow_terminal_cuts_nothing(width: int, has_times: bool) -> None:
+    text = shown_on_a_terminal(["stats", str(GOLDEN / "clean/store"), "--json"], width, "stderr")
+    assert "read the log" in text
+    assert "100%" in text
+    assert "…" not in text
+    assert ("0:00:0" in text) == has_times
 
 
 def test_a_name_cannot_send_commands_to_the_terminal(store: Path) -> None:
@@ -112,7 +196,7 @@ def test_a_name_cannot_send_commands_to_the_terminal(store: Path) -> None:
         findings=("\x1b[2J",),
     )
     console = Console(width=80, record=True, file=StringIO())
-    console.print(draw("/a/\x1b[2J", "", info, None, None, 24))
+    console.print(draw("/a/\x1b[2J", "", info, None, None, 80, 24))
     text = console.export_text()
     assert "\x1b" not in text
     assert "unknown" in text

@@ -15,7 +15,7 @@ from reput.files import DISK
 from reput.jobs.report.page import page
 from reput.jobs.report.plot import Plot
 from reput.jobs.report.table import Table, Value, format_value, numeric_columns
-from reput.jobs.report.terminal_table import draw_table, printable
+from reput.jobs.report.terminal_table import draw_fields, draw_table, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -38,17 +38,12 @@ class Report:
     def print(self, console: Console | None = None) -> None:
         """Print facts, tables and findings on the terminal (plots are for the HTML file)."""
         from rich.console import Console
-        from rich.table import Table as Grid
         from rich.text import Text
 
         console = console or Console()
         console.print(Text(printable(self.title), style="bold"))
-        facts = Grid.grid(padding=(0, 2))
-        facts.add_column()
-        facts.add_column(overflow="fold")
-        for name, value in self.facts.items():
-            facts.add_row(Text(name, style="dim"), Text(printable(format_value(value))))
-        console.print(facts)
+        facts = {name: Text(printable(format_value(value))) for name, value in self.facts.items()}
+        console.print(draw_fields(facts, console.width))
         for table in self.tables:
             cells = [[printable(format_value(value)) for value in row] for row in table.rows]
             console.print(Text(f"\n{table.name}", style="italic"))

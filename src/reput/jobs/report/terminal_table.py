@@ -1,15 +1,19 @@
-"""Tables on a terminal: a table where it fits, else a block for each row with a line for each field."""
+"""Tables and fields on a terminal of any width: what does not fit side by side goes below each other.
+
+No number is cut: a number that differs from the whole one by its last digits would be believed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+    from rich.text import Text
 
-#: Least width of a column whose cells are cut, and of a column whose cells wrap (the width of a time).
-_LEAST_CUT, _LEAST_WRAPPED = 10, 24
+#: Least width of a column whose cells are cut, and of a column whose cells wrap: the width of the largest offset.
+_LEAST_CUT, _LEAST_WRAPPED = 10, 25
 #: Blanks between two columns.
 _GAP = 2
 
@@ -19,8 +23,39 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
+def draw_fields(fields: Mapping[str, Text], room: int) -> RenderableType:
+    """Make names and printable values for rich to print.
+
+    Each value stands beside its name, or below it where a line of `room` characters is too short for its numbers.
+    """
+    from rich.cells import cell_len
+    from rich.padding import Padding
+    from rich.table import Table
+    from rich.text import Text
+
+    names = max(map(cell_len, fields), default=0)
+    words = max((cell_len(word) for value in fields.values() for word in value.plain.split()), default=0)
+    grid = Table.grid(padding=(0, _GAP))
+    if names + _GAP + min(words, _LEAST_WRAPPED) <= room:
+        grid.add_column(no_wrap=True, style="dim")
+        grid.add_column(overflow="fold")  # paths and times are copied by users, so they are not cut
+        for name, value in fields.items():
+            grid.add_row(name, value)
+    else:
+        grid.add_column(overflow="fold")
+        for name, value in fields.items():
+            grid.add_row(Text(name, style="dim"))
+            grid.add_row(Padding(value, (0, 0, 0, _GAP)))
+    return grid
+
+
 def draw_table(
-    columns: Sequence[str], cells: Sequence[Sequence[str]], numeric: Sequence[bool], cut: Sequence[str], room: int
+    columns: Sequence[str],
+    cells: Sequence[Sequence[str]],
+    numeric: Sequence[bool],
+    cut: Sequence[str],
+    room: int,
+    spare: Sequence[str] = (),
 ) -> RenderableType:
     """Make a table or blocks of rows for rich to print.
 
@@ -30,14 +65,20 @@ def draw_table(
         numeric: whether a column holds numbers, by column; numbers are aligned right, and never cut or wrapped.
         cut: names of the columns whose cells are cut where they do not fit; cells of other columns wrap.
         room: characters of a line.
+        spare: names of the columns that are left out where the table does not fit, the first one first.
     """
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
     widths = _fit(columns, cells, numeric, cut, room)
+    if widths is None and spare:
+        kept = [number for number, name in enumerate(columns) if name != spare[0]]
+        columns, numeric = [columns[number] for number in kept], [numeric[number] for number in kept]
+        cells = [[row[number] for number in kept] for row in cells]
+        return draw_table(columns, cells, numeric, cut, room, spare[1:])
     if widths is None:
-        return _blocks(columns, cells)
+        return _blocks(columns, cells, room)
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     for name, width, is_number in zip(columns, widths, numeric, strict=True):
         table.add_column(
@@ -77,18 +118,12 @@ def _fit(
     return least
 
 
-def _blocks(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> RenderableType:
+def _blocks(columns: Sequence[str], cells: Sequence[Sequence[str]], room: int) -> RenderableType:
     from rich.console import Group
-    from rich.table import Table
     from rich.text import Text
 
-    blocks: list[Any] = []
+    blocks: list[RenderableType] = []
     for row in cells:
-        block = Table.grid(padding=(0, 2))
-        block.add_column(no_wrap=True, style="dim")
-        block.add_column(overflow="fold")
-        for name, value in zip(columns, row, strict=True):
-            if value:
-                block.add_row(Text(name), Text(value))
-        blocks += [block, Text()]
+        fields = {name: Text(value) for name, value in zip(columns, row, strict=True) if value}
+        blocks += [draw_fields(fields, room), Text()]
     return Group(*blocks)

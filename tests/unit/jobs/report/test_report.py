@@ -103,14 +103,14 @@ def test_a_narrow_terminal_cuts_no_fact() -> None:
     assert path in text.replace("path", "", 1).replace("\n", "").replace(" ", "")
 
 
-@pytest.mark.parametrize("width", [60, 80, 120])
+@pytest.mark.parametrize("width", [20, 30, 50, 60, 80, 120])
 def test_a_wide_table_never_breaks_a_number(width: int) -> None:
     columns = ["topic", "queue_id", "messages", "bytes", "latency_p50_ms", "latency_p99_ms", "latency_max_ms"]
     row = ["order-events", 3, 1_027_730, 98_123_456_789, 12, 345, 678_901]
     console = Console(file=io.StringIO(), width=width)
-    Report("title", tables=[Table("Groups", columns, [row])]).print(console)
+    Report("title", {"bytes": 123_456_789_012, "log files": 17}, [Table("Groups", columns, [row])]).print(console)
     text = console.file.getvalue()  # type: ignore[attr-defined]
-    for value in row:
+    for value in (*row, 123_456_789_012):
         assert format_value(value) in text
     assert max(map(len, text.splitlines())) <= width
 
