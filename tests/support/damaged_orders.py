@@ -12,6 +12,7 @@ from reput.jobs.runner import LocalRunner
 from tests.support.damage import cut, flip, overwrite
 from tests.support.orders import SIZES
 
+MIDDLE = "commitlog/00000000000000032768"
 UNITS = "consumequeue/orders/1/00000000000000000400"
 
 
@@ -65,6 +66,11 @@ def zeros_cut_off(store: Path) -> None:
 def last_files_zeroed(store: Path) -> None:
     for file in sorted((store / "commitlog").iterdir())[-2:]:
         file.write_bytes(bytes(file.stat().st_size))
+
+
+def last_files_gone(store: Path) -> None:
+    for file in sorted((store / "commitlog").iterdir())[-2:]:
+        file.unlink()
 
 
 def same_after_a_kill(store: Path) -> None:
@@ -148,6 +154,33 @@ def wrong_type_of_queue(store: Path) -> None:
     (store / "batchconsumequeue/refunds/0").mkdir(parents=True)
     (store / "batchconsumequeue/refunds/0/00000000000000000000").write_bytes(bytes(46 * 8))
     assert "refunds" in topics.topic_config_table
+
+
+def middle_record_broken(store: Path) -> None:
+    flip(store / MIDDLE, 5_000)
+
+
+def log_file_gone(store: Path) -> None:
+    (store / MIDDLE).unlink()
+
+
+def middle_file_cut(store: Path) -> None:
+    cut(store / MIDDLE, 9_000)
+
+
+def log_files_gone(store: Path) -> None:
+    for start in (16_384, 32_768):
+        (store / "commitlog" / f"{start:020d}").unlink()
+
+
+def middle_file_grown(store: Path) -> None:
+    with (store / MIDDLE).open("ab") as file:
+        file.write(b"more")
+
+
+def middle_file_and_units_gone(store: Path) -> None:
+    log_file_gone(store)
+    units_zeroed(store)
 
 
 def several(store: Path) -> None:

@@ -111,7 +111,8 @@ def _report(store: str, result: AuditResult) -> Report:
         tables=[table] if result.findings else [],
         plots=[Plot("bar", "Findings by code", "code", "findings", [bars])] if codes else [],
         findings=[
-            f"{code}, {count} ({kind.finding_class.value}): {kind.meaning}. What to do: {kind.advice}"
+            f"{code}, {count} ({kind.finding_class.value}): {kind.meaning}. "
+            f"What to do: {kind.advice_with(result.commands)}"
             for code, count in codes.items()
             if (kind := KINDS[code]).finding_class is not FindingClass.HARMLESS
         ],

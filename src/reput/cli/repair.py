@@ -25,7 +25,6 @@ from reput.config.dispatch_rules import DispatchRules
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from reput.jobs.findings import Finding
     from reput.jobs.repair.repair_job import RepairResult
     from reput.jobs.repair.salvage_job import SalvageResult
     from reput.jobs.report.report import Report
@@ -91,6 +90,7 @@ def repair(
       reput repair /tmp/store --apply
       reput repair /tmp/store --salvage /tmp/salvaged --apply --report /tmp/salvage.html
     """
+    from reput.jobs.findings import COMMANDS, findings_table
     from reput.jobs.repair import repair_job as job
     from reput.jobs.repair import salvage_job
 
@@ -105,7 +105,9 @@ def repair(
         else:
             result = salvage_job.salvage(store, salvage, **arguments)
             shown = _salvage_report(store, result)
-    fields = asdict(result) | {"is_fine": result.is_fine, "findings": _rows_of(result.findings)}
+    commands = result.commands if isinstance(result, job.RepairResult) else COMMANDS
+    fields = asdict(result) | {"is_fine": result.is_fine}
+    fields["findings"] = findings_table(result.findings, commands).to_pylist()
     end_job(shown, report, fields if as_json else None)
     return 0 if result.is_fine else 1
 
@@ -118,10 +120,12 @@ def _repair_report(store: str, result: RepairResult) -> Report:
     columns = ("step", "file", "position", "bytes lost", "what")
     tables = [_table("done" if result.is_applied else "to be done", columns, rows)]
     tables.append(_table("originals", ("path",), [(path,) for path in result.kept]))
-    findings = [str(finding) for finding in result.remaining[:_SHOWN_ROWS]]
     is_open = bool(result.steps) and not result.is_applied
+    findings = [str(finding) for finding in result.remaining[:_SHOWN_ROWS]]
     if result.needs_salvage:
-        findings.append("the log is not mended in place: `--salvage DIR` makes a new store of all whole records")
+        findings.insert(
+            0, f"the log is not mended in place; a new store of all whole records: `{result.commands.salvage}`"
+        )
     return Report(
         title=f"Repair of {store}",
         facts={
@@ -170,10 +174,3 @@ def _table(name: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> 
 
     shown = name if len(rows) <= _SHOWN_ROWS else f"{name}: the first {_SHOWN_ROWS} of {len(rows)}"
     return Table(shown, columns, rows[:_SHOWN_ROWS])
-
-
-def _rows_of(findings: Sequence[Finding]) -> list[dict[str, Any]]:
-    from reput.jobs.findings import findings_table
-
-    rows: list[dict[str, Any]] = findings_table(findings).to_pylist()
-    return rows

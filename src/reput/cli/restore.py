@@ -73,6 +73,7 @@ def restore(
 
 def _report(target: str, store: str, result: Restored) -> Report:
     """Report: what was restored, and findings of the audit."""
+    from reput.jobs.findings import COMMANDS
     from reput.jobs.report.report import Report
     from reput.jobs.report.table import Table
 
@@ -84,5 +85,5 @@ def _report(target: str, store: str, result: Restored) -> Report:
         title=f"Restore of {target} to {store}",
         facts={name.replace("_", " "): value for name, value in facts.items()},
         tables=tables if result.kept_queues else (),
-        findings=[str(finding) for finding in result.findings],
+        findings=[f"{finding}; {finding.kind.advice_with(COMMANDS)}" for finding in result.findings],
     )

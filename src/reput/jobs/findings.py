@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
@@ -21,44 +22,75 @@ class FindingClass(StrEnum):
     HARMLESS = "harmless"
 
 
+@dataclass(frozen=True, slots=True)
+class Commands:
+    """Commands that the advice of findings names, for one store (`reput.jobs.audit.commands`).
+
+    Attributes:
+        repair: mends what a repair mends. It is the command of a salvage where the log cannot be mended in place.
+        salvage: makes a new store of all whole records.
+    """
+
+    repair: str = "reput repair STORE --apply"
+    salvage: str = "reput repair STORE --salvage NEW_STORE --apply"
+
+
 class Kind(NamedTuple):
-    """Class, meaning and advice of a finding's code."""
+    """Class, meaning and advice of a finding's code. `advice` has places for `Commands`: {repair}, {salvage}."""
 
     finding_class: FindingClass
     meaning: str
     advice: str
 
+    def advice_with(self, commands: Commands) -> str:
+        """The advice, with the commands for a store."""
+        return self.advice.format(repair=f"`{commands.repair}`", salvage=f"`{commands.salvage}`")
+
+
+#: Commands for a store without a name.
+COMMANDS = Commands()
 
 _LOST, _HIDDEN, _HARMLESS = FindingClass
-_SALVAGE = "restore the log file from a copy, or take what is whole by `reput repair --salvage`"
-_REBUILD = "build queues and index again with `reput rebuild`"
+_SALVAGE = "restore the log file from a copy, or take what is whole with {salvage}"
+_REBUILD = "build queues and index again with {repair}"
 
 #: Kinds of findings by code; docs/jobs.md shows the same table.
 KINDS: dict[str, Kind] = {
-    "record-damaged": Kind(_LOST, "bytes of the log that no record proves, before other records", _SALVAGE),
-    "log-file-missing": Kind(_LOST, "a log file between two others is missing, or all are", _SALVAGE),
+    "log-file-missing": Kind(_LOST, "a log file between two others is missing", _SALVAGE),
+    "log-missing": Kind(
+        _LOST,
+        "no log file is there, but queues or a checkpoint are",
+        "mount the disk of the log, give its folder as --commit-log-path, or restore a backup",
+    ),
+    "record-damaged": Kind(
+        _LOST,
+        "bytes of the log that no record proves",
+        "restore the log file from a copy, or go on with what is whole with {repair}",
+    ),
     "checkpoint-ahead": Kind(
         _LOST,
         "the checkpoint says that later records were on the disk than the log has",
-        "look for the end of the log in a copy or on a replica",
+        "look for the end of the log in a copy or on a replica, or go on without it with {repair}",
     ),
     "config-damaged": Kind(
         _LOST,
         "a JSON file below config/ cannot be read, nor its backup",
-        "correct it, put back a copy, or see `reput repair`",
+        "correct it, put back a copy, or go on without it with {repair}",
     ),
     "checkpoint-wrong": Kind(
         _HIDDEN,
         "the checkpoint speaks of later units or index entries than the log has records: a start may read too little",
-        "delete the file checkpoint of the closed store: the next start reads the whole log",
+        "let the next start read the whole log with {repair}",
     ),
     "file-size": Kind(
         _HIDDEN,
         "a file has another size than the files beside it: RocketMQ does not start",
-        "restore it from a copy, or see `reput repair`",
+        "restore it from a copy, or mend the store with {repair}",
     ),
     "foreign-file": Kind(
-        _HIDDEN, "a name that RocketMQ does not know: it does not start, or ignores the file", "move it away"
+        _HIDDEN,
+        "a name that RocketMQ does not know: it does not start, or ignores the file",
+        "move it away with {repair}, which leaves a file with records of its own",
     ),
     "property-crc-missing": Kind(
         _HIDDEN,
@@ -68,16 +100,16 @@ KINDS: dict[str, Kind] = {
     "config-changed": Kind(
         _HIDDEN,
         "topics.json has other settings than reput recorded for its dataVersion: changed by hand, or by the disk",
-        "put back what was recorded with `reput repair`; to keep what is there, raise counter in its dataVersion",
+        "put back what was recorded with {repair}; to keep what is there, raise counter in its dataVersion",
     ),
     "consumer-offset-ahead": Kind(
         _HIDDEN,
         "a group's offset is after the end of its queue: the group misses as many of the next messages",
-        "lower the offset with `reput repair`, or let the broker reset it",
+        "lower the offset with {repair}, or let the broker reset it",
     ),
     "queue-file-missing": Kind(_HIDDEN, "a queue file between two others is missing", _REBUILD),
     "queue-type": Kind(
-        _HIDDEN, "a topic has queues of another kind than topics.json says: RocketMQ does not start", "move them away"
+        _HIDDEN, "a topic has queues of another kind than topics.json says: RocketMQ does not start", _REBUILD
     ),
     "queue-offset-repeated": Kind(
         _HIDDEN,
@@ -169,7 +201,19 @@ class Finding:
 
     def __str__(self) -> str:
         where = self.path if self.position is None else f"{self.path} at {self.position}"
-        return f"{self.code} ({self.kind.finding_class}): {where}: {self.text}; {self.kind.advice}"
+        return f"{self.code} ({self.kind.finding_class}): {where}: {self.text}"
+
+
+#: Findings about names and sizes, of the log or of derived files.
+FILE_CODES = frozenset({"file-size", "foreign-file"})
+#: Findings about the log itself.
+LOG_CODES = frozenset({"record-damaged", "torn-tail", "log-file-missing", "log-missing"})
+
+
+def is_of_log(finding: Finding, folders: Sequence[str]) -> bool:
+    """Whether a finding is about the log, whose folders are given, and not about derived files."""
+    in_log = os.path.dirname(finding.path) in folders
+    return finding.code in LOG_CODES or (finding.code in FILE_CODES and in_log)
 
 
 SCHEMA = pa.schema(
@@ -191,12 +235,13 @@ SCHEMA = pa.schema(
 
 
 def sorted_findings(findings: Iterable[Finding]) -> list[Finding]:
-    """Findings without duplicates, the worst first, then by file and position."""
+    """Findings without duplicates, the worst first, missing log files before all, then by file and position."""
     classes = list(FindingClass)
     return sorted(
         set(findings),
         key=lambda finding: (
             classes.index(finding.kind.finding_class),
+            finding.code != "log-file-missing",
             finding.path,
             finding.position or 0,
             finding.text,
@@ -204,11 +249,12 @@ def sorted_findings(findings: Iterable[Finding]) -> list[Finding]:
     )
 
 
-def findings_table(findings: Iterable[Finding]) -> pa.Table:
-    """Findings as a table with `SCHEMA`, one row a finding."""
+def findings_table(findings: Iterable[Finding], commands: Commands = COMMANDS) -> pa.Table:
+    """Findings as a table with `SCHEMA`, one row a finding, whose advice names these commands."""
     rows = []
     for finding in findings:
         row = {name: getattr(finding, name, None) for name in SCHEMA.names}
         kind = finding.kind
-        rows.append(row | {"class": kind.finding_class.value, "meaning": kind.meaning, "advice": kind.advice})
+        rows.append(row | {"class": kind.finding_class.value, "meaning": kind.meaning})
+        rows[-1]["advice"] = kind.advice_with(commands)
     return pa.Table.from_pylist(rows, SCHEMA)

@@ -39,7 +39,7 @@ _FOLDERS_OF_A_STORE = (COMMIT_LOG, CONSUME_QUEUE, CONSUME_QUEUE_EXT, BATCH_CONSU
 _FILES_OF_A_STORE = (CHECKPOINT, ABORT, f"{ABORT}.tmp", LOCK)
 _ENDS_OF_CONFIG_FILES = (".json", ".bak", ".lock", ".tmp")
 _RESTORE = "restore it from a copy"
-_CLOSE_THE_GAP = "restore what is missing, or take what is whole by `reput repair --salvage`"
+_CLOSE_THE_GAP = "restore what is missing, or take what is whole by `reput repair STORE --salvage NEW_STORE --apply`"
 
 
 @dataclass(frozen=True, slots=True)

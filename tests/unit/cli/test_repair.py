@@ -52,7 +52,7 @@ def test_a_log_that_is_not_mended_in_place_is_salvaged(
     overwrite(file, 20_000, bytes(500))
     before = content_of(store)
     answer = run_reput("repair", store, "--apply")
-    assert (answer.status, "--salvage DIR" in answer.out) == (1, True)
+    assert (answer.status, f"--salvage {store}.salvaged" in answer.out) == (1, True)
     planned = run_reput("repair", store, "--salvage", target, "--json")
     assert (planned.status, planned.object()["is_applied"], target.exists()) == (1, False, False)
     done = run_reput("repair", store, "--salvage", target, "--apply", "--json")

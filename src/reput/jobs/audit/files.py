@@ -105,10 +105,12 @@ class _FileSet:
                 taken.append(LogFile(file.path, file.start_offset, size, file.folders))
         for file, following in pairwise(taken):
             if following.start_offset != file.end_offset:
-                path = os.path.join(os.path.dirname(file.path), offset_to_file_name(file.end_offset))
-                count = (following.start_offset - file.end_offset) // size
-                text = f"{count} files are not there; the next one is {os.path.basename(following.path)}"
-                self.findings.append(Finding(missing, path, text, count=count))
+                begin, end = file.end_offset, following.start_offset
+                path = os.path.join(os.path.dirname(file.path), offset_to_file_name(begin))
+                count = (end - begin) // size
+                text = f"{count} {'file is' if count == 1 else 'files are'} not there: bytes {begin} to {end}"
+                offset = begin if missing == "log-file-missing" else None
+                self.findings.append(Finding(missing, path, text, commit_log_offset=offset, count=count))
         return taken
 
 
@@ -138,7 +140,7 @@ def list_store(directory: StoreDirectory) -> StoreListing:
         text = (
             "no log file is here, but queues or checkpoint are: is its disk mounted, or is the log in another folder?"
         )
-        findings.append(Finding("log-file-missing", directory.commit_log_folders[0], text))
+        findings.append(Finding("log-missing", directory.commit_log_folders[0], text))
     if not log_is_whole:  # without its folders a file finds no later file: the folders are not in order
         log_files = [LogFile(file.path, file.start_offset, file.size) for file in log_files]
     return StoreListing(

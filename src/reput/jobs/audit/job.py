@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -20,17 +20,18 @@ from reput.config.message_store import MessageStoreConfig
 from reput.errors import StoreFormatError
 from reput.formats.paths import INDEX
 from reput.jobs.audit.batches import BatchQueueItem, BatchQueueRuns, find_batch_runs
+from reput.jobs.audit.commands import commands_for
 from reput.jobs.audit.crcs import crc_findings, joined
-from reput.jobs.audit.end import checkpoint_findings, damage_findings, has_grown
+from reput.jobs.audit.end import checkpoint_findings, damage_findings, has_grown, lost_range
 from reput.jobs.audit.files import ListedQueues, StoreListing
 from reput.jobs.audit.index import IndexFileItem, check_index_file
 from reput.jobs.audit.keys import KeyTarget
 from reput.jobs.audit.merge import MergedUnits, merge_keys, merge_units
 from reput.jobs.audit.offsets import offset_findings
 from reput.jobs.audit.plan import AuditPlan, list_extensions, make_plan
-from reput.jobs.audit.rest import IndexRest, LogBounds, QueueRest, look_at_index_file, look_at_queues
+from reput.jobs.audit.rest import IndexRest, LogBounds, QueueRest, Range, Rests, look_at_index_file, look_at_queues
 from reput.jobs.audit.scan import AuditTarget, SplitAudit, audit_split, dispatched_end, lacks_units
-from reput.jobs.findings import Finding, FindingClass, findings_table, sorted_findings
+from reput.jobs.findings import Commands, Finding, FindingClass, findings_table, sorted_findings
 from reput.jobs.job_folder import JobFolder, Option
 from reput.jobs.log_bounds import proven_split
 from reput.jobs.resuming import ResumingRunner
@@ -52,6 +53,7 @@ class AuditResult:
 
     Attributes:
         findings: the worst first; `table` has them with `reput.jobs.findings.SCHEMA`.
+        commands: the commands that the advice of the findings names.
         messages: count of records that were read.
         log_bytes: bytes of these records.
         log_end: commit log offset of the end of the last record.
@@ -65,6 +67,7 @@ class AuditResult:
     """
 
     findings: tuple[Finding, ...]
+    commands: Commands
     messages: int
     log_bytes: int
     log_end: int
@@ -79,7 +82,7 @@ class AuditResult:
     @property
     def table(self) -> pa.Table:
         """Findings as a table, one row a finding."""
-        return findings_table(self.findings)
+        return findings_table(self.findings, self.commands)
 
     @property
     def is_clean(self) -> bool:
@@ -152,6 +155,7 @@ class _Audit:
         self._split_bytes = split_bytes
         self._progress = progress
         self._findings: list[Finding] = []
+        self._losses: dict[Range, Finding] = {}
 
     def run(self) -> AuditResult:
         """Run all phases."""
@@ -159,7 +163,6 @@ class _Audit:
         task = partial(make_plan, self._directory)
         (plan,) = self._runner.run(task, [self._directory.path], description="list the store", progress=self._progress)
         listing = plan.listing
-        self._findings += listing.findings
         keys = self._check_index(plan)
         index = () if keys is None else keys.files
         batches = self._find_batch_runs(listing)
@@ -172,9 +175,11 @@ class _Audit:
         rests = [rest for of_kind in merged for rest in of_kind.rests]
         self._findings += offset_findings(self._directory.path, plan.consumer_offsets, rests)
         self._look_at_rest(log, plan.listing.extensions, rests, index_rests)
+        findings = tuple(sorted_findings(self._findings))
         finished = time.perf_counter()
         return AuditResult(
-            findings=tuple(sorted_findings(self._findings)),
+            findings=findings,
+            commands=commands_for(self._directory, self._config, listing, findings, log.end),
             messages=sum(outcome.messages for outcome in outcomes),
             log_bytes=sum(outcome.log_bytes for outcome in outcomes),
             log_end=log.end,
@@ -277,17 +282,17 @@ class _Audit:
         begin = log_files[0].start_offset if log_files else 0
         ends = [outcome.read.end_offset for outcome in outcomes if outcome.read.begin_offset != outcome.read.end_offset]
         end = max((end for end in ends if end is not None), default=begin)  # later files may be all zeros
-        findings = list(damage_findings(plan.listing, plan.was_killed, outcomes))
-        damaged = [
-            (finding.commit_log_offset, finding.commit_log_offset + finding.count)
-            for finding in findings
-            if finding.code == "record-damaged" and finding.commit_log_offset is not None
-        ]
-        if not any(damage_end > end for _, damage_end in damaged):  # else the newest records are not known
-            findings += checkpoint_findings(plan.listing, _newest_ms(outcomes))
+        for finding in (*plan.listing.findings, *damage_findings(plan.listing, plan.was_killed, outcomes)):
+            if (lost := lost_range(finding, plan.listing)) is None:
+                self._findings.append(finding)
+            else:
+                self._losses[lost] = finding
+        is_gone = any(finding.code == "log-missing" for finding in self._findings)
+        if not is_gone and not any(lost_end > end for _, lost_end in self._losses):  # else the newest is not known
+            self._findings += checkpoint_findings(plan.listing, _newest_ms(outcomes))
         crcs, is_required = joined([outcome.crcs for outcome in outcomes]), self._config.force_verify_prop_crc
-        self._findings += [*findings, *crc_findings(crcs, log_files, is_required=is_required)]
-        return LogBounds(begin, end, tuple(damaged))
+        self._findings += crc_findings(crcs, log_files, is_required=is_required)
+        return LogBounds(begin, end, tuple(self._losses))
 
     def _merge_units(
         self,
@@ -336,10 +341,18 @@ class _Audit:
         of_index = self._runner.run(
             partial(look_at_index_file, log), index, description=f"{description} of the index", progress=self._progress
         )
-        findings = [finding for of_task in (*of_queues, *of_index) for finding in of_task]
+        self._findings += self._counted_losses(of_queues, of_index)
+        findings = [finding for rests in (*of_queues, *of_index) for finding in rests.findings]
         if any(finding.code in _BEHIND_END for finding in findings) and has_grown(self._directory, log.end):
             findings = [finding for finding in findings if finding.code not in _BEHIND_END]
         self._findings += findings
+
+    def _counted_losses(self, of_queues: Sequence[Rests], of_index: Sequence[Rests]) -> Iterator[Finding]:
+        """Findings of losses, with the units and entries that lead there: these are no findings of their own."""
+        for number, finding in enumerate(self._losses.values()):
+            units, entries = (sum(int(rests.counts[number]) for rests in part) for part in (of_queues, of_index))
+            text = f"{finding.text}; {units} units of queues and {entries} entries of the index lead there"
+            yield replace(finding, text=text if units or entries else finding.text)
 
 
 def _newest_ms(outcomes: Sequence[SplitAudit]) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -32,18 +32,33 @@ Range = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class LogBounds:
-    """Range of the log that was read. A unit that leads to before `begin` has expired; a unit of damage is excused."""
+    """Range of the log that was read. A unit that leads to before `begin` has expired; a unit of a loss is excused.
+
+    `lost` are damage and missing files, of which there are findings.
+    """
 
     begin: int
     end: int
-    damaged: tuple[Range, ...]
+    lost: tuple[Range, ...]
 
-    def is_damaged(self, offsets: Int64s) -> npt.NDArray[np.bool_]:
-        """bool[n], whether an offset is within damage."""
+    def is_lost(self, offsets: Int64s) -> npt.NDArray[np.bool_]:
+        """bool[n], whether an offset is within a loss."""
         inside = np.zeros(offsets.size, np.bool_)
-        for begin, end in self.damaged:
+        for begin, end in self.lost:
             inside |= (offsets >= begin) & (offsets < end)
         return inside
+
+    def counts(self, offsets: Int64s) -> Int64s:
+        """int64[len(lost)], how many of the offsets are within each loss."""
+        ranges = np.array(self.lost, np.int64).reshape(-1, 2)
+        return np.diff(np.searchsorted(np.sort(offsets), ranges), axis=1)[:, 0]
+
+
+class Rests(NamedTuple):
+    """What is left of some queues or of an index file: findings, and int64[len(lost)], what leads into each loss."""
+
+    findings: tuple[Finding, ...]
+    counts: Int64s
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +108,13 @@ class QueueRest:
         )  # fmt: skip
 
 
-def look_at_queues(log: LogBounds, extensions: ListedQueues, queues: Sequence[QueueRest]) -> tuple[Finding, ...]:
-    """Task: findings of some queues."""
-    return tuple(finding for queue in queues for finding in _look_at_queue(log, extensions, queue))
+def look_at_queues(log: LogBounds, extensions: ListedQueues, queues: Sequence[QueueRest]) -> Rests:
+    """Task: what is left of some queues."""
+    counts = np.zeros(len(log.lost), np.int64)
+    return Rests(tuple(found for queue in queues for found in _look_at_queue(log, extensions, queue, counts)), counts)
 
 
-def _look_at_queue(log: LogBounds, extensions: ListedQueues, queue: QueueRest) -> Iterator[Finding]:
+def _look_at_queue(log: LogBounds, extensions: ListedQueues, queue: QueueRest, counts: Int64s) -> Iterator[Finding]:
     for first, count in queue.ext_different:
         yield _wrong_ext_unit(queue, extensions, first, count)
     for first, count, offset, end in queue.different:
@@ -110,6 +126,7 @@ def _look_at_queue(log: LogBounds, extensions: ListedQueues, queue: QueueRest) -
         with DISK.open(queue.path(begin)) as file:
             for first, end in _gaps(queue.known, begin, begin + units_of_a_file):
                 for slots, units in _used_units(queue, file, first, end):
+                    counts += log.counts(units["commit_log_offset"].astype(np.int64))
                     for code, some in _judged(log, queue, slots, units):
                         if code == "unit-wrong":
                             yield from _wrong_units(queue, slots[some], units[some])
@@ -228,7 +245,7 @@ def _judged(
     after_end = offsets >= log.end
     if has_verified:
         after_end |= slots >= end
-    excused = log.is_damaged(offsets)
+    excused = log.is_lost(offsets)
     after_end &= ~excused & ~expired
     wrong = ~(expired | after_end | excused)
     for code, some in (("unit-expired", expired), ("unit-behind-end", after_end), ("unit-wrong", wrong)):
@@ -261,9 +278,10 @@ class IndexRest:
     known: tuple[Range, ...]
 
 
-def look_at_index_file(log: LogBounds, rest: IndexRest) -> tuple[Finding, ...]:
-    """Task: findings of one index file."""
+def look_at_index_file(log: LogBounds, rest: IndexRest) -> Rests:
+    """Task: what is left of one index file."""
     findings: list[Finding] = []
+    counts = np.zeros(len(log.lost), np.int64)
     totals: dict[str, tuple[int, int]] = {}
     with DISK.open(rest.path) as file:
         for begin, end in _gaps(rest.known, 1, rest.end):
@@ -272,7 +290,8 @@ def look_at_index_file(log: LogBounds, rest: IndexRest) -> tuple[Finding, ...]:
                 data = file.read(entry_position(rest.slots, first), size)
                 offsets = np.frombuffer(data, INDEX_ENTRY_TYPE, len(data) // ENTRY_SIZE)["phy_offset"].astype(np.int64)
                 expired, after_end = (offsets < log.begin) & (offsets >= 0), offsets >= log.end
-                excused = log.is_damaged(offsets)
+                excused = log.is_lost(offsets)
+                counts += log.counts(offsets)
                 wrong = np.flatnonzero(~(expired | after_end | excused))
                 findings += _wrong_entries(rest, first + wrong, offsets[wrong])
                 for code, some in (("expired", expired), ("behind-end", after_end & ~excused)):
@@ -282,7 +301,7 @@ def look_at_index_file(log: LogBounds, rest: IndexRest) -> tuple[Finding, ...]:
     for code, (number, total) in totals.items():
         position = entry_position(rest.slots, number)
         findings.append(Finding(f"index-entry-{code}", rest.path, f"{total} entries", position, count=total))
-    return tuple(findings)
+    return Rests(tuple(findings), counts)
 
 
 def _wrong_entries(rest: IndexRest, numbers: Int64s, offsets: Int64s) -> Iterator[Finding]:

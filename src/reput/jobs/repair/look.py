@@ -18,8 +18,8 @@ from reput.jobs.audit.end import checkpoint_findings, has_grown
 from reput.jobs.audit.files import StoreListing
 from reput.jobs.audit.job import AuditResult
 from reput.jobs.audit.rest import is_used
-from reput.jobs.findings import Finding
-from reput.jobs.repair.plan import LogState, Tail, is_of_log
+from reput.jobs.findings import Finding, is_of_log
+from reput.jobs.repair.plan import LogState, Tail
 from reput.kernels.record_scan import ScanLevel
 from reput.kernels.unit_types import BATCH_UNIT_TYPE, UNIT_TYPE
 from reput.log.directory import LogFile, StoreDirectory

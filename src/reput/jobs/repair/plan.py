@@ -13,7 +13,7 @@ from enum import StrEnum
 
 from reput.formats.paths import CONFIG
 from reput.formats.shutdown import SHUTDOWN_FILE
-from reput.jobs.findings import Finding, FindingClass
+from reput.jobs.findings import FILE_CODES, LOG_CODES, Finding, FindingClass, is_of_log
 
 
 class Action(StrEnum):
@@ -123,16 +123,6 @@ _DERIVED = frozenset(
 _CHECKPOINT = frozenset({"checkpoint-ahead", "checkpoint-wrong", "checkpoint-short"})
 _OFFSETS = "consumer-offset-ahead"
 _CHANGED = "config-changed"
-#: Findings about names and sizes, of the log or of derived files.
-_FILES = frozenset({"file-size", "foreign-file"})
-#: Findings about the log itself.
-LOG_CODES = frozenset({"record-damaged", "torn-tail", "log-file-missing"})
-
-
-def is_of_log(finding: Finding, folders: Sequence[str]) -> bool:
-    """Whether a finding is about the log, and not about derived files."""
-    in_log = os.path.dirname(finding.path) in folders
-    return finding.code in LOG_CODES or (finding.code in _FILES and in_log)
 
 
 def make_plan(
@@ -224,6 +214,6 @@ def _log_steps(findings: Sequence[Finding], log: LogState) -> list[Step]:
 
 
 def _is_derived(finding: Finding, folders: Sequence[str]) -> bool:
-    if finding.code in _FILES:
+    if finding.code in FILE_CODES:
         return not is_of_log(finding, folders) and os.path.basename(os.path.dirname(finding.path)) != CONFIG
     return finding.code in _DERIVED

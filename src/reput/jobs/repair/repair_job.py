@@ -17,7 +17,7 @@ from reput.errors import CorruptMetadataError
 from reput.files import DISK, FileLayer
 from reput.jobs.audit.files import StoreListing, list_store
 from reput.jobs.audit.job import audit
-from reput.jobs.findings import Finding, FindingClass
+from reput.jobs.findings import COMMANDS, Commands, Finding, FindingClass
 from reput.jobs.rebuild.geometry import find_geometry, find_sizes
 from reput.jobs.rebuild.job import is_unfinished, rebuild, remove_rest
 from reput.jobs.rebuild.options import RebuildOptions
@@ -50,6 +50,7 @@ class RepairResult:
         lost_messages: messages that the queues know, or knew, and that have no whole record; 0 where a salvage counts
             them.
         kept: paths of originals.
+        commands: the commands that the advice of the findings names.
         seconds: time of the whole job.
     """
 
@@ -61,6 +62,7 @@ class RepairResult:
     was_killed: bool
     lost_messages: int
     kept: tuple[str, ...]
+    commands: Commands
     seconds: float
 
     @property
@@ -114,12 +116,12 @@ def repair(
     plan = job.plan
     return RepairResult(
         apply, tuple(steps), job.findings, plan.remaining, plan.needs_salvage, directory.was_killed,
-        job.lost_messages, tuple(kept), time.perf_counter() - started,
+        job.lost_messages, tuple(kept), job.commands, time.perf_counter() - started,
     )  # fmt: skip
 
 
 class _Repair:
-    """One repair. `plan` and `findings` are of the last look, `lost_messages` is the greatest count of all looks."""
+    """One repair. `lost_messages` is the greatest count of all looks; the other attributes are of the last look."""
 
     def __init__(
         self,
@@ -136,6 +138,7 @@ class _Repair:
         self._files = files
         self._listing: StoreListing
         self.findings: tuple[Finding, ...] = ()
+        self.commands: Commands = COMMANDS
         self.plan = RepairPlan((), (), needs_salvage=False)
         self.lost_messages = 0
 
@@ -174,7 +177,7 @@ class _Repair:
             self.plan = RepairPlan(tuple(config_steps(self.findings)), (), needs_salvage=False)
             return self.plan
         audited = replace(audited, findings=tuple(with_own_name(finding) for finding in audited.findings))
-        self.findings = audited.findings
+        self.findings, self.commands = audited.findings, audited.commands
         self.plan = make_plan(
             directory.path,
             audited.findings,

@@ -22,13 +22,12 @@ from reput.files import DISK
 from reput.formats.checkpoint import Checkpoint, encode_checkpoint
 from reput.formats.paths import CHECKPOINT, COMMIT_LOG
 from reput.jobs.audit.files import StoreListing, list_store
-from reput.jobs.findings import Finding, FindingClass
+from reput.jobs.findings import Finding, FindingClass, is_of_log
 from reput.jobs.job_folder import JOB_FILE, STATE, JobFolder, Option
 from reput.jobs.rebuild.emptied_queues import keep_emptied_queues
 from reput.jobs.rebuild.geometry import find_sizes
 from reput.jobs.rebuild.job import rebuild
 from reput.jobs.repair.look import is_linked, known_messages, must_stay, with_own_name
-from reput.jobs.repair.plan import is_of_log
 from reput.jobs.repair.repair_job import OF_AUDIT, RepairResult, repair
 from reput.jobs.repair.salvage_config import config_notes, copy_config
 from reput.jobs.repair.salvage_log import END_OF_LOG, FileScan, Loss, NewLogFile, plan_log, scan_file, write_log_file

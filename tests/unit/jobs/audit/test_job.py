@@ -25,7 +25,7 @@ from reput.jobs.audit.end import has_grown
 from reput.jobs.audit.files import list_store
 from reput.jobs.audit.job import AuditResult, audit
 from reput.jobs.audit.offsets import offset_findings
-from reput.jobs.findings import KINDS, SCHEMA, Finding
+from reput.jobs.findings import COMMANDS, KINDS, SCHEMA, Finding
 from reput.jobs.repair.look import has_records_from
 from reput.jobs.runner import LocalRunner
 from reput.kernels.unit_types import UNIT_TYPE
@@ -539,7 +539,9 @@ def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
 def test_every_code_is_documented() -> None:
     page = (Path(__file__).parents[4] / "docs" / "jobs.md").read_text()
     assert [
-        code for code, kind in KINDS.items() if f"| `{code}` | {kind.finding_class} | {kind.meaning}" not in page
+        code
+        for code, kind in KINDS.items()
+        if f"| `{code}` | {kind.finding_class} | {kind.meaning} | {kind.advice_with(COMMANDS)} |" not in page
     ] == []
 
 

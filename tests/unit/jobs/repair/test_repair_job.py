@@ -18,7 +18,7 @@ from reput.formats.metadata import ConsumerOffsets, decode_metadata
 from reput.jobs.audit.job import AuditResult, audit
 from reput.jobs.repair.repair_job import RepairResult, repair
 from reput.jobs.runner import LocalRunner
-from tests.support.damage import cut, flip
+from tests.support.damage import cut
 from tests.support.damaged_orders import (
     checkpoint_ahead,
     checkpoint_gone,
@@ -33,6 +33,9 @@ from tests.support.damaged_orders import (
     last_message_zeroed,
     last_record_broken,
     last_records_zeroed,
+    log_file_gone,
+    middle_file_cut,
+    middle_record_broken,
     offsets_ahead,
     offsets_broken,
     queue_file_gone,
@@ -216,21 +219,9 @@ def test_a_store_that_had_a_log_and_has_none_is_not_clean_and_left_alone(gone: s
     (store / gone).rename(store.parent / gone)
     before = contents(store)
     result = fix(store)
-    assert ("log-file-missing", str(store / "commitlog")) in {(one.code, one.path) for one in result.remaining}
+    assert ("log-missing", str(store / "commitlog")) in {(one.code, one.path) for one in result.remaining}
     assert (result.steps, result.is_fine) == ((), False)
     assert {name: digest for name, digest in contents(store).items() if name != "lock"} == before
-
-
-def middle_record_broken(store: Path) -> None:
-    flip(store / "commitlog/00000000000000032768", 5_000)
-
-
-def log_file_gone(store: Path) -> None:
-    (store / "commitlog/00000000000000032768").unlink()
-
-
-def middle_file_cut(store: Path) -> None:
-    cut(store / "commitlog/00000000000000032768", 9_000)
 
 
 @pytest.mark.parametrize("damage", [middle_record_broken, log_file_gone, middle_file_cut])
