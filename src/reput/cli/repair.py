@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from reput.jobs.repair.repair_job import RepairResult
     from reput.jobs.repair.salvage_job import SalvageResult
+    from reput.jobs.repair.salvage_log import Loss
     from reput.jobs.report.report import Report
     from reput.jobs.report.table import Table
 
@@ -107,6 +108,9 @@ def repair(
             shown = _salvage_report(store, result)
     commands = result.commands if isinstance(result, job.RepairResult) else COMMANDS
     fields = asdict(result) | {"is_fine": result.is_fine}
+    if isinstance(result, salvage_job.SalvageResult):
+        fields["losses"] = [asdict(loss) | {"size": loss.size} for loss in result.losses]
+        fields |= {name: getattr(result, name) for name in ("lost_bytes", "lost_messages", "uncounted_bytes")}
     fields["findings"] = findings_table(result.findings, commands).to_pylist()
     end_job(shown, report, fields if as_json else None)
     return 0 if result.is_fine else 1
@@ -148,17 +152,22 @@ def _salvage_report(store: str, result: SalvageResult) -> Report:
     from reput.jobs.report.report import Report
 
     rows = [
-        (loss.path, loss.begin, loss.end, loss.data_bytes, loss.stand_in.value, loss.reason) for loss in result.losses
+        (loss.path, loss.begin, loss.end, loss.size, _messages(loss), loss.stand_in.value, loss.reason)
+        for loss in result.losses
     ]
-    columns = ("file", "begin offset", "end offset", "bytes lost", "in its place", "why")
+    columns = ("file", "begin offset", "end offset", "bytes lost", "messages lost", "in its place", "why")
     tables = [
         _table("lost" if result.is_applied else "would be lost", columns, rows),
         _table("files below config/", ("what",), [(note,) for note in result.config]),
     ]
     facts = {
         name.replace("_", " "): getattr(result, name)
-        for name in ("path", "messages", "log_bytes", "log_files", "lost_messages", "lost_bytes", "seconds")
+        for name in ("path", "messages", "log_bytes", "log_files", "lost_bytes", "lost_messages", "seconds")
     }
+    if result.uncounted_bytes:
+        facts["lost messages"] = (
+            f"{result.lost_messages}, and those of {result.uncounted_bytes} bytes that no queue reaches"
+        )
     facts["result"] = "fine" if result.is_fine else "findings" if result.is_applied else "to be applied"
     wrong = [finding for finding in result.findings if finding.kind.finding_class is not FindingClass.HARMLESS]
     return Report(
@@ -167,6 +176,10 @@ def _salvage_report(store: str, result: SalvageResult) -> Report:
         tables=[table for table in tables if table.rows],
         findings=[str(finding) for finding in wrong[:_SHOWN_ROWS]],
     )
+
+
+def _messages(loss: Loss) -> int | str:
+    return "unknown" if loss.messages is None else loss.messages
 
 
 def _table(name: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -52,7 +53,7 @@ def look_at_log(directory: StoreDirectory, listing: StoreListing, audited: Audit
             broken.append(finding)
     end = min(begins, default=audited.log_end)
     tails = tuple(tail for file in listing.log_files if (tail := tail_of(file, end)) is not None) if begins else ()
-    known = known_messages(listing, [(end, _END_OF_LOG)])
+    known = known_messages(listing, [(end, _END_OF_LOG)])[0].messages
     if known and has_grown(directory, end):
         known = 0
     checkpoint = tuple(checkpoint_findings(listing, audited.newest_ms)) if begins else ()
@@ -69,19 +70,30 @@ def has_records_from(listing: StoreListing, offset: int) -> bool:
     )
 
 
-def known_messages(listing: StoreListing, ranges: Sequence[tuple[int, int]]) -> int:
-    """Count messages that queues have in ranges of commit log offsets, without light queues, which repeat messages."""
-    total = 0
+class Known(NamedTuple):
+    """Messages that queues have in a range of the log, and the end of their last record; 0 without messages."""
+
+    messages: int
+    end: int
+
+
+def known_messages(listing: StoreListing, ranges: Sequence[tuple[int, int]]) -> list[Known]:
+    """What queues know of ranges of commit log offsets, without light queues, which repeat messages."""
+    found = [Known(0, 0)] * len(ranges)
     for folder, kind in ((listing.queues, UNIT_TYPE), (listing.batch_queues, BATCH_UNIT_TYPE)):
         for queue in folder.queues:
             for start in () if queue.topic.startswith(LMQ_PREFIX) else queue.starts:
                 data = DISK.read_bytes(folder.file_path(queue.topic, queue.queue_id, start))
                 units = np.frombuffer(data, kind, len(data) // kind.itemsize)
                 units = units[is_used(units)]
-                for begin, end in ranges:
+                for number, (begin, end) in enumerate(ranges):
                     inside = units[(units["commit_log_offset"] >= begin) & (units["commit_log_offset"] < end)]
-                    total += inside.size if kind == UNIT_TYPE else int(inside["message_count"].sum())
-    return total
+                    if inside.size:
+                        count = inside.size if kind == UNIT_TYPE else int(inside["message_count"].sum())
+                        last = inside[inside["commit_log_offset"].argmax()]
+                        last_end = int(last["commit_log_offset"]) + int(last["size"])
+                        found[number] = Known(found[number].messages + count, max(found[number].end, last_end))
+    return found
 
 
 def must_stay(listing: StoreListing, path: str) -> bool:

@@ -27,10 +27,19 @@ from reput.jobs.job_folder import JOB_FILE, STATE, JobFolder, Option
 from reput.jobs.rebuild.emptied_queues import keep_emptied_queues
 from reput.jobs.rebuild.geometry import find_sizes
 from reput.jobs.rebuild.job import rebuild
-from reput.jobs.repair.look import is_linked, known_messages, must_stay, with_own_name
+from reput.jobs.repair.look import is_linked, must_stay, with_own_name
 from reput.jobs.repair.repair_job import OF_AUDIT, RepairResult, repair
 from reput.jobs.repair.salvage_config import config_notes, copy_config
-from reput.jobs.repair.salvage_log import END_OF_LOG, FileScan, Loss, NewLogFile, plan_log, scan_file, write_log_file
+from reput.jobs.repair.salvage_log import (
+    END_OF_LOG,
+    FileScan,
+    Loss,
+    NewLogFile,
+    counted_losses,
+    plan_log,
+    scan_file,
+    write_log_file,
+)
 from reput.jobs.resuming import ResumingRunner
 from reput.jobs.runner import Runner
 from reput.log.directory import StoreDirectory, check_replaceable
@@ -54,8 +63,6 @@ class SalvageResult:
         log_bytes: bytes of these records.
         log_files: count of log files.
         losses: ranges of the log that are not in the new store, in order.
-        lost_bytes: bytes of the losses that were not zero.
-        lost_messages: messages that the queues of the damaged store know in the losses, or after the log's last record.
         config: sentences about files below config/ that are no plain copies.
         findings: of the new store.
         seconds: time of the whole job.
@@ -67,11 +74,24 @@ class SalvageResult:
     log_bytes: int
     log_files: int
     losses: tuple[Loss, ...]
-    lost_bytes: int
-    lost_messages: int
     config: tuple[str, ...]
     findings: tuple[Finding, ...]
     seconds: float
+
+    @property
+    def lost_bytes(self) -> int:
+        """Bytes of all losses."""
+        return sum(loss.size for loss in self.losses)
+
+    @property
+    def lost_messages(self) -> int:
+        """Messages of all losses whose messages are known."""
+        return sum(loss.messages or 0 for loss in self.losses)
+
+    @property
+    def uncounted_bytes(self) -> int:
+        """Bytes of the losses whose messages are not known."""
+        return sum(loss.size for loss in self.losses if loss.messages is None)
 
     @property
     def is_fine(self) -> bool:
@@ -126,7 +146,7 @@ def salvage(
     log_files = [file for file in listing.log_files if file.start_offset < log_end]
     if not apply:
         scans = runner.run(scan, log_files, description="read the log", progress=progress)
-        return _result(path, listing, scans, plan_log(scans, log_end), None, started)
+        return _result(path, listing, scans, log_end, None, started)
     geometry = _geometry(directory, settings, index=message_index_enable)
     options: dict[str, Option] = {
         "store": directory.path, "log": [f"{file.path} {DISK.modified_ms(file.path)}" for file in listing.log_files],
@@ -135,7 +155,7 @@ def salvage(
     with JobFolder(unfinished, "salvage", options) as folder:
         resuming = ResumingRunner(runner, folder)
         scans = resuming.run(scan, log_files, description="read the log", progress=progress)
-        new_files = plan_log(scans, log_end)
+        new_files = plan_log(scans)
         if not _is_filled(path):  # else a killed start has done all up to the repair
             built = os.path.join(unfinished, _STORE)
             _write_log(os.path.join(built, COMMIT_LOG), new_files, resuming, progress)
@@ -153,7 +173,7 @@ def salvage(
         )  # fmt: skip
         folder.finish()  # last: after a kill before it, the same call continues
     DISK.remove_tree(unfinished)
-    return _result(path, listing, scans, new_files, mended, started)
+    return _result(path, listing, scans, log_end, mended, started)
 
 
 def _check_foreign_file(listing: StoreListing, finding: Finding) -> None:
@@ -213,22 +233,18 @@ def _result(
     path: str,
     listing: StoreListing,
     scans: Sequence[FileScan],
-    new_files: Sequence[NewLogFile],
+    log_end: int,
     mended: RepairResult | None,
     started: float,
 ) -> SalvageResult:
-    losses = tuple(loss for new_file in new_files for loss in new_file.losses)
-    lost = [(loss.begin, loss.end) for loss in losses]
-    lost.append((max([new_files[-1].end, *(loss.end for loss in losses)]), END_OF_LOG))
+    new_files = plan_log(scans)
     return SalvageResult(
         path=path,
         is_applied=mended is not None,
         messages=sum(scan.messages for scan in scans),
         log_bytes=sum(scan.log_bytes for scan in scans),
         log_files=len(new_files),
-        losses=losses,
-        lost_bytes=sum(loss.data_bytes for loss in losses),
-        lost_messages=known_messages(listing, lost),
+        losses=tuple(counted_losses(listing, scans, new_files, log_end)),
         config=config_notes(listing),
         findings=() if mended is None else mended.findings,
         seconds=time.perf_counter() - started,

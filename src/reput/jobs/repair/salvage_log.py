@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from reput.errors import StoreFormatError
@@ -22,8 +22,9 @@ from reput.formats.property_crc import PROPERTY_CRC_SIZE
 from reput.formats.record import encode_blank, encode_record
 from reput.formats.record_layout import MIN_RECORD_SIZE, SysFlag
 from reput.jobs.audit.crcs import carries_crc
+from reput.jobs.audit.files import StoreListing
 from reput.jobs.record_faults import faulty_records
-from reput.jobs.repair.look import tail_of
+from reput.jobs.repair.look import Known, known_messages
 from reput.kernels.record_scan import ScanLevel
 from reput.log.directory import LogFile
 from reput.log.scan import Damage, OnDamage, scan_split
@@ -50,12 +51,13 @@ class StandIn(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Bytes that hold no whole record, commit log offsets [begin, end) of one file.
+    """Bytes that hold no whole record, commit log offsets [begin, end). Only the end of a log may be of several files.
 
     Attributes:
-        data_bytes: bytes of them that were not zero; all, where the file is missing.
+        path: of the file in which it begins.
         timestamp: store time (ms) of stand-ins.
         with_crc: whether stand-ins carry a property CRC.
+        messages: messages that the queues have in it; None where the queues do not reach its end.
     """
 
     path: str
@@ -63,9 +65,14 @@ class Loss:
     end: int
     reason: str
     stand_in: StandIn
-    data_bytes: int
     timestamp: int = 0
     with_crc: bool = False
+    messages: int | None = None
+
+    @property
+    def size(self) -> int:
+        """Its bytes."""
+        return self.end - self.begin
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +82,7 @@ class FileScan:
     Attributes:
         is_ended: whether a blank record comes after them.
         last_timestamp: store time (ms) of the last record.
-        rest_bytes: bytes after `end` that are not zero.
+        data_end: commit log offset after the last byte from `end` on that is not zero; `end` where all are.
     """
 
     file: LogFile
@@ -84,7 +91,7 @@ class FileScan:
     end: int
     is_ended: bool
     last_timestamp: int
-    rest_bytes: int
+    data_end: int
     losses: tuple[Loss, ...]
 
 
@@ -111,9 +118,20 @@ def scan_file(file: LogFile, *, log_end: int = END_OF_LOG) -> FileScan:
         timestamp, has_crc = int(stamps[-1]), bool(carries[-1])
     end = file.start_offset if scan.end_offset is None else scan.end_offset
     is_ended = scan.stop is SplitStop.BLANK
-    tail = None if is_ended else tail_of(file, end)
-    rest = 0 if tail is None else tail.data_bytes
-    return FileScan(file, messages, log_bytes, end, is_ended, timestamp, rest, tuple(losses))
+    data_end = end if is_ended else _data_end(file, end)
+    return FileScan(file, messages, log_bytes, end, is_ended, timestamp, data_end, tuple(losses))
+
+
+def _data_end(file: LogFile, end: int) -> int:
+    """Commit log offset after a file's last byte that is not zero; `end` where there is none from `end` on."""
+    with DISK.open(file.path) as opened:
+        position = max(end - file.start_offset, 0)
+        while position < file.size and opened.has_data_from(position):
+            block = opened.read(position, _BLOCK_BYTES)
+            if data := block.rstrip(b"\0"):
+                end = file.start_offset + position + len(data)
+            position += len(block) or file.size
+    return end
 
 
 def _add(losses: list[Loss], damage: Damage, timestamp: int, with_crc: bool, next_size: int) -> None:
@@ -129,7 +147,7 @@ def _add(losses: list[Loss], damage: Damage, timestamp: int, with_crc: bool, nex
     if end - begin < _min_size(with_crc=False):
         end += next_size
     with_crc &= end - begin >= _min_size(with_crc=True)
-    losses.append(Loss(damage.path, begin, end, damage.reason, StandIn.RECORDS, end - begin, timestamp, with_crc))
+    losses.append(Loss(damage.path, begin, end, damage.reason, StandIn.RECORDS, timestamp, with_crc))
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,11 +167,8 @@ class NewLogFile:
     losses: tuple[Loss, ...]
 
 
-def plan_log(scans: Sequence[FileScan], log_end: int = END_OF_LOG) -> tuple[NewLogFile, ...]:
+def plan_log(scans: Sequence[FileScan]) -> tuple[NewLogFile, ...]:
     """Plan the files of the new log: up to the last file with a record, missing files between them included.
-
-    Args:
-        log_end: begin of a batch that its sink has not committed, if there is one.
 
     Raises StoreFormatError where there is no record, or where more files are missing than a log can have.
     """
@@ -167,12 +182,7 @@ def plan_log(scans: Sequence[FileScan], log_end: int = END_OF_LOG) -> tuple[NewL
             new_files += _missing_files(new_files[-1].start + new_files[-1].size, file)
         if number < last and not scan.is_ended:
             reason = "no record proves itself from here on, and the log goes on in the next file"
-            losses += (Loss(file.path, scan.end, file.end_offset, reason, StandIn.BLANK, scan.rest_bytes),)
-        elif scan.rest_bytes:
-            reason = "no record proves itself from here on"
-            if scan.end >= log_end:
-                reason = "a batch that was not committed when its sink was killed: the sink writes it again"
-            losses += (Loss(file.path, scan.end, file.end_offset, reason, StandIn.ZEROS, scan.rest_bytes),)
+            losses += (Loss(file.path, scan.end, file.end_offset, reason, StandIn.BLANK),)
         name = offset_to_file_name(file.start_offset)
         new_files.append(NewLogFile(file.path, name, file.start_offset, file.size, scan.end, losses))
     return tuple(new_files)
@@ -188,8 +198,46 @@ def _missing_files(begin: int, following: LogFile) -> Iterator[NewLogFile]:
     for start in range(begin, following.start_offset, size):
         name = offset_to_file_name(start)
         path = os.path.join(os.path.dirname(following.path), name)
-        loss = Loss(path, start, start + size, "the file is not there", StandIn.BLANK, size)
+        loss = Loss(path, start, start + size, "the file is not there", StandIn.BLANK)
         yield NewLogFile(None, name, start, size, start, (loss,))
+
+
+def counted_losses(
+    listing: StoreListing, scans: Sequence[FileScan], new_files: Sequence[NewLogFile], log_end: int = END_OF_LOG
+) -> Iterator[Loss]:
+    """Losses of a plan, each with its messages, and the loss after the last whole record.
+
+    Args:
+        log_end: begin of a batch that its sink has not committed, if there is one.
+    """
+    losses = [loss for file in new_files for loss in file.losses]
+    last = max((scan for scan in scans if scan.messages), key=lambda scan: scan.end)
+    begin = last.file.end_offset if last.is_ended else last.end
+    ranges = [(0, END_OF_LOG), (begin, END_OF_LOG), *((loss.begin, loss.end) for loss in losses)]
+    reached, tail, *known = known_messages(listing, ranges)
+    for loss, of_loss in zip(losses, known, strict=True):
+        yield replace(loss, messages=of_loss.messages if loss.end <= reached.end else None)
+    yield from _tail_losses(scans, begin, tail, log_end)
+
+
+def _tail_losses(scans: Sequence[FileScan], begin: int, known: Known, log_end: int) -> Iterator[Loss]:
+    """Losses after the log's last whole record: what queues know of, and data that comes later."""
+    reason = "no record proves itself from here on"
+    if begin >= log_end:
+        reason = "a batch that was not committed when its sink was killed: the sink writes it again"
+    data_end = max(scan.data_end for scan in scans)
+    known_end = max(known.end, begin)
+    if known_end > begin:
+        yield Loss(_path_at(scans, begin), begin, known_end, reason, StandIn.ZEROS, messages=known.messages)
+    if data_end > known_end:
+        yield Loss(_path_at(scans, known_end), known_end, data_end, reason, StandIn.ZEROS)
+
+
+def _path_at(scans: Sequence[FileScan], offset: int) -> str:
+    """Path of the file that has, or would have, a commit log offset."""
+    file = max((scan.file for scan in scans if scan.file.start_offset <= offset), key=lambda file: file.start_offset)
+    name = offset_to_file_name(offset - (offset - file.start_offset) % file.size)
+    return file.path if offset < file.end_offset else os.path.join(os.path.dirname(file.path), name)
 
 
 def write_log_file(folder: str, file: NewLogFile) -> int:

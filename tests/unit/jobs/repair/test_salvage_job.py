@@ -26,6 +26,7 @@ from reput.kernels.record_scan import ScanLevel
 from reput.log.directory import LogFile
 from reput.log.scan import OnDamage, scan_split
 from reput.log.splits import Split
+from tests.support.commands import run_reput
 from tests.support.damage import cut, flip, overwrite
 from tests.support.damaged_orders import last
 from tests.support.faulty_files import FaultyFiles
@@ -143,8 +144,7 @@ def test_all_that_is_whole_is_in_the_new_store_where_it_was(damage: Callable[[Pa
     assert contents(store) == before
     assert result.is_fine, result.findings
     assert (result.losses, result.messages) == (planned.losses, len(whole))
-    is_unseen = damage in (middle_file_grown, last_files_zeroed)
-    assert (result.lost_messages, bool(result.losses)) == (count - len(whole), not is_unseen)
+    assert (result.lost_messages, bool(result.losses)) == (count - len(whole), damage is not middle_file_grown)
     target = store.with_name("salvaged")
     saved = whole_records(target)
     stand_ins = {offset for offset, record in saved.items() if decode_record(record).topic == STAND_IN_TOPIC}
@@ -162,6 +162,45 @@ def test_all_that_is_whole_is_in_the_new_store_where_it_was(damage: Callable[[Pa
         assert sorted(got) == sorted(whole)
         opened.put_message(reput.Message("orders", b"later"))
     assert not store.with_name("salvaged.unfinished").exists()
+
+
+@pytest.mark.parametrize("damage", CASES, ids=lambda damage: damage.__name__)
+def test_lost_bytes_and_lost_messages_are_of_the_same_ranges(damage: Callable[[Path], None], store: Path) -> None:
+    before = whole_records(store)
+    damage(store)
+    lost = {offset: record for offset, record in before.items() if offset not in whole_records(store)}
+    result = save(store, apply=False)
+    for loss in result.losses:
+        inside = [record for offset, record in lost.items() if loss.begin <= offset < loss.end]
+        assert loss.messages == len(inside)
+        assert loss.size == loss.end - loss.begin >= sum(map(len, inside))
+    assert result.lost_messages == sum(loss.messages or 0 for loss in result.losses) == len(lost)
+    assert result.lost_bytes == sum(loss.size for loss in result.losses) >= sum(map(len, lost.values()))
+    assert result.uncounted_bytes == 0
+
+
+def test_messages_that_are_zeros_now_are_lost_with_their_bytes(store: Path) -> None:
+    file, end = last(store)
+    log_end = int(file.name) + end
+    last_files_zeroed(store)
+    (loss,) = save(store, apply=False).losses
+    assert (loss.begin, loss.end, loss.messages) == (32_768, log_end, 98)
+    assert loss.path == str(store / "commitlog/00000000000000032768")
+
+
+def test_messages_of_bytes_that_no_queue_reaches_are_unknown(store: Path) -> None:
+    file, end = last(store)
+    flip(file, end - 200)
+    overwrite(file, end, b"torn" * 30)
+    result = save(store, apply=False)
+    known, unknown = result.losses
+    log_end = int(file.name) + end
+    assert (known.end, known.messages) == (log_end, 1)
+    assert (unknown.begin, unknown.end, unknown.messages) == (log_end, log_end + 120, None)
+    assert (result.lost_messages, result.lost_bytes, result.uncounted_bytes) == (1, known.size + 120, 120)
+    answer = run_reput("repair", store, "--salvage", store.with_name("salvaged"))
+    assert "1, and those of 120 bytes that no queue reaches" in answer.out
+    assert "unknown" in answer.out
 
 
 def test_groups_that_have_consumed_what_is_lost_at_the_end_of_a_queue_get_the_next_message(store: Path) -> None:
@@ -188,7 +227,7 @@ def test_stand_ins_carry_a_crc_where_the_records_beside_them_do(tmp_path: Path) 
 @pytest.mark.parametrize("with_crc", [False, True])
 @pytest.mark.parametrize("size", [112, 113, 5000, 1 << 20, (1 << 20) + 1, (1 << 20) + 111, (1 << 20) + 112, 3 << 20])
 def test_stand_ins_fill_any_gap_exactly(size: int, with_crc: bool, tmp_path: Path) -> None:
-    loss = Loss("", 1000, 1000 + size, "", StandIn.RECORDS, size, 1_700_000_000_000, with_crc)
+    loss = Loss("", 1000, 1000 + size, "", StandIn.RECORDS, 1_700_000_000_000, with_crc)
     write_log_file(str(tmp_path), NewLogFile(None, f"{0:020d}", 0, 4 << 20, 0, (loss,)))
     file = LogFile(str(tmp_path / f"{0:020d}"), 0, 4 << 20)
     scan = scan_split(Split(file, 1000, 1000 + size, True), level=ScanLevel.HEADER, on_damage=OnDamage.RAISE)
@@ -197,7 +236,7 @@ def test_stand_ins_fill_any_gap_exactly(size: int, with_crc: bool, tmp_path: Pat
 
 
 def test_the_smallest_gap_takes_the_smallest_record(tmp_path: Path) -> None:
-    loss = Loss("", 0, 92, "", StandIn.RECORDS, 92)
+    loss = Loss("", 0, 92, "", StandIn.RECORDS)
     write_log_file(str(tmp_path), NewLogFile(None, f"{0:020d}", 0, 4096, 0, (loss,)))
     message = decode_record((tmp_path / f"{0:020d}").read_bytes())
     assert (message.topic, message.store_size, message.body) == (STAND_IN_TOPIC[0], 92, b"")
@@ -244,7 +283,14 @@ def test_a_name_far_away_is_not_filled_up_with_files(store: Path) -> None:
     log = [scan_file(LogFile(str(path), int(path.name), 16384)) for path in sorted((store / "commitlog").iterdir())]
     far = log[-1]
     with pytest.raises(StoreFormatError, match="give it its own name back"):
-        plan_log([*log[:-1], salvage_log.FileScan(far.file, 1, 300, far.file.start_offset + 300, False, 1, 0, ())])
+        plan_log(
+            [
+                *log[:-1],
+                salvage_log.FileScan(
+                    far.file, 1, 300, far.file.start_offset + 300, False, 1, far.file.start_offset + 300, ()
+                ),
+            ]
+        )
 
 
 def test_a_folder_that_is_not_empty_is_left_alone(store: Path) -> None:
