@@ -168,6 +168,10 @@ def middle_file_cut(store: Path) -> None:
     cut(store / MIDDLE, 9_000)
 
 
+def first_log_file_gone(store: Path) -> None:
+    (store / "commitlog/00000000000000000000").unlink()
+
+
 def log_files_gone(store: Path) -> None:
     for start in (16_384, 32_768):
         (store / "commitlog" / f"{start:020d}").unlink()

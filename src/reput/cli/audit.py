@@ -24,7 +24,14 @@ if TYPE_CHECKING:
     from reput.jobs.report.report import Report
 
 #: Keys that `--set` takes here: values that the files do not tell.
-_KEYS = ("max_hash_slot_num", "max_index_num", "message_delay_level", "message_index_enable", "force_verify_prop_crc")
+_KEYS = (
+    "max_hash_slot_num",
+    "max_index_num",
+    "message_delay_level",
+    "message_index_enable",
+    "force_verify_prop_crc",
+    "file_reserved_time",
+)
 #: Limit of findings on the terminal and in the HTML report; JSON has all.
 _SHOWN_FINDINGS = 40
 
@@ -49,7 +56,8 @@ def audit(
 
     Nothing is changed. The store may be open: then its log is audited up to its end at the start. --set takes values
     that the files do not tell: messageDelayLevel, maxHashSlotNum, maxIndexNum, messageIndexEnable=false for a broker
-    without index, and forceVerifyPropCRC=true for a log whose records must all carry a property CRC.
+    without index, forceVerifyPropCRC=true for a log whose records must all carry a property CRC, and fileReservedTime,
+    which tells whether the first log files went before their time.
 
     Examples:
       reput audit /tmp/store
@@ -78,6 +86,7 @@ def _facts(result: AuditResult) -> dict[str, Any]:
         "log_bytes": result.log_bytes,
         "log_end": result.log_end,
         "units": result.units,
+        "units_before_the_log": result.expired_units,
         "queues": result.queues,
         "index_entries": result.index_entries,
         "index_files": result.index_files,

@@ -42,6 +42,7 @@ _KEYS = (
     "enable_lmq",
     "message_delay_level",
     "message_index_enable",
+    "file_reserved_time",
 )
 #: Limit of rows of a table on the terminal and in the HTML report; JSON has all.
 _SHOWN_ROWS = 40
@@ -83,7 +84,7 @@ def repair(
     what is lost.
 
     The exit status is 0 if no step is needed or all is mended, and 1 if steps are needed or findings remain. --set
-    takes sizes of queue and index files that the store's files do not tell, messageDelayLevel, and
+    takes sizes of queue and index files that the store's files do not tell, messageDelayLevel, fileReservedTime, and
     messageIndexEnable=false for a broker without index.
 
     Examples:
@@ -104,6 +105,7 @@ def repair(
             result = job.repair(store, **arguments)
             shown = _repair_report(store, result)
         else:
+            arguments.pop("file_reserved_time", None)  # a new log begins where its files do
             result = salvage_job.salvage(store, salvage, **arguments)
             shown = _salvage_report(store, result)
     commands = result.commands if isinstance(result, job.RepairResult) else COMMANDS

@@ -67,6 +67,12 @@ KINDS: dict[str, Kind] = {
         "bytes of the log that no record proves",
         "restore the log file from a copy, or go on with what is whole with {repair}",
     ),
+    "log-begins-late": Kind(
+        _LOST,
+        "the log begins after messages that are younger than fileReservedTime: the files before it are gone",
+        "restore the log files from a copy, or let queues and index begin where the log does with {repair}; none, if "
+        "retention deleted them on a full disk, or by a shorter time: give --set fileReservedTime=HOURS",
+    ),
     "checkpoint-ahead": Kind(
         _LOST,
         "the checkpoint says that later records were on the disk than the log has",

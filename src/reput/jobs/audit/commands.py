@@ -16,7 +16,7 @@ from reput.jobs.findings import Commands, Finding, is_of_log
 from reput.log.directory import StoreDirectory
 
 #: Settings of an audit that a repair takes, too.
-_SETTINGS = ("max_hash_slot_num", "max_index_num", "message_delay_level", "message_index_enable")
+_SETTINGS = ("max_hash_slot_num", "max_index_num", "message_delay_level", "message_index_enable", "file_reserved_time")
 
 
 def commands_for(

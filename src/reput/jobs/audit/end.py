@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 
 import numpy as np
 
 from reput.files import DISK
 from reput.formats.checkpoint import POSITIONS
 from reput.formats.hosts import HOST_GROWTH
+from reput.formats.paths import offset_to_file_name
 from reput.formats.record_layout import MIN_RECORD_SIZE, STORE_TIMESTAMP, SYS_FLAG, SysFlag
 from reput.jobs.audit.files import StoreListing, list_store
 from reput.jobs.audit.scan import SplitAudit
@@ -19,6 +23,7 @@ from reput.log.scan import OnDamage, scan_split
 from reput.log.splits import Split, SplitStop
 
 _HEAD_BYTES = 4 << 20
+_HOUR_MS = 3_600_000
 
 
 def damage_findings(listing: StoreListing, may_grow: bool, outcomes: Sequence[SplitAudit]) -> Iterator[Finding]:
@@ -41,6 +46,30 @@ def lost_range(finding: Finding, listing: StoreListing) -> tuple[int, int] | Non
     if begin is None or finding.code not in ("record-damaged", "log-file-missing"):
         return None
     return begin, begin + finding.count * (listing.log_files[0].size if finding.code == "log-file-missing" else 1)
+
+
+def late_begin_finding(
+    listing: StoreListing, units: int, entries: int, newest_ms: int, file_reserved_time: int
+) -> Finding | None:
+    """Finding of a log whose files before the first one are gone before their time; None where nothing proves that.
+
+    Retention deletes a file when its last write is `file_reserved_time` hours old, so a younger message proves it.
+
+    Args:
+        units, entries: count of units and index entries of messages before the log.
+        newest_ms: store time of the newest of these messages that an index entry has; 0 without entries.
+    """
+    age_hours = (time.time() * 1000 - newest_ms) / _HOUR_MS
+    if not newest_ms or not 0 <= age_hours < file_reserved_time:
+        return None
+    first = listing.log_files[0]
+    path = os.path.join(os.path.dirname(first.path), offset_to_file_name(first.start_offset - first.size))
+    stored = datetime.fromtimestamp(newest_ms / 1000, UTC).isoformat(timespec="seconds")
+    text = (
+        f"the log begins at {first.start_offset}; {units} units of queues and {entries} entries of the index are of "
+        f"messages before it; the newest was stored at {stored}, and fileReservedTime is {file_reserved_time} hours"
+    )
+    return Finding("log-begins-late", path, text, count=units)
 
 
 def checkpoint_findings(listing: StoreListing, newest_ms: int) -> Iterator[Finding]:

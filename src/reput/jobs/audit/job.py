@@ -22,8 +22,8 @@ from reput.formats.paths import INDEX
 from reput.jobs.audit.batches import BatchQueueItem, BatchQueueRuns, find_batch_runs
 from reput.jobs.audit.commands import commands_for
 from reput.jobs.audit.crcs import crc_findings, joined
-from reput.jobs.audit.end import checkpoint_findings, damage_findings, has_grown, lost_range
-from reput.jobs.audit.files import ListedQueues, StoreListing
+from reput.jobs.audit.end import checkpoint_findings, damage_findings, has_grown, late_begin_finding, lost_range
+from reput.jobs.audit.files import StoreListing
 from reput.jobs.audit.index import IndexFileItem, check_index_file
 from reput.jobs.audit.keys import KeyTarget
 from reput.jobs.audit.merge import MergedUnits, merge_keys, merge_units
@@ -44,6 +44,7 @@ from reput.progress import Progress
 
 SPLIT_BYTES = 64 << 20
 _QUEUES_OF_A_TASK = 64
+_EXPIRED = ("unit-expired", "index-entry-expired")
 _BEHIND_END = ("unit-behind-end", "index-entry-behind-end")
 
 
@@ -59,6 +60,7 @@ class AuditResult:
         log_end: commit log offset of the end of the last record.
         newest_ms: store timestamp of the newest record, 0 without records.
         units: count of right units in consume queues and batch consume queues.
+        expired_units: count of units of messages before the log's first file.
         queues: count of queues.
         index_entries: count of index entries in all index files.
         index_files: count of index files.
@@ -73,6 +75,7 @@ class AuditResult:
     log_end: int
     newest_ms: int
     units: int
+    expired_units: int
     queues: int
     index_entries: int
     index_files: int
@@ -100,6 +103,7 @@ def audit(
     max_hash_slot_num: int | None = None,
     max_index_num: int | None = None,
     force_verify_prop_crc: bool = False,
+    file_reserved_time: int | None = None,
     split_bytes: int = SPLIT_BYTES,
     work_dir: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
@@ -111,6 +115,7 @@ def audit(
         message_delay_level: the broker's delay levels, where they are not RocketMQ's defaults.
         max_hash_slot_num, max_index_num: geometry of the index files, where the files do not tell it.
         force_verify_prop_crc: whether each record must carry a property CRC; False: only records between such records.
+        file_reserved_time: hours for which the broker keeps a log file, where they are not RocketMQ's default.
         work_dir: a folder for outcomes of tasks: an audit that was killed continues there.
 
     Raises:
@@ -119,7 +124,7 @@ def audit(
         StoreError: a file cannot be read, or retention has deleted it meanwhile.
     """
     given = {"message_delay_level": message_delay_level, "max_hash_slot_num": max_hash_slot_num}
-    given |= {"max_index_num": max_index_num}
+    given |= {"max_index_num": max_index_num, "file_reserved_time": file_reserved_time}
     config = MessageStoreConfig.from_mapping({name: value for name, value in given.items() if value is not None})
     config = replace(config, message_index_enable=message_index_enable, force_verify_prop_crc=force_verify_prop_crc)
     directory = StoreDirectory(store_path, commit_log_path=commit_log_path)
@@ -130,7 +135,7 @@ def audit(
         "store": directory.path, "commitLogPath": list(directory.commit_log_folders), "split_bytes": split_bytes,
         "messageIndexEnable": message_index_enable, "messageDelayLevel": config.message_delay_level,
         "maxHashSlotNum": config.max_hash_slot_num, "maxIndexNum": config.max_index_num,
-        "forceVerifyPropCRC": force_verify_prop_crc,
+        "forceVerifyPropCRC": force_verify_prop_crc, "fileReservedTime": config.file_reserved_time,
     }  # fmt: skip
     with JobFolder(work_dir, "audit", options) as folder:
         result = _Audit(directory, config, ResumingRunner(runner, folder), split_bytes, progress).run()
@@ -156,6 +161,7 @@ class _Audit:
         self._progress = progress
         self._findings: list[Finding] = []
         self._losses: dict[Range, Finding] = {}
+        self._expired_units = 0
 
     def run(self) -> AuditResult:
         """Run all phases."""
@@ -174,7 +180,7 @@ class _Audit:
         index_rests = self._merge_keys(plan, keys, outcomes)
         rests = [rest for of_kind in merged for rest in of_kind.rests]
         self._findings += offset_findings(self._directory.path, plan.consumer_offsets, rests)
-        self._look_at_rest(log, plan.listing.extensions, rests, index_rests)
+        self._look_at_rest(log, plan.listing, rests, index_rests)
         findings = tuple(sorted_findings(self._findings))
         finished = time.perf_counter()
         return AuditResult(
@@ -185,6 +191,7 @@ class _Audit:
             log_end=log.end,
             newest_ms=_newest_ms(outcomes),
             units=sum(of_kind.units for of_kind in merged),
+            expired_units=self._expired_units,
             queues=len(rests),
             index_entries=sum(file.header.entry_count for file in index),
             index_files=len(index),
@@ -328,12 +335,12 @@ class _Audit:
         return rests
 
     def _look_at_rest(
-        self, log: LogBounds, extensions: ListedQueues, queues: list[QueueRest], index: list[IndexRest]
+        self, log: LogBounds, listing: StoreListing, queues: list[QueueRest], index: list[IndexRest]
     ) -> None:
         description = "look at the rest"
         groups = [tuple(queues[i : i + _QUEUES_OF_A_TASK]) for i in range(0, len(queues), _QUEUES_OF_A_TASK)]
         of_queues = self._runner.run(
-            partial(look_at_queues, log, extensions),
+            partial(look_at_queues, log, listing.extensions),
             groups,
             description=f"{description} of the queues",
             progress=self._progress,
@@ -345,6 +352,11 @@ class _Audit:
         findings = [finding for rests in (*of_queues, *of_index) for finding in rests.findings]
         if any(finding.code in _BEHIND_END for finding in findings) and has_grown(self._directory, log.end):
             findings = [finding for finding in findings if finding.code not in _BEHIND_END]
+        units, entries = (sum(one.count for one in findings if one.code == code) for code in _EXPIRED)
+        self._expired_units = units
+        newest_ms = max((rests.expired_ms for rests in of_index), default=0)
+        if late := late_begin_finding(listing, units, entries, newest_ms, self._config.file_reserved_time):
+            findings = [late, *(finding for finding in findings if finding.code not in _EXPIRED)]
         self._findings += findings
 
     def _counted_losses(self, of_queues: Sequence[Rests], of_index: Sequence[Rests]) -> Iterator[Finding]:

@@ -188,7 +188,7 @@ def merge_keys(
                 text = f"entry {first}: TIMEDIFF is not its record's"
                 findings.append(Finding("index-entry-wrong", file.path, text, position, count=count))
         known = _joined(of_file[:, 1:3])
-        rests.append(IndexRest(file.path, slots, file.header.index_count, known))
+        rests.append(IndexRest(file.path, slots, file.header.begin_timestamp, file.header.index_count, known))
     last = max((result.last for result in results), default=-1)
     findings += _missing_findings(folder, results, log_files, last if may_wait else None)
     return findings, rests

@@ -55,10 +55,17 @@ class LogBounds:
 
 
 class Rests(NamedTuple):
-    """What is left of some queues or of an index file: findings, and int64[len(lost)], what leads into each loss."""
+    """What is left of some queues or of an index file.
+
+    Attributes:
+        counts: int64[len(lost)], units or entries that lead into each loss.
+        expired_ms: store time of the newest message before the log that an entry has, in whole seconds after the time
+            of the index file; 0 without such entries.
+    """
 
     findings: tuple[Finding, ...]
     counts: Int64s
+    expired_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,12 +275,14 @@ class IndexRest:
 
     Attributes:
         slots: count of hash slots.
+        begin_ms: store time of the first entry.
         end: number after the last entry.
         known: entries that belong to keys.
     """
 
     path: str
     slots: int
+    begin_ms: int
     end: int
     known: tuple[Range, ...]
 
@@ -282,16 +291,22 @@ def look_at_index_file(log: LogBounds, rest: IndexRest) -> Rests:
     """Task: what is left of one index file."""
     findings: list[Finding] = []
     counts = np.zeros(len(log.lost), np.int64)
+    expired_ms = 0
     totals: dict[str, tuple[int, int]] = {}
     with DISK.open(rest.path) as file:
         for begin, end in _gaps(rest.known, 1, rest.end):
             for first in range(begin, end, _BLOCK_BYTES // ENTRY_SIZE):
                 size = min(end - first, _BLOCK_BYTES // ENTRY_SIZE) * ENTRY_SIZE
                 data = file.read(entry_position(rest.slots, first), size)
-                offsets = np.frombuffer(data, INDEX_ENTRY_TYPE, len(data) // ENTRY_SIZE)["phy_offset"].astype(np.int64)
+                entries = np.frombuffer(data, INDEX_ENTRY_TYPE, len(data) // ENTRY_SIZE)
+                offsets = entries["phy_offset"].astype(np.int64)
                 expired, after_end = (offsets < log.begin) & (offsets >= 0), offsets >= log.end
                 excused = log.is_lost(offsets)
                 counts += log.counts(offsets)
+                if expired.any():
+                    seconds = entries["time_diff"].astype(np.int64)
+                    seconds[: int(first == 1)] = 0  # that of the first entry counts from the file before
+                    expired_ms = max(expired_ms, rest.begin_ms + int(seconds[expired].max()) * 1000)
                 wrong = np.flatnonzero(~(expired | after_end | excused))
                 findings += _wrong_entries(rest, first + wrong, offsets[wrong])
                 for code, some in (("expired", expired), ("behind-end", after_end & ~excused)):
@@ -301,7 +316,7 @@ def look_at_index_file(log: LogBounds, rest: IndexRest) -> Rests:
     for code, (number, total) in totals.items():
         position = entry_position(rest.slots, number)
         findings.append(Finding(f"index-entry-{code}", rest.path, f"{total} entries", position, count=total))
-    return Rests(tuple(findings), counts)
+    return Rests(tuple(findings), counts, expired_ms)
 
 
 def _wrong_entries(rest: IndexRest, numbers: Int64s, offsets: Int64s) -> Iterator[Finding]:

@@ -56,6 +56,8 @@ def look_at_log(directory: StoreDirectory, listing: StoreListing, audited: Audit
     known = known_messages(listing, [(end, _END_OF_LOG)])[0].messages
     if known and has_grown(directory, end):
         known = 0
+    if any(finding.code == "log-begins-late" for finding in audited.findings):
+        known += known_messages(listing, [(0, listing.log_files[0].start_offset)])[0].messages
     checkpoint = tuple(checkpoint_findings(listing, audited.newest_ms)) if begins else ()
     claims_more = not directory.was_killed and (known > 0 or _claims_more(directory, end))
     return LogState(folders, tails, tuple(short), tuple(foreign), tuple(broken), known, checkpoint, claims_more)

@@ -98,7 +98,7 @@ class LogState:
         short: (path, length that it must have) of files that are too short, with no whole record after them.
         foreign: files without whole records that do not belong to the log.
         broken: findings that cannot be mended in place.
-        lost_messages: messages after the log's end that queues know.
+        lost_messages: messages after the log's end, or before a late begin, that queues know.
         checkpoint: findings of a checkpoint that speaks of records that are cut.
         claims_more: whether a clean exit, or queues, say that the log had later records: a start refuses.
     """
@@ -117,7 +117,7 @@ class LogState:
 _DERIVED = frozenset(
     {
         "queue-file-missing", "queue-type", "unit-missing", "unit-wrong", "ext-unit-wrong", "index-entry-missing",
-        "index-entry-wrong", "index-chain-broken", "index-header-wrong",
+        "index-entry-wrong", "index-chain-broken", "index-header-wrong", "log-begins-late",
     }
 )  # fmt: skip
 _CHECKPOINT = frozenset({"checkpoint-ahead", "checkpoint-wrong", "checkpoint-short"})

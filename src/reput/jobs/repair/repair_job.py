@@ -80,6 +80,7 @@ def repair(
     runner: Runner,
     commit_log_path: str | os.PathLike[str] | None = None,
     message_index_enable: bool = True,
+    file_reserved_time: int | None = None,
     rules: DispatchRules = DispatchRules.V5_3_3,
     progress: Progress | None = None,
     files: FileLayer = DISK,
@@ -97,6 +98,7 @@ def repair(
 
     Args:
         message_index_enable: whether the broker had an index; False: the index is neither compared nor built.
+        file_reserved_time: as for `audit`.
         rules: the RocketMQ version whose queues and index are built (`rebuild`).
         settings: file sizes and delay levels as `rebuild` takes them, where the store's files do not tell them.
 
@@ -111,7 +113,7 @@ def repair(
     options = RebuildOptions(
         commit_log_path=commit_log_path, index=message_index_enable, rules=rules, keep_old=True, **settings
     )
-    job = _Repair(directory, runner, options, progress, files)
+    job = _Repair(directory, runner, options, file_reserved_time, progress, files)
     steps, kept = job.run() if apply else (job.look().steps, ())
     plan = job.plan
     return RepairResult(
@@ -128,12 +130,14 @@ class _Repair:
         directory: StoreDirectory,
         runner: Runner,
         options: RebuildOptions,
+        file_reserved_time: int | None,
         progress: Progress | None,
         files: FileLayer,
     ) -> None:
         self._directory = directory
         self._runner = runner
         self._options = options
+        self._file_reserved_time = file_reserved_time
         self._progress = progress
         self._files = files
         self._listing: StoreListing
@@ -170,7 +174,8 @@ class _Repair:
         try:
             audited = audit(
                 directory.path, runner=self._runner, commit_log_path=self._options.commit_log_path,
-                progress=self._progress, message_index_enable=self._options.index, **given,
+                progress=self._progress, message_index_enable=self._options.index,
+                file_reserved_time=self._file_reserved_time, **given,
             )  # fmt: skip
         except CorruptMetadataError:  # other findings show after this is mended
             self.findings = self._listing.findings

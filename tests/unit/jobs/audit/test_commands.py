@@ -19,6 +19,7 @@ SALVAGED = [
     damaged.middle_file_cut, damaged.middle_file_grown,
 ]  # fmt: skip
 MENDED_IN_PLACE = [
+    damaged.first_log_file_gone,
     damaged.last_record_broken, damaged.last_records_zeroed, damaged.last_file_cut, damaged.zeros_cut_off,
     damaged.last_file_cut_and_checkpoint_ahead, damaged.last_files_zeroed, damaged.last_files_gone,
     damaged.file_among_topics, damaged.strange_file, damaged.folder_for_file,

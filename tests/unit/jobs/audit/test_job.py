@@ -32,11 +32,12 @@ from reput.kernels.unit_types import UNIT_TYPE
 from reput.log.directory import StoreDirectory
 from reput.progress import Progress
 from tests.support.damage import cut, flip, overwrite
+from tests.support.damaged_orders import first_log_file_gone
 from tests.support.faulty_files import FaultyFiles
 from tests.support.further_units import BOTH
 from tests.support.invariants import SMALL, log_records
 from tests.support.orders import ENTRIES, SIZES, SLOTS, log_with_crcs, put
-from tests.support.retained import RoomyFiles, age
+from tests.support.retained import WEEK_S, RoomyFiles, age
 from tests.support.runners import DyingRunner
 
 LOG, QUEUE = "commitlog/00000000000000016384", "consumequeue/orders/1/00000000000000000400"
@@ -141,14 +142,45 @@ def test_counts_are_those_of_the_store(closed_store: Path) -> None:
 
 def test_what_retention_deleted_from_the_log_alone_is_expired_and_harmless(tmp_path: Path) -> None:
     synced = SIZES | {"flush_disk_type": "SYNC_FLUSH"}  # only files that are flushed are deleted
+    begin_s = time.time() - WEEK_S
     with reput.MessageStore.open(tmp_path / "store", **synced, files=RoomyFiles()) as store:
-        put(store)
+        with patch("time.time", lambda: begin_s):
+            put(store)
         age(tmp_path / "store", 2)
         assert store.delete_expired().commit_log_files
     result = run(tmp_path / "store")
     assert result.is_clean
     assert set(codes(result)) <= {"unit-expired", "index-entry-expired"}
     assert result.messages < 200
+    units = (finding for finding in result.findings if finding.code == "unit-expired")
+    assert result.expired_units == sum(finding.count for finding in units)
+
+
+def test_a_first_file_that_is_gone_before_its_time_is_one_finding_that_counts_what_leads_there(store: Path) -> None:
+    first_log_file_gone(store)
+    result = run(store)
+    (finding,) = result.findings
+    assert (finding.code, finding.path, finding.count) == (
+        "log-begins-late", str(store / "commitlog/00000000000000000000"), 51
+    )  # fmt: skip
+    assert "the log begins at 16384; 51 units of queues and 102 entries of the index are of messages" in finding.text
+    assert finding.text.endswith("and fileReservedTime is 72 hours")
+    assert (result.is_clean, result.expired_units) == (False, 51)
+
+
+@pytest.mark.parametrize(
+    ("hours", "options"),
+    [(72.1, {}), (71.9, {"file_reserved_time": 71}), (0, {"message_index_enable": False}), (-1e6, {})],
+)
+def test_a_first_file_that_nothing_proves_to_have_gone_early_is_harmless_and_its_units_are_counted(
+    hours: float, options: dict[str, Any], store: Path
+) -> None:
+    first_log_file_gone(store)
+    later_s = time.time() + hours * 3600
+    with patch("reput.jobs.audit.end.time.time", lambda: later_s):
+        result = run(store, **options)
+    assert set(codes(result)) <= {"unit-expired", "index-entry-expired"}
+    assert (result.is_clean, result.expired_units) == (True, 51)
 
 
 def test_an_open_store_is_audited_up_to_where_its_log_ends(tmp_path: Path) -> None:

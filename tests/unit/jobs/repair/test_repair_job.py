@@ -24,6 +24,7 @@ from tests.support.damaged_orders import (
     checkpoint_gone,
     checkpoint_short,
     file_among_topics,
+    first_log_file_gone,
     folder_for_file,
     index_cut,
     last,
@@ -181,6 +182,15 @@ def test_messages_that_are_zeros_now_are_counted_by_the_queues_that_know_them(
     damage(store)
     result = fix(store)
     assert result.lost_messages == before - len(records_of(store)) == lost
+
+
+def test_messages_before_a_log_that_begins_late_are_lost(store: Path) -> None:
+    before = len(records_of(store))
+    first_log_file_gone(store)
+    assert fix(store, file_reserved_time=0).lost_messages == 0
+    result = fix(store)
+    assert (result.is_fine, actions(result)) == (True, ("rebuild",))
+    assert result.lost_messages == before - len(records_of(store)) == 51
 
 
 def test_where_no_file_tells_its_size_the_plan_says_which_it_takes_and_set_gives_another(store: Path) -> None:
