@@ -10,8 +10,8 @@ from reput.config.message_store import MessageStoreConfig
 from reput.config.properties import camel_case
 from reput.files import DISK
 from reput.formats.paths import COMMIT_LOG
-from reput.jobs.audit.end import lost_range
 from reput.jobs.audit.files import StoreListing
+from reput.jobs.audit.losses import lost_range
 from reput.jobs.findings import Commands, Finding, is_of_log
 from reput.log.directory import StoreDirectory
 

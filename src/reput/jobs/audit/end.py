@@ -40,14 +40,6 @@ def damage_findings(listing: StoreListing, may_grow: bool, outcomes: Sequence[Sp
             yield finding
 
 
-def lost_range(finding: Finding, listing: StoreListing) -> tuple[int, int] | None:
-    """Commit log offsets [begin, end) that a finding says are lost; None for another finding."""
-    begin = finding.commit_log_offset
-    if begin is None or finding.code not in ("record-damaged", "log-file-missing"):
-        return None
-    return begin, begin + finding.count * (listing.log_files[0].size if finding.code == "log-file-missing" else 1)
-
-
 def late_begin_finding(
     listing: StoreListing, units: int, entries: int, newest_ms: int, file_reserved_time: int
 ) -> Finding | None:

@@ -22,14 +22,15 @@ from reput.formats.paths import INDEX
 from reput.jobs.audit.batches import BatchQueueItem, BatchQueueRuns, find_batch_runs
 from reput.jobs.audit.commands import commands_for
 from reput.jobs.audit.crcs import crc_findings, joined
-from reput.jobs.audit.end import checkpoint_findings, damage_findings, has_grown, late_begin_finding, lost_range
+from reput.jobs.audit.end import checkpoint_findings, damage_findings, has_grown, late_begin_finding
 from reput.jobs.audit.files import StoreListing
 from reput.jobs.audit.index import IndexFileItem, check_index_file
 from reput.jobs.audit.keys import KeyTarget
+from reput.jobs.audit.losses import LogBounds, Range, Rests, lost_range
 from reput.jobs.audit.merge import MergedUnits, merge_keys, merge_units
 from reput.jobs.audit.offsets import offset_findings
 from reput.jobs.audit.plan import AuditPlan, list_extensions, make_plan
-from reput.jobs.audit.rest import IndexRest, LogBounds, QueueRest, Range, Rests, look_at_index_file, look_at_queues
+from reput.jobs.audit.rest import IndexRest, QueueRest, look_at_index_file, look_at_queues
 from reput.jobs.audit.scan import AuditTarget, SplitAudit, audit_split, dispatched_end, lacks_units
 from reput.jobs.findings import Commands, Finding, FindingClass, findings_table, sorted_findings
 from reput.jobs.job_folder import JobFolder, Option

@@ -11,7 +11,8 @@ from reput.formats.index_file import entry_position
 from reput.jobs.audit.files import ListedQueues
 from reput.jobs.audit.index import AuditedIndexFile
 from reput.jobs.audit.keys import REPEATED, WRONG_TIME, KeyAudit, MissingKeys
-from reput.jobs.audit.rest import IndexRest, QueueRest, Range
+from reput.jobs.audit.losses import Range
+from reput.jobs.audit.rest import IndexRest, QueueRest
 from reput.jobs.audit.runs import Int64s
 from reput.jobs.audit.units import DIFFERENT, EXT_DIFFERENT, SlotRanges
 from reput.jobs.findings import Finding

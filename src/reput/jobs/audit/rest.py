@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,53 +19,13 @@ from reput.formats.consume_queue_ext import decode_address
 from reput.formats.index_file import ENTRY_SIZE, entry_position
 from reput.formats.paths import offset_to_file_name
 from reput.jobs.audit.files import ListedQueues
+from reput.jobs.audit.losses import LogBounds, Range, Rests
 from reput.jobs.audit.runs import Int64s
 from reput.jobs.findings import Finding
 from reput.kernels.unit_types import BATCH_UNIT_TYPE, INDEX_ENTRY_TYPE, UNIT_TYPE
 
 _BLOCK_BYTES = 1 << 20
 _FIRST_BYTES = 4096
-
-#: Numbers [begin, end) of units or entries.
-Range = tuple[int, int]
-
-
-@dataclass(frozen=True, slots=True)
-class LogBounds:
-    """Range of the log that was read. A unit that leads to before `begin` has expired; a unit of a loss is excused.
-
-    `lost` are damage and missing files, of which there are findings.
-    """
-
-    begin: int
-    end: int
-    lost: tuple[Range, ...]
-
-    def is_lost(self, offsets: Int64s) -> npt.NDArray[np.bool_]:
-        """bool[n], whether an offset is within a loss."""
-        inside = np.zeros(offsets.size, np.bool_)
-        for begin, end in self.lost:
-            inside |= (offsets >= begin) & (offsets < end)
-        return inside
-
-    def counts(self, offsets: Int64s) -> Int64s:
-        """int64[len(lost)], how many of the offsets are within each loss."""
-        ranges = np.array(self.lost, np.int64).reshape(-1, 2)
-        return np.diff(np.searchsorted(np.sort(offsets), ranges), axis=1)[:, 0]
-
-
-class Rests(NamedTuple):
-    """What is left of some queues or of an index file.
-
-    Attributes:
-        counts: int64[len(lost)], units or entries that lead into each loss.
-        expired_ms: store time of the newest message before the log that an entry has, in whole seconds after the time
-            of the index file; 0 without such entries.
-    """
-
-    findings: tuple[Finding, ...]
-    counts: Int64s
-    expired_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
