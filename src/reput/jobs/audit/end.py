@@ -24,6 +24,8 @@ from reput.log.splits import Split, SplitStop
 
 _HEAD_BYTES = 4 << 20
 _HOUR_MS = 3_600_000
+#: fileReservedTime where nobody tells it: RocketMQ's code has 72 hours, and the broker.conf that comes with it 48.
+_LEAST_RESERVED_HOURS = 48
 
 
 def damage_findings(listing: StoreListing, may_grow: bool, outcomes: Sequence[SplitAudit]) -> Iterator[Finding]:
@@ -41,25 +43,27 @@ def damage_findings(listing: StoreListing, may_grow: bool, outcomes: Sequence[Sp
 
 
 def late_begin_finding(
-    listing: StoreListing, units: int, entries: int, newest_ms: int, file_reserved_time: int
+    listing: StoreListing, units: int, entries: int, newest_ms: int, file_reserved_time: int | None
 ) -> Finding | None:
     """Finding of a log whose files before the first one are gone before their time; None where nothing proves that.
 
     Retention deletes a file when its last write is `file_reserved_time` hours old, so a younger message proves it.
+    Without that number it must be younger than the shortest time that RocketMQ comes with.
 
     Args:
         units, entries: count of units and index entries of messages before the log.
         newest_ms: store time of the newest of these messages that an index entry has; 0 without entries.
     """
     age_hours = (time.time() * 1000 - newest_ms) / _HOUR_MS
-    if not newest_ms or not 0 <= age_hours < file_reserved_time:
+    reserved_hours = _LEAST_RESERVED_HOURS if file_reserved_time is None else file_reserved_time
+    if not newest_ms or not 0 <= age_hours < reserved_hours:
         return None
     first = listing.log_files[0]
     path = os.path.join(os.path.dirname(first.path), offset_to_file_name(first.start_offset - first.size))
     stored = datetime.fromtimestamp(newest_ms / 1000, UTC).isoformat(timespec="seconds")
     text = (
         f"the log begins at {first.start_offset}; {units} units of queues and {entries} entries of the index are of "
-        f"messages before it; the newest was stored at {stored}, and fileReservedTime is {file_reserved_time} hours"
+        f"messages before it; the newest was stored at {stored}, and fileReservedTime is {reserved_hours} hours"
     )
     return Finding("log-begins-late", path, text, count=units)
 

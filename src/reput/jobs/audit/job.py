@@ -116,7 +116,7 @@ def audit(
         message_delay_level: the broker's delay levels, where they are not RocketMQ's defaults.
         max_hash_slot_num, max_index_num: geometry of the index files, where the files do not tell it.
         force_verify_prop_crc: whether each record must carry a property CRC; False: only records between such records.
-        file_reserved_time: hours for which the broker keeps a log file, where they are not RocketMQ's default.
+        file_reserved_time: hours for which the broker keeps a log file; None: 48 or more.
         work_dir: a folder for outcomes of tasks: an audit that was killed continues there.
 
     Raises:
@@ -130,16 +130,17 @@ def audit(
     config = replace(config, message_index_enable=message_index_enable, force_verify_prop_crc=force_verify_prop_crc)
     directory = StoreDirectory(store_path, commit_log_path=commit_log_path)
     if work_dir is None:
-        return _Audit(directory, config, runner, split_bytes, progress).run()
+        return _Audit(directory, config, file_reserved_time, runner, split_bytes, progress).run()
     directory.check_output(work_dir)
     options: dict[str, Option] = {
         "store": directory.path, "commitLogPath": list(directory.commit_log_folders), "split_bytes": split_bytes,
         "messageIndexEnable": message_index_enable, "messageDelayLevel": config.message_delay_level,
         "maxHashSlotNum": config.max_hash_slot_num, "maxIndexNum": config.max_index_num,
-        "forceVerifyPropCRC": force_verify_prop_crc, "fileReservedTime": config.file_reserved_time,
+        "forceVerifyPropCRC": force_verify_prop_crc, "fileReservedTime": file_reserved_time,
     }  # fmt: skip
     with JobFolder(work_dir, "audit", options) as folder:
-        result = _Audit(directory, config, ResumingRunner(runner, folder), split_bytes, progress).run()
+        runner = ResumingRunner(runner, folder)
+        result = _Audit(directory, config, file_reserved_time, runner, split_bytes, progress).run()
         folder.finish()
     return result
 
@@ -151,12 +152,14 @@ class _Audit:
         self,
         directory: StoreDirectory,
         config: MessageStoreConfig,
+        file_reserved_time: int | None,
         runner: Runner,
         split_bytes: int,
         progress: Progress | None,
     ) -> None:
         self._directory = directory
         self._config = config
+        self._file_reserved_time = file_reserved_time
         self._runner = runner
         self._split_bytes = split_bytes
         self._progress = progress
@@ -356,7 +359,7 @@ class _Audit:
         units, entries = (sum(one.count for one in findings if one.code == code) for code in _EXPIRED)
         self._expired_units = units
         newest_ms = max((rests.expired_ms for rests in of_index), default=0)
-        if late := late_begin_finding(listing, units, entries, newest_ms, self._config.file_reserved_time):
+        if late := late_begin_finding(listing, units, entries, newest_ms, self._file_reserved_time):
             findings = [late, *(finding for finding in findings if finding.code not in _EXPIRED)]
         self._findings += findings
 

@@ -164,13 +164,13 @@ def test_a_first_file_that_is_gone_before_its_time_is_one_finding_that_counts_wh
         "log-begins-late", str(store / "commitlog/00000000000000000000"), 51
     )  # fmt: skip
     assert "the log begins at 16384; 51 units of queues and 102 entries of the index are of messages" in finding.text
-    assert finding.text.endswith("and fileReservedTime is 72 hours")
+    assert finding.text.endswith("and fileReservedTime is 48 hours")
     assert (result.is_clean, result.expired_units) == (False, 51)
 
 
 @pytest.mark.parametrize(
     ("hours", "options"),
-    [(72.1, {}), (71.9, {"file_reserved_time": 71}), (0, {"message_index_enable": False}), (-1e6, {})],
+    [(48.1, {}), (47.9, {"file_reserved_time": 47}), (0, {"message_index_enable": False}), (-1e6, {})],
 )
 def test_a_first_file_that_nothing_proves_to_have_gone_early_is_harmless_and_its_units_are_counted(
     hours: float, options: dict[str, Any], store: Path
