@@ -44,7 +44,7 @@ def file_name_to_offset(name: str) -> int | None:
     return offset if offset <= INT64_MAX else None
 
 
-def index_file_name(timestamp_ms: int, utc_offset_s: int = 0) -> str:
+def index_file_name(timestamp_ms: int, utc_offset_s: int) -> str:
     """Name of an index file made at a time: 17 digits yyyyMMddHHmmssSSS in local time.
 
     As UtilAll.timeMillisToHumanString.

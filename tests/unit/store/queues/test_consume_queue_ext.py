@@ -10,6 +10,8 @@ import pytest
 import reput
 from reput.errors import ConfigError
 from reput.formats.consume_queue_ext import encode_address
+from reput.store.queues.consume_queue_ext import ConsumeQueueExt
+from tests.support.faulty_files import FaultyFiles
 from tests.support.fixtures import OpenStore
 
 ON = {"enable_consume_queue_ext": True, "mapped_file_size_consume_queue_ext": 100}
@@ -114,3 +116,18 @@ def test_where_the_last_ext_unit_is_lost_the_next_one_goes_to_a_new_file(
     store.put_message(reput.Message("t", b"x", tags="new"))
     store.wait_dispatched()
     assert ext_files(path) == [last + 100]
+
+
+def test_what_a_recovery_wipes_out_is_synced_by_the_next_flush(open_store: OpenStore, path: Path) -> None:
+    """Else it would be there again after a power cut, and RocketMQ would take it for ext units."""
+    store = open_store(**ON)
+    store.put_messages([reput.Message("t", b"x", tags="a") for _ in range(2)])
+    store.close()
+    folder, files = path / "consumequeue_ext/t/0", FaultyFiles()
+    for wiped in (1, 0):
+        ext = ConsumeQueueExt(files, str(folder), 100, [0], on_new_name=lambda name: None, on_map=lambda: None)
+        ext.recover(encode_address(0))
+        ext.flush()
+        synced = [operation.path for operation in files.operations if operation.kind == "sync"]
+        assert synced == [str(folder / f"{0:020d}")] * wiped
+        files.operations.clear()
