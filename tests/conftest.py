@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 from collections.abc import Sequence
 from typing import Any
@@ -51,6 +52,7 @@ def pytest_deselected(items: Sequence[pytest.Item]) -> None:
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """A process of several (`pytest -n`) gives its counts to the one that prints."""
+    gc.unfreeze()  # what a test of Spark's workers has frozen is else reported as leaked at the end, by DuckDB
     if hasattr(session.config, "workeroutput"):
         session.config.workeroutput["compared"] = dict(COMPARED)
         session.config.workeroutput["left_out"] = LEFT_OUT
