@@ -162,10 +162,15 @@ def test_a_store_that_somebody_has_open_is_refused_before_any_task_runs(spark: S
     assert numbers_in(path) == list(range(10))
 
 
-def test_a_store_of_another_file_size_is_refused_with_the_option_to_give(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_store_keeps_the_size_of_its_files_and_another_one_that_is_given_is_refused(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     save(messages(spark, 0, 5), tmp_path / "store")
     frame = messages(spark, 5, 9).write.format("reput").mode("append")
-    refused(lambda: frame.save(str(tmp_path / "store")), "mappedFileSizeCommitLog=65536")
+    frame.save(str(tmp_path / "store"))
+    assert numbers_in(tmp_path / "store") == list(range(9))
+    wrong = frame.option("mappedFileSizeCommitLog", 131072)
+    refused(lambda: wrong.save(str(tmp_path / "store")), "mappedFileSizeCommitLog")
 
 
 def with_bad_rows(spark: SparkSession) -> DataFrame:

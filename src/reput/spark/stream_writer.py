@@ -37,8 +37,7 @@ class LogStreamWriter(DataSourceStreamArrowWriter):
                 'a log is only appended to: outputMode("complete") would replace it; take append or update'
             )
         _refuse_own_source(options)
-        prepare(options, schema)
-        self._options = options
+        self._options = prepare(options, schema)
         self._sink_id = options.sink_id
         self._name = f"sink-{options.sink_id}"
         self._folder = make_folder(DISK, options.staging_path, self._name)

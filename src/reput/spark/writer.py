@@ -10,7 +10,7 @@ import logging
 import os
 import uuid
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -63,8 +63,7 @@ class LogWriter(DataSourceArrowWriter):
     def __init__(self, options: WriteOptions, schema: StructType, *, overwrite: bool) -> None:
         if overwrite:
             raise ConfigError('a log is only appended to: write with .mode("append")')
-        prepare(options, schema)
-        self._options = options
+        self._options = prepare(options, schema)
         self._job = uuid.uuid4().hex
         self._folder = make_folder(DISK, options.staging_path, self._job)
 
@@ -94,15 +93,16 @@ class LogWriter(DataSourceArrowWriter):
             discard(DISK, self._options.bad_rows_path, f"_{self._job}-")
 
 
-def prepare(options: WriteOptions, schema: StructType) -> None:
-    """Check columns and store, and remove files that killed jobs have left."""
+def prepare(options: WriteOptions, schema: StructType) -> WriteOptions:
+    """Check columns and store, and remove files that killed jobs have left; the options with the store's own sizes."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
     check_schema(to_arrow_schema(schema, timezone="UTC"))
-    check_store(options.path, options.config, DISK, lock_timeout_ms=options.lock_timeout_ms)
+    config = check_store(options.path, options.config, DISK, lock_timeout_ms=options.lock_timeout_ms)
     sweep(DISK, options.staging_path, read_sinks(DISK, options.path))
     if options.bad_rows_path is not None:
         DISK.make_directories(options.bad_rows_path)
+    return replace(options, config=config)
 
 
 def stage(batches: Iterator[pa.RecordBatch], options: WriteOptions, folder: str, job: str) -> StagedRecords:

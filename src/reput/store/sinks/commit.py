@@ -56,10 +56,10 @@ logger = logging.getLogger("reput.store")
 
 def check_store(
     path: str, config: MessageStoreConfig, files: FileLayer, *, lock_timeout_ms: int, progress: Progress = silent
-) -> None:
+) -> MessageStoreConfig:
     """Prove that a commit will be able to open the store: recover it where it was killed, make it where nothing is.
 
-    `progress` as of `MessageStore.open`.
+    Returns the configuration with the sizes of the store's files. `progress` as of `MessageStore.open`.
     Errors as of `MessageStore.open`; StoreLockedError when another process has it for all of `lock_timeout_ms`.
     """
     opened = _open(path, config, files, lock_timeout_ms, progress)
@@ -67,6 +67,7 @@ def check_store(
         close_cleanly(path, opened, files)
     finally:
         opened.close()
+    return opened.config
 
 
 def put_staged(

@@ -116,14 +116,14 @@ class ImportSink:
         progress: Progress = silent,
         files: FileLayer,
     ) -> None:
-        self._path, self._config, self._sink_id, self._files = os.path.abspath(path), config, sink_id, files
+        self._path, self._sink_id, self._files = os.path.abspath(path), sink_id, files
         self._lock_timeout_ms = lock_timeout_ms
         name = check_name(f"import-{sink_id}")
         if bad_rows_path is not None:
             bad_rows_path = os.path.abspath(bad_rows_path)
             if os.path.commonpath([bad_rows_path, self._path]) == self._path:
                 raise ConfigError(f"{bad_rows_path}: lies inside the store {self._path}; name a place outside of it")
-        check_store(self._path, config, files, lock_timeout_ms=lock_timeout_ms, progress=progress)
+        self._config = check_store(self._path, config, files, lock_timeout_ms=lock_timeout_ms, progress=progress)
         staging = os.path.join(self._path, STAGING)
         sweep(files, staging, read_sinks(files, self._path))
         self._folder, self._lock = lock_folder(files, staging, name, "import")
@@ -135,7 +135,7 @@ class ImportSink:
         except BaseException:
             self._lock.release()
             raise
-        self.stage = RowStager(self._folder, config, bad_rows_path, sink_id, files)
+        self.stage = RowStager(self._folder, self._config, bad_rows_path, sink_id, files)
 
     def check(self, schema: pa.Schema) -> None:
         """Check the columns of a source; raises MessageIllegalError where no message can be made of them."""

@@ -49,10 +49,10 @@ class ReplaySink:
         files: FileLayer,
     ) -> None:
         self._path, self._files = path, files
-        self._config = config or MessageStoreConfig(flush_disk_type=FlushDiskType.SYNC_FLUSH)
+        config = config or MessageStoreConfig(flush_disk_type=FlushDiskType.SYNC_FLUSH)
         self._sink_id, self._identity = check_name(sink_id), identity
         self._lock_timeout_ms = lock_timeout_ms
-        check_store(path, self._config, files, lock_timeout_ms=lock_timeout_ms, progress=progress)
+        self._config = check_store(path, config, files, lock_timeout_ms=lock_timeout_ms, progress=progress)
         staging = os.path.join(path, STAGING)
         sweep(files, staging, read_sinks(files, path))
         self._folder, self._lock = lock_folder(files, staging, sink_id, "replay")

@@ -257,3 +257,17 @@ def test_an_import_that_ends_at_any_step_is_gone_on_with_and_each_row_comes_once
         assert parquet.read_table(aside)["body"].to_pylist() == [b"33"]
         staged = [path for path in (store / "reputStaging").rglob("*") if path.is_file()]
         assert {path.name for path in staged} <= {"owner", "lock"}
+
+
+def test_a_row_that_is_too_large_for_the_files_of_the_store_is_named(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    with reput.MessageStore.open(store, mapped_file_size_commit_log=4096) as opened:
+        opened.put_message(reput.Message("t", b"x"))
+    parquet.write_table(pa.table({"topic": ["t", "t"], "body": [b"a", bytes(4000)]}), tmp_path / "one.parquet")
+    source = open_source(tmp_path / "one.parquet")
+    with (
+        ImportSink(store, MessageStoreConfig(), "lake", files=DISK) as sink,
+        pytest.raises(MessageIllegalError, match=r"one\.parquet, row 1"),
+    ):
+        import_messages(source, sink, runner=LocalRunner(1))
+    assert bodies_of(store) == [b"x"]
