@@ -168,7 +168,8 @@ def test_all_that_is_whole_is_in_the_new_store_where_it_was(damage: Callable[[Pa
 def test_lost_bytes_and_lost_messages_are_of_the_same_ranges(damage: Callable[[Path], None], store: Path) -> None:
     before = whole_records(store)
     damage(store)
-    lost = {offset: record for offset, record in before.items() if offset not in whole_records(store)}
+    after = whole_records(store)
+    lost = {offset: record for offset, record in before.items() if offset not in after}
     result = save(store, apply=False)
     for loss in result.losses:
         inside = [record for offset, record in lost.items() if loss.begin <= offset < loss.end]
