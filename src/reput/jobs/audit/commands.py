@@ -29,16 +29,15 @@ def commands_for(
     """Commands for a store, as a shell takes them.
 
     Args:
-        config: of the audit: settings that are not RocketMQ's defaults are in the commands.
+        config: of the audit: settings that were given are in the commands.
         log_end: end offset of the last record that the audit has found.
     """
     words = ["reput", "repair", directory.path]
     if directory.commit_log_folders != (os.path.join(directory.path, COMMIT_LOG),):
         words += ["--commit-log-path", ",".join(directory.commit_log_folders)]
-    defaults = MessageStoreConfig()
     for name in _SETTINGS:
         value = getattr(config, name)
-        if value != getattr(defaults, name):
+        if config.is_given(name):
             words += ["--set", f"{camel_case(name)}={str(value).lower() if isinstance(value, bool) else value}"]
     repair = shlex.join([*words, "--apply"])
     salvage = shlex.join([*words, "--salvage", f"{directory.path}.salvaged", "--apply"])

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -80,6 +82,18 @@ def test_a_log_elsewhere_and_settings_are_in_the_command(store: Path, tmp_path: 
     assert words == ["reput", "repair", str(store), *options, "--apply"]
     assert run_reput("audit", store, *options).status == 0
     assert not (store / "index").exists()
+
+
+def test_a_setting_that_is_given_is_in_the_command_also_where_it_is_rocketmqs_default(store: Path) -> None:
+    """Without it 48 hours would count, and the repair would not see what the audit has found."""
+    damaged.first_log_file_gone(store)
+    options = ("--set", "fileReservedTime=72")
+    later_s = time.time() + 60 * 3600
+    with patch("reput.jobs.audit.end.time.time", lambda: later_s):
+        assert run_reput("audit", store).status == 0
+        words = take_advice(run_reput("audit", store, *options))
+        assert words == ["reput", "repair", str(store), *options, "--apply"]
+        assert run_reput("audit", store, *options).status == 0
 
 
 def test_a_missing_log_file_is_one_finding_that_counts_what_leads_there(store: Path) -> None:
