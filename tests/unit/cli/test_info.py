@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import os
-import pty
 import shutil
-import subprocess
-import sys
-import termios
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -18,20 +13,11 @@ import reput
 from reput.files import FileLayer
 from tests.support.commands import Run, content_of, truth
 from tests.support.damage import flip
+from tests.support.terminal import shown_on_a_terminal
 
 
 def test_a_narrow_terminal_cuts_neither_path_nor_time(store: Path) -> None:
-    controller, terminal = pty.openpty()
-    termios.tcsetwinsize(terminal, (24, 40))
-    with subprocess.Popen([sys.executable, "-m", "reput", "info", str(store)], stdout=terminal) as showing:
-        os.close(terminal)
-        shown = b""
-        with suppress(OSError):  # how a terminal ends that nobody has open any more
-            while read := os.read(controller, 65536):
-                shown += read
-    os.close(controller)
-    assert showing.returncode == 0
-    assert "…".encode() not in shown
+    assert "…" not in shown_on_a_terminal(["info", str(store)], 40)
 
 
 @pytest.mark.parametrize("case", ["clean", "killed", "ipv6", "lmq"])

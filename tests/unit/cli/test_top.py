@@ -9,9 +9,7 @@ import re
 import signal
 import subprocess
 import sys
-import termios
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
@@ -27,6 +25,7 @@ from reput.jobs.report.table import format_value
 from reput.store.config_files import persist_metadata
 from reput.store.runtime_info import GroupInfo, RuntimeInfo, TopicInfo
 from tests.support.commands import GOLDEN, Run, content_of
+from tests.support.terminal import shown_on_a_terminal
 
 #: A number or a time that stands alone, not in a name or a path.
 NUMBER = r"(?<!\S)\d[\d,:TZ-]*(?!\S)"
@@ -146,24 +145,6 @@ def test_a_screen_of_any_width_cuts_no_number(store: Path, height: int) -> None:
         assert numbers <= whole, width
         assert {"98,765,432", format_value(sum(rates.values())), str(info.commit_log_max_offset)} <= numbers, width
         assert ("123,456,789" in numbers) or height == 24
-
-
-def shown_on_a_terminal(arguments: list[str], width: int, stream: str) -> str:
-    """What a command prints to one of its streams on a terminal of that width, without styles."""
-    controller, terminal = pty.openpty()
-    termios.tcsetwinsize(terminal, (24, width))
-    environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"} | {"TERM": "xterm"}
-    streams = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, stream: terminal}
-    command = [sys.executable, "-m", "reput", *arguments]
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL, env=environment, **streams) as process:  # type: ignore[call-overload]
-        os.close(terminal)
-        shown = b""
-        with suppress(OSError):  # the end of a terminal whose last process has ended
-            while part := os.read(controller, 65536):
-                shown += part
-    os.close(controller)
-    assert process.returncode == 0, shown
-    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.decode())
 
 
 @pytest.mark.parametrize("width", [30, 50])
