@@ -203,6 +203,24 @@ def _check_crcs(base, p, narrow, row, require_property_crc):  # type: ignore[no-
 _MATRICES = "int64[:, ::1], int32[:, ::1]"
 
 
+@kernel(f"void(int64, int64, int64, int64, boolean, boolean, {_MATRICES}, int64[::1])")
+def _scan_headers(  # type: ignore[no-untyped-def]
+    base, size, base_offset, max_rows, check_crc, require_property_crc, wide, narrow, result
+):
+    """`_scan` at `ScanLevel.HEADER`, compiled in a third of the time: all that a look at a store needs."""
+    end, p, row, stop = base + size, base, 0, _FULL
+    while row < max_rows:
+        stop = read_record(base, p, end, base_offset + (p - base), wide, narrow, row)
+        if stop != READ:
+            break
+        stop = _FULL
+        if check_crc:
+            _check_crcs(base, p, narrow, row, require_property_crc)
+        p += np.int64(narrow[N_SIZE, row])
+        row += 1
+    result[0], result[1], result[2], result[3], result[4] = row, p - base, stop, 0, 0
+
+
 @kernel(
     f"void(int64, int64, int64, int64, int64, boolean, boolean, int64[::1], boolean, {_MATRICES}, uint64[::1], "
     "int32[::1], int32[::1], int64, uint32[::1], uint8[::1], uint8[::1], int32[::1], int32[::1], int64[::1])"
@@ -219,44 +237,42 @@ def _scan(  # type: ignore[no-untyped-def]
         if stop != READ:
             break
         stop = _FULL
-        if level >= 1 and queues >= most_queues:
+        if queues >= most_queues:
             break
         if check_crc:
             _check_crcs(base, p, narrow, row, require_property_crc)
-        if level >= 1:
-            queue = np.int64(_queue_number(base, narrow, row, table_hash, table_queue, queue_rows, lines, queues))
-            narrow[N_QUEUE, row] = queue
-            if queue == queues:
-                queues += 1
-                topic, topic_size = base + narrow[N_TOPIC_POSITION, row], np.int64(narrow[N_TOPIC_SIZE, row])
-                hashed = java_hash(np.uint32(0), topic, topic_size)
-                queue_hash[queue] = np.uint32(hashed * np.uint32(31) + np.uint32(0x23))
-                same = topic_size == schedule_topic.size
-                for i in range(schedule_topic.size if same else 0):
-                    same = same and load_u8(topic + i) == schedule_topic[i]
-                queue_is_schedule[queue] = same
-            if level >= 2:
-                text, text_size = base + narrow[N_PROPERTIES_POSITION, row], np.int64(narrow[N_PROPERTIES_SIZE, row])
-                find_tags_and_keys(base, text, text_size, end, narrow, row)
-                wide[W_TAGS_CODE, row] = _tags_code(base, narrow, wide, row, queue_is_schedule[queue], delays)
-                if level >= 3 and narrow[N_SYS_FLAG, row] & _TRANSACTION != _ROLLBACK:
-                    found = hash_keys(
-                        queue_hash[queue],
-                        base + narrow[N_UNIQUE_KEY_POSITION, row], np.int64(narrow[N_UNIQUE_KEY_SIZE, row]),
-                        base + narrow[N_KEYS_POSITION, row], np.int64(narrow[N_KEYS_SIZE, row]),
-                        base + narrow[N_TAGS_POSITION, row], np.int64(narrow[N_TAGS_SIZE, row]) if index_tags else 0,
-                        key_hashes, keys,
-                    )  # fmt: skip
-                    if found < 0:
-                        break
-                    key_rows[keys:found] = row
-                    keys = found
+        queue = np.int64(_queue_number(base, narrow, row, table_hash, table_queue, queue_rows, lines, queues))
+        narrow[N_QUEUE, row] = queue
+        if queue == queues:
+            queues += 1
+            topic, topic_size = base + narrow[N_TOPIC_POSITION, row], np.int64(narrow[N_TOPIC_SIZE, row])
+            hashed = java_hash(np.uint32(0), topic, topic_size)
+            queue_hash[queue] = np.uint32(hashed * np.uint32(31) + np.uint32(0x23))
+            same = topic_size == schedule_topic.size
+            for i in range(schedule_topic.size if same else 0):
+                same = same and load_u8(topic + i) == schedule_topic[i]
+            queue_is_schedule[queue] = same
+        if level >= 2:
+            text, text_size = base + narrow[N_PROPERTIES_POSITION, row], np.int64(narrow[N_PROPERTIES_SIZE, row])
+            find_tags_and_keys(base, text, text_size, end, narrow, row)
+            wide[W_TAGS_CODE, row] = _tags_code(base, narrow, wide, row, queue_is_schedule[queue], delays)
+            if level >= 3 and narrow[N_SYS_FLAG, row] & _TRANSACTION != _ROLLBACK:
+                found = hash_keys(
+                    queue_hash[queue],
+                    base + narrow[N_UNIQUE_KEY_POSITION, row], np.int64(narrow[N_UNIQUE_KEY_SIZE, row]),
+                    base + narrow[N_KEYS_POSITION, row], np.int64(narrow[N_KEYS_SIZE, row]),
+                    base + narrow[N_TAGS_POSITION, row], np.int64(narrow[N_TAGS_SIZE, row]) if index_tags else 0,
+                    key_hashes, keys,
+                )  # fmt: skip
+                if found < 0:
+                    break
+                key_rows[keys:found] = row
+                keys = found
         p += np.int64(narrow[N_SIZE, row])
         row += 1
-    if level >= 1:
-        _clear_table(base, narrow, table_hash, queue_rows, queues)
-        if queues and queue_rows[queues - 1] >= row:
-            queues -= 1  # the only row of this queue did not fit
+    _clear_table(base, narrow, table_hash, queue_rows, queues)
+    if queues and queue_rows[queues - 1] >= row:
+        queues -= 1  # the only row of this queue did not fit
     result[0], result[1], result[2], result[3], result[4] = row, p - base, stop, queues, keys
 
 
@@ -367,12 +383,18 @@ class RecordScanner:
                 sets `RecordStatus.BAD_BODY_CRC` or `BAD_PROPERTY_CRC`; the scan goes on.
             require_property_crc: With `check_crc`, a record without a property CRC gets `BAD_PROPERTY_CRC`, too.
         """
-        _scan(
-            buffer.ctypes.data, buffer.size, base_offset, self._max_rows, int(self._level), check_crc,
-            require_property_crc, self._delays, self._index_tags, self._wide, self._narrow, *self._table,
-            self._queue_rows, self._queue_lines.ctypes.data, *self._queue_marks, _SCHEDULE_TOPIC, *self._keys,
-            self._result,
-        )  # fmt: skip
+        if self._level == ScanLevel.HEADER:
+            _scan_headers(
+                buffer.ctypes.data, buffer.size, base_offset, self._max_rows, check_crc, require_property_crc,
+                self._wide, self._narrow, self._result,
+            )  # fmt: skip
+        else:
+            _scan(
+                buffer.ctypes.data, buffer.size, base_offset, self._max_rows, int(self._level), check_crc,
+                require_property_crc, self._delays, self._index_tags, self._wide, self._narrow, *self._table,
+                self._queue_rows, self._queue_lines.ctypes.data, *self._queue_marks, _SCHEDULE_TOPIC, *self._keys,
+                self._result,
+            )  # fmt: skip
         rows, consumed, stop, queues, keys = self._result.tolist()
         return RecordColumns(
             buffer,
