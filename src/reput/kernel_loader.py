@@ -1,16 +1,14 @@
-"""Loader of all kernels: from the cache in 0.4 s, or compiled once for each installation in about 10 s."""
+"""Loader of all kernels: from the cache in 0.4 s, or compiled once for each installation in 15 to 45 s."""
 
 from __future__ import annotations
 
 import importlib
 import os
-import sys
 import time
-from collections.abc import Callable
 
 from reput.files import DISK
 
-#: Modules with kernels. Importing one loads its kernels, or compiles them if they are not in the cache.
+#: Modules with kernels.
 #: None of them imports pyarrow, which starts threads and so must not be loaded before a Spark worker forks.
 KERNEL_MODULES = (
     "reput.kernels.crc32",
@@ -30,41 +28,23 @@ KERNEL_MODULES = (
     "reput.files.runs",
 )
 
-#: Called before each module that must be compiled: (modules done, number of modules, name of the next module).
-Announce = Callable[[int, int, str], None]
 
+def load_kernels() -> float:
+    """Load every kernel, and compile those that the cache lacks; returns the seconds that it took, nearly 0 if they are
+    loaded already.
 
-def announce_on_stderr(done: int, total: int, name: str) -> None:
-    """Print a line on standard error for each step, to explain why the first start takes long."""
-    if done == 0:
-        print("reput: compiling kernels, once an installation (about 10 s)", file=sys.stderr)
-    print(f"reput: [{done}/{total}] {name or 'kernels ready'}", file=sys.stderr, flush=True)
-
-
-def load_kernels(announce: Announce = announce_on_stderr) -> float:
-    """Load every kernel; returns the seconds that it took, nearly 0 if they are loaded already.
-
-    Call it before other threads run: loading beside a busy thread takes fifteen times as long.
+    Without it each kernel is loaded or compiled at its first call. Call it before other threads run: loading beside a
+    busy thread takes fifteen times as long.
     """
     start = time.perf_counter()
-    if all(name in sys.modules for name in KERNEL_MODULES):
-        return 0.0
-    compile_kernels(announce)
     for name in KERNEL_MODULES:
         importlib.import_module(name)
-    return time.perf_counter() - start
-
-
-def compile_kernels(announce: Announce = announce_on_stderr) -> None:
-    """Compile the kernels that the cache lacks; does nothing if the cache is known to be complete."""
     from reput.kernels._cache import COMPLETE, cache_folder
+    from reput.kernels._jit import load_declared_kernels
 
+    load_declared_kernels()
     marker = os.path.join(cache_folder(), COMPLETE)
-    if DISK.exists(marker):
-        return
-    for i, name in enumerate(KERNEL_MODULES):
-        announce(i, len(KERNEL_MODULES), name.rpartition(".")[2])
-        importlib.import_module(name)
-    announce(len(KERNEL_MODULES), len(KERNEL_MODULES), "")
-    DISK.make_directories(cache_folder())
-    DISK.write_atomically(marker, b"")
+    if not DISK.exists(marker):
+        DISK.make_directories(cache_folder())
+        DISK.write_atomically(marker, b"")
+    return time.perf_counter() - start

@@ -91,9 +91,9 @@ def dump(
     directory = StoreDirectory(store, commit_log_path=commit_log_path)
     begin, end = begin_offset or 0, _NO_END if end_offset is None else end_offset
     if what == "log":
-        begin_work()
-        from reput.cli.dump_log import log_lines  # loads kernels, without a word to the user
+        from reput.cli.dump_log import log_lines
 
+        begin_work()
         lines = log_lines(directory, begin, end, topic, queue_id, as_hex=as_hex)
     elif what == "queue":
         lines = queue_lines(directory, begin, end, topic, queue_id, as_hex=as_hex)

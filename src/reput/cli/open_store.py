@@ -22,7 +22,8 @@ def open_store(path: str, *, config: MessageStoreConfig, read_only: bool = False
     from reput.kernel_loader import load_kernels
     from reput.store.message_store import MessageStore
 
-    load_kernels()
+    if not read_only:
+        load_kernels()
     with ExitStack() as shown:
         begin = time.monotonic()
         bars: list[Progress] = []

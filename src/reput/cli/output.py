@@ -7,9 +7,10 @@ other command prints one object; times are then milliseconds since 1970 UTC, as 
 from __future__ import annotations
 
 import json
+import logging
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from select import select
@@ -34,6 +35,10 @@ _BAR_WIDTH = 50
 #: Longest wait for a key. Ctrl-C that comes just before the system call does not end it, and is seen after it.
 _KEY_WAIT_S = 0.5
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+#: To the start of the terminal's line, which is cleared.
+_CLEAR = "\r\x1b[K"
+#: While progress bars are on the terminal: what shows a line below them.
+_below_bars: list[Callable[[str], None]] = []
 
 
 def write_error(text: str) -> None:
@@ -45,6 +50,40 @@ def write_error(text: str) -> None:
         print(f"reput: {line}", file=sys.stderr, flush=True)
     except OSError:
         sys.stderr = None  # else Python writes again at the end of the process, and the exit status is 120
+
+
+class KernelLine(logging.Handler):
+    """Line on stderr that tells which kernel is compiled (`reput.kernels._compilation`).
+
+    On a terminal it changes with each kernel, and is gone at the end. Elsewhere only the first is printed.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._is_printed = False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Show a record of the log `reput.kernels`; one with `is_end` ends the line."""
+        is_end = getattr(record, "is_end", False)
+        if sys.stderr is not None and sys.stderr.isatty():
+            line = "" if is_end else self._fitting(record.getMessage())
+            for show in _below_bars:
+                show(line)
+            if not _below_bars:
+                sys.stderr.write(_CLEAR + line)
+                sys.stderr.flush()
+        elif not is_end and not self._is_printed:
+            self._is_printed = True
+            write_error(record.getMessage())
+
+    @staticmethod
+    def _fitting(text: str) -> str:
+        """Text for one line of the terminal; of a narrow one only what stands after the colon."""
+        from rich.console import Console
+
+        room = Console(stderr=True).width - 1
+        line = f"reput: {text}"
+        return line if len(line) <= room else text.rpartition(": ")[2][:room]
 
 
 def damage_status(damage: Exception | None) -> int:
@@ -221,6 +260,19 @@ def progress_bar(*, is_shown: bool = True) -> Iterator[Progress]:
         TimeRemainingColumn,
     )
     from rich.table import Column
+    from rich.text import Text
+
+    class Bars(Progress):
+        line = ""
+
+        def get_renderables(self) -> Iterable[RenderableType]:
+            yield from super().get_renderables()
+            if self.line:
+                yield Text(self.line)
+
+        def show_below(self, line: str) -> None:
+            self.line = line
+            self.refresh()
 
     console = Console(stderr=True)
     description = TextColumn("{task.description}", table_column=Column())  # it wraps, so that no number must
@@ -229,7 +281,7 @@ def progress_bar(*, is_shown: bool = True) -> Iterator[Progress]:
         elapsed = TimeElapsedColumn(table_column=Column(no_wrap=True))
         remaining = TimeRemainingColumn(compact=True, table_column=Column(no_wrap=True))
         columns = [description, BarColumn(), TaskProgressColumn(), elapsed, remaining, TextColumn("left")]
-    with Progress(
+    with Bars(
         *columns,
         console=console,
         transient=True,
@@ -238,10 +290,15 @@ def progress_bar(*, is_shown: bool = True) -> Iterator[Progress]:
         redirect_stderr=False,
     ) as bars:
         tasks = {}
+        if not bars.disable:
+            _below_bars.append(bars.show_below)
 
         def report(done: int, total: int, description: str) -> None:
             if description not in tasks:
                 tasks[description] = bars.add_task(description, total=total)
             bars.update(tasks[description], completed=done, total=total)
 
-        yield report
+        try:
+            yield report
+        finally:
+            _below_bars.clear()

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import gc
 import io
+import logging
 import os
 import sys
 from collections.abc import Callable
 from importlib.machinery import ModuleSpec
+
+from reput.cli.output import KernelLine
 
 #: More objects than the modules of any command make.
 _IMPORTED_OBJECTS = 400_000
@@ -42,6 +45,9 @@ def run(application: Callable[[], object]) -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):  # None where the shell has closed it
         sys.stdout.reconfigure(errors="replace")
     sys.meta_path.insert(0, _NoPandas())
+    kernels = logging.getLogger("reput.kernels")
+    kernels.setLevel(logging.INFO)
+    kernels.addHandler(KernelLine())
     gc.set_threshold(_IMPORTED_OBJECTS)
     try:
         application()
@@ -63,13 +69,7 @@ def _read_names_as_utf8() -> None:
 
 
 def begin_work() -> None:
-    """Compile kernels if this installation has not done so yet. To be called when the command's modules are imported.
-
-    The modules have loaded the kernels that they need; loading all kernels would take 0.2 s more.
-    """
-    from reput.kernel_loader import compile_kernels
-
-    compile_kernels()
+    """Begin the work of a command. To be called when the command's modules are imported."""
     _freeze_objects()
 
 

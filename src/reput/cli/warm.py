@@ -13,7 +13,7 @@ import typer
 from reput.cli.geometry import IndexNumbers, index_numbers
 from reput.cli.open_store import open_store
 from reput.cli.options import CommitLogPath, Json, reading_config
-from reput.cli.output import progress_bar, write_fields, write_json
+from reput.cli.output import write_fields, write_json
 from reput.errors import ConfigError
 
 
@@ -53,15 +53,9 @@ def warm(
         if store is not None:
             raise typer.BadParameter("give either --cache or a STORE")
         raise typer.Exit(_make_cache(cache, spark=spark, as_json=as_json))
-    from reput.kernel_loader import announce_on_stderr, load_kernels
+    from reput.kernel_loader import load_kernels
 
-    with progress_bar() as progress:
-
-        def announce(done: int, total: int, name: str) -> None:
-            progress(done, total, "compile kernels")
-
-        seconds = load_kernels(announce if sys.stderr.isatty() else announce_on_stderr)
-        answer: dict[str, str | float] = {"kernels_s": round(seconds, 3)}
+    answer: dict[str, str | float] = {"kernels_s": round(load_kernels(), 3)}
     if store is not None:
         start = time.perf_counter()
         config = reading_config(commit_log_path, numbers=index_numbers(settings))

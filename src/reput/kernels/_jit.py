@@ -10,13 +10,17 @@ installation for each application.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from typing import Any
 
 import numba
-from numba.core.caching import UserProvidedCacheLocator
+from numba.core.caching import FunctionCache, UserProvidedCacheLocator
+from numba.core.compiler_lock import global_compiler_lock
+from numba.core.registry import CPUDispatcher
 
 from reput.kernels._cache import COMPLETE, cache_folder
+from reput.kernels._compilation import Compilation
 
 
 class KernelCacheLocator(UserProvidedCacheLocator):  # type: ignore[misc]
@@ -40,13 +44,95 @@ class KernelCacheLocator(UserProvidedCacheLocator):  # type: ignore[misc]
         return locator
 
 
+class KernelCache(FunctionCache):  # type: ignore[misc]
+    """Cache of one kernel, which tells of a kernel that it lacks, before that is compiled and after it."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        before = numba.config.CACHE_LOCATOR_CLASSES  # read only once, here
+        numba.config.CACHE_LOCATOR_CLASSES = f"{__name__}.{KernelCacheLocator.__name__}"
+        try:
+            super().__init__(kernel.py_func)
+        finally:
+            numba.config.CACHE_LOCATOR_CLASSES = before
+        self._kernel = kernel
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the kernel was never compiled."""
+        return not os.path.exists(os.path.join(self.cache_path, f"{self._impl.filename_base}.nbi"))
+
+    def load_overload(self, sig: str, target_context: Any) -> Any:
+        """Compiled code, None if there is none; Numba then compiles it."""
+        loaded = super().load_overload(sig, target_context)
+        if loaded is None:
+            _compilation.begin(self._kernel)
+        return loaded
+
+    def save_overload(self, sig: str, data: Any) -> None:
+        """Keep code that was just compiled."""
+        super().save_overload(sig, data)
+        _compilation.end(self._kernel)
+
+
+class Kernel(CPUDispatcher):  # type: ignore[misc]
+    """Compiled function of one signature, loaded from the cache, or compiled, when it is first called.
+
+    Numba asks `_compile_for_args` for code as long as there is none, so later calls cost no more than those of any
+    other compiled function.
+    """
+
+    def __init__(self, function: Callable[..., Any], signature: str, *, short: bool, **options: Any) -> None:
+        super().__init__(function, targetoptions={"nopython": True, "boundscheck": False, **options})
+        self.cache = self._cache = KernelCache(self)
+        self._signature = signature
+        self._is_short = short
+        _declared.append(self)
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether calls run compiled code."""
+        return bool(self.overloads)
+
+    def load(self) -> None:
+        """Load the code, or compile it; does nothing if that was done."""
+        with global_compiler_lock:
+            if not self.is_loaded:
+                code = self.compile(self._signature)
+                self.disable_compile()
+                if self._is_short:
+                    self.py_func.__globals__[self.py_func.__name__] = code
+
+    def _compile_for_args(self, *args: Any, **kws: Any) -> Kernel:
+        """Load the code; returns what Numba calls in its place with the same arguments."""
+        self.load()
+        return self
+
+
+_declared: list[Kernel] = []
+_compilation = Compilation()
+
+
+def load_declared_kernels() -> None:
+    """Load the kernels of all modules that were imported; compile those that the cache lacks."""
+    if all(kernel.is_loaded for kernel in _declared):
+        return
+    with global_compiler_lock:
+        begin = time.perf_counter()
+        _compilation.planned = [kernel for kernel in _declared if not kernel.is_loaded and kernel.cache.is_empty]
+        for kernel in _declared:
+            kernel.load()
+        if _compilation.planned:
+            _compilation.log_end(time.perf_counter() - begin)
+        _compilation.planned = ()
+
+
 def kernel(
     signature: str, *, allocates: bool = False, reads_objects: bool = False, short: bool = False
 ) -> Callable[[Callable[..., Any]], Any]:
-    """Compile a function for exactly one signature, without the interpreter lock, cached on disk.
+    """Function that is compiled for exactly one signature, without the interpreter lock, and cached on disk.
 
-    Kernels raise no errors: they return counts, stop reasons and status columns. Functions that only kernels call are
-    plain `numba.njit` without a cache of their own.
+    It is loaded or compiled at its first call, or by `load_kernels`. Kernels raise no errors: they return counts, stop
+    reasons and status columns. Functions that only kernels call are plain `numba.njit` without a cache of their own.
 
     Numba counts the references to an array at each call of an inlined function, by an atomic operation: this took 85 of
     the 145 ns that a scan with keys took for a record. The caller keeps arrays alive, so kernels count none (`_nrt`).
@@ -55,22 +141,16 @@ def kernel(
         signature: Numba's text, such as `"int64(int64, int64[::1])"`.
         allocates: The kernel allocates arrays, and so needs the reference counts.
         reads_objects: The kernel reads Python objects, and so keeps the interpreter lock.
-        short: The kernel runs for a microsecond, takes plain numbers only, and is called from Python only. It is called
-            directly, without Numba's check of the argument types (100 ns), and keeps the interpreter lock: a busy
-            thread that took the lock meanwhile would give it back after 5 ms.
+        short: The kernel runs for a microsecond, takes plain numbers only, and is called from Python only, as an
+            attribute of its module: when it is loaded, its code takes this place, and is called directly, without
+            Numba's check of the argument types (100 ns). It keeps the interpreter lock: a busy thread that took the
+            lock meanwhile would give it back after 5 ms.
     """
 
-    def compiled(function: Callable[..., Any]) -> Any:
-        before = numba.config.CACHE_LOCATOR_CLASSES  # read only once, when the decorator makes the cache
-        numba.config.CACHE_LOCATOR_CLASSES = f"{__name__}.{KernelCacheLocator.__name__}"
-        try:
-            nogil = not (reads_objects or short)
-            made = numba.njit(signature, cache=True, nogil=nogil, boundscheck=False, _nrt=allocates)(function)
-            return made.overloads[made.signatures[0]].entry_point if short else made
-        finally:
-            numba.config.CACHE_LOCATOR_CLASSES = before
+    def declared(function: Callable[..., Any]) -> Any:
+        return Kernel(function, signature, short=short, nogil=not (reads_objects or short), _nrt=allocates)
 
-    return compiled
+    return declared
 
 
 def inlined(function: Callable[..., Any]) -> Any:

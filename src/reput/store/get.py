@@ -14,8 +14,9 @@ from reput.files import FileLayer, Mapping
 from reput.formats.batch_consume_queue import BATCH_UNIT_SIZE
 from reput.formats.consume_queue import UNIT_SIZE
 from reput.formats.java import string_hash
+from reput.kernels import consume_queue
 from reput.kernels.batch_consume_queue import select_batch_units
-from reput.kernels.consume_queue import PULL_RESULT_COUNT, PullLimits, select_run, select_units
+from reput.kernels.consume_queue import PULL_RESULT_COUNT, PullLimits, select_units
 from reput.kernels.index_file import scratch_row
 from reput.kernels.tags import keep_matching_tags
 from reput.store.get_result import PAIR_TYPE, GetMessageResult
@@ -147,7 +148,7 @@ class GetMessage:
         if tag_filter is None and files and type(queue) is ConsumeQueue:
             address, count, mapping = units
             log_begin = files[0].start_offset
-            taken, size, first, is_on_disk = select_run(
+            taken, size, first, is_on_disk = consume_queue.select_run(
                 address, count, log_begin, end, most, most_size, self._limits_address
             )
             if taken:

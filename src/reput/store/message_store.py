@@ -114,12 +114,12 @@ class MessageStore(MessageReader):
         external = dispatch != "thread"
         if external and (on_arrival is not None or bit_maps is not None):
             raise ConfigError('dispatch="external": on_arrival and bit_maps belong to the process that dispatches')
-        load_kernels()
-        from reput.store.reader import Reader  # after the kernels, which it imports
+        from reput.store.reader import Reader  # late, as it imports Numba
         from reput.store.writer import Writer
 
         if read_only:
             return cls(root, settings, Reader.open(root, settings, files, progress), None)
+        load_kernels()
         if (closing := _closing_forgotten.pop(root, None)) is not None:
             closing.join()
         writer = Writer.open(

@@ -15,10 +15,10 @@ from reput.formats.consume_queue import FILLER
 from reput.formats.message_ext import MessageExt
 from reput.formats.message_id import decode_message_id
 from reput.formats.record_layout import TOTAL_SIZE
+from reput.kernels import index_file
 from reput.kernels.index_file import (
     KEY_SEPARATOR,
     TopicFields,
-    find_key,
     scratch_row,
     split_index_keys,
     topic_hash,
@@ -147,7 +147,7 @@ class QueryMessage:
         for file in reversed(self._index.index_files):
             block, file_begin, file_end, is_empty = file.lookup
             if file_begin <= last and file_end >= begin and not is_empty:
-                found = find_key(
+                found = index_file.find_key(
                     topic_block.address, scratch.text_address, size, block.address, maps.fields_address, log_end,
                     begin, last, scratch.address, found, max_num,
                 )  # fmt: skip

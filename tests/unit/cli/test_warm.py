@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from reput.kernel_loader import compile_kernels
-from reput.kernels._cache import cache_folder
+from reput.kernels._cache import COMPLETE
 from tests.support.commands import Run, content_of, truth
+from tests.support.kernel_cache import cache_without
+from tests.support.terminal import shown_on_a_terminal
 
 
 def test_kernels_that_are_there_are_loaded_and_left(run_reput: Run) -> None:
@@ -39,13 +39,20 @@ def test_the_newest_part_of_a_store_is_read_and_nothing_is_changed(
 
 
 def test_a_cache_is_made_in_another_folder(tmp_path: Path, capfd: pytest.CaptureFixture[str], run_reput: Run) -> None:
-    compile_kernels()
-    compiled = Path(cache_folder())
-    shutil.copytree(compiled, tmp_path / "cache" / compiled.name)
-    (tmp_path / "cache" / compiled.name / "complete").unlink()  # compiling would take long
-    assert run_reput("warm", "--cache", tmp_path / "cache", "--json").status == 0
+    cache = cache_without(tmp_path / "cache")
+    assert run_reput("warm", "--cache", cache, "--json").status == 0
     assert json.loads(capfd.readouterr().out)["kernels_s"] > 0
-    assert (tmp_path / "cache" / compiled.name / "complete").exists()
+    assert list(cache.glob(f"*/{COMPLETE}"))
+
+
+@pytest.mark.parametrize(("width", "begin"), [(80, "reput: compiling kernels, once an installation: "), (50, "")])
+def test_a_terminal_shows_which_kernel_of_how_many_is_compiled_and_the_time_left(
+    width: int, begin: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = cache_without(tmp_path / "cache", "gather.total_size", "runs.read_runs")
+    monkeypatch.setenv("REPUT_CACHE_DIR", str(cache))
+    shown = shown_on_a_terminal(["warm"], width, "stderr").split("\r")
+    assert shown == ["", f"{begin}1 of 2, about 1 s left", f"{begin}2 of 2, about 1 s left", ""]
 
 
 def test_a_cache_in_a_folder_that_cannot_be_written_is_refused(run_reput: Run) -> None:

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from reput.kernel_loader import compile_kernels
 from reput.kernels import _cache
+from tests.support.kernel_cache import whole_cache
 
 #: Prints whether a kernel came from the cache (hits, misses), and where that is.
 LOAD = (
-    "from reput.kernels import crc32 as c, _cache; from reput.kernel_loader import compile_kernels; compile_kernels(); "
+    "from reput.kernels import crc32 as c, _cache; from reput.kernel_loader import load_kernels; load_kernels(); "
     "print(*map(len, c.crc32_slices.stats[1:]), _cache.cache_folder())"
 )
 #: In front of it: every attempt to change something below a folder is an error.
@@ -38,8 +38,7 @@ def python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
 @pytest.fixture
 def compiled() -> Path:
     """The cache of these sources, with all kernels."""
-    compile_kernels()
-    return Path(_cache.cache_folder())
+    return whole_cache()
 
 
 def test_where_the_cache_cannot_be_written_a_folder_of_this_user_is_found_again(tmp_path: Path, compiled: Path) -> None:

@@ -11,6 +11,10 @@ from pathlib import Path
 import pytest
 
 import reput
+from reput import Message, MessageStore
+from reput.kernel_loader import load_kernels
+from reput.kernels import consume_queue, index_file
+from tests.support.kernel_cache import cache_without, kernels_in
 
 PACKAGE = Path(reput.__file__).parent
 
@@ -19,12 +23,15 @@ PACKAGE = Path(reput.__file__).parent
 def test_another_installation_of_the_same_sources_finds_the_compiled_kernels(form: str, tmp_path: Path) -> None:
     from reput.kernels import crc32
 
-    assert crc32.crc32_slices.signatures  # compiled and cached by now, if not before
+    crc32.crc32_slices.load()
     shutil.copytree(PACKAGE, tmp_path / "reput", ignore=shutil.ignore_patterns("__pycache__"))
     installed = tmp_path
     if form == "zip":
         installed = Path(shutil.make_archive(str(tmp_path / "installed"), "zip", tmp_path, "reput"))
-    code = "from reput.kernels import crc32 as c; print(c.__file__, *map(len, c.crc32_slices.stats[1:]))"
+    code = (
+        "from reput.kernels import crc32 as c; c.crc32_slices.load(); "
+        "print(c.__file__, *map(len, c.crc32_slices.stats[1:]))"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, "PYTHONPATH": str(installed)},
@@ -54,3 +61,45 @@ def test_a_free_threaded_python_may_import_reput_but_loads_no_kernel(use: str, t
     assert first == second
     assert first.startswith("False free-threaded Python")
     assert list(tmp_path.iterdir()) == []
+
+
+_USE = """
+import logging, sys
+records = []
+class Seen(logging.Handler):
+    def emit(self, record):
+        records.append(record.getMessage())
+if sys.argv[2:]:
+    logging.getLogger("reput.kernels").addHandler(Seen())
+    logging.getLogger("reput.kernels").setLevel(logging.INFO)
+from reput import MessageStore
+with MessageStore.open(sys.argv[1], read_only=True):
+    print(*records, sep="\\n", end="")
+"""
+
+
+@pytest.mark.parametrize("is_logged", [False, True])
+def test_a_library_prints_nothing_while_it_compiles_a_kernel_but_logs(is_logged: bool, tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path / "store") as store:
+        store.put_message(Message("orders", b"one"))
+    cache = cache_without(tmp_path / "cache", "runs.read_runs")
+    done = subprocess.run(
+        [sys.executable, "-c", _USE, str(tmp_path / "store"), *(["logged"] if is_logged else [])],
+        env={**os.environ, "REPUT_CACHE_DIR": str(cache)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "runs.read_runs" in kernels_in(cache)
+    assert done.stderr == ""
+    lines = done.stdout.splitlines()
+    if is_logged:
+        assert lines[0] == "compiling kernels, once an installation: read_runs, about 1 s left"
+        assert lines[1].startswith("kernels compiled in ")
+    else:
+        assert lines == []
+
+
+def test_a_kernel_of_plain_numbers_is_called_without_a_wrapper_once_it_is_loaded() -> None:
+    load_kernels()
+    assert type(consume_queue.select_run) is type(index_file.find_key) is type(len)

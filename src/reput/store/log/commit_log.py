@@ -18,7 +18,7 @@ from reput.formats.message import Message
 from reput.formats.property_crc import PROPERTY_CRC_SIZE, encode_property_crc, pack_record_with_crc
 from reput.formats.record import encode_blank
 from reput.formats.record_layout import BLANK_SIZE, PHYSICAL_OFFSET, SysFlag, pack_record
-from reput.kernels.message_objects import encode_message
+from reput.kernels import message_objects
 from reput.kernels.record_encode import patch
 from reput.log.directory import LogFile
 from reput.store.log.append_gate import AppendGate
@@ -239,7 +239,7 @@ class CommitLog(AppendGate):
             position = file.wrote_position
             offset = file.start_offset + position
             queue_offset = self.queue_offsets.values[number]
-            size = encode_message(
+            size = message_objects.encode_message(
                 encoder, id(message), mapping.address + position, file.reserved_position - position - BLANK_SIZE,
                 queue_id, queue_offset, offset, now,
             )  # fmt: skip
