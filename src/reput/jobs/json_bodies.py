@@ -1,0 +1,135 @@
+"""JSON bodies by Arrow's reader: one object each, parsed in ranges, so that a bad body spoils no other.
+
+Bodies are binary arrays, decompressed as `read_log` gives them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Literal, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pj
+
+from reput.kernels.json_objects import CONTROL_BYTE, EMPTY, MORE_AFTER, NO_OBJECT, UNFINISHED, find_json_faults
+
+T = TypeVar("T")
+_Mask = npt.NDArray[np.bool_]
+
+_FAULTS = {
+    EMPTY: "an empty body",
+    NO_OBJECT: "no JSON object: it begins otherwise than with {",
+    UNFINISHED: "a JSON object that is not closed",
+    MORE_AFTER: "something after the end of the JSON object",
+    CONTROL_BYTE: "no JSON: a control byte outside of an escape",
+}
+#: Characters of a reason; an error may quote a value of any length.
+_MOST_REASON = 200
+
+
+def json_faults(bodies: pa.Array) -> dict[int, str]:
+    """Reasons why bodies are not one JSON object each, by row, as far as brackets and strings tell."""
+    if not len(bodies):
+        return {}
+    faults = np.empty(len(bodies), np.uint8)
+    offsets, data = _offsets(bodies), bodies.buffers()[2]
+    address = data.address if data is not None else 0
+    if not find_json_faults(address, offsets.ctypes.data, faults):
+        return {}
+    return {row: _FAULTS[int(faults[row])] for row in np.flatnonzero(faults).tolist()}
+
+
+def parse_in_ranges(
+    bodies: pa.Array, parse: Callable[[pa.Array], T], refused: dict[int, str]
+) -> Iterator[tuple[int, T]]:
+    """Parse ranges of the bodies, in order: (row of the range's first body, what `parse` returns).
+
+    A range that `parse` refuses is halved until single bodies are left: a bad body costs two calls a halving. A single
+    body that `parse` refuses goes to `refused`, by its row.
+    """
+    stack = [(0, len(bodies))] if len(bodies) else []
+    while stack:
+        begin, end = stack.pop()
+        try:
+            yield begin, parse(bodies.slice(begin, end - begin))
+        except pa.ArrowException as error:
+            if end - begin == 1:
+                refused[begin] = str(error).partition("\n")[0].removesuffix(" in row 0")[:_MOST_REASON]
+            else:
+                middle = (begin + end) // 2
+                stack += [(middle, end), (begin, middle)]
+
+
+def read_json_bodies(
+    bodies: pa.Array, schema: pa.Schema | None, other_fields: Literal["ignore", "infer"] = "infer"
+) -> pa.Array:
+    """Parse bodies of one JSON object each to a struct array; raises ArrowException if any body does not fit.
+
+    Args:
+        bodies: without those of `json_faults`.
+        schema: types of fields; None: all types are inferred.
+        other_fields: fields that the schema lacks are left out, or come with inferred types.
+    """
+    bodies.cast(pa.string())  # the parser takes any bytes between quotes
+    offsets = _offsets(bodies)
+    text = bodies.buffers()[2].slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
+    # One block for all: Arrow ends blocks at newlines, and bodies may hold newlines.
+    read_options = pj.ReadOptions(use_threads=False, block_size=text.size + 1)
+    parse_options = pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior=other_fields)
+    table = pj.read_json(pa.BufferReader(text), read_options=read_options, parse_options=parse_options)
+    if table.num_rows != len(bodies):
+        raise pa.ArrowInvalid(f"{table.num_rows} JSON objects in {len(bodies)} bodies")
+    try:
+        table.validate()
+    except pa.ArrowInvalid:  # Arrow loses the nulls at the begin of a list whose type it does not know yet
+        raise pa.ArrowInvalid("a list that begins with null, in a field that the schema lacks") from None
+    if not table.num_columns:
+        return pa.StructArray.from_buffers(pa.struct([]), len(bodies), [None])
+    return table.to_struct_array().combine_chunks()
+
+
+def other_values(array: pa.Array, kind: pa.DataType) -> Iterator[tuple[str, _Mask]]:
+    """Fields of parsed bodies that a type lacks, `customer.age`, each with bool[rows]: whether a row has a value there.
+
+    A null, an empty list, and an object without values are no values: they have no type.
+    """
+    if array.type == kind:
+        return
+    if pa.types.is_struct(array.type):
+        for field, child in zip(array.type, array.flatten(), strict=True):
+            number = kind.get_field_index(field.name)
+            if number < 0:
+                yield field.name, _has_value(child)
+            else:
+                inner = other_values(child, kind.field(number).type)
+                yield from ((f"{field.name}.{path}", rows) for path, rows in inner)
+    elif pa.types.is_list(array.type):
+        for path, items in other_values(array.flatten(), kind.value_type):
+            yield path, _rows_of_items(array, items)
+
+
+def _has_value(array: pa.Array) -> _Mask:
+    if pa.types.is_struct(array.type):
+        has = np.zeros(len(array), np.bool_)
+        for child in array.flatten():
+            has |= _has_value(child)
+        return has
+    if pa.types.is_list(array.type):
+        return _rows_of_items(array, _has_value(array.flatten()))
+    return np.asarray(array.is_valid())
+
+
+def _rows_of_items(lists: pa.Array, items: _Mask) -> _Mask:
+    """Whether a list has any of the items."""
+    rows = np.zeros(len(lists), np.bool_)
+    rows[np.asarray(pc.list_parent_indices(lists))[items]] = True
+    return rows
+
+
+def _offsets(bodies: pa.Array) -> npt.NDArray[np.int32]:
+    """int32[rows + 1], position of each body in the array's data, and the end of the last body."""
+    offsets = np.frombuffer(bodies.buffers()[1], np.int32)
+    return offsets[bodies.offset : bodies.offset + len(bodies) + 1]

@@ -1,0 +1,113 @@
+"""Fields of JSON bodies of a sample, and the schema that is inferred from them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+import numpy as np
+import pyarrow as pa
+
+from reput.errors import ConfigError
+from reput.jobs.json_bodies import json_faults, parse_in_ranges, read_json_bodies
+
+
+class SampledFields:
+    """Types of the fields of bodies, with the count of values of each type. Picklable, and small.
+
+    Attributes:
+        bodies: count of bodies that were looked at.
+        fault: why a body is no JSON object; None where all are.
+    """
+
+    def __init__(self) -> None:
+        self.bodies = 0
+        self.fault: str | None = None
+        self._types: dict[str, Counter[pa.DataType]] = {}
+
+    def add(self, bodies: pa.Array) -> None:
+        """Look at a binary array of bodies."""
+        self.bodies += len(bodies)
+        faults = json_faults(bodies)
+        rows = np.delete(np.arange(len(bodies)), list(faults))
+        for _, values in parse_in_ranges(
+            bodies.take(pa.array(rows)), lambda some: read_json_bodies(some, None), faults
+        ):
+            for field, column in zip(values.type, values.flatten(), strict=True):
+                counts = self._types.setdefault(field.name, Counter())
+                if (kind := _known(field.type)) is not None:
+                    counts[kind] += len(column) - column.null_count
+        if self.fault is None:
+            self.fault = next(iter(faults.values()), None)
+
+    def merge(self, later: SampledFields) -> None:
+        """Add the counts of bodies that come after these in the log."""
+        self.bodies += later.bodies
+        self.fault = self.fault or later.fault
+        for name, counts in later._types.items():
+            self._types.setdefault(name, Counter()).update(counts)
+
+    def schema(self) -> pa.Schema:
+        """Schema of the fields, in the order of their first bodies; without fields where no body has a value.
+
+        Numbers of which one has a fraction are doubles. Where types do not agree otherwise, the type of the most values
+        counts: bodies with another type do not fit the schema.
+        """
+        kinds = {name: _common_type(counts) for name, counts in self._types.items()}
+        return pa.schema([pa.field(name, kind) for name, kind in kinds.items() if not pa.types.is_null(kind)])
+
+
+def infer_schema(bodies: Iterable[pa.Array]) -> pa.Schema:
+    """Infer the schema that most JSON bodies of a sample fit, as `SampledFields.schema`.
+
+    Times stay strings. A field that is null or empty in every body is left out: its type is unknown.
+
+    Raises ConfigError where no body is a JSON object with a value.
+    """
+    fields = SampledFields()
+    for batch in bodies:
+        fields.add(batch)
+    schema = fields.schema()
+    if not len(schema):
+        raise no_schema(fields)
+    return schema
+
+
+def no_schema(fields: SampledFields) -> ConfigError:
+    """Error that says why a sample gives no schema."""
+    if not fields.bodies:
+        reason = "the sample is empty"
+    elif fields.fault is not None:
+        reason = f"no body of the sample is JSON: {fields.fault}"
+    else:
+        reason = "the bodies of the sample have no field of a known type"
+    return ConfigError(f"schema: {reason}; give a schema, or decode raw or utf8")
+
+
+def _common_type(counts: Counter[pa.DataType]) -> pa.DataType:
+    """Type that the most values have, made wider for values of other types where that is possible."""
+    common = pa.schema([pa.field("", pa.null())])
+    for kind, _ in counts.most_common():
+        try:
+            common = pa.unify_schemas([common, pa.schema([pa.field("", kind)])], promote_options="permissive")
+        except pa.ArrowException:  # values of this type do not fit
+            continue
+    return common.field(0).type
+
+
+def _known(kind: pa.DataType) -> pa.DataType | None:
+    """A type without fields that are null or empty in every body; None where no field is left.
+
+    Times are strings: Arrow may take a text for a time.
+    """
+    if pa.types.is_null(kind):
+        return None
+    if pa.types.is_timestamp(kind):
+        return pa.string()
+    if pa.types.is_list(kind):
+        item = _known(kind.value_type)
+        return None if item is None else pa.list_(item)
+    if pa.types.is_struct(kind):
+        fields = [pa.field(field.name, known) for field in kind if (known := _known(field.type)) is not None]
+        return pa.struct(fields) if fields else None
+    return kind

@@ -1,0 +1,57 @@
+import pickle
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reput.errors import ConfigError
+from reput.jobs.body_schema import body_schema_text, parse_body_schema
+from reput.jobs.sampled_fields import SampledFields, infer_schema
+
+
+def bodies(*texts):
+    return pa.array(texts, pa.binary())
+
+
+@pytest.mark.parametrize(
+    ("texts", "schema"),
+    [
+        ([b'{"id":1,"n":1}', b'{"n":1.5,"at":"2026-11-21T07:13:00Z"}'], "id bigint, n double, at string"),
+        ([b'{"at":"2026-11-21"}', b'{"at":"yesterday"}'], "at string"),
+        ([b"x", b'{"ok":true,"no":null,"l":[],"m":[1],"s":{"x":"y","t":{}}}'],
+         "ok boolean, m array<bigint>, s struct<x: string>"),
+        ([b'{"a":1}', b'{"a":"x"}'], "a bigint"),
+        ([b'{"a":1}', b'{"a":"x","b":true}', b'{"a":"y"}'], "a string, b boolean"),
+        ([b'{"a":"x"}', b'{"a":1}', b'{"a":1.5}', b'{"a":2}'], "a double"),
+    ],
+)  # fmt: skip
+def test_a_schema_is_inferred_that_most_values_of_a_sample_fit(texts, schema):
+    assert body_schema_text(infer_schema([bodies(*texts)])) == schema
+    assert infer_schema([bodies(text) for text in texts]) == parse_body_schema(schema)
+
+
+@pytest.mark.parametrize(
+    ("texts", "reason"),
+    [
+        ([], "empty"),
+        ([b"x", b"[1]"], "no body of the sample is JSON"),
+        ([b"{}"], "no field"),
+    ],
+)
+def test_a_sample_that_gives_no_schema_is_refused(texts, reason):
+    with pytest.raises(ConfigError, match=reason):
+        infer_schema([bodies(*texts)])
+
+
+@given(
+    st.lists(st.sampled_from([b'{"a":1}', b'{"a":0.5}', b'{"a":"x"}', b'{"b":[1]}', b'{"b":{}}', b"x"]), max_size=9),
+    st.integers(0, 9),
+)
+def test_fields_of_two_samples_are_those_of_both_together(texts, border):
+    whole, first, second = SampledFields(), SampledFields(), SampledFields()
+    for fields, some in ((whole, texts), (first, texts[:border]), (second, texts[border:])):
+        for text in some:
+            fields.add(bodies(text))
+    first.merge(pickle.loads(pickle.dumps(second)))
+    assert (first.schema(), first.bodies, first.fault) == (whole.schema(), whole.bodies, whole.fault)
