@@ -62,14 +62,15 @@ def test_the_files_are_those_of_threads(store: Path, lake: Path, tmp_path: Path)
     assert files_of(lake) == files_of(tmp_path / "local") != {}
 
 
-def test_spark_reads_the_folder_and_the_files_of_the_delta_table(spark: SparkSession, lake: Path) -> None:
-    folder = spark.read.parquet(str(lake / "messages"))
-    table = spark.read.option("basePath", str(lake / "messages")).parquet(*DeltaTable(lake / "messages").file_uris())
+def test_spark_reads_the_folder_of_a_topic_and_the_files_of_its_delta_table(spark: SparkSession, lake: Path) -> None:
+    path = lake / "messages/~25RETRY~25group"
+    folder = spark.read.parquet(str(path))
+    table = spark.read.option("basePath", str(path)).parquet(*DeltaTable(path).file_uris())
     for frame in (folder, table):
         found = frame.where("topic = '%RETRY%group' and date > '2020-01-01'").select("body.id", "keys")
         rows = sorted((row.id, row["keys"]) for row in found.collect())
         assert rows == [(n, [f"k-{n}"]) for n in range(ROWS) if n % 3 == 1 and n % 500]
-    aside = spark.read.parquet(str(lake / "undecoded")).collect()
+    aside = spark.read.parquet(str(lake / "rejects")).collect()
     assert len(aside) == ROWS // 500
     assert all(bytes(row["body"]) == b"no" and "no JSON" in row["reason"] for row in aside)
 

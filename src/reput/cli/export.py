@@ -22,6 +22,7 @@ from reput.cli.options import (
     check_path,
     choose_runner,
     parse_list,
+    parse_pairs,
 )
 from reput.cli.output import write_text
 
@@ -43,9 +44,18 @@ def export(
         typer.Option("--decode", help="Write bodies as bytes, as text, or as typed fields."),
     ] = "raw",
     schema: Annotated[
-        str | None,
-        typer.Option("--schema", metavar="FIELDS", help="Of JSON bodies: 'id bigint, price double'; else inferred."),
-    ] = None,
+        list[str],
+        typer.Option(
+            "--schema",
+            metavar="[TOPIC=]FIELDS",
+            help="Of all JSON bodies, or a topic's: 'id bigint, price double'; may be repeated. Else inferred.",
+            default_factory=list,
+            show_default=False,
+        ),
+    ],
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Refuse a body that cannot be decoded, instead of rejecting its row.")
+    ] = False,
     to_format: Annotated[
         Literal["parquet", "delta"], typer.Option("--format", help="A folder of Parquet files, or also a Delta table.")
     ] = "parquet",
@@ -71,12 +81,17 @@ def export(
 ) -> int:
     """Export messages to Parquet or Delta.
 
-    The files lie in DIR/messages/topic=.../date=.../, in log order; rows whose bodies cannot be decoded lie in
-    DIR/undecoded, with the reason. Another run to the same folder exports only new messages, each once, also after a
-    kill. The store is not changed.
+    The files lie in DIR/messages/topic=.../date=.../, in log order. Another run to the same folder exports only new
+    messages, each once, also after a kill. The store is not changed.
+
+    With --decode json each topic is a table, DIR/messages/TOPIC, with a schema of its own, which --schema gives, or
+    which is inferred. Rows whose bodies cannot be decoded lie in DIR/rejects, with offsets and reason, and the exit
+    status is 1; with --strict they are refused. A given schema leaves other fields out. With an inferred one a body
+    with a value in another field is rejected, so that no value is lost.
 
     Damage in the log is refused. With --damaged skip all whole records before and after the damage are exported, each
-    range that was passed over is reported, and the exit status is 1.
+    range that was passed over is reported, and the exit status is 1. So it is where messages were lost before their
+    export, and --allow-data-loss is given.
 
     Examples:
       reput export /tmp/store /tmp/lake
@@ -86,31 +101,41 @@ def export(
     from reput.jobs.lake.export_job import follow as run_export
 
     listed = parse_list(topics)
+    schemas = _schemas(schema)
     options = ExportOptions(
         topics=listed,
         columns=parse_list(columns),
         decode=decode,
-        schema=schema,
+        schema=schemas,
         format=to_format,
         commit_log_path=commit_log_path,
         target_file_bytes=target_file_bytes,
         fail_on_data_loss=not allow_data_loss,
         damaged=damaged,
+        strict=strict,
     )
     pauses = _pauses(interval) if follow else iter([False])
-    with job_run(store, report, commit_log_path=commit_log_path, topics=listed) as progress:
+    named = [*(listed or ()), *(schemas if isinstance(schemas, dict) else ())]
+    with job_run(store, report, commit_log_path=commit_log_path, topics=named or None) as progress:
         runner = choose_runner(runner_name, master, store, commit_log_path)
         runs = run_export(store, output, runner=runner, wait=lambda: next(pauses), options=options, progress=progress)
         first = next(runs)  # the longest run; the bar ends before anything is printed
     status = 0
     for result in chain([first], runs):
-        status |= bool(result.damages)
+        status |= bool(result.findings)
         if result.commits or result.lost or as_json or (report is not None and not follow):
             fields = asdict(result) | {"damages": [damage._asdict() for damage in result.damages]} if as_json else None
             end_job(_report(store, output, result), report, fields)
         elif not follow:
             write_text(f"nothing new: the log ends at offset {result.end_offset}, and so does {output}")
     return status
+
+
+def _schemas(texts: list[str]) -> dict[str, str] | str | None:
+    """Schemas by topic, or the one schema of all topics; None: not given."""
+    if len(texts) == 1 and "=" not in texts[0].partition("`")[0]:
+        return texts[0]
+    return parse_pairs(texts, "--schema") or None
 
 
 def _pauses(seconds: float) -> Iterator[bool]:
@@ -126,11 +151,11 @@ def _report(store: str, output: str, result: Export) -> Report:
     from reput.jobs.report.report import Report
     from reput.jobs.report.table import Table
 
-    rows = [(one.topic, one.messages, one.undecoded, one.files, one.bytes) for one in result.topics]
+    rows = [(one.topic, one.messages, one.rejected, one.files, one.bytes) for one in result.topics]
     bars = [one for one in result.topics if one.bytes]
     facts: dict[str, str | int | float | None] = {
         "messages": result.messages,
-        "undecoded": result.undecoded,
+        "rejected": result.rejected,
         "from offset": result.begin_offset,
         "to offset": result.end_offset,
         "commits": result.commits,
@@ -138,12 +163,13 @@ def _report(store: str, output: str, result: Export) -> Report:
         "seconds": result.seconds,
         "messages a second": round(result.messages / result.seconds),
     }
-    if result.body_schema is not None:
-        facts["schema of bodies"] = result.body_schema
+    tables = [Table("topics", ("topic", "messages", "rejected", "files", "bytes"), rows)]
+    if result.body_schemas:
+        tables.append(Table("schemas of bodies", ("topic", "fields"), list(result.body_schemas.items())))
     return Report(
         title=f"Export of {store} to {output}",
         facts=facts,
-        tables=[Table("topics", ("topic", "messages", "undecoded", "files", "bytes"), rows)],
+        tables=tables,
         plots=[
             Plot(
                 "bar",

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pyarrow.dataset as ds
 import pytest
+from pyarrow import parquet
 
 import reput
 import reput.cli.export
@@ -26,10 +27,40 @@ def test_a_store_becomes_parquet_files(store: Path, tmp_path: Path, run_reput: R
 
 
 def test_bodies_that_are_no_text_are_told(store: Path, tmp_path: Path, run_reput: Run) -> None:
-    answer = run_reput("export", store, tmp_path / "lake", "--decode", "utf8")
-    assert answer.status == 0, answer.err
-    assert "1 bodies could not be decoded" in answer.out
-    assert len(list((tmp_path / "lake/undecoded").rglob("*.parquet"))) == 1
+    page = tmp_path / "report.html"
+    answer = run_reput("export", store, tmp_path / "lake", "--decode", "utf8", "--report", page)
+    assert (answer.status, answer.err) == (1, "")
+    for text in (answer.out, page.read_text()):
+        assert "topic orders: 1 bodies could not be decoded: they are in rejects/, with the reason" in text
+        assert "queue 0, queue offset 3, commit log offset" in text
+    (file,) = (tmp_path / "lake/rejects").rglob("*.parquet")
+    names = ["queue_id", "queue_offset", "commit_log_offset", "reason", "body"]
+    (row,) = parquet.read_table(file, columns=names).to_pylist()
+    assert (row["queue_id"], row["queue_offset"], row["body"]) == (0, 3, b"\xff\xfe")
+    answer = run_reput("export", store, tmp_path / "other", "--decode", "utf8", "--json")
+    first = answer.object()["first_rejects"]
+    assert (answer.status, answer.object()["rejected"], first[0]["reason"]) == (1, 1, row["reason"])
+
+
+def test_strict_refuses_a_body_and_names_its_place(store: Path, tmp_path: Path, run_reput: Run) -> None:
+    answer = run_reput("export", store, tmp_path / "lake", "--decode", "utf8", "--strict")
+    assert (answer.status, answer.out, answer.err.count("\n")) == (2, "", 1)
+    assert "topic orders, queue 0, queue offset 3, commit log offset" in answer.err
+    assert not list((tmp_path / "lake").rglob("*.parquet"))
+
+
+def test_each_topic_may_be_given_its_schema(tmp_path: Path, run_reput: Run) -> None:
+    for topic, body in (("orders", '{"id": 1, "total": 2.5}'), ("users", '{"id": "u"}'), ("ids", '{"id": 1}')):
+        assert run_reput("put", tmp_path / "store", "--topic", topic, "--body", body, *SMALL_FILES).status == 0
+    schemas = ["--schema", "orders=id int", "--schema", "users=id string, `a=b` int"]
+    answer = run_reput("export", tmp_path / "store", tmp_path / "lake", "--decode", "json", *schemas, "--json")
+    assert answer.object()["body_schemas"] == {"ids": "id bigint", "orders": "id int", "users": "id string, `a=b` int"}
+    assert answer.status == 0
+    one = ["--topics", "ids", "--schema", "id int, `a=b` int"]
+    answer = run_reput("export", tmp_path / "store", tmp_path / "ids", "--decode", "json", *one, "--json")
+    assert answer.object()["body_schemas"] == {"ids": "id int, `a=b` int"}
+    answer = run_reput("export", tmp_path / "store", tmp_path / "no", "--decode", "json", "--schema", "order=id int")
+    assert "there is no topic 'order'; did you mean 'orders'?" in answer.err
 
 
 def test_a_run_that_finds_nothing_new_says_so_in_a_line(store: Path, tmp_path: Path, run_reput: Run) -> None:

@@ -1,14 +1,17 @@
-"""Delta table over an export's messages: each commit of the export is one commit of the table, once.
+"""Delta tables over an export's files: each commit of the export is one commit of a table, once.
 
-The log of the table holds the number of the export's last commit (an application transaction, `txn`), and the commit's
-range of the commit log (`commitInfo`). So a start after a kill knows whether the table has a commit.
+Messages are one table, or, where each topic's bodies have a schema of their own, a table for each topic; rejects are
+another one. The log of a table holds the number of the export's last commit (an application transaction, `txn`), and
+the commit's range of the commit log (`commitInfo`). So a start after a kill knows whether a table has a commit.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 import pyarrow as pa
@@ -17,7 +20,7 @@ from pyarrow import parquet
 from reput.errors import ConfigError, StoreError
 from reput.files import FileLayer
 from reput.jobs.lake.commits import LakeCommit
-from reput.jobs.lake.files import LakeFile
+from reput.jobs.lake.files import Kind, LakeFile
 
 #: Application id of the transactions of exports.
 APP_ID = "reput export"
@@ -25,35 +28,32 @@ PARTITION_COLUMNS = ("topic", "date")
 _BOUNDED = ("commit_log_offset", "queue_offset", "queue_id", "store_timestamp", "born_timestamp")
 
 
-class DeltaTable:
-    """Delta table in `<output>/messages`.
+class DeltaTables:
+    """Delta tables of an export, as the files name them.
 
     Args:
         output: the folder of the export.
-        schema: of the files; the partition columns come after it.
+        schema: schema of the files of a kind and a topic; the partition columns come after it.
         store: path of the store, for the lineage.
-
-    Raises ConfigError for a schema with names that are the same to Delta.
     """
 
-    def __init__(self, output: str, schema: pa.Schema, store: str, files: FileLayer) -> None:
-        _check_names(schema)
-        self._output, self._store, self._files = output, store, files
-        self._path = os.path.join(output, "messages")
-        self._schema = pa.schema([*schema, ("topic", pa.string()), ("date", pa.date32())])
+    def __init__(self, output: str, schema: Callable[[Kind, str], pa.Schema], store: str, files: FileLayer) -> None:
+        self._output, self._schema, self._store, self._files = output, schema, store, files
 
     def publish(self, commit: LakeCommit) -> None:
-        """Add the files of a commit to the table, unless the table has the commit already."""
+        """Add the files of a commit to their tables, unless a table has the commit already."""
         deltalake = _deltalake()
-        messages = [one for one in commit.lake_files if one.kind == "messages"]
-        if not messages:
-            return
+        table_of = attrgetter("table")
+        for table, group in groupby(sorted(commit.lake_files, key=table_of), key=table_of):
+            self._publish(deltalake, os.path.join(self._output, table), commit, list(group))
+
+    def _publish(self, deltalake: Any, path: str, commit: LakeCommit, lake_files: Sequence[LakeFile]) -> None:
         try:
-            table = self._open(deltalake)
+            table = self._open(deltalake, path, lake_files[0])
             done = table.transaction_version(APP_ID)
             if done is None or done < commit.number:
                 table.create_write_transaction(
-                    [self._action(deltalake, one) for one in messages],
+                    [self._action(deltalake, path, one) for one in lake_files],
                     mode="append",
                     schema=table.schema(),
                     partition_by=list(PARTITION_COLUMNS),
@@ -64,23 +64,22 @@ class DeltaTable:
                 )
         except deltalake.exceptions.DeltaError as error:
             raise StoreError(
-                f"{self._path}: the Delta table does not take commit {commit.number}: {error}; its files are there, "
+                f"{path}: the Delta table does not take commit {commit.number}: {error}; its files are there, "
                 "and the next export tries again"
             ) from error
-        self._sync()
+        self._sync(path)
 
-    def _open(self, deltalake: Any) -> Any:
-        if deltalake.DeltaTable.is_deltatable(self._path):
-            return deltalake.DeltaTable(self._path)
-        self._files.make_directories(self._path)
-        return deltalake.DeltaTable.create(
-            self._path, schema=self._schema, mode="error", partition_by=list(PARTITION_COLUMNS)
-        )
+    def _open(self, deltalake: Any, path: str, one: LakeFile) -> Any:
+        if deltalake.DeltaTable.is_deltatable(path):
+            return deltalake.DeltaTable(path)
+        self._files.make_directories(path)
+        schema = pa.schema([*self._schema(one.kind, one.topic), ("topic", pa.string()), ("date", pa.date32())])
+        return deltalake.DeltaTable.create(path, schema=schema, mode="error", partition_by=list(PARTITION_COLUMNS))
 
-    def _action(self, deltalake: Any, one: LakeFile) -> Any:
+    def _action(self, deltalake: Any, table: str, one: LakeFile) -> Any:
         path = os.path.join(self._output, one.path)
         return deltalake.transaction.AddAction(
-            path=os.path.relpath(path, self._path),
+            path=os.path.relpath(path, table),
             size=one.size,
             partition_values={"topic": one.topic, "date": one.date},
             modification_time=self._files.modified_ms(path),
@@ -95,32 +94,36 @@ class DeltaTable:
             "reput.endOffset": str(commit.end.offset),
         }
 
-    def _sync(self) -> None:
-        """Sync the table's log, before the export removes its staging folder.
+    def _sync(self, path: str) -> None:
+        """Sync a table's log, before the export removes its staging folder.
 
         A commit writes at most four files: the table's first entry, its own entry, a checkpoint, and the name of the
         last checkpoint.
         """
-        log = os.path.join(self._path, "_delta_log")
+        log = os.path.join(path, "_delta_log")
         self._files.sync_files([os.path.join(log, entry.name) for entry in self._files.list_directory(log)[-4:]])
-        self._files.sync_directories([log, self._path])
+        self._files.sync_directories([log, path])
 
 
-def _check_names(fields: Iterable[pa.Field]) -> None:
-    """Raise ConfigError for names of one level, on any level, that differ only in upper and lower case."""
+def check_names(fields: Iterable[pa.Field], where: str = "") -> None:
+    """Raise ConfigError for names of one level, on any level, that differ only in upper and lower case.
+
+    Args:
+        where: begin of the error's text.
+    """
     seen: dict[str, str] = {}
     for field in fields:
         other = seen.setdefault(field.name.casefold(), field.name)
         if other != field.name:
             raise ConfigError(
-                f"schema: a Delta table does not tell {field.name!r} from {other!r}; give a schema with one of them, "
-                "or export as parquet"
+                f"schema: {where}a Delta table does not tell {field.name!r} from {other!r}; give a schema with one "
+                "of them, or export as parquet"
             )
         kind = field.type
         while pa.types.is_list(kind):
             kind = kind.value_type
         if pa.types.is_struct(kind):
-            _check_names(kind)
+            check_names(kind, where)
 
 
 def _statistics(metadata: Any, rows: int) -> dict[str, Any]:

@@ -9,24 +9,36 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
 import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import parquet
 
 from reput.errors import ConfigError, CorruptRecordError, DataLossError, ReputError
 from reput.extras import require
 from reput.files import DISK, FileLayer
-from reput.jobs.body_schema import body_schema_text, parse_body_schema
-from reput.jobs.decoding import BodyDecoder, JsonDecoder, RawDecoder, make_decoder
-from reput.jobs.job_folder import JobFolder
+from reput.jobs.body_schema import body_schema_text
+from reput.jobs.job_folder import JobFolder, Option
+from reput.jobs.lake.body_decoders import BodySchema, keep_decoders, kept_decoders, make_decoders
 from reput.jobs.lake.commits import LakeCommit, LakeCommits
-from reput.jobs.lake.delta_table import DeltaTable
-from reput.jobs.lake.files import LakeFile, LakeRows, Staging, groups_to_merge, merge_files, stage_split
+from reput.jobs.lake.delta_table import DeltaTables, check_names
+from reput.jobs.lake.files import (
+    SAMPLE_COLUMNS,
+    LakeFile,
+    LakeRows,
+    StagedSplit,
+    Staging,
+    groups_to_merge,
+    merge_files,
+    stage_split,
+)
 from reput.jobs.runner import Runner
+from reput.jobs.sampled_fields import SampledFields, no_schema
 from reput.jobs.split_tasks import run_over_splits
 from reput.log.directory import StoreDirectory
 from reput.log.positions import LogPosition, TailLimit
@@ -47,8 +59,8 @@ TARGET_FILE_BYTES = 4 << 20
 #: Columns that every file has: the origin of a row.
 LINEAGE = ("store", "commit_log_offset", "queue_id", "queue_offset")
 _SAMPLE_ROWS = 10_000
-#: Version of the files' layout: a later reput with the same layout continues an export.
-_LAYOUT = "export 1"
+#: Version of the files' layout: a later reput with the same layout continues an export. That of raw bodies is older.
+_LAYOUT, _RAW_LAYOUT = "export 2", "export 1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +69,26 @@ class TopicSum:
 
     topic: str
     messages: int
-    undecoded: int
+    rejected: int
     files: int
     bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reject:
+    """The first rejected row of a topic in a commit: where it is, and why its body could not be decoded."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    commit_log_offset: int
+    reason: str
+
+    def __str__(self) -> str:
+        return (
+            f"queue {self.queue_id}, queue offset {self.queue_offset}, commit log offset {self.commit_log_offset}: "
+            f"{self.reason}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +98,11 @@ class Export:
     Attributes:
         begin_offset, end_offset: the exported range of the commit log.
         messages: rows of messages.
-        undecoded: rows put aside, as their bodies could not be decoded.
+        rejected: rows in `rejects/`, as their bodies could not be decoded.
         commits: count of commits.
         topics: sums, sorted by topic.
-        body_schema: schema of JSON bodies, as text; None for other bodies.
+        first_rejects: the first rejected row of each topic, sorted by topic.
+        body_schemas: schemas of JSON bodies by topic, as text, of the topics that this run has exported.
         lost: ranges of offsets that were deleted or cut before they were exported, where that was allowed.
         damages: ranges of the log that hold no whole records and were passed over, where that was allowed.
         seconds: time of the run.
@@ -81,21 +111,26 @@ class Export:
     begin_offset: int
     end_offset: int
     messages: int
-    undecoded: int
+    rejected: int
     commits: int
     topics: tuple[TopicSum, ...]
-    body_schema: str | None
+    first_rejects: tuple[Reject, ...]
+    body_schemas: dict[str, str]
     lost: tuple[tuple[int, int], ...]
     damages: tuple[Damage, ...]
     seconds: float
 
     @property
     def findings(self) -> list[str]:
-        """Texts of lost ranges, of damage that was passed over, and of undecoded bodies."""
+        """Texts of lost ranges, of damage that was passed over, and of rejected bodies."""
         findings = [f"offsets {begin} to {end} were lost before they were exported" for begin, end in self.lost]
         findings += [f"{damage.error()}; passed over {damage.end - damage.begin} bytes" for damage in self.damages]
-        if self.undecoded:
-            findings.append(f"{self.undecoded} bodies could not be decoded: they are in undecoded/, with the reason")
+        rejected = {one.topic: one.rejected for one in self.topics}
+        findings += [
+            f"topic {first.topic}: {rejected[first.topic]} bodies could not be decoded: they are in rejects/, with the "
+            f"reason; the first is at {first}"
+            for first in self.first_rejects
+        ]
         return findings
 
 
@@ -107,8 +142,8 @@ class ExportOptions:
         topics: of the messages; None: all topics, future ones included.
         columns: of `read_log`; None: all. The lineage columns always come first; the topic is a folder's name.
         decode: raw, utf8 or json; see `reput.jobs.decoding`.
-        schema: of JSON bodies; None: inferred from the first messages, and kept.
-        format: parquet; or delta, which also makes the folder of messages a Delta table.
+        schema: of the JSON bodies of all topics, or by topic; else inferred when a topic first appears, and kept.
+        format: parquet; or delta, which also makes the folders of messages and rejects Delta tables.
         commit_log_path: as for `read_log`.
         split_bytes: log bytes of a task.
         commit_bytes: log bytes of a commit, rounded up to whole files of the log.
@@ -117,12 +152,14 @@ class ExportOptions:
             that the log is another one now; False: the export continues with the log as it is.
         damaged: treatment of damage in the log: "refuse" ends the run before the batch with the damage; "skip" exports
             all whole records before and after it, and reports the ranges that were passed over.
+        strict: whether a body that cannot be decoded ends the run before the batch with the body; False: its row is
+            rejected.
     """
 
     topics: Sequence[str] | None = None
     columns: Sequence[str] | None = None
     decode: str = "raw"
-    schema: pa.Schema | str | None = None
+    schema: BodySchema | Mapping[str, BodySchema] | None = None
     format: Format = "parquet"
     commit_log_path: str | os.PathLike[str] | None = None
     split_bytes: int = SPLIT_BYTES
@@ -130,6 +167,7 @@ class ExportOptions:
     target_file_bytes: int = TARGET_FILE_BYTES
     fail_on_data_loss: bool = True
     damaged: Literal["refuse", "skip"] = "refuse"
+    strict: bool = False
 
 
 def export(
@@ -144,10 +182,13 @@ def export(
     """Export the messages that are new since the last run to the same folder; in the first run, all messages.
 
     Below the output, messages lie in `messages/topic=<topic>/date=<date>/`, rows whose bodies could not be decoded in
-    `undecoded/`, and the job's state in `_reput/`. Dates are of the store timestamp, in UTC.
+    `rejects/topic=<topic>/date=<date>/`, and the job's state in `_reput/`. Dates are of the store timestamp, in UTC.
+    With JSON bodies each topic is a table with a schema of its own, `messages/<topic>`, which has these folders.
 
     Raises:
-        ConfigError: a wrong option, or another value than in earlier runs; a schema that fits no body of a sample.
+        ConfigError: a wrong option, or another value than in earlier runs; a schema that fits no body of a sample; JSON
+            without a schema, and no body of the first commit is such; with `strict`, a body that cannot be decoded,
+            with its topic and offset. Earlier commits stay.
         StoreFormatError: no store, or an output that is not empty and belongs to no export.
         StoreLockedError: another process exports to this folder.
         DataLossError: the log does not have the records after the last run any more.
@@ -189,14 +230,15 @@ def _opened(
     directory = StoreDirectory(store_path, commit_log_path=options.commit_log_path, files=files)
     directory.check_output(output)
     _check(options)
-    schema = options.schema
-    kept = {
-        "reput": _LAYOUT,  # in place of the version: a later reput with the same layout continues
+    kept: dict[str, Option] = {
+        "reput": _RAW_LAYOUT
+        if options.decode == "raw"
+        else _LAYOUT,  # in place of the version: a later reput with the same layout continues
         "store": directory.path,
         "topics": None if options.topics is None else sorted(set(options.topics)),
         "columns": None if options.columns is None else list(options.columns),
         "decode": options.decode,
-        "schema": body_schema_text(schema) if isinstance(schema, pa.Schema) else schema,
+        "schema": _schema_option(options.schema),
         "format": options.format,
     }
     with JobFolder(output, "export", kept, files=files) as folder:
@@ -208,6 +250,10 @@ def _opened(
             raise
         try:
             yield job
+        except ConfigError:
+            if not job.has_commits:
+                folder.finish()
+            raise
         except CorruptRecordError as error:
             advice = "or export all whole records, with a report of the rest, by --damaged skip (damaged='skip')"
             raise CorruptRecordError(error.path, error.offset, f"{error.reason}; {advice}") from None
@@ -225,7 +271,18 @@ def _check(options: ExportOptions) -> None:
     for name in ("split_bytes", "commit_bytes", "target_file_bytes"):
         if getattr(options, name) < 1:
             raise ConfigError(f"{name}: {getattr(options, name)} is no size in bytes")
-    make_decoder(options.decode, options.schema, lambda: ()) if options.schema or options.decode != "json" else None
+    decoders = make_decoders(options.decode, options.schema)
+    if options.format == "delta":
+        for decoder in (decoders.common, *decoders.by_topic.values()):
+            if decoder is not None and pa.types.is_struct(decoder.type):
+                check_names(decoder.type)
+
+
+def _schema_option(schema: BodySchema | Mapping[str, BodySchema] | None) -> Option:
+    """Value of the option as the job's folder keeps it."""
+    if isinstance(schema, Mapping):
+        return [f"{topic}={_schema_option(one)}" for topic, one in sorted(schema.items())]
+    return body_schema_text(schema) if isinstance(schema, pa.Schema) else schema
 
 
 class _ExportJob:
@@ -244,13 +301,22 @@ class _ExportJob:
         shown = tuple(dict.fromkeys([*LINEAGE, *(name for name in columns if name != "topic")]))
         needed = ["topic", "store_timestamp", *(["body", "status"] if options.decode != "raw" else [])]
         selection = replace(selection, columns=tuple(dict.fromkeys([*shown, *needed])))
-        self._rows = LakeRows(selection, shown, RawDecoder())
-        self._rows = replace(self._rows, decoder=self._decoder())
+        decoders = make_decoders(options.decode, options.schema)
+        self._rows = LakeRows(selection, shown, kept_decoders(decoders, folder.state_folder(), files))
+        if not folder.resumed and options.schema:
+            self._check_fit()
         publish: Callable[[LakeCommit], None] = _nothing
         if options.format == "delta":
-            publish = DeltaTable(folder.path, self._rows.schema("messages"), directory.path, files).publish
+            publish = DeltaTables(
+                folder.path, lambda kind, topic: self._rows.schema(kind, topic), directory.path, files
+            ).publish
         self._commits = LakeCommits(folder, files, publish)
         self._commits.recover()
+
+    @property
+    def has_commits(self) -> bool:
+        """Whether anything was exported, by this run or an earlier one."""
+        return self._commits.last is not None
 
     def run(self, progress: Progress | None) -> Export:
         """Export new messages."""
@@ -258,6 +324,7 @@ class _ExportJob:
         first, lost = self._begin()
         begin, end = first, self._tail.advance(first)
         commits: list[LakeCommit] = []
+        self._first_rejects: dict[str, Reject] = {}
         while begin.offset < end.offset:
             stop = self._commit_end(begin, end)
             commits.append(self._commit(begin.offset, stop, progress))
@@ -266,15 +333,16 @@ class _ExportJob:
                 end = self._tail.advance(begin)
         lake_files = [one for commit in commits for one in commit.lake_files]
         topics = _sums(lake_files)
-        decoder = self._rows.decoder
+        schemas = {one.topic: self._rows.decoders.schema_text(one.topic) for one in topics}
         return Export(
             begin_offset=first.offset,
             end_offset=begin.offset,
             messages=sum(topic.messages for topic in topics),
-            undecoded=sum(topic.undecoded for topic in topics),
+            rejected=sum(topic.rejected for topic in topics),
             commits=len(commits),
             topics=topics,
-            body_schema=body_schema_text(decoder.schema) if isinstance(decoder, JsonDecoder) else None,
+            first_rejects=tuple(first for _, first in sorted(self._first_rejects.items())),
+            body_schemas={topic: text for topic, text in schemas.items() if text is not None},
             lost=lost,
             damages=tuple(damage for commit in commits for damage in commit.damages),
             seconds=time.perf_counter() - started,
@@ -308,18 +376,20 @@ class _ExportJob:
 
     def _commit(self, begin: int, end: LogPosition, progress: Progress | None) -> LakeCommit:
         staging = Staging(self._commits.stage(), self._files)
-        splits = _splits(self._directory, begin, end.offset, self._options.split_bytes)
-        outcomes, _ = run_over_splits(
-            self._runner, partial(stage_split, self._rows, staging), splits,
-            description="export the log", progress=progress,
-        )  # fmt: skip
-        cut = [outcome.read for outcome in outcomes if outcome.read.stop is SplitStop.LOG_END]
-        if cut:
-            raise DataLossError(
-                f"{self._directory.path}: the log was to be exported up to offset {end.offset}, and ends at "
-                f"{cut[0].end_offset} now: it was cut meanwhile, as a start after a kill does. Export again"
-            )
+        rows, description = self._rows, "export the log"
+        if rows.decoders.common is None and not rows.decoders.by_topic:  # no row can be written yet
+            rows = replace(rows, selection=replace(rows.selection, columns=SAMPLE_COLUMNS))
+            description = "look at bodies"
+        outcomes = self._stage(rows, staging, begin, end, description, progress)
+        damages = [one for outcome in outcomes for one in outcome.damages]
         staged = [one for outcome in outcomes for one in outcome.lake_files]
+        if samples := _merged(outcome.samples for outcome in outcomes):
+            self._infer(samples)
+            selection = replace(self._rows.selection, topics=frozenset(samples))
+            rows = replace(self._rows, selection=selection)
+            outcomes = self._stage(rows, staging, begin, end, "export the log", progress)
+            staged += [one for outcome in outcomes for one in outcome.lake_files]
+        self._look_at_rejects(staged, staging)
         groups = groups_to_merge(staged, self._options.target_file_bytes)
         small = [group for group in groups if len(group) > 1]
         merged = self._runner.run(
@@ -327,41 +397,81 @@ class _ExportJob:
         ) if small else []  # fmt: skip
         alone = [group[0] for group in groups if len(group) == 1]
         lake_files = sorted([*alone, *merged], key=lambda one: (one.first_offset, one.path))
-        return self._commits.commit(begin, end, lake_files, [one for outcome in outcomes for one in outcome.damages])
+        return self._commits.commit(begin, end, lake_files, damages)
 
-    def _decoder(self) -> BodyDecoder:
-        """Make the decoder. An inferred schema is kept for later runs."""
-        options = self._options
-        if options.decode != "json":
-            return make_decoder(options.decode)
-        path = os.path.join(self._folder.state_folder(), "schema")
-        if self._files.exists(path):
-            return JsonDecoder(parse_body_schema(self._files.read_bytes(path).decode()))
-        decoder = make_decoder("json", options.schema, self._sample)
-        assert isinstance(decoder, JsonDecoder)
-        if options.schema is not None:
-            self._check_fit(decoder)
-        self._files.write_atomically(path, body_schema_text(decoder.schema).encode())
-        return decoder
+    def _stage(
+        self, rows: LakeRows, staging: Staging, begin: int, end: LogPosition, description: str,
+        progress: Progress | None,
+    ) -> list[StagedSplit]:  # fmt: skip
+        """Write rows of a range of the log to staged files."""
+        splits = _splits(self._directory, begin, end.offset, self._options.split_bytes)
+        outcomes, _ = run_over_splits(
+            self._runner, partial(stage_split, rows, staging), splits, description=description, progress=progress
+        )
+        cut = [outcome.read for outcome in outcomes if outcome.read.stop is SplitStop.LOG_END]
+        if cut:
+            raise DataLossError(
+                f"{self._directory.path}: the log was to be exported up to offset {end.offset}, and ends at "
+                f"{cut[0].end_offset} now: it was cut meanwhile, as a start after a kill does. Export again"
+            )
+        return outcomes
 
-    def _check_fit(self, decoder: BodyDecoder) -> None:
-        """Raise ConfigError where no body of the sample can be decoded."""
-        reasons = [reason for bodies in self._sample() for reason in decoder.decode(bodies).reasons.to_pylist()]
+    def _infer(self, samples: Mapping[str, SampledFields]) -> None:
+        """Infer the schemas of new topics, and keep them for later runs, before a row is written by them.
+
+        Raises ConfigError where no topic has JSON bodies at all: then JSON is a wrong option.
+        """
+        decoders = self._rows.decoders.inferred(samples)
+        if not self.has_commits and not any(len(decoder.schema) for decoder in decoders.by_topic.values()):
+            raise no_schema(next(iter(samples.values())))
+        if self._options.format == "delta":
+            for topic in samples:
+                check_names(decoders.by_topic[topic].type, f"topic {topic}: ")
+        keep_decoders(decoders, self._folder.state_folder(), self._files)
+        self._rows = replace(self._rows, decoders=decoders)
+
+    def _look_at_rejects(self, staged: Sequence[LakeFile], staging: Staging) -> None:
+        """Note the first rejected row of each topic; raises ConfigError for the first one where none is allowed."""
+        first: dict[str, LakeFile] = {}
+        for one in sorted(staged, key=lambda one: one.first_offset):
+            if one.kind == "rejects":
+                first.setdefault(one.topic, one)
+        for topic, one in first.items():
+            data = self._files.read_bytes(os.path.join(staging.folder, one.name))
+            names = ["queue_id", "queue_offset", "commit_log_offset", "reason"]
+            row = parquet.ParquetFile(pa.BufferReader(data)).read_row_group(0, names).slice(0, 1).to_pylist()[0]
+            reject = Reject(topic, **row)
+            if self._options.strict:
+                raise ConfigError(
+                    f"{self._directory.path}: topic {topic}, {reject}. Nothing of this batch is exported. Give a "
+                    "schema that the body fits, or leave --strict (strict=True) out, and such rows go to rejects/"
+                )
+            self._first_rejects.setdefault(topic, reject)
+
+    def _check_fit(self) -> None:
+        """Raise ConfigError where no body of the sample can be decoded by a given schema."""
+        reasons: list[str | None] = []
+        for batch in self._sample():
+            for topic in batch["topic"].unique().to_pylist():
+                decoder = self._rows.decoders.of(topic)
+                if decoder is not None:
+                    bodies = batch["body"].filter(pc.equal(batch["topic"], topic))
+                    reasons += decoder.decode(bodies).reasons.to_pylist()
         if reasons and None not in reasons:
             raise ConfigError(
                 f"schema: it fits none of the first {len(reasons)} bodies; the reason for the first: {reasons[0]}. "
                 "Give another schema, or none to have one inferred"
             )
 
-    def _sample(self) -> Iterator[pa.Array]:
-        """Read the first bodies of the log."""
+    def _sample(self) -> Iterator[pa.RecordBatch]:
+        """Read the first bodies of the log, with their topics."""
         left = _SAMPLE_ROWS
-        selection = replace(self._rows.selection, columns=("body",))
+        selection = replace(self._rows.selection, columns=("topic", "body"))
         begin = self._tail.earliest()
         end = self._tail.advance(begin).offset
         for split in _splits(self._directory, begin.offset, end, COMMIT_BYTES):
             for batch in read_split(split, selection, files=self._files):
-                yield batch["body"].slice(0, left)
+                yield batch.slice(0, left)
                 left -= min(left, batch.num_rows)
                 if not left:
                     return
@@ -384,12 +494,21 @@ def _splits(directory: StoreDirectory, begin: int, end: int, split_bytes: int) -
 
 
 def _sums(lake_files: Sequence[LakeFile]) -> tuple[TopicSum, ...]:
-    messages, undecoded, count, size = Counter[str](), Counter[str](), Counter[str](), Counter[str]()
+    messages, rejected, count, size = Counter[str](), Counter[str](), Counter[str](), Counter[str]()
     for one in lake_files:
-        (messages if one.kind == "messages" else undecoded)[one.topic] += one.rows
+        (messages if one.kind == "messages" else rejected)[one.topic] += one.rows
         count[one.topic] += 1
         size[one.topic] += one.size
-    return tuple(TopicSum(t, messages[t], undecoded[t], count[t], size[t]) for t in sorted(count))
+    return tuple(TopicSum(t, messages[t], rejected[t], count[t], size[t]) for t in sorted(count))
+
+
+def _merged(samples: Iterable[Mapping[str, SampledFields]]) -> dict[str, SampledFields]:
+    """Samples of a commit by topic, out of those of its splits in log order."""
+    merged: dict[str, SampledFields] = {}
+    for of_split in samples:
+        for topic, fields in of_split.items():
+            merged.setdefault(topic, SampledFields()).merge(fields)
+    return merged
 
 
 def _nothing(commit: LakeCommit) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from functools import lru_cache
@@ -24,13 +24,15 @@ from pyarrow import parquet
 from reput.errors import CorruptRecordError, StoreFormatError
 from reput.files import File, FileLayer
 from reput.jobs.decoding import BodyDecoder, RawDecoder
+from reput.jobs.lake.body_decoders import BodyDecoders
+from reput.jobs.sampled_fields import SampledFields
 from reput.kernels.record_batch import SCHEMA
 from reput.log.reader import record_batches
 from reput.log.scan import Damage, scan_split
 from reput.log.selection import Selection
 from reput.log.splits import Split, SplitResult
 
-Kind = Literal["messages", "undecoded"]
+Kind = Literal["messages", "rejects"]
 
 #: Name of the partition of a null in Hive, Spark and Delta.
 NO_DATE = "__HIVE_DEFAULT_PARTITION__"
@@ -43,6 +45,10 @@ _DAY_US = 86_400_000_000
 _EPOCH = date(1970, 1, 1)
 _MAX_NAME_BYTES = 255
 _PLAIN = frozenset("-_.")
+#: Bodies of a topic whose fields a task looks at, where its schema is to be inferred.
+_SAMPLE_ROWS = 4000
+#: Columns that a task needs to look at bodies.
+SAMPLE_COLUMNS = ("commit_log_offset", "topic", "body")
 #: Columns with few different values: for them a dictionary saves space; for other columns it only costs time.
 _FEW_VALUES = ("store", "queue_id", "born_host", "store_host", "tags", "status", "reason")
 
@@ -53,12 +59,13 @@ class LakeFile:
 
     Attributes:
         name: of the staged file.
-        kind: whether the file holds messages, or rows whose body could not be decoded.
+        kind: whether the file holds messages, or rows whose bodies were rejected: they could not be decoded.
         topic: as text.
         date: ISO 8601, of the store timestamps in UTC; None where they are outside the years 1 to 9999.
         first_offset, last_offset: commit log offsets of the first and the last row.
         rows: count of rows.
         size: bytes of the file.
+        table: folder of the table that the file belongs to, below the output: `messages`, `messages/orders`, `rejects`.
     """
 
     name: str
@@ -69,6 +76,7 @@ class LakeFile:
     last_offset: int
     rows: int
     size: int
+    table: str = "messages"
 
     @property
     def partition(self) -> tuple[Kind, str, str | None]:
@@ -79,7 +87,7 @@ class LakeFile:
     def path(self) -> str:
         """Final path below the output: `messages/topic=orders/date=2026-11-21/<first offset>.parquet`."""
         return os.path.join(
-            self.kind,
+            self.table,
             f"topic={escaped(self.topic)}",
             f"date={self.date or NO_DATE}",
             f"{self.first_offset:020d}.parquet",
@@ -88,25 +96,31 @@ class LakeFile:
 
 @dataclass(frozen=True, slots=True)
 class LakeRows:
-    """Columns and decoder of the files. Picklable; the same for all tasks of an export.
+    """Columns and decoders of the files. Picklable; the same for all tasks of a commit.
 
     Attributes:
         selection: the columns that are read: columns of the files, and columns for the partition and the decoder.
         columns: of the files, in order; `body` is decoded.
-        decoder: of the bodies.
+        decoders: of the bodies.
     """
 
     selection: Selection
     columns: tuple[str, ...]
-    decoder: BodyDecoder
+    decoders: BodyDecoders
 
-    def schema(self, kind: Kind) -> pa.Schema:
-        """Schema of the files of a kind."""
-        fields = [SCHEMA.field(name) for name in self.columns]
-        if kind == "undecoded":
-            columns = self.columns if "body" in self.columns else (*self.columns, "body")
-            return pa.schema([*(SCHEMA.field(name) for name in columns), ("reason", pa.string())])
-        return pa.schema([field.with_type(self.decoder.type) if field.name == "body" else field for field in fields])
+    def table(self, kind: Kind, topic: str) -> str:
+        """Folder of the table of a kind and a topic: JSON bodies of each topic have fields of their own."""
+        return os.path.join(kind, table_name(topic)) if kind == "messages" and self.decoders.decode == "json" else kind
+
+    def schema(self, kind: Kind, topic: str) -> pa.Schema:
+        """Schema of the files of a kind and a topic."""
+        if kind == "rejects":
+            columns = [name for name in self.columns if name != "body"]
+            return pa.schema([*map(SCHEMA.field, columns), ("reason", pa.string()), SCHEMA.field("body")])
+        decoder = self.decoders.of(topic)
+        assert decoder is not None, "no row of a topic is written before its schema is known"
+        fields = map(SCHEMA.field, self.columns)
+        return pa.schema([field.with_type(decoder.type) if field.name == "body" else field for field in fields])
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,12 +133,18 @@ class Staging:
 
 @dataclass(frozen=True, slots=True)
 class StagedSplit:
-    """Outcome of the task for one split, a `SplitOutcome`. `damages` are the ranges that were passed over."""
+    """Outcome of the task for one split, a `SplitOutcome`.
+
+    Attributes:
+        damages: the ranges that were passed over.
+        samples: fields of the first bodies of topics whose schema is to be inferred; no row of them is written.
+    """
 
     read: SplitResult
     fault: CorruptRecordError | None
     lake_files: tuple[LakeFile, ...]
     damages: tuple[Damage, ...]
+    samples: Mapping[str, SampledFields]
 
 
 def escaped(topic: str) -> str:
@@ -135,11 +155,33 @@ def escaped(topic: str) -> str:
     if not topic:
         return NO_DATE
     text = "".join(c if c.isalnum() or c in _PLAIN else "".join(f"%{b:02X}" for b in c.encode()) for c in topic)
-    if len(f"topic={text}".encode()) > _MAX_NAME_BYTES:
+    _check_length(topic, f"topic={text}")
+    return text
+
+
+def table_name(topic: str) -> str:
+    """Name of the folder of a topic's table: `%RETRY%g` becomes `~25RETRY~25g`.
+
+    Only characters that no URL escapes, as Delta's readers escape the path of a table more or less often; and no `.` or
+    `_` at the begin, which hide a folder.
+
+    Raises StoreFormatError for a topic that is too long for the name of a folder.
+    """
+    plain = [
+        c.isascii() and (c.isalnum() or (c in _PLAIN and (c == "-" or number > 0))) for number, c in enumerate(topic)
+    ]
+    text = "".join(
+        c if is_plain else "".join(f"~{b:02X}" for b in c.encode()) for c, is_plain in zip(topic, plain, strict=True)
+    )
+    _check_length(topic, text)
+    return text or "~"
+
+
+def _check_length(topic: str, name: str) -> None:
+    if len(name.encode()) > _MAX_NAME_BYTES:
         raise StoreFormatError(
             f"the topic {topic!r} is too long for the name of a folder; name the topics to be exported without it"
         )
-    return text
 
 
 def stage_split(rows: LakeRows, staging: Staging, split: Split) -> StagedSplit:
@@ -156,12 +198,12 @@ def stage_split(rows: LakeRows, staging: Staging, split: Split) -> StagedSplit:
         staged += chunk.write()
     except CorruptRecordError as error:
         fault = error
-    return StagedSplit(scan.result, fault, tuple(staged), tuple(scan.damages))
+    return StagedSplit(scan.result, fault, tuple(staged), tuple(scan.damages), chunk.samples)
 
 
 def merge_files(rows: LakeRows, staging: Staging, group: Sequence[LakeFile]) -> LakeFile:
     """Task: merge small files of one kind, topic and day, in log order, to one staged file."""
-    with _FileWriter(rows.schema(group[0].kind), staging) as writer:
+    with _FileWriter(rows.schema(group[0].kind, group[0].topic), staging) as writer:
         for one in group:
             data = staging.files.read_bytes(os.path.join(staging.folder, one.name))
             writer.write(parquet.ParquetFile(pa.BufferReader(data)).read())
@@ -197,13 +239,20 @@ class _Partition(NamedTuple):
 
 
 class _Chunk:
-    """Rows of a task in memory, by partition, until they are written."""
+    """Rows of a task in memory, by partition, until they are written.
+
+    Attributes:
+        bytes: of the rows in memory.
+        samples: fields of bodies, by topic, where the schema of a topic is to be inferred.
+    """
 
     def __init__(self, rows: LakeRows, staging: Staging) -> None:
         self._rows, self._staging = rows, staging
         self._batches: dict[_Partition, list[pa.RecordBatch]] = {}
         self._last_offset = -1
         self.bytes = 0
+        self.samples: dict[str, SampledFields] = {}
+        self._full = set[str]()
 
     def ends_inside(self, batch: pa.RecordBatch) -> bool:
         """Whether a batch begins within the last record in memory. Files are named by their first records."""
@@ -211,38 +260,56 @@ class _Chunk:
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Decode the bodies, and add each row to its partition."""
-        rows = self._rows
+        decoders = self._rows.decoders
         if batch.num_rows:
             self._last_offset = batch["commit_log_offset"][-1].as_py()
-        if isinstance(rows.decoder, RawDecoder):
+        if decoders.is_same_for_all:
+            self._add_decoded("", batch, decoders.of(""))
+            return
+        for topic, rows in _by_topic(batch, self._full):
+            decoder = decoders.of(topic)
+            if decoder is not None:
+                self._add_decoded(topic, rows, decoder)
+                continue
+            sample = self.samples.setdefault(topic, SampledFields())
+            sample.add(rows["body"].slice(0, _SAMPLE_ROWS - sample.bodies))
+            if sample.bodies == _SAMPLE_ROWS:
+                self._full.add(topic)
+
+    def _add_decoded(self, topic: str, batch: pa.RecordBatch, decoder: BodyDecoder | None) -> None:
+        """Add the rows of a topic, or of all topics if they have one decoder."""
+        assert decoder is not None
+        rows = self._rows
+        if isinstance(decoder, RawDecoder):
             self._add_rows("messages", batch, batch.select(list(rows.columns)))
             return
-        values, reasons = rows.decoder.decode(batch["body"], batch["status"])
+        values, reasons = decoder.decode(batch["body"], batch["status"])
         decoded = pa.RecordBatch.from_arrays(
-            [values if name == "body" else batch[name] for name in rows.columns], schema=rows.schema("messages")
+            [values if name == "body" else batch[name] for name in rows.columns], schema=rows.schema("messages", topic)
         )
         if reasons.null_count == len(reasons):
             self._add_rows("messages", batch, decoded)
             return
         good = reasons.is_null()
         bad = pc.invert(good)
-        undecoded = batch.filter(bad)
-        names = rows.schema("undecoded").names[:-1]
-        arrays = [*(undecoded[name] for name in names), reasons.filter(bad)]
+        rejected = batch.filter(bad)
+        schema = rows.schema("rejects", topic)
+        arrays = [reasons.filter(bad) if name == "reason" else rejected[name] for name in schema.names]
         self._add_rows("messages", batch.filter(good), decoded.filter(good))
-        self._add_rows("undecoded", undecoded, pa.RecordBatch.from_arrays(arrays, schema=rows.schema("undecoded")))
+        self._add_rows("rejects", rejected, pa.RecordBatch.from_arrays(arrays, schema=schema))
 
     def write(self) -> list[LakeFile]:
         """Write all rows to staged files, a file for each partition."""
         staged = []
         for partition, batches in self._batches.items():
-            with _FileWriter(self._rows.schema(partition.kind), self._staging) as writer:
+            with _FileWriter(self._rows.schema(partition.kind, partition.topic), self._staging) as writer:
                 writer.write(pa.Table.from_batches(batches))
                 name, size = writer.finish()
             first, last = batches[0]["commit_log_offset"][0].as_py(), batches[-1]["commit_log_offset"][-1].as_py()
             day = None if partition.day is None else (_EPOCH + timedelta(days=partition.day)).isoformat()
             count = sum(batch.num_rows for batch in batches)
-            staged.append(LakeFile(name, partition.kind, partition.topic, day, first, last, count, size))
+            table = self._rows.table(partition.kind, partition.topic)
+            staged.append(LakeFile(name, partition.kind, partition.topic, day, first, last, count, size, table))
         self._batches, self.bytes = {}, 0
         return staged
 
@@ -260,6 +327,24 @@ class _Chunk:
         borders = np.searchsorted(codes[order], np.arange(len(partitions) + 1)).tolist()
         for partition, (begin, end) in zip(partitions, pairwise(borders), strict=True):
             self._batches.setdefault(partition, []).append(shown.slice(begin, end - begin))
+
+
+def _by_topic(batch: pa.RecordBatch, without: set[str]) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """Topics of a batch, but for those of a set, each with its rows, in log order."""
+    topics = batch["topic"].dictionary_encode()
+    names = topics.dictionary.to_pylist()
+    if without.issuperset(names):
+        return
+    if len(names) == 1:
+        yield names[0], batch
+        return
+    codes = np.asarray(topics.indices)
+    order = np.argsort(codes, kind="stable")
+    batch = batch.take(pa.array(order))
+    borders = np.searchsorted(codes[order], np.arange(len(names) + 1)).tolist()
+    for name, (begin, end) in zip(names, pairwise(borders), strict=True):
+        if name not in without:
+            yield name, batch.slice(begin, end - begin)
 
 
 def _partitions(kind: Kind, batch: pa.RecordBatch) -> tuple[npt.NDArray[np.int64], list[_Partition]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,8 @@ import reput
 from reput.errors import ConfigError, CorruptRecordError, DataLossError, StoreFormatError
 from reput.jobs.lake import files as lake_files
 from reput.jobs.lake.export_job import Export, ExportOptions, export, follow
-from reput.jobs.lake.files import escaped
+from reput.jobs.lake.files import escaped, table_name
+from reput.jobs.lake.source import open_source
 from reput.jobs.runner import LocalRunner
 from reput.log import StoreDirectory
 from tests.support.damage import at, overwrite
@@ -156,11 +158,18 @@ def test_json_bodies_become_typed_columns_and_others_go_aside_with_the_reason(tm
     put(store, 40, 4, body=b"no. %d")
     put(store, 44, 40)
     result = run(store, output, decode="json", columns=["body"])
-    rows, aside = rows_of(output), rows_of(output, "undecoded")
+    rows, aside = rows_of(output), rows_of(output, "rejects")
     assert [row["body"] for row in rows] == [{"id": n, "name": "n"} for n in range(84) if not 40 <= n < 44]
     assert [row["body"] for row in aside] == [b"no. %d" % n for n in range(40, 44)]
     assert all("no JSON object" in row["reason"] for row in aside)
-    assert (result.messages, result.undecoded, result.body_schema) == (80, 4, "id bigint, name string")
+    assert (result.messages, result.rejected) == (80, 4)
+    assert result.body_schemas == dict.fromkeys(NAMES, "id bigint, name string")
+    assert [str(first) for first in result.first_rejects] == [
+        f"queue {row['queue_id']}, queue offset {row['queue_offset']}, commit log offset {row['commit_log_offset']}: "
+        f"{row['reason']}"
+        for row in sorted(aside, key=lambda row: row["topic"])
+    ]
+    assert len(result.findings) == 4
     offsets = sorted(row["commit_log_offset"] for row in rows + aside)
     assert offsets == [row["commit_log_offset"] for row in log_rows(store)]
 
@@ -171,7 +180,143 @@ def test_an_inferred_schema_holds_for_the_runs_to_come(tmp_path: Path) -> None:
     run(store, output, decode="json")
     put(store, 10, 10, body=b'{"id": "x%d"}')
     result = run(store, output, decode="json")
-    assert (result.messages, result.undecoded, result.body_schema) == (0, 10, "id bigint")
+    assert (result.messages, result.rejected) == (0, 10)
+    assert result.body_schemas == dict.fromkeys(NAMES, "id bigint")
+
+
+#: Bodies of three topics that have no schema in common, and one body of each that does not fit the others.
+TOPICS = {
+    "orders": [b'{"id": %d, "total": %d.5}' % (n, n) for n in range(50)] + [b'{"id": "x"}'],
+    "users": [b'{"id": "u-%d", "address": {"city": "Bonn"}}' % n for n in range(50)] + [b'{"id": 7}'],
+    "notes": [b"note %d" % n for n in range(5)],
+}
+
+
+def put_topics(store: Path, bodies: dict[str, list[bytes]]) -> None:
+    """Messages of several topics, in turns."""
+    rows = sorted((n, topic, body) for topic, some in bodies.items() for n, body in enumerate(some))
+    table = pa.table({"topic": [topic for _, topic, _ in rows], "body": [body for *_, body in rows]})
+    with reput.MessageStore.open(store, **SMALL) as opened:
+        opened.put_arrow(table)
+
+
+def rejected(output: Path) -> list[tuple[str, bytes, str]]:
+    return [(row["topic"], row["body"], row["reason"]) for row in rows_of(output, "rejects")]
+
+
+@pytest.mark.parametrize("options", [{}, {"split_bytes": 700, "target_file_bytes": 1}, {"commit_bytes": 1}])
+def test_each_topic_has_a_schema_of_its_own(tmp_path: Path, options: dict[str, Any]) -> None:
+    store, output = tmp_path / "store", tmp_path / "out"
+    put_topics(store, TOPICS)
+    result = run(store, output, decode="json", columns=["body"], **options)
+    assert result.body_schemas == {
+        "orders": "id bigint, total double",
+        "users": "id string, address struct<city: string>",
+    }
+    for topic in ("orders", "users"):
+        table = ds.dataset(output / "messages" / topic).to_table().sort_by("commit_log_offset")
+        assert table["body"].to_pylist() == [json.loads(body) for body in TOPICS[topic][:-1]]
+    assert [body for _, body, _ in rejected(output)] == [
+        *TOPICS["notes"],
+        *(TOPICS[t][-1] for t in ("orders", "users")),
+    ]
+    assert (result.messages, result.rejected) == (100, 7)
+    assert sorted(result.findings)[0].startswith("topic notes: 5 bodies could not be decoded: they are in rejects/")
+    row = rows_of(output, "rejects")[-1]
+    names = ["commit_log_offset", "queue_id", "queue_offset", "reason", "body", "topic"]
+    assert [name for name in row if name in names] == names
+    assert [one["topic"] for one in log_rows(store) if one["commit_log_offset"] == row["commit_log_offset"]] == [
+        "users"
+    ]
+    check_files(output)
+    again = run(store, output, decode="json", columns=["body"], **options)
+    assert (again.messages, again.rejected, again.findings) == (0, 0, [])
+
+
+def test_a_topic_that_comes_later_gets_its_schema_then(tmp_path: Path) -> None:
+    store, output = tmp_path / "store", tmp_path / "out"
+    put_topics(store, {"orders": TOPICS["orders"][:9]})
+    run(store, output, decode="json")
+    put_topics(store, {"users": TOPICS["users"][:50], "orders": TOPICS["orders"][9:50]})
+    result = run(store, output, decode="json")
+    assert (result.messages, result.rejected) == (91, 0)
+    assert result.body_schemas == {
+        "orders": "id bigint, total double",
+        "users": "id string, address struct<city: string>",
+    }
+    assert rows_of(output / "messages", "users")[-1]["body"] == {"id": "u-49", "address": {"city": "Bonn"}}
+
+
+def test_a_value_that_an_inferred_schema_does_not_know_is_rejected_and_a_given_one_leaves_it_out(
+    tmp_path: Path,
+) -> None:
+    store = tmp_path / "store"
+    put_topics(store, {"orders": [b'{"id": %d}' % n for n in range(5)]})
+    for name, schema in (("inferred", None), ("given", {"orders": "id bigint"}), ("of all", "id bigint")):
+        run(store, tmp_path / name, decode="json", schema=schema)
+    put_topics(store, {"orders": [b'{"id": 5, "coupon": null}', b'{"id": 6, "coupon": "x"}']})
+    for name, schema in (("inferred", None), ("given", {"orders": "id bigint"}), ("of all", "id bigint")):
+        run(store, tmp_path / name, decode="json", schema=schema)
+    assert [row["body"]["id"] for row in rows_of(tmp_path / "inferred")] == [0, 1, 2, 3, 4, 5]
+    assert rejected(tmp_path / "inferred") == [
+        ("orders", b'{"id": 6, "coupon": "x"}', "a value in the field coupon, which the schema lacks")
+    ]
+    for name in ("given", "of all"):
+        assert [row["body"] for row in rows_of(tmp_path / name)] == [{"id": n} for n in range(7)]
+        assert rejected(tmp_path / name) == []
+
+
+def test_a_schema_may_be_given_for_some_topics(tmp_path: Path) -> None:
+    store, output = tmp_path / "store", tmp_path / "out"
+    put_topics(store, TOPICS)
+    schema = {"users": pa.schema([("id", pa.string())])}
+    result = run(store, output, decode="json", schema=schema)
+    assert result.body_schemas == {"orders": "id bigint, total double", "users": "id string"}
+    with pytest.raises(ConfigError, match=r"schema was .*users=id string.* and is null"):
+        run(store, output, decode="json")
+    assert run(store, output, decode="json", schema={"users": "id string"}).messages == 0
+
+
+@pytest.mark.parametrize("decode", ["json", "utf8"])
+def test_strict_refuses_the_first_body_that_does_not_fit_and_publishes_nothing(tmp_path: Path, decode: str) -> None:
+    store, output = tmp_path / "store", tmp_path / "out"
+    put_topics(store, {"orders": [b'{"id": 1}', b'{"id": 2}', b"\xff", b'{"id": 3}', b"\xfe"]})
+    row = log_rows(store)[2]
+    place = f"queue {row['queue_id']}, queue offset {row['queue_offset']}, commit log offset {row['commit_log_offset']}"
+    with pytest.raises(ConfigError, match=f"topic orders, {place}: "):
+        run(store, output, decode=decode, strict=True)
+    assert not list(output.rglob("*.parquet"))
+    result = run(store, output, decode=decode, columns=["body"])  # other options, too: nothing was begun
+    assert (result.messages, result.rejected) == (3, 2)
+
+
+def test_strict_exports_what_fits(tmp_path: Path) -> None:
+    store, output = tmp_path / "store", tmp_path / "out"
+    put_topics(store, {"orders": TOPICS["orders"][:50]})
+    assert run(store, output, decode="json", strict=True).messages == 50
+    put_topics(store, {"orders": TOPICS["orders"][50:]})
+    with pytest.raises(ConfigError, match="topic orders"):
+        run(store, output, decode="json", strict=True)
+    assert len(rows_of(output)) == 50
+    assert run(store, output, decode="json").rejected == 1
+
+
+def test_json_where_no_topic_has_any_is_refused(tmp_path: Path) -> None:
+    store, output = tmp_path / "store", tmp_path / "out"
+    put_topics(store, {"notes": TOPICS["notes"]})
+    with pytest.raises(ConfigError, match="no body of the sample is JSON"):
+        run(store, output, decode="json")
+    assert run(store, output).messages == 5
+
+
+def test_rejects_are_imported_as_they_were(tmp_path: Path) -> None:
+    store, output = tmp_path / "store", tmp_path / "out"
+    put_topics(store, TOPICS)
+    run(store, output, decode="json")
+    source = open_source(output / "rejects")
+    assert source.rows == 7
+    found = [body for batch in source.batches for part in batch for rows in part.batches() for body in rows["body"]]
+    assert [body.as_py() for body in found] == [body for _, body, _ in rejected(output)]
 
 
 @pytest.mark.parametrize(
@@ -188,6 +333,8 @@ def test_an_inferred_schema_holds_for_the_runs_to_come(tmp_path: Path) -> None:
             {"format": "delta", "decode": "json", "schema": "id bigint, a array<struct<b int, B int>>"},
             "does not tell 'B' from 'b'",
         ),
+        ({"format": "delta", "decode": "json", "schema": {"orders": "a int, A int"}}, "does not tell 'A' from 'a'"),
+        ({"decode": "utf8", "schema": {"orders": "a int"}}, "bodies decoded as utf8 have none"),
         ({"split_bytes": 0}, "no size in bytes"),
     ],
 )
@@ -325,9 +472,27 @@ def test_a_topic_of_any_name_is_the_name_of_a_folder(topic: str, name: str) -> N
     assert escaped(topic) == name
 
 
-def test_a_topic_that_is_too_long_for_a_folder_is_refused() -> None:
+@pytest.mark.parametrize(
+    ("topic", "name"),
+    [
+        ("orders", "orders"),
+        ("a.b-c_d", "a.b-c_d"),
+        ("%RETRY%group", "~25RETRY~25group"),
+        ("..", "~2E."),
+        ("_delta_log", "~5Fdelta_log"),
+        ("~25", "~7E25"),
+        ("订", "~E8~AE~A2"),
+        ("", "~"),
+    ],
+)
+def test_a_topic_of_any_name_is_the_name_of_a_table(topic: str, name: str) -> None:
+    assert table_name(topic) == name
+
+
+@pytest.mark.parametrize("name_of", [escaped, table_name])
+def test_a_topic_that_is_too_long_for_a_folder_is_refused(name_of: Callable[[str], str]) -> None:
     with pytest.raises(StoreFormatError, match="too long"):
-        escaped("%" * 100)
+        name_of("%" * 100)
 
 
 @pytest.mark.parametrize("damaged", [0, 200, 390])

@@ -1,4 +1,7 @@
-"""What others read of an export: DuckDB and Polars the folder of Parquet files, all three the Delta table."""
+"""What others read of an export: DuckDB and Polars the folders of Parquet files, all three the Delta tables.
+
+Each topic is a table with a schema of its own, and rejects are another one.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,16 @@ from reput.jobs.lake.export_job import Export, ExportOptions, export
 from reput.jobs.runner import LocalRunner
 
 TOPICS = ["orders", "%RETRY%group"]
+FOLDERS = {"orders": "orders", "%RETRY%group": "~25RETRY~25group"}
 ROWS = 200
+BAD = 190
+
+
+def body(n: int) -> bytes:
+    """The topics have no type of a field in common; one body of each run fits no schema."""
+    if n % ROWS == BAD:
+        return b"no. %d" % n
+    return (b'{"id": %d, "price": %.1f}' % (n, n / 2), b'{"id": "r-%d"}' % n)[n % 2]
 
 
 def put(store: Path, first: int, count: int) -> None:
@@ -27,7 +39,7 @@ def put(store: Path, first: int, count: int) -> None:
             "topic": [TOPICS[n % 2] for n in range(first, first + count)],
             "tags": [("paid", None)[n % 2] for n in range(first, first + count)],
             "keys": [[f"k-{n}"] for n in range(first, first + count)],
-            "body": [b'{"id": %d, "price": %.1f}' % (n, n / 2) for n in range(first, first + count)],
+            "body": [body(n) for n in range(first, first + count)],
         }
     )
     with reput.MessageStore.open(store, mapped_file_size_commit_log=64 << 10, max_message_size=4096) as opened:
@@ -49,44 +61,84 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def expected(lake: Path) -> list[tuple[Any, ...]]:
-    rows = reput.read_log(lake / "store").read_all().to_pylist()
-    return [(r["topic"], r["queue_offset"], r["tags"], n, n / 2) for n, r in enumerate(rows)]
+def expected(lake: Path, topic: str) -> list[tuple[Any, ...]]:
+    """(topic, queue offset, tags, fields of the body) of a topic's messages."""
+    rows = enumerate(reput.read_log(lake / "store").read_all().to_pylist())
+    return [
+        (r["topic"], r["queue_offset"], r["tags"], *((n, n / 2) if topic == "orders" else (f"r-{n}",)))
+        for n, r in rows
+        if r["topic"] == topic and n % ROWS != BAD
+    ]
 
 
-def test_duckdb_reads_the_folder(lake: Path) -> None:
+FIELDS = {"orders": ["id", "price"], "%RETRY%group": ["id"]}
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+def test_duckdb_reads_the_folder_of_a_topic(lake: Path, topic: str) -> None:
+    fields = ", ".join(f"body.{name}" for name in FIELDS[topic])
+    path = f"{lake}/out/messages/{FOLDERS[topic]}/*/*/*.parquet"
     found = duckdb.sql(
-        f"select topic, queue_offset, tags, body.id, body.price from read_parquet('{lake}/out/messages/**/*.parquet', "
-        "hive_partitioning=true) order by commit_log_offset"
+        f"select topic, queue_offset, tags, {fields} from read_parquet('{path}', hive_partitioning=true) "
+        "order by commit_log_offset"
     )
-    assert found.fetchall() == expected(lake)
-    every = f"read_parquet('{lake}/out/**/*.parquet')"
-    counted = duckdb.sql(f"select count(*) from {every} where topic = '%RETRY%group' and date > '2020-01-01'")
+    assert found.fetchall() == expected(lake, topic)
+
+
+def test_duckdb_reads_the_rejects_and_counts_all_rows(lake: Path) -> None:
+    rejects = f"read_parquet('{lake}/out/rejects/**/*.parquet')"
+    found = duckdb.sql(f"select topic, queue_offset, body, reason like 'no JSON%' from {rejects} order by 2")
+    assert found.fetchall() == [("orders", BAD // 2, b"no. 190", True), ("orders", (ROWS + BAD) // 2, b"no. 390", True)]
+    every = f"read_parquet('{lake}/out/**/topic=*/*/*.parquet', union_by_name=true)"
+    counted = duckdb.sql(f"select count(*) from (select topic, date from {every}) where topic = '%RETRY%group'")
     assert counted.fetchall() == [(ROWS,)]
 
 
-def rows_of(frame: pl.LazyFrame | pl.DataFrame) -> list[tuple[Any, ...]]:
+def rows_of(frame: pl.LazyFrame | pl.DataFrame, topic: str) -> list[tuple[Any, ...]]:
     body = pl.col("body").struct
-    columns = ["topic", "queue_offset", "tags", body.field("id"), body.field("price")]
+    columns = ["topic", "queue_offset", "tags", *(body.field(name) for name in FIELDS[topic])]
     return frame.lazy().sort("commit_log_offset").select(columns).collect().rows()
 
 
-def test_polars_reads_the_folder(lake: Path) -> None:
-    assert rows_of(pl.scan_parquet(lake / "out/messages/**/*.parquet", hive_partitioning=True)) == expected(lake)
+@pytest.mark.parametrize("topic", TOPICS)
+def test_polars_reads_the_folder_of_a_topic(lake: Path, topic: str) -> None:
+    frame = pl.scan_parquet(lake / f"out/messages/{FOLDERS[topic]}/*/*/*.parquet", hive_partitioning=True)
+    assert rows_of(frame, topic) == expected(lake, topic)
 
 
-def test_polars_reads_the_delta_table(lake: Path) -> None:
-    assert rows_of(pl.read_delta(str(lake / "out/messages"))) == expected(lake)
+@pytest.mark.parametrize("topic", TOPICS)
+def test_polars_reads_the_delta_table_of_a_topic(lake: Path, topic: str) -> None:
+    assert rows_of(pl.read_delta(str(lake / "out/messages" / FOLDERS[topic])), topic) == expected(lake, topic)
 
 
 def test_duckdb_reads_the_delta_table_through_arrow(lake: Path) -> None:
-    table = duckdb.from_arrow(DeltaTable(lake / "out/messages").to_pyarrow_table())
+    table = duckdb.from_arrow(DeltaTable(lake / "out/messages/orders").to_pyarrow_table())
     found = table.order("commit_log_offset").project("topic, queue_offset, tags, body.id, body.price")
-    assert found.fetchall() == expected(lake)
+    assert found.fetchall() == expected(lake, "orders")
+
+
+def test_rejects_are_a_delta_table(lake: Path) -> None:
+    table = DeltaTable(lake / "out/rejects").to_pyarrow_table().sort_by("commit_log_offset")
+    assert table["body"].to_pylist() == [b"no. 190", b"no. 390"]
+    assert table["topic"].to_pylist() == ["orders", "orders"]
+
+
+@pytest.mark.parametrize("decode", ["raw", "utf8"])
+def test_without_fields_the_messages_of_all_topics_are_one_delta_table(decode: str, tmp_path: Path) -> None:
+    put(tmp_path / "store", 0, 10)
+    export(
+        tmp_path / "store",
+        tmp_path / "out",
+        runner=LocalRunner(1),
+        options=ExportOptions(decode=decode, format="delta"),
+    )
+    table = DeltaTable(tmp_path / "out/messages").to_pyarrow_table()
+    assert sorted(set(table["topic"].to_pylist())) == sorted(TOPICS)
+    assert not (tmp_path / "out/rejects").exists()
 
 
 def test_the_delta_table_says_where_its_rows_come_from(lake: Path) -> None:
-    table = DeltaTable(lake / "out/messages")
+    table = DeltaTable(lake / "out/messages/orders")
     commits = [one for one in reversed(table.history()) if one["operation"] == "WRITE"]
     offsets = [(int(one["reput.beginOffset"]), int(one["reput.endOffset"])) for one in commits]
     assert offsets[0][0] == 0
@@ -97,8 +149,9 @@ def test_the_delta_table_says_where_its_rows_come_from(lake: Path) -> None:
 
 
 def test_delta_readers_leave_out_files_by_their_statistics(lake: Path) -> None:
-    actions = pa.table(DeltaTable(lake / "out/messages").get_add_actions(flatten=True)).to_pylist()
-    assert sum(action["num_records"] for action in actions) == 2 * ROWS
+    tables = [DeltaTable(lake / "out/messages" / folder) for folder in FOLDERS.values()]
+    actions = [one for table in tables for one in pa.table(table.get_add_actions(flatten=True)).to_pylist()]
+    assert sum(action["num_records"] for action in actions) == 2 * (ROWS - 1)
     for action in actions:
         assert action["min.commit_log_offset"] == int(Path(action["path"]).stem)
         assert action["min.commit_log_offset"] < action["max.commit_log_offset"]
