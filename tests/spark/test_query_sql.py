@@ -48,9 +48,13 @@ def test_what_spark_refuses_is_told_in_a_line(spark: SparkSession, store: Path) 
             query_sql_on_spark(spark, Source(path=store), sql)
 
 
-def test_the_command_asks_spark(spark: SparkSession, store: Path) -> None:
+def test_the_command_asks_spark_and_tells_that_bodies_do_not_fit(spark: SparkSession, store: Path) -> None:
     sql = "select count(id) n from `my-orders`"
-    assert run_reput("query", store, "--sql", sql, "--runner", "spark", "--json").lines() == [{"n": 200}]
+    answer = run_reput("query", store, "--sql", sql, "--runner", "spark", "--json")
+    assert (answer.status, answer.lines()) == (1, [{"n": 200}])
+    assert "topic my-orders: some bodies do not fit the schema" in answer.err
+    answer = run_reput("query", store, "--sql", "select count(*) n from messages", "--runner", "spark", "--json")
+    assert (answer.status, answer.lines()) == (0, [{"n": 202}])
 
 
 def test_executors_read_for_a_query_with_a_work_folder(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +13,11 @@ from reput.cli.nothing_found import no_message
 from reput.cli.open_store import open_store
 from reput.cli.options import CommitLogPath, Json, Store, check_output_file, reading_config
 from reput.cli.output import damage_status, write_error, write_fields, write_status
+from reput.errors import CorruptRecordError
+
+if TYPE_CHECKING:
+    from reput.formats.message_ext import MessageExt
+    from reput.store.get_result import GetMessageResult
 
 
 def get(
@@ -40,7 +46,8 @@ def get(
     """Read messages of a queue, as a consumer does.
 
     Shows RocketMQ's status, the offset of the next pull, and the messages. Nothing is changed. With --json the messages
-    go to standard output, one a line, and the status to standard error.
+    go to standard output, one a line, and the status to standard error. A damaged record ends the messages, and makes
+    the exit status 1.
 
     Example:
       reput get /tmp/store --topic orders --queue-id 0 --offset 0 --max-num 10 --tags 'paid || shipped'
@@ -65,7 +72,7 @@ def get(
             "min_offset": pulls[-1].min_offset,
             "max_offset": pulls[-1].max_offset,
         }
-        hint = None
+        hint, damage = None, None
         if pulls[0].status is not GetMessageStatus.FOUND:
             hint = no_message(opened, pulls[0].status, topic, queue_id, offset, tags)
         if as_json:
@@ -75,5 +82,20 @@ def get(
             if hint:
                 write_error(hint)
         if hint is None:
-            write_messages((m for pull in pulls for m in pull.messages()), as_json=as_json, of_one_queue=True)
-        return damage_status(opened.recovery.damage)
+            messages, damage = _whole_messages(pulls)
+            write_messages(messages, as_json=as_json, of_one_queue=True)
+        return max(damage_status(damage), damage_status(opened.recovery.damage))
+
+
+def _whole_messages(pulls: Sequence[GetMessageResult]) -> tuple[list[MessageExt], CorruptRecordError | None]:
+    """Messages up to the first damaged one, and its damage."""
+    from reput.formats.message_ext import MessageExt
+
+    messages: list[MessageExt] = []
+    for pull in pulls:
+        try:
+            messages += pull.messages()
+        except CorruptRecordError as damage:
+            whole = pull.positions[: pull.pairs[:, 0].tolist().index(damage.offset)]
+            return [*messages, *(MessageExt(pull.buffer, position) for position in whole.tolist())], damage
+    return messages, None

@@ -64,12 +64,13 @@ def import_(
     runner_name: RunnerName = "auto",
     master: Master = None,
     as_json: Json = False,
-) -> None:
+) -> int:
     """Import messages from Parquet or Delta.
 
     The columns are those of an export; topic and body are required. The store assigns offsets and store times anew.
     Imported messages are on the disk, and in queues and index, when the command ends. After a kill the same command
-    continues, and each row is imported once. A source that was changed meanwhile is refused.
+    continues, and each row is imported once. A source that was changed meanwhile is refused, and so is a row that
+    RocketMQ would refuse; with --bad-rows-path such rows are put aside, and the exit status is 1.
 
     Examples:
       reput import /tmp/lake /tmp/copy
@@ -115,6 +116,7 @@ def import_(
     end_job(_report(source, store, opened, result, rate), report, asdict(result) if as_json else None)
     if result.aside:
         write_error(f"{result.aside} rows were put aside into {bad_rows_path}, each with the reason")
+    return int(bool(result.aside))
 
 
 def _report(source: str, store: str, opened: LakeSource, result: Import, rate: RateOverTime) -> Report:

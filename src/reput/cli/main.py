@@ -1,4 +1,4 @@
-"""Application `reput`, and its exit statuses (`_STATUSES`). A command with findings returns 1.
+"""Application `reput`, and its exit statuses (`_STATUSES`, docs/jobs.md). A command with findings returns 1.
 
 Commands import heavy modules inside their functions, so that `reput --help` answers immediately.
 """
@@ -45,8 +45,9 @@ from reput.cli.output import write_error, write_text
 from reput.errors import ReputError
 
 _STATUSES = (
-    "Exit status: 0 fine; 1 findings: damage or differences; 2 could not run: wrong usage, bad input, no such store, "
-    "no space; 130 interrupted; 141 the reader of a pipe has ended."
+    "Exit status: 0 fine; 1 findings beside the result: damage, differences, rejected bodies or rows, lost messages; 2 "
+    "could not run: wrong usage, bad input, no such store, no space, damage that is refused; 130 interrupted; 141 the "
+    "reader of a pipe has ended."
 )
 _FINE, _COULD_NOT_RUN, _BROKEN_PIPE = 0, 2, 141
 #: Longest line of help; a narrower terminal has shorter ones, and without a terminal they are of 80 characters.

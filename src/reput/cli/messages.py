@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import base64
+import os
 from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from reput.cli.output import iso_time, write_json, write_table
+from reput.errors import CorruptRecordError
 from reput.formats.message_ext import MessageExt
+from reput.formats.paths import COMMIT_LOG
 from reput.formats.record_layout import SysFlag
 
 if TYPE_CHECKING:
@@ -88,6 +91,16 @@ def write_messages(messages: Iterable[MessageExt], *, as_json: bool, of_one_queu
             [_row(message)[first:] for message in messages],
             one_line=("topic", "tags", "keys", "body"),
         )
+
+
+def body_damage(store: str, message: MessageExt) -> CorruptRecordError | None:
+    """Damage of a message whose body does not fit its CRC; an empty body has none, as in RocketMQ."""
+    from reput.formats.java import body_crc
+
+    if not message.body or body_crc(message.body) == message.body_crc:
+        return None
+    reason = f"body CRC: BODYCRC says {message.body_crc}, the body gives {body_crc(message.body)}"
+    return CorruptRecordError(os.path.join(store, COMMIT_LOG), message.commit_log_offset, reason)
 
 
 def _row(message: MessageExt) -> tuple[str | int, ...]:

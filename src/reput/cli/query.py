@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from reput.cli.geometry import IndexNumbers, index_numbers
-from reput.cli.messages import write_messages
+from reput.cli.messages import body_damage, write_messages
 from reput.cli.nothing_found import no_key, no_record
 from reput.cli.open_store import open_store
 from reput.cli.options import (
@@ -177,4 +177,5 @@ def _query_store(
                 write_error(no_record(opened, f"offset {commit_log_offset}", commit_log_offset))
         if messages:
             write_messages(messages, as_json=as_json)
-        return damage_status(opened.recovery.damage)
+        damages = [opened.recovery.damage, *(body_damage(store, message) for message in messages)]
+        return max(map(damage_status, damages))

@@ -18,6 +18,7 @@ from reput.errors import ConfigError
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.accumulators import Accumulator
 
     from reput.jobs.job_folder import Option
     from reput.jobs.query.kept_reads import KeptReads
@@ -167,8 +168,10 @@ def _rows(
         from reput.spark.sql import query_sql_on_spark
 
         source = job.Source(path=asked.store, schemas=asked.schemas, damaged=asked.damaged, **bounds)
-        table = query_sql_on_spark(session(asked.master or "local[*]"), source, asked.sql).toArrow()
-        return table.to_reader(), source.damages
+        undecoded: dict[str, Accumulator[int]] = {}
+        table = query_sql_on_spark(session(asked.master or "local[*]"), source, asked.sql, undecoded).toArrow()
+        texts = [job.undecoded_finding(topic) for topic, bodies in undecoded.items() if bodies.value]
+        return table.to_reader(), lambda: texts + source.damages()
     source = job.Source(
         path=asked.store, schemas=asked.schemas, damaged=asked.damaged, kept=kept, progress=progress, **bounds
     )  # fmt: skip

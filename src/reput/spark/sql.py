@@ -9,17 +9,25 @@ import pyarrow as pa
 
 from reput.errors import ConfigError
 from reput.jobs.query.sql_job import MESSAGES, Source
+from reput.jobs.query.topic_table import BODY_ERROR
 from reput.spark.source import read_log
 
 if TYPE_CHECKING:
+    from pyspark.accumulators import Accumulator
     from pyspark.sql import DataFrame, SparkSession
 
 
-def query_sql_on_spark(spark: SparkSession, source: Source, sql: str) -> DataFrame:
+def query_sql_on_spark(
+    spark: SparkSession, source: Source, sql: str, undecoded: dict[str, Accumulator[int]] | None = None
+) -> DataFrame:
     """Run a statement of Spark SQL over the tables of `reput.jobs.query.sql_job.query_sql`; returns a DataFrame.
 
     The tables become temporary views of the session with the same names; names that need it stand in backquotes
     (`` `my-topic` ``). Tasks decode bodies. A view has all columns, and Spark reads all of them.
+
+    Args:
+        undecoded: gets an accumulator for each topic of the statement. When the rows are there, it is above 0 if bodies
+            could not be decoded; a task that ran twice counts twice. Spark Connect has none: None.
 
     Raises ConfigError for a statement that Spark refuses, and as `Source`.
     """
@@ -27,7 +35,9 @@ def query_sql_on_spark(spark: SparkSession, source: Source, sql: str) -> DataFra
 
     topics = source.tables(sql)
     for topic in topics:
-        _view(topic_frame(spark, source, topic), topic)
+        if undecoded is not None:
+            undecoded[topic] = spark.sparkContext.accumulator(0)
+        _view(topic_frame(spark, source, topic, (undecoded or {}).get(topic)), topic)
     if MESSAGES not in map(str.lower, topics):
         _view(topic_frame(spark, source, None), MESSAGES)
     try:
@@ -36,8 +46,13 @@ def query_sql_on_spark(spark: SparkSession, source: Source, sql: str) -> DataFra
         raise ConfigError(f"sql: {str(error).strip().partition(chr(10))[0]}") from None
 
 
-def topic_frame(spark: SparkSession, source: Source, topic: str | None) -> DataFrame:
-    """DataFrame of a topic's messages, with the fields of their JSON bodies; None: all messages, without fields."""
+def topic_frame(
+    spark: SparkSession, source: Source, topic: str | None, undecoded: Accumulator[int] | None = None
+) -> DataFrame:
+    """DataFrame of a topic's messages, with the fields of their JSON bodies; None: all messages, without fields.
+
+    Tasks add the count of bodies that could not be decoded to `undecoded`.
+    """
     from pyspark.sql.pandas.types import from_arrow_schema
 
     rows = read_log(
@@ -57,7 +72,10 @@ def topic_frame(spark: SparkSession, source: Source, topic: str | None) -> DataF
 
     def decode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            yield columns.rows(batch, columns.schema.names)
+            decoded = columns.rows(batch, columns.schema.names)
+            if undecoded is not None:
+                undecoded.add(decoded.num_rows - decoded[BODY_ERROR].null_count)
+            yield decoded
 
     return rows.mapInArrow(decode, from_arrow_schema(columns.schema))
 

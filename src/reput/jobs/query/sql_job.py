@@ -186,13 +186,14 @@ class SqlRows:
     @property
     def findings(self) -> list[str]:
         """Texts of undecoded bodies and of damage that was passed over. Complete when all rows are read."""
-        undecoded = [
-            f"topic {table.topic}: {table.undecoded} bodies do not fit the schema, so their fields are null; "
-            f"{BODY_ERROR} says why"
-            for table in self.tables
-            if table.undecoded
-        ]
+        undecoded = [undecoded_finding(str(table.topic), table.undecoded) for table in self.tables if table.undecoded]
         return undecoded + self._source.damages()
+
+
+def undecoded_finding(topic: str, count: int | None = None) -> str:
+    """Text about bodies of a topic that could not be decoded; without a count, where it is not known."""
+    bodies = "some" if count is None else count
+    return f"topic {topic}: {bodies} bodies do not fit the schema, so their fields are null; {BODY_ERROR} says why"
 
 
 def _batches(reader: pa.RecordBatchReader, tables: Sequence[TopicTable]) -> Iterator[pa.RecordBatch]:
