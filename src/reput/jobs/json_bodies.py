@@ -6,6 +6,7 @@ Bodies are binary arrays, decompressed as `read_log` gives them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Literal, TypeVar
 
 import numpy as np
@@ -28,6 +29,8 @@ _FAULTS = {
 }
 #: Characters of a reason; an error may quote a value of any length.
 _MOST_REASON = 200
+#: Rows that are tried at once behind a bad body.
+_RETRIED_ROWS = 512
 
 
 def json_faults(bodies: pa.Array) -> dict[int, str]:
@@ -47,8 +50,8 @@ def parse_in_ranges(
 ) -> Iterator[tuple[int, T]]:
     """Parse ranges of the bodies, in order: (row of the range's first body, what `parse` returns).
 
-    A range that `parse` refuses is halved until single bodies are left: a bad body costs two calls a halving. A single
-    body that `parse` refuses goes to `refused`, by its row.
+    A range that `parse` refuses is cut at the row that the error names, and small enough that the rest is not looked at
+    again for each bad body; without a row it is halved. A single body that is refused goes to `refused`, by its row.
     """
     stack = [(0, len(bodies))] if len(bodies) else []
     while stack:
@@ -56,11 +59,22 @@ def parse_in_ranges(
         try:
             yield begin, parse(bodies.slice(begin, end - begin))
         except pa.ArrowException as error:
+            text, row = _reason_and_row(error)
             if end - begin == 1:
-                refused[begin] = str(error).partition("\n")[0].removesuffix(" in row 0")[:_MOST_REASON]
+                refused[begin] = text[:_MOST_REASON]
+                continue
+            if row is not None and begin + row < end:
+                borders = [
+                    begin,
+                    begin + row,
+                    begin + row + 1,
+                    *range(begin + row + 1 + _RETRIED_ROWS, end, _RETRIED_ROWS),
+                ]
+            elif end - begin > _RETRIED_ROWS:
+                borders = list(range(begin, end, _RETRIED_ROWS))
             else:
-                middle = (begin + end) // 2
-                stack += [(middle, end), (begin, middle)]
+                borders = [begin, (begin + end) // 2]
+            stack += [(low, high) for low, high in pairwise([*borders, end]) if low < high][::-1]
 
 
 def read_json_bodies(
@@ -109,6 +123,12 @@ def other_values(array: pa.Array, kind: pa.DataType) -> Iterator[tuple[str, _Mas
     elif pa.types.is_list(array.type):
         for path, items in other_values(array.flatten(), kind.value_type):
             yield path, _rows_of_items(array, items)
+
+
+def _reason_and_row(error: pa.ArrowException) -> tuple[str, int | None]:
+    """First line of an error of Arrow's, and the row at its end; None where it names none."""
+    text, separator, row = str(error).partition("\n")[0].rpartition(" in row ")
+    return (text, int(row)) if separator and row.isdigit() else (str(error).partition("\n")[0], None)
 
 
 def _has_value(array: pa.Array) -> _Mask:

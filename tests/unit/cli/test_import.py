@@ -25,6 +25,16 @@ def test_an_export_comes_back_and_comes_once(store: Path, tmp_path: Path, run_re
     assert len(reput.read_log(tmp_path / "copy").read_all()) == 5
 
 
+def test_rejects_of_an_export_are_imported_as_they_were(store: Path, tmp_path: Path, run_reput: Run) -> None:
+    assert run_reput("export", store, tmp_path / "lake", "--decode", "utf8").status == 1
+    columns = ["topic", "queue_id", "tags", "keys", "properties", "born_timestamp", "body"]
+    command = ("import", tmp_path / "lake/rejects", tmp_path / "again", "--columns", ",".join(columns), *SMALL_FILES)
+    assert run_reput(*command).status == 0
+    rows = reput.read_log(store, columns).read_all().to_pylist()
+    found = reput.read_log(tmp_path / "again", columns).read_all().to_pylist()
+    assert found == [row for row in rows if row["body"] == b"\xff\xfe"] != []
+
+
 def test_rows_put_aside_are_told(tmp_path: Path, run_reput: Run) -> None:
     parquet.write_table(pa.table({"topic": ["orders", "a/b"], "body": ["x", "y"]}), tmp_path / "one.parquet")
     arguments = ("import", tmp_path / "one.parquet", tmp_path / "store")

@@ -17,7 +17,6 @@ from reput.errors import ConfigError, CorruptRecordError, DataLossError, StoreFo
 from reput.jobs.lake import files as lake_files
 from reput.jobs.lake.export_job import Export, ExportOptions, export, follow
 from reput.jobs.lake.files import escaped, table_name
-from reput.jobs.lake.source import open_source
 from reput.jobs.runner import LocalRunner
 from reput.log import StoreDirectory
 from tests.support.damage import at, overwrite
@@ -307,16 +306,6 @@ def test_json_where_no_topic_has_any_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no body of the sample is JSON"):
         run(store, output, decode="json")
     assert run(store, output).messages == 5
-
-
-def test_rejects_are_imported_as_they_were(tmp_path: Path) -> None:
-    store, output = tmp_path / "store", tmp_path / "out"
-    put_topics(store, TOPICS)
-    run(store, output, decode="json")
-    source = open_source(output / "rejects")
-    assert source.rows == 7
-    found = [body for batch in source.batches for part in batch for rows in part.batches() for body in rows["body"]]
-    assert [body.as_py() for body in found] == [body for _, body, _ in rejected(output)]
 
 
 @pytest.mark.parametrize(

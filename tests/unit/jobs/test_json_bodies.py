@@ -1,0 +1,30 @@
+import re
+
+import pyarrow as pa
+import pytest
+
+from reput.jobs.json_bodies import parse_in_ranges
+
+ROWS = 5000
+BAD = {0, 1, 700, 701, 1212, 1213, 4998}
+
+
+@pytest.mark.parametrize(("names_row", "most_bodies"), [(True, 3 * ROWS), (False, 8 * ROWS)])
+def test_bad_bodies_are_found_without_looking_at_the_others_often(names_row, most_bodies):
+    looked_at = []
+
+    def parse(bodies):
+        numbers = [int(body) for body in bodies.to_pylist()]
+        bad = [row for row, number in enumerate(numbers) if number in BAD]
+        looked_at.append(bad[0] + 1 if bad and names_row else len(numbers))
+        if bad:
+            raise pa.ArrowInvalid(f"{numbers[bad[0]]} is bad" + names_row * f" in row {bad[0]}")
+        return numbers
+
+    refused = {}
+    ranges = list(parse_in_ranges(pa.array([b"%d" % n for n in range(ROWS)], pa.binary()), parse, refused))
+    assert [number for _, numbers in ranges for number in numbers] == [n for n in range(ROWS) if n not in BAD]
+    assert all(begin == numbers[0] for begin, numbers in ranges)
+    assert set(refused) == BAD
+    assert all(re.fullmatch(rf"{row} is bad", reason) for row, reason in refused.items())
+    assert sum(looked_at) < most_bodies
