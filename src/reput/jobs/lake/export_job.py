@@ -231,9 +231,8 @@ def _opened(
     directory.check_output(output)
     _check(options)
     kept: dict[str, Option] = {
-        "reput": _RAW_LAYOUT
-        if options.decode == "raw"
-        else _LAYOUT,  # in place of the version: a later reput with the same layout continues
+        # in place of the version: a later reput with the same layout continues
+        "reput": _RAW_LAYOUT if options.decode == "raw" else _LAYOUT,
         "store": directory.path,
         "topics": None if options.topics is None else sorted(set(options.topics)),
         "columns": None if options.columns is None else list(options.columns),
