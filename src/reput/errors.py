@@ -17,6 +17,9 @@ __all__ = [
     "CorruptStoreError",
     "DataLossError",
     "MessageIllegalError",
+    "RemotingCommandError",
+    "RemotingDecodeError",
+    "RemotingError",
     "ReputError",
     "StoreBusyError",
     "StoreError",
@@ -130,3 +133,23 @@ class CorruptMetadataError(CorruptStoreError):
 
 class CorruptBackupError(CorruptStoreError):
     """Raised when an object of a backup is missing, or differs from its manifest."""
+
+
+class RemotingError(ReputError):
+    """Raised when a peer on the network cannot be talked to, and none of the classes below fits."""
+
+
+class RemotingDecodeError(RemotingError):
+    """Raised when bytes from the network are no frame of RocketMQ's protocol; the connection is then closed."""
+
+
+class RemotingCommandError(RemotingError):
+    """Raised when a request cannot be done: the peer is answered with `code` (`ResponseCode`) and `remark`."""
+
+    def __init__(self, code: int, remark: str) -> None:
+        super().__init__(code, remark)
+        self.code = code
+        self.remark = remark
+
+    def __str__(self) -> str:
+        return f"code {self.code}: {self.remark}"

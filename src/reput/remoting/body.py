@@ -1,0 +1,49 @@
+"""JSON bodies of commands: compact, as fastjson writes and reads them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, TypeVar
+
+from reput.errors import CorruptMetadataError, RemotingCommandError
+from reput.formats.fastjson import decode_fastjson
+from reput.formats.java_bean import decode_bean, encode_bean
+from reput.remoting.codes import ResponseCode
+
+_T = TypeVar("_T")
+
+_dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+def encode_body(value: Any) -> bytes:
+    """The body of a dataclass instance (members by name, null left out), or of plain values.
+
+    Whole numbers as keys are written in quotes, which all clients read; RocketMQ leaves the quotes out.
+    """
+    return _dumps(encode_bean(value)).encode("utf-8", "replace")
+
+
+def decode_json(body: bytes) -> Any:
+    """The plain value of a body, also with whole numbers as keys without quotes.
+
+    Raises RemotingCommandError (SYSTEM_ERROR) where it is no JSON.
+    """
+    try:
+        return json.loads(body.decode("utf-8", "replace"), strict=False)
+    except RecursionError:
+        raise RemotingCommandError(ResponseCode.SYSTEM_ERROR, "the body has too many levels") from None
+    except ValueError:
+        pass
+    try:
+        return decode_fastjson(body)
+    except CorruptMetadataError as error:
+        remark = f"the body is no JSON: at byte {error.offset}: {error.reason}"
+        raise RemotingCommandError(ResponseCode.SYSTEM_ERROR, remark) from None
+
+
+def decode_body(kind: type[_T], body: bytes) -> _T:
+    """An instance of a dataclass from a body; errors as of `decode_json`, also for members of other types."""
+    try:
+        return decode_bean(kind, decode_json(body))
+    except CorruptMetadataError as error:
+        raise RemotingCommandError(ResponseCode.SYSTEM_ERROR, f"{kind.__name__}: {error.reason}") from None

@@ -1,0 +1,267 @@
+"""RemotingCommand: a request or an answer, and the two ways to write its header (docs/formats/remoting.md)."""
+
+from __future__ import annotations
+
+import json
+import struct
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from reput.errors import RemotingDecodeError
+from reput.formats.java import INT32_MAX, INT32_MIN
+from reput.remoting.codes import VERSION, LanguageCode, RequestCode, ResponseCode, SerializeType
+
+#: Bytes of the largest frame, its length word counted (`com.rocketmq.remoting.frameMaxLength`).
+MAX_FRAME_SIZE = 16_777_216
+#: The length word and the header word.
+FRAME_HEAD = struct.Struct(">iI")
+LENGTH_SIZE = 4
+_HEADER_SIZE_MASK = 0xFFFFFF
+_TYPE_SHIFT = 24
+
+#: Bits of `flag`.
+RESPONSE_FLAG, ONE_WAY_FLAG = 1, 2
+
+_BINARY_HEAD = struct.Struct(">hBhiii")
+_SHORT, _INT = struct.Struct(">h"), struct.Struct(">i")
+#: A binary header keeps 16 bits of a code: the codes of POP by what is left of them.
+_WHOLE_CODES = {code & 0xFFFF: int(code) for code in RequestCode if code > 0x7FFF}
+_LANGUAGES = {language.name: language for language in LanguageCode}
+
+
+@dataclass(slots=True)
+class RemotingCommand:
+    """A request or an answer.
+
+    Attributes:
+        code: Of a request (`RequestCode`) or an answer (`ResponseCode`).
+        opaque: Number by which an answer finds its request; each side counts its own requests.
+        flag: Bit 0: an answer; bit 1: one-way, nobody answers.
+        remark: Text for people, of errors above all.
+        ext_fields: The header's fields as text.
+        body: Bytes after the header; none and empty are the same.
+        serialize_type: How the header was, or is to be, written.
+        language, version: Of the sender.
+    """
+
+    code: int
+    opaque: int = 0
+    flag: int = 0
+    remark: str | None = None
+    ext_fields: dict[str, str] | None = None
+    body: bytes = b""
+    serialize_type: SerializeType = SerializeType.JSON
+    language: LanguageCode = LanguageCode.JAVA
+    version: int = VERSION
+
+    @property
+    def is_response(self) -> bool:
+        """Whether it answers a request."""
+        return bool(self.flag & RESPONSE_FLAG)
+
+    @property
+    def is_one_way(self) -> bool:
+        """Whether it is a request that nobody answers."""
+        return bool(self.flag & ONE_WAY_FLAG)
+
+    def response(
+        self,
+        code: int = ResponseCode.SUCCESS,
+        remark: str | None = None,
+        ext_fields: dict[str, str] | None = None,
+        body: bytes = b"",
+    ) -> RemotingCommand:
+        """The answer to this request, with its opaque and in its serialize type."""
+        return RemotingCommand(
+            code, self.opaque, RESPONSE_FLAG, remark, ext_fields, body, serialize_type=self.serialize_type
+        )
+
+
+@dataclass(slots=True)
+class _Header:
+    """What both forms of a header hold."""
+
+    code: int = 0
+    language: LanguageCode = LanguageCode.OTHER
+    version: int = 0
+    opaque: int = 0
+    flag: int = 0
+    remark: str | None = None
+    ext_fields: dict[str, str] | None = None
+
+
+def encode_command(command: RemotingCommand) -> bytes:
+    """The frame of a command.
+
+    Raises RemotingDecodeError where no peer could decode it: it is larger than `MAX_FRAME_SIZE`.
+    """
+    header = _encode_json(command) if command.serialize_type is SerializeType.JSON else _encode_binary(command)
+    size = FRAME_HEAD.size + len(header) + len(command.body)
+    if size > MAX_FRAME_SIZE:
+        raise RemotingDecodeError(f"a frame of {size} bytes; peers take up to {MAX_FRAME_SIZE}")
+    head = FRAME_HEAD.pack(size - LENGTH_SIZE, command.serialize_type << _TYPE_SHIFT | len(header))
+    return b"".join((head, header, command.body))
+
+
+def frame_size(head: bytes | bytearray | memoryview) -> int:
+    """Size of a frame, its length word counted, by its first 8 bytes.
+
+    Raises RemotingDecodeError where no frame begins like this; nothing has been allocated for it.
+    """
+    length, word = FRAME_HEAD.unpack_from(head)
+    if not LENGTH_SIZE <= length <= MAX_FRAME_SIZE - LENGTH_SIZE:
+        raise RemotingDecodeError(f"frame length {length}: expected {LENGTH_SIZE} to {MAX_FRAME_SIZE - LENGTH_SIZE}")
+    if word & _HEADER_SIZE_MASK > length - LENGTH_SIZE:
+        raise RemotingDecodeError(f"a header of {word & _HEADER_SIZE_MASK} bytes in a frame of {length}")
+    if word >> _TYPE_SHIFT > SerializeType.ROCKETMQ:
+        raise RemotingDecodeError(f"serialize type {word >> _TYPE_SHIFT}: expected 0 (JSON) or 1 (ROCKETMQ)")
+    return int(length) + LENGTH_SIZE
+
+
+def decode_command(frame: bytes | memoryview) -> RemotingCommand:
+    """The command of one whole frame, as `frame_size` measured it.
+
+    Raises RemotingDecodeError where the header is none; RocketMQ then closes the connection.
+    """
+    size = frame_size(frame)
+    if size != len(frame):
+        raise RemotingDecodeError(f"a frame of {size} bytes in {len(frame)}")
+    _, word = FRAME_HEAD.unpack_from(frame)
+    body_begin = FRAME_HEAD.size + (word & _HEADER_SIZE_MASK)
+    kind = SerializeType(word >> _TYPE_SHIFT)
+    data = bytes(frame[FRAME_HEAD.size : body_begin])
+    header = _decode_json(data) if kind is SerializeType.JSON else _decode_binary(data)
+    return RemotingCommand(
+        header.code, header.opaque, header.flag, header.remark, header.ext_fields, bytes(frame[body_begin:]),
+        kind, header.language, header.version,
+    )  # fmt: skip
+
+
+# -- JSON
+
+
+def _encode_json(command: RemotingCommand) -> bytes:
+    """Members by name, as fastjson writes them; null members are left out."""
+    members: dict[str, Any] = {"code": command.code}
+    if command.ext_fields is not None:
+        members["extFields"] = command.ext_fields
+    members |= {"flag": command.flag, "language": command.language.name, "opaque": command.opaque}
+    if command.remark is not None:
+        members["remark"] = command.remark
+    members |= {"serializeTypeCurrentRPC": command.serialize_type.name, "version": command.version}
+    return _dumps(members).encode("utf-8", "replace")
+
+
+_dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+def _decode_json(data: bytes) -> _Header:
+    try:
+        members = json.loads(data.decode("utf-8", "replace"), strict=False)
+    except (ValueError, RecursionError) as error:
+        raise RemotingDecodeError(f"the header is no JSON: {error}") from None
+    if not isinstance(members, dict):
+        raise RemotingDecodeError(f"the header is no JSON object, but {type(members).__name__}")
+    remark = members.get("remark")
+    fields = members.get("extFields")
+    if not isinstance(fields, dict | None):
+        raise RemotingDecodeError(f"extFields is no JSON object, but {type(fields).__name__}")
+    return _Header(
+        _int32(members, "code"),
+        _LANGUAGES.get(str(members.get("language")), LanguageCode.OTHER),
+        _int32(members, "version"),
+        _int32(members, "opaque"),
+        _int32(members, "flag"),
+        None if remark is None else _text(remark),
+        None if fields is None else {name: _text(value) for name, value in fields.items() if value is not None},
+    )
+
+
+def _int32(members: dict[str, Any], name: str) -> int:
+    """A number of the header, 0 where it is missing; text with a number counts, as for fastjson."""
+    value = members.get(name)
+    if value is None:
+        return 0
+    if isinstance(value, str) and len(value) <= 11:
+        try:
+            value = int(value)
+        except ValueError:
+            _refuse_number(name, value)
+    if type(value) is not int or not INT32_MIN <= value <= INT32_MAX:
+        _refuse_number(name, value)
+    return value
+
+
+def _refuse_number(name: str, value: object) -> NoReturn:
+    raise RemotingDecodeError(f"{name} in the header: expected a whole number of 32 bits, found {str(value)[:40]!r}")
+
+
+def _text(value: Any) -> str:
+    """A value as fastjson puts it into a String; Node and C++ send numbers and booleans."""
+    return value if isinstance(value, str) else _dumps(value)
+
+
+# -- ROCKETMQ
+
+
+def _encode_binary(command: RemotingCommand) -> bytes:
+    remark = (command.remark or "").encode("utf-8", "replace")
+    entries = []
+    for name, value in (command.ext_fields or {}).items():
+        key, text = name.encode("utf-8", "replace"), value.encode("utf-8", "replace")
+        entries += [_SHORT.pack(len(key)), key, _INT.pack(len(text)), text]
+    ext = b"".join(entries)
+    code = command.code & 0xFFFF
+    head = _BINARY_HEAD.pack(
+        code if code <= 0x7FFF else code - 0x10000, command.language, command.version, command.opaque, command.flag,
+        len(remark),
+    )  # fmt: skip
+    return b"".join((head, remark, _INT.pack(len(ext)), ext))
+
+
+def _decode_binary(data: bytes) -> _Header:
+    try:
+        code, language, version, opaque, flag, remark_size = _BINARY_HEAD.unpack_from(data)
+        remark_end = _BINARY_HEAD.size + _bounded(remark_size, data, _BINARY_HEAD.size)
+        (ext_size,) = _INT.unpack_from(data, remark_end)
+    except struct.error:
+        raise RemotingDecodeError(f"the header ends after {len(data)} bytes, too early") from None
+    begin = remark_end + _INT.size
+    end = begin + _bounded(ext_size, data, begin)
+    return _Header(
+        _WHOLE_CODES.get(code, code),
+        LanguageCode(language) if language <= max(LanguageCode) else LanguageCode.OTHER,
+        version,
+        opaque,
+        flag,
+        data[_BINARY_HEAD.size : remark_end].decode("utf-8", "replace") if remark_size else None,
+        _decode_entries(data[begin:end]) if ext_size else None,
+    )
+
+
+def _decode_entries(data: bytes) -> dict[str, str]:
+    """The fields of a binary header; a name or a value without bytes is none, as for RocketMQ."""
+    fields = {}
+    position = 0
+    try:
+        while position < len(data):
+            (size,) = _SHORT.unpack_from(data, position)
+            position += _SHORT.size
+            end = position + _bounded(size, data, position)
+            name = data[position:end].decode("utf-8", "replace")
+            (size,) = _INT.unpack_from(data, end)
+            position = end + _INT.size
+            end = position + _bounded(size, data, position)
+            if name and size:
+                fields[name] = data[position:end].decode("utf-8", "replace")
+            position = end
+    except struct.error:
+        raise RemotingDecodeError(f"the header's fields end after {len(data)} bytes, too early") from None
+    return fields
+
+
+def _bounded(size: int, data: bytes, begin: int) -> int:
+    """A size that was read from a header, if so many bytes follow."""
+    if not 0 <= size <= len(data) - begin:
+        raise RemotingDecodeError(f"a text of {size} bytes in the header, {len(data) - begin} bytes before its end")
+    return size

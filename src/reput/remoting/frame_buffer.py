@@ -1,0 +1,60 @@
+"""FrameBuffer: what a connection has received, as whole frames (sans-IO)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from reput.remoting.command import FRAME_HEAD, frame_size
+
+_FIRST_SIZE = 64 << 10
+#: So much room is there for a read at least, while a large frame comes in.
+_LEAST_ROOM = 16 << 10
+
+
+class FrameBuffer:
+    """Bytes of one connection: a socket writes them into `room()`, and `frames()` takes whole frames out.
+
+    The memory grows with the bytes that have come, up to twice their number, and never by what a length word promises.
+    """
+
+    def __init__(self) -> None:
+        self._data = bytearray(_FIRST_SIZE)
+        self._begin = self._end = 0
+
+    def __len__(self) -> int:
+        """Bytes that were received and are not taken."""
+        return self._end - self._begin
+
+    @property
+    def capacity(self) -> int:
+        """Bytes of memory."""
+        return len(self._data)
+
+    def room(self) -> memoryview:
+        """Memory for the next read; `received` says how much of it was used."""
+        if self._begin == self._end:
+            self._begin = self._end = 0
+            if len(self._data) > _FIRST_SIZE:  # a large frame has passed
+                self._data = bytearray(_FIRST_SIZE)
+        elif len(self._data) - self._end < _LEAST_ROOM:
+            waiting = self._data[self._begin : self._end]
+            self._data = waiting + bytearray(max(_FIRST_SIZE, len(waiting)))
+            self._begin, self._end = 0, len(waiting)
+        return memoryview(self._data)[self._end :]
+
+    def received(self, size: int) -> None:
+        """Note that a read has put so many bytes into `room()`."""
+        self._end += size
+
+    def frames(self) -> Iterator[memoryview]:
+        """The whole frames, each valid until the next one is asked for.
+
+        Raises RemotingDecodeError at bytes that begin no frame: nothing after them can be found.
+        """
+        while len(self) >= FRAME_HEAD.size:
+            view = memoryview(self._data)[self._begin : self._end]
+            size = frame_size(view)
+            if size > len(view):
+                break
+            self._begin += size
+            yield view[:size]

@@ -1,0 +1,99 @@
+"""Header classes: dataclasses over the ext fields of a command (`CommandCustomHeader`).
+
+A class has RocketMQ's field names in snake_case. A field without a default is one that RocketMQ requires.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import MISSING, fields
+from functools import cache
+from typing import Annotated, Any, NamedTuple, TypeVar, get_args, get_type_hints
+
+from reput.errors import RemotingCommandError
+from reput.formats.java import INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN
+from reput.remoting.codes import ResponseCode
+
+_H = TypeVar("_H")
+
+
+#: Types of fields that are int or Integer, long or Long in Java.
+Int32 = Annotated[int, 32]
+Int64 = Annotated[int, 64]
+
+
+class _Field(NamedTuple):
+    name: str
+    wire_name: str
+    read: Callable[[str], Any]
+    is_required: bool
+
+
+def camel_case(name: str) -> str:
+    """`queue_id` -> `queueId`; a class has other names in `WIRE_NAMES`."""
+    head, *rest = name.split("_")
+    return head + "".join(map(str.capitalize, rest))
+
+
+def decode_header(kind: type[_H], ext_fields: dict[str, str] | None) -> _H:
+    """An instance of a header class from the fields of a command.
+
+    As RocketMQ does, unknown fields are ignored, and a number that is none leaves the field at its default.
+
+    Raises RemotingCommandError (SYSTEM_ERROR) where a required field is missing; RocketMQ then fails on null.
+    """
+    found: dict[str, Any] = {}
+    given = ext_fields or {}
+    header_class: Any = kind
+    for one in _fields(header_class):
+        text = given.get(one.wire_name)
+        value = None if text is None else one.read(text)
+        if value is not None:
+            found[one.name] = value
+        elif one.is_required:
+            what = "is missing" if text is None else f"is {text[:40]!r}, no number"
+            raise RemotingCommandError(ResponseCode.SYSTEM_ERROR, f"{kind.__name__}: the field {one.wire_name} {what}")
+    return kind(**found)
+
+
+def encode_header(header: Any) -> dict[str, str]:
+    """The fields of a command from an instance of a header class; None is left out."""
+    found = {}
+    for one in _fields(header.__class__):
+        value = getattr(header, one.name)
+        if value is not None:
+            found[one.wire_name] = ("true" if value else "false") if isinstance(value, bool) else str(value)
+    return found
+
+
+@cache
+def _fields(kind: Any) -> tuple[_Field, ...]:
+    """The fields of a header class, by name."""
+    types = get_type_hints(kind, include_extras=True)
+    names = getattr(kind, "WIRE_NAMES", {})
+    found = []
+    for one in fields(kind):
+        plain = next((part for part in get_args(types[one.name]) if part in _READERS), types[one.name])
+        is_required = one.default is MISSING
+        found.append(_Field(one.name, names.get(one.name) or camel_case(one.name), _READERS[plain], is_required))
+    return tuple(found)
+
+
+def _read_int(low: int, high: int, digits: int) -> Callable[[str], int | None]:
+    def read(text: str) -> int | None:
+        """A number as Java's parseInt and parseLong take it; None for another text."""
+        plain = text[1:] if text[:1] in ("-", "+") else text
+        if not (plain.isascii() and plain.isdigit() and len(plain.lstrip("0")) <= digits):
+            return None
+        value = int(text)
+        return value if low <= value <= high else None
+
+    return read
+
+
+_READERS: dict[Any, Callable[[str], Any]] = {
+    Int32: _read_int(INT32_MIN, INT32_MAX, 10),
+    Int64: _read_int(INT64_MIN, INT64_MAX, 19),
+    bool: lambda text: text.lower() == "true",
+    str: lambda text: text,
+}

@@ -1,0 +1,177 @@
+"""Headers of requests to a name server."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from reput.remoting.header import Int32, Int64
+
+
+@dataclass(frozen=True, slots=True)
+class GetRouteInfoRequestHeader:
+    """The brokers and queues of a topic (GET_ROUTEINFO_BY_TOPIC)."""
+
+    topic: str
+    accept_standard_json_only: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterBrokerRequestHeader:
+    """A broker and its topics (REGISTER_BROKER). `body_crc32`: of the body as sent, 0 for none."""
+
+    broker_name: str
+    broker_addr: str
+    cluster_name: str
+    ha_server_addr: str
+    broker_id: Int64
+    heartbeat_timeout_millis: Int64 | None = None
+    enable_acting_master: bool | None = None
+    compressed: bool | None = None
+    body_crc32: Int32 = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterBrokerResponseHeader:
+    """The addresses of a slave's master."""
+
+    ha_server_addr: str | None = None
+    master_addr: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UnRegisterBrokerRequestHeader:
+    """A broker leaves (UNREGISTER_BROKER)."""
+
+    broker_name: str
+    broker_addr: str
+    cluster_name: str
+    broker_id: Int64
+
+
+@dataclass(frozen=True, slots=True)
+class QueryDataVersionRequestHeader:
+    """Whether the topics of a broker have changed (QUERY_DATA_VERSION)."""
+
+    broker_name: str
+    broker_addr: str
+    cluster_name: str
+    broker_id: Int64
+
+
+@dataclass(frozen=True, slots=True)
+class QueryDataVersionResponseHeader:
+    """Whether the topics of a broker have changed."""
+
+    changed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerHeartbeatRequestHeader:
+    """A sign of life of a broker (BROKER_HEARTBEAT)."""
+
+    cluster_name: str
+    broker_addr: str
+    broker_name: str
+    broker_id: Int64 | None = None
+    epoch: Int32 | None = None
+    max_offset: Int64 | None = None
+    confirm_offset: Int64 | None = None
+    heartbeat_timeout_mills: Int64 | None = None
+    election_priority: Int32 | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GetBrokerMemberGroupRequestHeader:
+    """The addresses of a broker name (GET_BROKER_MEMBER_GROUP)."""
+
+    cluster_name: str
+    broker_name: str
+
+
+@dataclass(frozen=True, slots=True)
+class PutKVConfigRequestHeader:
+    """A value to keep (PUT_KV_CONFIG)."""
+
+    namespace: str
+    key: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class GetKVConfigRequestHeader:
+    """A value that was kept (GET_KV_CONFIG)."""
+
+    namespace: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class GetKVConfigResponseHeader:
+    """A value that was kept."""
+
+    value: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteKVConfigRequestHeader:
+    """A value to forget (DELETE_KV_CONFIG)."""
+
+    namespace: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class GetKVListByNamespaceRequestHeader:
+    """All values of a namespace (GET_KVLIST_BY_NAMESPACE)."""
+
+    namespace: str
+
+
+@dataclass(frozen=True, slots=True)
+class WipeWritePermOfBrokerRequestHeader:
+    """Nobody is to write to a broker (WIPE_WRITE_PERM_OF_BROKER)."""
+
+    broker_name: str
+
+
+@dataclass(frozen=True, slots=True)
+class WipeWritePermOfBrokerResponseHeader:
+    """How many topics nobody is to write to any more."""
+
+    wipe_topic_count: Int32
+
+
+@dataclass(frozen=True, slots=True)
+class AddWritePermOfBrokerRequestHeader:
+    """A broker may be written to again (ADD_WRITE_PERM_OF_BROKER)."""
+
+    broker_name: str
+
+
+@dataclass(frozen=True, slots=True)
+class AddWritePermOfBrokerResponseHeader:
+    """How many topics may be written to again."""
+
+    add_topic_count: Int32
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteTopicFromNamesrvRequestHeader:
+    """A topic to forget (DELETE_TOPIC_IN_NAMESRV)."""
+
+    topic: str
+    cluster_name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterTopicRequestHeader:
+    """A topic with its route (REGISTER_TOPIC_IN_NAMESRV)."""
+
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class GetTopicsByClusterRequestHeader:
+    """The topics of a cluster (GET_TOPICS_BY_CLUSTER)."""
+
+    cluster: str

@@ -1,0 +1,69 @@
+"""Headers of requests that send messages, and of their answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from reput.remoting.codes import RequestCode
+from reput.remoting.header import Int32, Int64, decode_header
+
+
+@dataclass(frozen=True, slots=True)
+class SendMessageRequestHeader:
+    """A message or a batch to be stored (SEND_MESSAGE; SEND_MESSAGE_V2 and SEND_BATCH_MESSAGE with `V2_NAMES`).
+
+    `properties`: name 0x01 value 0x02 ...; `born_timestamp`: ms since 1970 UTC; `queue_id` below 0: any queue.
+    """
+
+    producer_group: str
+    topic: str
+    default_topic: str
+    default_topic_queue_nums: Int32
+    queue_id: Int32
+    sys_flag: Int32
+    born_timestamp: Int64
+    flag: Int32
+    properties: str | None = None
+    reconsume_times: Int32 | None = None
+    unit_mode: bool | None = None
+    batch: bool | None = None
+    max_reconsume_times: Int32 | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SendMessageResponseHeader:
+    """Where a message was stored. `msg_id`: offset message ids, of a batch joined by commas."""
+
+    msg_id: str
+    queue_id: Int32
+    queue_offset: Int64
+    transaction_id: str | None = None
+    batch_uniq_id: str | None = None
+    recall_handle: str | None = None
+
+
+#: Names of the fields of SEND_MESSAGE_V2 and SEND_BATCH_MESSAGE, and of SEND_MESSAGE (`SendMessageRequestHeaderV2`).
+V2_NAMES = {
+    "a": "producerGroup",
+    "b": "topic",
+    "c": "defaultTopic",
+    "d": "defaultTopicQueueNums",
+    "e": "queueId",
+    "f": "sysFlag",
+    "g": "bornTimestamp",
+    "h": "flag",
+    "i": "properties",
+    "j": "reconsumeTimes",
+    "k": "unitMode",
+    "l": "maxReconsumeTimes",
+    "m": "batch",
+    "n": "bname",
+}
+_V2_CODES = (RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2)
+
+
+def decode_send_header(code: int, ext_fields: dict[str, str] | None) -> SendMessageRequestHeader:
+    """The header of a request that sends, in the names of its code; errors as of `decode_header`."""
+    if code in _V2_CODES and ext_fields is not None:
+        ext_fields = {V2_NAMES.get(name, name): value for name, value in ext_fields.items()}
+    return decode_header(SendMessageRequestHeader, ext_fields)

@@ -1,0 +1,74 @@
+"""RemotingClient: requests to other servers, a connection for each address."""
+
+from __future__ import annotations
+
+import asyncio
+
+from reput.errors import RemotingError
+from reput.remoting.command import RemotingCommand
+from reput.transport.connection import Connection
+from reput.transport.requests import Requests
+
+_CONNECT_S = 3.0
+
+
+class RemotingClient:
+    """Calls servers by "host:port"; connections are made when needed, and made again when they have ended.
+
+    Args:
+        requests: Handlers of what the servers ask in return.
+    """
+
+    def __init__(self, requests: Requests | None = None) -> None:
+        self._requests = requests or Requests({})
+        self._connections: dict[str, Connection] = {}
+        self._connecting: dict[str, asyncio.Lock] = {}
+
+    async def call(self, address: str, command: RemotingCommand, timeout_s: float = 3.0) -> RemotingCommand:
+        """Send a request, and return its answer.
+
+        Raises RemotingError where the server cannot be reached, or does not answer in time.
+        """
+        connection = await self.connection(address)
+        return await connection.call(command, timeout_s)
+
+    async def connection(self, address: str) -> Connection:
+        """The connection to an address; errors as of `call`."""
+        async with self._connecting.setdefault(address, asyncio.Lock()):
+            connection = self._connections.get(address)
+            if connection is None or not connection.is_open:
+                connection = self._connections[address] = await self._connect(address)
+            return connection
+
+    async def _connect(self, address: str) -> Connection:
+        host, _, port = address.rpartition(":")
+        if not (host and port.isascii() and port.isdigit()):
+            raise RemotingError(f"address {address!r}: expected HOST:PORT")
+        loop = asyncio.get_running_loop()
+        try:
+            _, connection = await asyncio.wait_for(
+                loop.create_connection(lambda: Connection(self), host.strip("[]"), int(port)), _CONNECT_S
+            )
+        except TimeoutError:
+            raise RemotingError(f"{address}: no connection in {_CONNECT_S:g} s") from None
+        except OSError as error:
+            raise RemotingError(f"{address}: {error.strerror or error}") from None
+        return connection
+
+    def close(self) -> None:
+        """Close all connections."""
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+
+    # -- Owner of the connections
+
+    def opened(self, connection: Connection) -> None:
+        """Called by a connection."""
+
+    def readable(self, connection: Connection) -> None:
+        """Called by a connection."""
+        self._requests.take_all(connection)
+
+    def closed(self, connection: Connection) -> None:
+        """Called by a connection."""

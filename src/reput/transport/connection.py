@@ -1,0 +1,173 @@
+"""Connection: one TCP connection of the remoting protocol, of a server or of a client; both sides may send requests."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from itertools import count
+from typing import Any, Protocol
+
+from reput.errors import RemotingDecodeError, RemotingError
+from reput.formats.java import INT32_MAX
+from reput.remoting.command import ONE_WAY_FLAG, RemotingCommand, encode_command
+from reput.remoting.frame_buffer import FrameBuffer
+
+logger = logging.getLogger("reput.transport")
+
+#: A peer that does not read: from the first number of unsent bytes on its requests wait, at the second it is closed.
+_PAUSE_AT, _RESUME_AT, _CLOSE_AT = 4 << 20, 1 << 20, 64 << 20
+
+
+class Owner(Protocol):
+    """Who is told of a connection's events; in the loop's thread."""
+
+    def opened(self, connection: Connection) -> None:
+        """A connection was made."""
+
+    def readable(self, connection: Connection) -> None:
+        """Bytes have come: take whole frames out of `connection.frames`, and answer.
+
+        Raises RemotingDecodeError at bytes that are no frame; the connection is then closed.
+        """
+
+    def closed(self, connection: Connection) -> None:
+        """The connection is gone, by either side."""
+
+
+class Connection(asyncio.BufferedProtocol):
+    """One connection.
+
+    Attributes:
+        frames: What was received.
+        remote: "host:port" of the peer.
+        remote_host: (address, port) of the peer as the socket names it; ("", 0) once it is gone.
+        last_active: Loop time of the last read or write.
+        is_open: False once it is closed or about to be.
+    """
+
+    def __init__(self, owner: Owner) -> None:
+        self.frames = FrameBuffer()
+        self.remote = ""
+        self.remote_host: tuple[str, int] = ("", 0)
+        self.last_active = 0.0
+        self.is_open = False
+        self._owner = owner
+        self._transport: asyncio.Transport | None = None
+        self._loop = asyncio.get_running_loop()
+        self._opaques = count(1)
+        self._calls: dict[int, asyncio.Future[RemotingCommand]] = {}
+
+    # -- asyncio's protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Called by the loop."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        transport.set_write_buffer_limits(_PAUSE_AT, _RESUME_AT)
+        name = transport.get_extra_info("peername") or ("", 0)
+        self.remote_host = name[0], name[1]
+        self.remote = f"[{name[0]}]:{name[1]}" if ":" in name[0] else f"{name[0]}:{name[1]}"
+        self.last_active = self._loop.time()
+        self.is_open = True
+        self._owner.opened(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Called by the loop."""
+        return self.frames.room()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Called by the loop: a read has brought so many bytes."""
+        self.last_active = self._loop.time()
+        self.frames.received(nbytes)
+        if self.is_open:
+            self._read()
+
+    def _read(self) -> None:
+        try:
+            self._owner.readable(self)
+        except RemotingDecodeError as error:
+            logger.warning("%s: closed: %s", self.remote, error)
+            self.abort()
+
+    def pause_writing(self) -> None:
+        """Called by the loop: the peer does not read, so nothing more is read of it."""
+        assert self._transport is not None
+        self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        """Called by the loop."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Called by the loop, once."""
+        self.is_open = False
+        self._transport = None
+        calls, self._calls = self._calls, {}
+        for call in calls.values():
+            if not call.done():
+                call.set_exception(RemotingError(f"{self.remote}: the connection ended before the answer came"))
+        self._owner.closed(self)
+
+    # -- sending
+
+    def write(self, data: Any) -> None:
+        """Send bytes; nothing happens where the connection is closed."""
+        transport = self._transport
+        if transport is None or not self.is_open:
+            return
+        self.last_active = self._loop.time()
+        transport.write(data)
+        if transport.get_write_buffer_size() > _CLOSE_AT:
+            logger.warning("%s: closed: it has left %d bytes unread", self.remote, transport.get_write_buffer_size())
+            self.abort()
+
+    def send(self, command: RemotingCommand) -> None:
+        """Send one command: an answer, or a request that nobody answers."""
+        self.write(encode_command(command))
+
+    def send_one_way(self, command: RemotingCommand) -> None:
+        """Send a request that nobody answers."""
+        command.flag = ONE_WAY_FLAG
+        command.opaque = self._next_opaque()
+        self.send(command)
+
+    async def call(self, command: RemotingCommand, timeout_s: float) -> RemotingCommand:
+        """Send a request and wait for its answer.
+
+        Raises RemotingError where no answer comes in time, or the connection ends.
+        """
+        if not self.is_open:
+            raise RemotingError(f"{self.remote}: the connection is closed")
+        command.opaque = opaque = self._next_opaque()
+        answer = self._calls[opaque] = self._loop.create_future()
+        self.send(command)
+        try:
+            return await asyncio.wait_for(answer, timeout_s)
+        except TimeoutError:
+            raise RemotingError(f"{self.remote}: no answer to request {command.code} in {timeout_s} s") from None
+        finally:
+            self._calls.pop(opaque, None)
+
+    def answered(self, command: RemotingCommand) -> None:
+        """Hand an answer to the call that waits for it; one that came too late is dropped."""
+        call = self._calls.get(command.opaque)
+        if call is not None and not call.done():
+            call.set_result(command)
+
+    def _next_opaque(self) -> int:
+        return next(self._opaques) & INT32_MAX
+
+    # -- the end
+
+    def close(self) -> None:
+        """Close it once all that was written is sent."""
+        self.is_open = False
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Close it at once."""
+        self.is_open = False
+        if self._transport is not None:
+            self._transport.abort()

@@ -1,0 +1,111 @@
+"""Requests: the handlers of request codes, and how one command becomes its answer."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
+
+from reput.errors import RemotingCommandError, RemotingDecodeError, ReputError
+from reput.remoting.codes import ResponseCode
+from reput.remoting.command import RemotingCommand, decode_command, encode_command
+from reput.transport.connection import Connection
+
+logger = logging.getLogger("reput.transport")
+
+Answer = RemotingCommand | None
+#: Takes a request; returns its answer, None where there is none yet or ever, or a coroutine that will return either.
+Handler = Callable[[Connection, RemotingCommand], "Answer | Coroutine[Any, Any, Answer]"]
+
+#: Requests that handlers work on beside the loop; more are refused, as by RocketMQ's full queues.
+_MOST_TASKS = 10_000
+
+
+class Requests:
+    """The requests of a server's connections, one at a time, by their codes.
+
+    Args:
+        handlers: By request code.
+    """
+
+    def __init__(self, handlers: Mapping[int, Handler]) -> None:
+        self._handlers = handlers
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def take_all(self, connection: Connection) -> None:
+        """Take all whole frames of a connection, and send what is to be answered at once in one write."""
+        answers: list[bytes] = []
+        try:
+            for frame in connection.frames.frames():
+                answer = self.take(connection, decode_command(frame))
+                if answer is not None:
+                    answers.append(_encode(answer))
+        finally:
+            if answers:
+                connection.write(b"".join(answers))
+
+    def take(self, connection: Connection, command: RemotingCommand) -> Answer:
+        """Handle one command; returns the answer, if there is one already."""
+        if command.is_response:
+            connection.answered(command)
+            return None
+        handler = self._handlers.get(command.code)
+        if handler is None:
+            remark = f" request type {command.code} not supported"
+            answer: Any = command.response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark)
+        else:
+            try:
+                answer = handler(connection, command)
+            except Exception as error:
+                answer = _failure(command, error)
+        if isinstance(answer, Coroutine):
+            self._run(connection, command, answer)
+            return None
+        return None if command.is_one_way else answer
+
+    def _run(self, connection: Connection, command: RemotingCommand, work: Coroutine[Any, Any, Answer]) -> None:
+        if len(self._tasks) >= _MOST_TASKS:
+            work.close()
+            remark = "[OVERLOAD]system busy, start flow control for a while"
+            if not command.is_one_way:
+                connection.send(command.response(ResponseCode.SYSTEM_BUSY, remark))
+            return
+        task = asyncio.get_running_loop().create_task(_answer_later(connection, command, work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def drain(self, timeout_s: float) -> None:
+        """Wait until the requests that handlers work on are answered, at most so long."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=timeout_s)
+
+
+async def _answer_later(connection: Connection, command: RemotingCommand, work: Coroutine[Any, Any, Answer]) -> None:
+    try:
+        answer = await work
+    except Exception as error:
+        answer = _failure(command, error)
+    if answer is not None and not command.is_one_way:
+        connection.write(_encode(answer))
+
+
+def _encode(answer: RemotingCommand) -> bytes:
+    try:
+        return encode_command(answer)
+    except RemotingDecodeError as error:  # larger than a frame
+        remark = f"the answer is too large: {error}"
+        return encode_command(
+            RemotingCommand(
+                ResponseCode.SYSTEM_ERROR, answer.opaque, answer.flag, remark, serialize_type=answer.serialize_type
+            )
+        )
+
+
+def _failure(command: RemotingCommand, error: Exception) -> RemotingCommand:
+    """The answer to a request whose handler failed (`UtilAll.exceptionSimpleDesc`)."""
+    if isinstance(error, RemotingCommandError):
+        return command.response(error.code, error.remark)
+    if not isinstance(error, ReputError):  # a bug
+        logger.exception("request %d failed", command.code, exc_info=error)
+    return command.response(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")

@@ -1,0 +1,98 @@
+"""RemotingServer: a port that listens, its connections, and their end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+
+from reput.errors import RemotingError
+from reput.transport.connection import Connection, Owner
+
+logger = logging.getLogger("reput.transport")
+
+_BACKLOG = 1024
+_IDLE_CHECK_S = 10.0
+
+
+class RemotingServer:
+    """Listens on one port; the owner is told of each connection.
+
+    Args:
+        owner: Takes the frames of all connections.
+        max_connections: More are closed at once.
+        max_idle_s: A connection without a read or a write for so long is closed (`serverChannelMaxIdleTimeSeconds`).
+
+    Attributes:
+        connections: Those that are open.
+    """
+
+    def __init__(self, owner: Owner, *, max_connections: int = 10_000, max_idle_s: float = 120.0) -> None:
+        self.connections: set[Connection] = set()
+        self._owner = owner
+        self._max_connections = max_connections
+        self._max_idle_s = max_idle_s
+        self._server: asyncio.Server | None = None
+        self._watch: asyncio.TimerHandle | None = None
+        self._all_closed = asyncio.Event()
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen; returns the port, which is a free one where 0 was asked for.
+
+        Raises RemotingError where the port is taken.
+        """
+        loop = asyncio.get_running_loop()
+        try:
+            self._server = await loop.create_server(lambda: Connection(self), host, port, backlog=_BACKLOG)
+        except OSError as error:
+            raise RemotingError(
+                f"cannot listen on {host}:{port}: {error.strerror or error}; another process may have the port: choose "
+                "another one, or 0 for any that is free"
+            ) from None
+        self._watch = loop.call_later(_IDLE_CHECK_S, self._close_idle)
+        return int(self._server.sockets[0].getsockname()[1])
+
+    async def stop(self, timeout_s: float = 1.0) -> None:
+        """Close the port and all connections; what was written to them is sent, if they read it in time."""
+        if self._watch is not None:
+            self._watch.cancel()
+        if self._server is not None:
+            self._server.close()
+        for connection in list(self.connections):
+            connection.close()
+        if self.connections:
+            self._all_closed.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._all_closed.wait(), timeout_s)
+        for connection in list(self.connections):
+            connection.abort()
+
+    def _close_idle(self) -> None:
+        loop = asyncio.get_running_loop()
+        oldest = loop.time() - self._max_idle_s
+        for connection in list(self.connections):
+            if connection.last_active < oldest:
+                logger.info("%s: closed: idle for %g s", connection.remote, self._max_idle_s)
+                connection.abort()
+        self._watch = loop.call_later(_IDLE_CHECK_S, self._close_idle)
+
+    # -- Owner of the connections
+
+    def opened(self, connection: Connection) -> None:
+        """Called by a connection."""
+        if len(self.connections) >= self._max_connections:
+            logger.warning("%s: closed: %d connections are open already", connection.remote, len(self.connections))
+            connection.abort()
+        self.connections.add(connection)
+        self._owner.opened(connection)
+
+    def readable(self, connection: Connection) -> None:
+        """Called by a connection."""
+        self._owner.readable(connection)
+
+    def closed(self, connection: Connection) -> None:
+        """Called by a connection."""
+        self.connections.discard(connection)
+        self._owner.closed(connection)
+        if not self.connections:
+            self._all_closed.set()
