@@ -7,16 +7,12 @@ lack units: `metadata["unit"]` has them.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import Field, dataclass, field, fields, replace
-from difflib import get_close_matches
+from dataclasses import dataclass
 from enum import StrEnum
-from types import MappingProxyType
-from typing import Any, Self
 
 from reput.config.dispatch_rules import DispatchRules
-from reput.config.properties import camel_case, read_properties, snake_case, split_folders
-from reput.config.rocketmq_keys import ROCKETMQ_KEYS
+from reput.config.properties import split_folders
+from reput.config.rocketmq_config import RocketmqConfig, config_key
 from reput.errors import ConfigError
 from reput.formats import batch_consume_queue, consume_queue, consume_queue_ext, index_file
 from reput.formats.java import INT32_MAX
@@ -37,39 +33,31 @@ class FlushDiskType(StrEnum):
     ASYNC_FLUSH = "ASYNC_FLUSH"
 
 
-def _key(
-    default: Any, doc: str, *, unit: str = "", minimum: int = 0, maximum: int = INT32_MAX, frozen: bool = False
-) -> Any:
-    """Field for a RocketMQ key. `frozen`: the key fixes the geometry of a store's files and cannot be changed later."""
-    metadata = {"doc": doc, "unit": unit, "minimum": minimum, "maximum": maximum, "frozen": frozen}
-    return field(default=default, metadata=metadata)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MessageStoreConfig:
+class MessageStoreConfig(RocketmqConfig):
     """Configuration of a store; immutable. Each field also accepts text ("4096", "true").
 
     Raises ConfigError for a value of the wrong type or outside its bounds.
     """
 
     # where
-    store_path_root_dir: str = _key("~/store", "The folder of the store; `~` stands for the home of the user.")
-    store_path_commit_log: str | None = _key(
+    store_path_root_dir: str = config_key("~/store", "The folder of the store; `~` stands for the home of the user.")
+    store_path_commit_log: str | None = config_key(
         None,
         "The folder of the commit log, where it is not <root>/commitlog; a comma separates several, on several disks, "
         "which take the files in turn.",
     )
-    read_only_commit_log_store_paths: str | None = _key(
+    read_only_commit_log_store_paths: str | None = config_key(
         None, "Those of the commit log's folders that get no new file; a comma separates them."
     )
-    broker_ip1: str = _key("127.0.0.1", "The address that a record names as its store host: IPv4 or IPv6.")
-    listen_port: int = _key(10911, "The port that a record names as its store host.", maximum=65_535)
+    broker_ip1: str = config_key("127.0.0.1", "The address that a record names as its store host: IPv4 or IPv6.")
+    listen_port: int = config_key(10911, "The port that a record names as its store host.", maximum=65_535)
 
     # the files' geometry
-    mapped_file_size_commit_log: int = _key(
+    mapped_file_size_commit_log: int = config_key(
         1 << 30, "Size of one commit log file.", unit="bytes", minimum=4096, frozen=True
     )
-    mapped_file_size_consume_queue: int = _key(
+    mapped_file_size_consume_queue: int = config_key(
         consume_queue.DEFAULT_FILE_SIZE,
         f"Size of one consume queue file, rounded up to whole units of {consume_queue.UNIT_SIZE} bytes.",
         unit="bytes",
@@ -77,17 +65,17 @@ class MessageStoreConfig:
         maximum=INT32_MAX - INT32_MAX % consume_queue.UNIT_SIZE,
         frozen=True,
     )
-    enable_consume_queue_ext: bool = _key(
+    enable_consume_queue_ext: bool = config_key(
         False, "Write tags code, store time and bit map of each message to an extension beside its queue."
     )
-    mapped_file_size_consume_queue_ext: int = _key(
+    mapped_file_size_consume_queue_ext: int = config_key(
         consume_queue_ext.DEFAULT_FILE_SIZE,
         "Size of one file of a consume queue extension.",
         unit="bytes",
         minimum=64,
         frozen=True,
     )
-    mapper_file_size_batch_consume_queue: int = _key(
+    mapper_file_size_batch_consume_queue: int = config_key(
         batch_consume_queue.DEFAULT_FILE_SIZE,
         "Size of one batch consume queue file (topics with queue.type=BatchCQ), rounded up to whole units of "
         f"{batch_consume_queue.BATCH_UNIT_SIZE} bytes.",
@@ -96,10 +84,10 @@ class MessageStoreConfig:
         maximum=INT32_MAX - INT32_MAX % batch_consume_queue.BATCH_UNIT_SIZE,
         frozen=True,
     )
-    max_hash_slot_num: int = _key(
+    max_hash_slot_num: int = config_key(
         index_file.DEFAULT_HASH_SLOT_NUM, "Hash slots of one index file.", unit="slots", minimum=1, frozen=True
     )
-    max_index_num: int = _key(
+    max_index_num: int = config_key(
         index_file.DEFAULT_INDEX_NUM,
         "Entries of one index file, the unused entry 0 counted.",
         unit="entries",
@@ -108,127 +96,123 @@ class MessageStoreConfig:
     )
 
     # putting
-    max_message_size: int = _key(4_194_304, "The largest stored body.", unit="bytes", minimum=10)
-    auto_message_version_on_topic_len: bool = _key(
+    max_message_size: int = config_key(4_194_304, "The largest stored body.", unit="bytes", minimum=10)
+    auto_message_version_on_topic_len: bool = config_key(
         True, "Write a topic of more than 127 bytes as a V2 record; otherwise it is refused."
     )
-    enabled_append_prop_crc: bool = _key(
+    enabled_append_prop_crc: bool = config_key(
         False, "End each record's properties with a CRC of the whole record, `__CRC32#` (RocketMQ 5 alone reads it)."
     )
-    message_delay_level: str = _key(
+    message_delay_level: str = config_key(
         "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h", "The delays of the levels 1, 2, 3, ..."
     )
-    os_page_cache_busy_time_out_mills: int = _key(
+    os_page_cache_busy_time_out_mills: int = config_key(
         1000, "A put that waits this long for the append lock, while nothing is appended, is refused.", unit="ms"
     )
-    enable_multi_dispatch: bool = _key(
+    enable_multi_dispatch: bool = config_key(
         False, "Give a message a unit in each further queue that its property INNER_MULTI_DISPATCH names."
     )
-    enable_lmq: bool = _key(
+    enable_lmq: bool = config_key(
         False,
         "With enableMultiDispatch: light message queues, whose names begin with %LMQ%; a put then gives its "
         "message an offset in each that it names.",
     )
-    warm_maped_file_enable: bool = _key(
+    warm_maped_file_enable: bool = config_key(
         False, "Fill a new commit log file with zeros ahead: slower to roll, steadier to write."
     )
-    flush_least_pages_when_warm_maped_file: int = _key(
+    flush_least_pages_when_warm_maped_file: int = config_key(
         4096, "Pages between two syncs while a file is warmed under SYNC_FLUSH.", unit="pages", minimum=1
     )
 
     # flushing
-    flush_disk_type: FlushDiskType = _key(
+    flush_disk_type: FlushDiskType = config_key(
         FlushDiskType.ASYNC_FLUSH,
         "SYNC_FLUSH: an acknowledged message survives a power cut. ASYNC_FLUSH: it survives a crash of the process; a "
         "power cut may lose what came after the last sync.",
     )
-    sync_flush_timeout: int = _key(5000, "How long a put waits for its sync: then FLUSH_DISK_TIMEOUT.", unit="ms")
-    flush_interval_commit_log: int = _key(500, "Time between two syncs under ASYNC_FLUSH.", unit="ms", minimum=1)
-    flush_commit_log_least_pages: int = _key(4, "Fewer unsynced pages than this wait for more.", unit="pages")
-    flush_commit_log_thorough_interval: int = _key(
+    sync_flush_timeout: int = config_key(5000, "How long a put waits for its sync: then FLUSH_DISK_TIMEOUT.", unit="ms")
+    flush_interval_commit_log: int = config_key(500, "Time between two syncs under ASYNC_FLUSH.", unit="ms", minimum=1)
+    flush_commit_log_least_pages: int = config_key(4, "Fewer unsynced pages than this wait for more.", unit="pages")
+    flush_commit_log_thorough_interval: int = config_key(
         10_000, "After this time even a single byte is synced: what a power cut may lose.", unit="ms"
     )
-    flush_interval_consume_queue: int = _key(
+    flush_interval_consume_queue: int = config_key(
         1000, "Time between two syncs of the consume queues.", unit="ms", minimum=1
     )
-    flush_consume_queue_least_pages: int = _key(2, "Fewer unsynced pages than this wait for more.", unit="pages")
-    flush_consume_queue_thorough_interval: int = _key(
+    flush_consume_queue_least_pages: int = config_key(2, "Fewer unsynced pages than this wait for more.", unit="pages")
+    flush_consume_queue_thorough_interval: int = config_key(
         60_000, "After this time every queue is synced and the checkpoint moves: what a recovery scans.", unit="ms"
     )
 
     # the index
-    message_index_enable: bool = _key(True, "Keep index files, which answer queries by key.")
+    message_index_enable: bool = config_key(True, "Keep index files, which answer queries by key.")
 
-    dispatch_rules: DispatchRules = _key(
+    dispatch_rules: DispatchRules = config_key(
         DispatchRules.V5_3_3,
         "reput's own key: the RocketMQ version whose queues, index and batches are written. 5.5.0 indexes tags "
         "too; 4.9.7 gives recovered units of delayed messages the hash of the tags.",
     )
 
     # getting
-    max_transfer_bytes_on_message_in_memory: int = _key(
+    max_transfer_bytes_on_message_in_memory: int = config_key(
         262_144, "Bytes that one get returns at most from memory.", unit="bytes"
     )
-    max_transfer_count_on_message_in_memory: int = _key(
+    max_transfer_count_on_message_in_memory: int = config_key(
         32, "Messages that one get returns at most from memory.", unit="messages", minimum=1
     )
-    max_transfer_bytes_on_message_in_disk: int = _key(
+    max_transfer_bytes_on_message_in_disk: int = config_key(
         65_536, "Bytes that one get returns at most from disk.", unit="bytes"
     )
-    max_transfer_count_on_message_in_disk: int = _key(
+    max_transfer_count_on_message_in_disk: int = config_key(
         8, "Messages that one get returns at most from disk.", unit="messages", minimum=1
     )
-    access_message_in_memory_max_ratio: int = _key(
+    access_message_in_memory_max_ratio: int = config_key(
         40, "The newest part of the log that counts as in memory, as a share of the machine's memory.", unit="percent",
         maximum=100,
     )  # fmt: skip
-    max_filter_message_size: int = _key(
+    max_filter_message_size: int = config_key(
         16_000,
         "Bytes of consume queue units that one get with a tag filter looks through.",
         unit="bytes",
         minimum=consume_queue.UNIT_SIZE,
     )
 
-    data_read_ahead_enable: bool = _key(
+    data_read_ahead_enable: bool = config_key(
         True, "Let the system read ahead in the commit log; off for random reads of a log that the memory cannot hold."
     )
 
     # retention
-    delete_when: str = _key("04", "The hours of the local day in which expired files are deleted: 04, or 04;16.")
-    file_reserved_time: int = _key(
+    delete_when: str = config_key("04", "The hours of the local day in which expired files are deleted: 04, or 04;16.")
+    file_reserved_time: int = config_key(
         72, "A commit log file that was last written to longer ago than this has expired.", unit="hours"
     )
-    disk_max_used_space_ratio: int = _key(
+    disk_max_used_space_ratio: int = config_key(
         75, "On a disk fuller than this, expired files are deleted at any hour; 10 to 95.", unit="percent"
     )
-    clean_file_forcibly_enable: bool = _key(
+    clean_file_forcibly_enable: bool = config_key(
         True, "On a disk fuller than diskSpaceCleanForciblyRatio, delete files that have not expired, too."
     )
-    disk_space_clean_forcibly_ratio: int = _key(
+    disk_space_clean_forcibly_ratio: int = config_key(
         85, "On a disk fuller than this, the oldest files are deleted whatever their age; 30 to 85.", unit="percent"
     )
-    disk_space_warning_level_ratio: int = _key(
+    disk_space_warning_level_ratio: int = config_key(
         90, "On a disk fuller than this, puts are refused; 35 to 90.", unit="percent"
     )
-    clean_resource_interval: int = _key(10_000, "Time between two runs of the retention.", unit="ms", minimum=1)
-    delete_commit_log_files_interval: int = _key(100, "Pause after a deleted commit log file.", unit="ms")
-    delete_consume_queue_files_interval: int = _key(100, "Pause after a queue that lost files.", unit="ms")
-    delete_file_batch_max: int = _key(10, "Commit log files that one run deletes at most.", unit="files", minimum=1)
+    clean_resource_interval: int = config_key(10_000, "Time between two runs of the retention.", unit="ms", minimum=1)
+    delete_commit_log_files_interval: int = config_key(100, "Pause after a deleted commit log file.", unit="ms")
+    delete_consume_queue_files_interval: int = config_key(100, "Pause after a queue that lost files.", unit="ms")
+    delete_file_batch_max: int = config_key(
+        10, "Commit log files that one run deletes at most.", unit="files", minimum=1
+    )
 
     # recovery
-    check_crc_on_recover: bool = _key(True, "Check the CRC of each body that a recovery reads.")
-    force_verify_prop_crc: bool = _key(
+    check_crc_on_recover: bool = config_key(True, "Check the CRC of each body that a recovery reads.")
+    force_verify_prop_crc: bool = config_key(
         False, "A recovery takes a record without a CRC of the whole record for damaged, too."
     )
 
-    ignored: tuple[str, ...] = field(default=())
-    """RocketMQ's keys that were given and that this store does not use."""
-    given: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
-    """Keys that a mapping or a broker.conf gave; a value that is not the default is given, too (`is_given`)."""
-
     def __post_init__(self) -> None:
-        for name, key in _KEYS.items():
-            object.__setattr__(self, name, _coerce(key, getattr(self, name)))
+        RocketmqConfig.__post_init__(self)  # no super(): a dataclass with slots is another class than this body's
         for name, unit in (
             ("mapped_file_size_consume_queue", consume_queue.UNIT_SIZE),
             ("mapper_file_size_batch_consume_queue", batch_consume_queue.BATCH_UNIT_SIZE),
@@ -248,14 +232,6 @@ class MessageStoreConfig:
                 f"expected at most {INT32_MAX}"
             )
         _ = self.delay_levels_ms, self.delete_hours  # raise ConfigError for wrong texts
-
-    def is_given(self, name: str) -> bool:
-        """Whether a key (snake_case) was given, and is no default."""
-        return name in self.given or getattr(self, name) != _KEYS[name].default
-
-    def with_defaults(self, defaults: Mapping[str, Any]) -> Self:
-        """Configuration with other values for keys (snake_case) that were not given."""
-        return replace(self, **{name: value for name, value in defaults.items() if not self.is_given(name)})
 
     @property
     def store_host(self) -> str:
@@ -285,84 +261,3 @@ class MessageStoreConfig:
                 f"deleteWhen={self.delete_when}: expected hours from 00 to 23 with ; between: 04 or 04;16"
             )
         return frozenset(map(int, hours))
-
-    @classmethod
-    def from_mapping(cls, mapping: Mapping[str, object], base: Self | None = None) -> Self:
-        """Configuration with the given keys, camelCase or snake_case, over `base` (default: RocketMQ's defaults).
-
-        Raises ConfigError for a wrong value, and for a name that RocketMQ does not have, with the nearest known name.
-        """
-        return cls._from_keys([("", name, value) for name, value in mapping.items()], base)
-
-    @classmethod
-    def from_broker_conf(cls, text: str, source: str, base: Self | None = None) -> Self:
-        """Configuration of a broker.conf, over `base`; `source` is its name in errors.
-
-        Raises ConfigError with source and line, as `from_mapping` does.
-        """
-        entries = read_properties(text, source)
-        return cls._from_keys([(f"{source}:{line}: ", name, value) for line, name, value in entries], base)
-
-    @classmethod
-    def _from_keys(cls, keys: list[tuple[str, str, object]], base: Self | None) -> Self:
-        """Configuration over `base`; each key is (start of its error messages, name, value)."""
-        changes: dict[str, Any] = {}
-        ignored = list(base.ignored) if base else []
-        for prefix, name, value in keys:
-            known = snake_case(name)
-            if known in _KEYS:
-                changes[known] = _coerce(_KEYS[known], value, prefix)
-            elif known in _IGNORED:
-                ignored.append(_IGNORED[known])
-            else:
-                raise ConfigError(f"{prefix}{_unknown(name)}")
-        changes["given"] = frozenset(changes) | (base.given if base else frozenset())
-        changes["ignored"] = tuple(dict.fromkeys(ignored))
-        return replace(base, **changes) if base else cls(**changes)
-
-
-_KEYS: Mapping[str, Field[Any]] = MappingProxyType(
-    {key.name: key for key in fields(MessageStoreConfig) if key.metadata}
-)
-_IGNORED: Mapping[str, str] = MappingProxyType(
-    {snake_case(name): name for name in ROCKETMQ_KEYS if snake_case(name) not in _KEYS}
-)
-
-
-def _unknown(name: str) -> str:
-    spell = snake_case if "_" in name else camel_case
-    names = [*map(spell, _KEYS), *(_IGNORED if "_" in name else _IGNORED.values())]
-    nearest = get_close_matches(name, names, n=1)
-    hint = f"; did you mean {nearest[0]}?" if nearest else ""
-    return f"unknown configuration key {name!r}: RocketMQ has none of this name{hint}"
-
-
-def _coerce(key: Field[Any], value: object, prefix: str = "") -> object:
-    """The value as the type of its field, or ConfigError. A broker.conf, a command line and Spark give text."""
-    text = value.strip() if isinstance(value, str) else value
-    expected: str
-    if key.default is None and value is None:
-        return None
-    if isinstance(key.default, StrEnum):
-        kind = type(key.default)
-        if text in tuple(kind):
-            return kind(str(text))
-        expected = " or ".join(kind)
-    elif isinstance(key.default, bool):
-        if isinstance(text, bool):
-            return text
-        if isinstance(text, str) and text.lower() in ("true", "false"):
-            return text.lower() == "true"
-        expected = "true or false"
-    elif isinstance(key.default, int):
-        minimum, maximum = key.metadata["minimum"], key.metadata["maximum"]
-        number = int(text) if isinstance(text, str) and re.fullmatch(r"[+-]?[0-9]{1,19}", text) else text
-        if isinstance(number, int) and not isinstance(number, bool) and minimum <= number <= maximum:
-            return number
-        unit = f" {key.metadata['unit']}" if key.metadata["unit"] else ""
-        expected = f"a whole number from {minimum} to {maximum}{unit}"
-    else:
-        if isinstance(text, str) and text:
-            return text
-        expected = "a text"
-    raise ConfigError(f"{prefix}{camel_case(key.name)}={value}: expected {expected}")

@@ -33,7 +33,8 @@ ROCKETMQ_KEYS: tuple[str, ...] = tuple(
     consumerFallbehindThreshold consumerManagerThreadPoolQueueCapacity consumerManageThreadPoolNums
     consumerOffsetUpdateVersionStep controllerAddr controllerHeartBeatTimeoutMills
     correctLogicMinOffsetForceInterval correctLogicMinOffsetSleepInterval debugLockEnable
-    defaultMessageRequestMode defaultPopShareQueueNum defaultTopicQueueNums delayOffsetUpdateVersionStep
+    defaultMessageRequestMode defaultPopShareQueueNum defaultQueryMaxNum defaultTopicQueueNums
+    delayOffsetUpdateVersionStep
 
     destroyMapedFileIntervalForcibly disableCallbackExecutor disableConsumeIfConsumerReadSlowly
     disableNettyWorkerGroup disappearTimeAfterStart diskFallRecorded

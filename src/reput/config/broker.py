@@ -1,0 +1,100 @@
+"""BrokerConfig: the RocketMQ keys that the broker uses, with RocketMQ's defaults (`BrokerConfig` of 5.3.3 and others).
+
+`brokerIP1` and `listenPort` are keys of the store, which writes them into each record (`MessageStoreConfig`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from reput.config.message_store import MessageStoreConfig
+from reput.config.properties import camel_case
+from reput.config.rocketmq_config import RocketmqConfig, config_key, keys_of
+from reput.errors import ConfigError
+from reput.formats.java import INT64_MAX
+
+__all__ = ["BrokerConfig"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerConfig(RocketmqConfig):
+    """Configuration of a broker; immutable. Each field also accepts text ("4096", "true").
+
+    Raises ConfigError for a value of the wrong type or outside its bounds.
+    """
+
+    OTHER_KEYS: ClassVar[tuple[str, ...]] = tuple(map(camel_case, keys_of(MessageStoreConfig)))
+
+    # who it is
+    broker_cluster_name: str = config_key("DefaultCluster", "The cluster that the broker belongs to.")
+    broker_name: str = config_key(
+        "broker-a", "The broker's name, as in RocketMQ's own broker.conf; without one, RocketMQ takes the host's."
+    )
+    broker_id: int = config_key(0, "0 for a master, a larger number for a slave.", maximum=INT64_MAX)
+    broker_permission: int = config_key(6, "What clients may do: 4 read, 2 write, 6 both.", maximum=7)
+    region_id: str = config_key("DefaultRegion", "Written into each message as MSG_REGION.")
+
+    # where name servers are, and where it listens
+    namesrv_addr: str | None = config_key(None, "Name servers: HOST:PORT;HOST:PORT. Without them it has its own.")
+    bind_address: str = config_key("0.0.0.0", "The address on which it listens.")
+    register_name_server_period: int = config_key(
+        30_000, "Time between two registrations.", unit="ms", minimum=10_000, maximum=60_000
+    )
+    register_broker_timeout_mills: int = config_key(24_000, "The longest wait for a name server.", unit="ms", minimum=1)
+    server_channel_max_idle_time_seconds: int = config_key(
+        120, "A connection that is silent for so long is closed.", unit="s", minimum=1
+    )
+
+    # topics and groups
+    auto_create_topic_enable: bool = config_key(True, "A send to an unknown topic makes it, after the topic TBW102.")
+    default_topic_queue_nums: int = config_key(8, "Queues of TBW102, so of new topics at most.", minimum=1)
+    auto_create_subscription_group: bool = config_key(True, "A heartbeat of an unknown group makes it.")
+    cluster_topic_enable: bool = config_key(True, "The topic named as the cluster may be a template for others.")
+    broker_topic_enable: bool = config_key(True, "The topic named as the broker may be a template for others.")
+    trace_topic_enable: bool = config_key(False, "Make the topic of message traces.")
+    msg_trace_topic_name: str = config_key("RMQ_SYS_TRACE_TOPIC", "The topic of message traces.")
+    trace_on: bool = config_key(True, "Clients may trace messages; written into each message as TRACE_ON.")
+    notify_consumer_ids_changed_enable: bool = config_key(
+        True, "Tell the members of a group when others join or leave."
+    )
+    channel_expired_timeout: int = config_key(
+        120_000, "A client without a heartbeat for so long has left.", unit="ms", minimum=1
+    )
+
+    # sending
+    reject_transaction_message: bool = config_key(False, "Refuse messages of transactions.")
+    start_accept_send_request_time_stamp: int = config_key(
+        0, "Refuse messages before this time (ms since 1970 UTC).", unit="ms", maximum=INT64_MAX
+    )
+
+    # pulling
+    long_polling_enable: bool = config_key(True, "A pull without a message waits as long as the client asks for.")
+    short_polling_time_mills: int = config_key(1_000, "... else so long.", unit="ms")
+    lite_pull_message_enable: bool = config_key(True, "Answer LITE_PULL_MESSAGE.")
+    default_query_max_num: int = config_key(32, "Messages in the answer to a query by unique key.", minimum=1)
+
+    # offsets
+    flush_consumer_offset_interval: int = config_key(
+        5_000, "Time between two writes of consumerOffset.json.", unit="ms", minimum=1
+    )
+    consumer_offset_update_version_step: int = config_key(
+        500, "Commits of offsets for one data version.", unit="commits", minimum=1
+    )
+
+    def __post_init__(self) -> None:
+        RocketmqConfig.__post_init__(self)  # no super(): a dataclass with slots is another class than this body's
+        _ = self.name_servers
+
+    @property
+    def name_servers(self) -> tuple[str, ...]:
+        """The addresses of `namesrvAddr`, "host:port"; none for the broker's own name server.
+
+        Raises ConfigError for a text that is no address.
+        """
+        addresses = [text.strip() for text in (self.namesrv_addr or "").split(";") if text.strip()]
+        for address in addresses:
+            host, _, port = address.rpartition(":")
+            if not (host and port.isascii() and port.isdigit() and int(port) <= 0xFFFF):
+                raise ConfigError(f"namesrvAddr={self.namesrv_addr}: {address!r} is no HOST:PORT")
+        return tuple(addresses)

@@ -1,0 +1,148 @@
+"""What the classes of RocketMQ's configuration share: keys with units and bounds, read from mappings and broker.conf.
+
+A field is RocketMQ's key in snake_case, misspellings included. RocketMQ's names lack units: `metadata["unit"]` has
+them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import Field, dataclass, field, fields, replace
+from difflib import get_close_matches
+from enum import StrEnum
+from functools import cache
+from types import MappingProxyType
+from typing import Any, ClassVar, Self
+
+from reput.config.properties import camel_case, read_properties, snake_case
+from reput.config.rocketmq_keys import ROCKETMQ_KEYS
+from reput.errors import ConfigError
+from reput.formats.java import INT32_MAX
+
+
+def config_key(
+    default: Any, doc: str, *, unit: str = "", minimum: int = 0, maximum: int = INT32_MAX, frozen: bool = False
+) -> Any:
+    """Field for a RocketMQ key. `frozen`: the key fixes the geometry of a store's files and cannot be changed later."""
+    metadata = {"doc": doc, "unit": unit, "minimum": minimum, "maximum": maximum, "frozen": frozen}
+    return field(default=default, metadata=metadata)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RocketmqConfig:
+    """A class of keys; immutable. Each field also accepts text ("4096", "true").
+
+    Raises ConfigError for a value of the wrong type or outside its bounds.
+    """
+
+    #: RocketMQ's keys of the other classes, beside `ROCKETMQ_KEYS`.
+    OTHER_KEYS: ClassVar[tuple[str, ...]] = ()
+
+    ignored: tuple[str, ...] = field(default=())
+    """RocketMQ's keys that were given and that this class does not have."""
+    given: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
+    """Keys that a mapping or a broker.conf gave; a value that is not the default is given, too (`is_given`)."""
+
+    def __post_init__(self) -> None:
+        kind: Any = self.__class__
+        for name, key in keys_of(kind).items():
+            object.__setattr__(self, name, _coerce(key, getattr(self, name)))
+
+    def is_given(self, name: str) -> bool:
+        """Whether a key (snake_case) was given, and is no default."""
+        kind: Any = self.__class__
+        return name in self.given or getattr(self, name) != keys_of(kind)[name].default
+
+    def with_defaults(self, defaults: Mapping[str, Any]) -> Self:
+        """Configuration with other values for keys (snake_case) that were not given."""
+        return replace(self, **{name: value for name, value in defaults.items() if not self.is_given(name)})
+
+    @classmethod
+    def from_mapping(cls, mapping: Mapping[str, object], base: Self | None = None) -> Self:
+        """Configuration with the given keys, camelCase or snake_case, over `base` (default: RocketMQ's defaults).
+
+        Raises ConfigError for a wrong value, and for a name that RocketMQ does not have, with the nearest known name.
+        """
+        return cls._from_keys([("", name, value) for name, value in mapping.items()], base)
+
+    @classmethod
+    def from_broker_conf(cls, text: str, source: str, base: Self | None = None) -> Self:
+        """Configuration of a broker.conf, over `base`; `source` is its name in errors.
+
+        Raises ConfigError with source and line, as `from_mapping` does.
+        """
+        entries = read_properties(text, source)
+        return cls._from_keys([(f"{source}:{line}: ", name, value) for line, name, value in entries], base)
+
+    @classmethod
+    def _from_keys(cls, keys: list[tuple[str, str, object]], base: Self | None) -> Self:
+        """Configuration over `base`; each key is (start of its error messages, name, value)."""
+        changes: dict[str, Any] = {}
+        kind: Any = cls
+        own, others = keys_of(kind), _others(kind)
+        ignored = list(base.ignored) if base else []
+        for prefix, name, value in keys:
+            known = snake_case(name)
+            if known in own:
+                changes[known] = _coerce(own[known], value, prefix)
+            elif known in others:
+                ignored.append(others[known])
+            else:
+                raise ConfigError(f"{prefix}{_unknown(name, own, others)}")
+        changes["given"] = frozenset(changes) | (base.given if base else frozenset())
+        changes["ignored"] = tuple(dict.fromkeys(ignored))
+        return replace(base, **changes) if base else cls(**changes)
+
+
+@cache
+def keys_of(kind: Any) -> Mapping[str, Field[Any]]:
+    """The keys of a class of configuration, by their names in snake_case."""
+    return MappingProxyType({key.name: key for key in fields(kind) if key.metadata})
+
+
+@cache
+def _others(kind: Any) -> Mapping[str, str]:
+    """RocketMQ's keys that a class does not have: the name in snake_case -> RocketMQ's."""
+    own = keys_of(kind)
+    names = {snake_case(name): name for name in (*ROCKETMQ_KEYS, *kind.OTHER_KEYS)}
+    return MappingProxyType({name: names[name] for name in names if name not in own})
+
+
+def _unknown(name: str, own: Mapping[str, Field[Any]], others: Mapping[str, str]) -> str:
+    spell = snake_case if "_" in name else camel_case
+    names = [*map(spell, own), *(others if "_" in name else others.values())]
+    nearest = get_close_matches(name, names, n=1)
+    hint = f"; did you mean {nearest[0]}?" if nearest else ""
+    return f"unknown configuration key {name!r}: RocketMQ has none of this name{hint}"
+
+
+def _coerce(key: Field[Any], value: object, prefix: str = "") -> object:
+    """The value as the type of its field, or ConfigError. A broker.conf, a command line and Spark give text."""
+    text = value.strip() if isinstance(value, str) else value
+    expected: str
+    if key.default is None and value is None:
+        return None
+    if isinstance(key.default, StrEnum):
+        kind = type(key.default)
+        if text in tuple(kind):
+            return kind(str(text))
+        expected = " or ".join(kind)
+    elif isinstance(key.default, bool):
+        if isinstance(text, bool):
+            return text
+        if isinstance(text, str) and text.lower() in ("true", "false"):
+            return text.lower() == "true"
+        expected = "true or false"
+    elif isinstance(key.default, int):
+        minimum, maximum = key.metadata["minimum"], key.metadata["maximum"]
+        number = int(text) if isinstance(text, str) and re.fullmatch(r"[+-]?[0-9]{1,19}", text) else text
+        if isinstance(number, int) and not isinstance(number, bool) and minimum <= number <= maximum:
+            return number
+        unit = f" {key.metadata['unit']}" if key.metadata["unit"] else ""
+        expected = f"a whole number from {minimum} to {maximum}{unit}"
+    else:
+        if isinstance(text, str) and text:
+            return text
+        expected = "a text"
+    raise ConfigError(f"{prefix}{camel_case(key.name)}={value}: expected {expected}")
