@@ -132,7 +132,7 @@ def run(folder: Path, seed: int) -> Counter[str]:
 
 
 def _live(kind: type[_Space], folder: Path, chance: random.Random) -> Counter[str]:
-    reput.store.dispatch.reput._RETRY_WAIT_S = 0.01
+    reput.store.dispatch.reput.RETRY_WAIT_S = 0.01
     try:
         space = kind(folder, chance)
     except OSError as error:

@@ -46,7 +46,7 @@ def test_a_crash_or_a_power_cut_at_any_operation_loses_no_acknowledged_batch(
 def test_an_operation_that_fails_once_loses_no_acknowledged_batch(
     tmp_path: Path, code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("reput.store.dispatch.reput._RETRY_WAIT_S", 0.01)
+    monkeypatch.setattr("reput.store.dispatch.reput.RETRY_WAIT_S", 0.01)
     for number in range(0, count_operations(tmp_path / "healthy", "SYNC_FLUSH"), 4):
         path = tmp_path / f"fault-{number}"
         life, files = live(path, "SYNC_FLUSH", fail_at(number, code))

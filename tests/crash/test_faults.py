@@ -64,7 +64,7 @@ def test_a_crash_or_a_power_cut_at_any_operation_of_a_life_loses_nothing_acknowl
 def test_an_operation_that_fails_once_loses_nothing_acknowledged(
     tmp_path: Path, code: int, share: slice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("reput.store.dispatch.reput._RETRY_WAIT_S", 0.01)
+    monkeypatch.setattr("reput.store.dispatch.reput.RETRY_WAIT_S", 0.01)
     for number in range(count_operations(tmp_path / "healthy", "SYNC_FLUSH"))[share]:
         path = tmp_path / f"fault-{number}"
         life, files = live(path, "SYNC_FLUSH", fail_at(number, code))
@@ -207,7 +207,7 @@ def test_a_full_disk_refuses_the_put_that_needs_space_and_the_store_goes_on(tmp_
 def test_queues_and_index_catch_up_once_a_full_disk_has_space_again(
     tmp_path: Path, part: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("reput.store.dispatch.reput._RETRY_WAIT_S", 0.01)
+    monkeypatch.setattr("reput.store.dispatch.reput.RETRY_WAIT_S", 0.01)
     files = FaultyFiles()
     with reput.MessageStore.open(tmp_path / "store", files=files, **OPTIONS) as store:
 
@@ -232,7 +232,7 @@ def test_queues_and_index_catch_up_once_a_full_disk_has_space_again(
 def test_a_close_tries_once_more_what_a_full_disk_has_kept_waiting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("reput.store.dispatch.reput._RETRY_WAIT_S", 60)
+    monkeypatch.setattr("reput.store.dispatch.reput.RETRY_WAIT_S", 60)
     files, met = FaultyFiles(), threading.Event()
 
     def full(operation) -> None:  # type: ignore[no-untyped-def]
@@ -362,7 +362,7 @@ def test_a_message_that_arrives_between_the_last_look_and_the_stop_is_dispatched
 def test_damage_that_dispatch_meets_ends_it_whatever_lies_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pass_bytes: int
 ) -> None:
-    monkeypatch.setattr("reput.store.dispatch.reput._PASS_BYTES", pass_bytes)
+    monkeypatch.setattr("reput.store.dispatch.reput.PASS_BYTES", pass_bytes)
     path, files = tmp_path / "store", FaultyFiles()
     store = reput.MessageStore.open(path, files=files, **SMALL)
     with store._writer.reput.between_passes:  # type: ignore[union-attr]

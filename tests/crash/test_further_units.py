@@ -51,7 +51,7 @@ def test_a_crash_or_a_power_cut_at_any_operation_of_a_life_loses_nothing_acknowl
 def test_an_operation_that_fails_once_loses_nothing_acknowledged(
     tmp_path: Path, share: slice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("reput.store.dispatch.reput._RETRY_WAIT_S", 0.01)
+    monkeypatch.setattr("reput.store.dispatch.reput.RETRY_WAIT_S", 0.01)
     files = FaultyFiles()
     live(tmp_path / "healthy", files)
     for number in range(1, len(files.operations), 5)[share]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from weakref import WeakSet
 
 from reput.config.message_store import FlushDiskType, MessageStoreConfig
-from reput.errors import ConfigError, MessageIllegalError, StoreStateError
+from reput.errors import ConfigError, MessageIllegalError, ReputError, StorePoisonedError, StoreStateError
 from reput.files import DISK, FileLayer
 from reput.formats.message import Message, refuse_wrong_types
 from reput.formats.message_batch import MessageExtBatch
@@ -30,12 +30,14 @@ if TYPE_CHECKING:
     from reput.formats.metadata import TopicConfig
     from reput.kernels.columns import RecordColumns
     from reput.kernels.consume_queue_ext import BitMaps
+    from reput.store.dispatch.by_caller import DispatchByCaller
     from reput.store.put_future import PutFuture
+    from reput.store.put_rows import PutRow, PutRowResult
     from reput.store.reader import Reader
-    from reput.store.results import PutBatchResult, PutMessageResult, PutTableResult
+    from reput.store.results import PutBatchResult, PutMessageResult, PutMessageStatus, PutTableResult
     from reput.store.retention import RetentionReport
     from reput.store.runtime_info import RuntimeInfo
-    from reput.store.writer import Writer
+    from reput.store.writer import DispatchMode, Writer
 
 logger = logging.getLogger("reput.store")
 
@@ -66,7 +68,7 @@ class MessageStore(MessageReader):
         *,
         read_only: bool = False,
         retention: bool = False,
-        dispatch: Literal["thread", "external", "spark"] = "thread",
+        dispatch: Literal["thread", "external", "caller", "spark"] = "thread",
         config: MessageStoreConfig | None = None,
         on_arrival: Callable[[RecordColumns], None] | None = None,
         bit_maps: BitMaps | None = None,
@@ -83,7 +85,8 @@ class MessageStore(MessageReader):
                 as RocketMQ does; otherwise only `delete_expired` deletes.
             dispatch: Who keeps queues and index up to date: "thread", a thread of this store, or "external", another
                 process that follows the log, `reput dispatch PATH`. Without such a process get and query see nothing
-                new, and `dispatch_behind_bytes` grows. "spark" is the former name of "external", for one release.
+                new, and `dispatch_behind_bytes` grows. "caller": whoever calls `dispatch`, as an event loop does that
+                wants no other thread beside it. "spark" is the former name of "external", for one release.
             config: All configuration; RocketMQ's defaults but SYNC_FLUSH where it is left out. Sizes of files that are
                 left out are those of the files that are there.
             on_arrival: Called by the dispatch thread with the columns of newly dispatched records; one that names light
@@ -109,10 +112,10 @@ class MessageStore(MessageReader):
         base = config or MessageStoreConfig(flush_disk_type=FlushDiskType.SYNC_FLUSH)
         settings = MessageStoreConfig.from_mapping(options, base)
         root = os.path.abspath(os.path.expanduser(path))
-        if dispatch not in ("thread", "external", "spark"):
-            raise ConfigError(f"dispatch={dispatch!r}: expected 'thread' or 'external'")
-        external = dispatch != "thread"
-        if external and (on_arrival is not None or bit_maps is not None):
+        if dispatch not in ("thread", "external", "caller", "spark"):
+            raise ConfigError(f"dispatch={dispatch!r}: expected 'thread', 'external' or 'caller'")
+        mode: DispatchMode = "external" if dispatch == "spark" else dispatch
+        if mode == "external" and (on_arrival is not None or bit_maps is not None):
             raise ConfigError('dispatch="external": on_arrival and bit_maps belong to the process that dispatches')
         from reput.store.reader import Reader  # late, as it imports Numba
         from reput.store.writer import Writer
@@ -124,7 +127,7 @@ class MessageStore(MessageReader):
             closing.join()
         writer = Writer.open(
             root, settings, files, progress,
-            retention=retention, external=external, on_arrival=on_arrival, bit_maps=bit_maps,
+            retention=retention, dispatch=mode, on_arrival=on_arrival, bit_maps=bit_maps,
         )  # fmt: skip
         return cls(root, writer.reader.config, writer.reader, writer)
 
@@ -258,6 +261,29 @@ class MessageStore(MessageReader):
         with self._stats.timing():
             return writer.putting.put_arrow(tables)
 
+    def put_rows(self, rows: Sequence[PutRow]) -> list[PutRowResult | ReputError]:
+        """Append rows as a broker receives them, in order, each with a place or a fault of its own; wait for nothing.
+
+        The properties are stored as sent. `when_safe` says when a row is as safe as the flush mode promises.
+
+        Returns:
+            For each row where it went, or the error that `put_message` would have raised.
+
+        Raises:
+            StoreStateError: The store is closed or read-only.
+        """
+        return self._writable().putting_rows.put(rows)
+
+    def when_safe(self, end_offset: int, done: Callable[[PutMessageStatus | StorePoisonedError], None]) -> None:
+        """Call `done` once the log is as safe up to `end_offset` as the flush mode promises, perhaps in another thread.
+
+        One call serves all rows that were put before.
+
+        Raises:
+            StoreStateError: The store is closed or read-only.
+        """
+        self._writable().flush.submit(end_offset, done)
+
     # -- topics
 
     def update_topic(self, config: TopicConfig) -> None:
@@ -283,6 +309,29 @@ class MessageStore(MessageReader):
         return self._reader.topics if self._writer is None else self._writer.parts.topics.table
 
     # -- dispatch
+
+    def dispatch(self, max_bytes: int = 1 << 20) -> int:
+        """Dispatch the next records, of at most so many bytes; for a store that was opened with `dispatch="caller"`.
+
+        Returns the number of records; 0 where nothing is to do, or nothing can be done, which `dispatch_failure` tells.
+
+        Raises:
+            StoreStateError: The store is closed, read-only, or somebody else dispatches.
+        """
+        return self._dispatch_by_caller().dispatch(max_bytes)
+
+    @property
+    def dispatch_failure(self) -> ReputError | None:
+        """The error that ended dispatch, or after which it is tried again; None while all is well."""
+        return self._writer.reput.failure if self._writer is not None else None
+
+    def _dispatch_by_caller(self) -> DispatchByCaller:
+        from reput.store.dispatch.by_caller import DispatchByCaller
+
+        reput = self._writable().reput
+        if not isinstance(reput, DispatchByCaller):
+            raise StoreStateError(f'{self.path}: not opened with dispatch="caller", so somebody else dispatches')
+        return reput
 
     @property
     def dispatch_behind_bytes(self) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 from reput.config.message_store import FlushDiskType, MessageStoreConfig
 from reput.errors import StoreError, StoreStateError
@@ -15,6 +15,7 @@ from reput.formats.metadata import TopicConfig
 from reput.kernels.columns import RecordColumns
 from reput.progress import Progress
 from reput.store.config_files import check_topic
+from reput.store.dispatch.by_caller import DispatchByCaller
 from reput.store.dispatch.follower import DispatchFollower
 from reput.store.dispatch.reput import Dispatcher, ReputMessageService
 from reput.store.housekeeping import FlushConsumeQueueService
@@ -23,6 +24,7 @@ from reput.store.log.group_commit import GroupCommitService
 from reput.store.parts import WriterParts, close_cleanly
 from reput.store.put import PutMessage
 from reput.store.put_batch import PutBatch
+from reput.store.put_rows import PutRows
 from reput.store.reader import Reader
 from reput.store.recovery.opening import open_for_writing
 from reput.store.retention import CleanService
@@ -31,6 +33,10 @@ from reput.store.snapshot import take_runtime_info
 
 if TYPE_CHECKING:
     from reput.kernels.consume_queue_ext import BitMaps
+
+
+#: Who dispatches: a thread of the store, another process, or whoever calls `MessageStore.dispatch`.
+DispatchMode = Literal["thread", "external", "caller"]
 
 
 @dataclass(slots=True)
@@ -46,6 +52,7 @@ class Writer:
         cleaning: Deletes expired files (`reput-retention`, where it was asked for).
         putting: Puts of single messages, lists and tables.
         putting_batches: Puts of producers' batches.
+        putting_rows: Puts of rows as a broker receives them.
         external: Whether another process dispatches.
     """
 
@@ -57,6 +64,7 @@ class Writer:
     cleaning: CleanService
     putting: PutMessage
     putting_batches: PutBatch
+    putting_rows: PutRows
     external: bool
     _changing_topics: Lock = field(default_factory=Lock)
 
@@ -69,14 +77,14 @@ class Writer:
         progress: Progress,
         *,
         retention: bool,
-        external: bool,
+        dispatch: DispatchMode,
         on_arrival: Callable[[RecordColumns], None] | None,
         bit_maps: BitMaps | None,
     ) -> Self:
         """Lock and recover a store, and start its threads; errors as of `MessageStore.open`."""
-        parts = open_for_writing(path, config, files, progress, bit_maps, external=external)
+        parts = open_for_writing(path, config, files, progress, bit_maps, external=dispatch == "external")
         try:
-            writer = cls._of(path, parts.config, files, parts, on_arrival, external=external)
+            writer = cls._of(path, parts.config, files, parts, on_arrival, dispatch)
             for service in (writer.flush, writer.reput, writer.housekeeping):
                 service.start()
             if retention:
@@ -94,8 +102,7 @@ class Writer:
         files: FileLayer,
         parts: WriterParts,
         on_arrival: Callable[[RecordColumns], None] | None,
-        *,
-        external: bool,
+        dispatch: DispatchMode,
     ) -> Self:
         log, reader = parts.log, Reader.of(path, config, files, parts)
         flush: FlushPolicy = (
@@ -104,10 +111,11 @@ class Writer:
             else FlushRealTimeService(log, config)
         )
         index: list[Dispatcher] = [parts.index] if parts.index is not None else []
+        service = DispatchByCaller if dispatch == "caller" else ReputMessageService
         reput = (
             DispatchFollower(path, parts, config, files)
-            if external
-            else ReputMessageService(log, [parts.queues, *index, reader.stats], config, on_arrival)
+            if dispatch == "external"
+            else service(log, [parts.queues, *index, reader.stats], config, on_arrival)
         )
         reput.reput_from_offset = log.max_offset
         putting = PutMessage(log, flush, config, reput.wake_if_idle, reader.stats)
@@ -120,7 +128,8 @@ class Writer:
             CleanService(parts, config, files, path, lambda: reput.reput_from_offset),
             putting,
             PutBatch(putting, log, flush, config, reput.wake_if_idle, parts.queues.types),
-            external,
+            PutRows(log, flush, config, reput.wake_if_idle, reader.stats),
+            dispatch == "external",
         )
 
     def update_topic(self, config: TopicConfig) -> None:

@@ -21,7 +21,7 @@ logger = logging.getLogger("reput.store")
 #: Bytes and records of a pass, at the most. A pass opens each queue that it has units for, so with many queues large
 #: passes make dispatch fast: with 10 000 queues it took 0.80 us a message, and 1.07 with half of these limits. The
 #: scanner keeps 0.2 KB for each row of the largest pass, so it is small until a pass has more records.
-_PASS_BYTES = 256 << 20
+PASS_BYTES = 256 << 20
 _PASS_ROWS = 524_288
 _FIRST_PASS_ROWS = 16_384
 #: After a pass over fewer rows the thread waits for more: each pass takes the interpreter lock several times, which
@@ -31,7 +31,7 @@ _SMALL_PASS_WAIT_S = 0.010
 _FEW_ROWS = 4
 _FEW_ROWS_WAIT_S = 0.001
 _IDLE_WAIT_S = 0.1
-_RETRY_WAIT_S = 1.0
+RETRY_WAIT_S = 1.0
 
 
 class Dispatcher(Protocol):
@@ -83,15 +83,15 @@ class ReputMessageService:
         """Bytes of the log that are not dispatched yet."""
         return max(0, self._commit_log.max_offset - self.reput_from_offset)
 
-    def run_once(self) -> int:
-        """Do one pass; returns the number of records dispatched, 0 when there is nothing to do.
+    def run_once(self, max_bytes: int | None = None) -> int:
+        """Do one pass over at most so many bytes; returns the number of records, 0 when there is nothing to do.
 
         Raises:
             StoreFullError: No space for a queue or index file; try again later.
             CorruptRecordError: Bytes that may be read do not hold a record.
         """
         begin = self.reput_from_offset
-        window = self._commit_log.window(begin, _PASS_BYTES)
+        window = self._commit_log.window(begin, max_bytes or PASS_BYTES)
         if not window.size:
             return 0
         columns = self._scanner.scan(window, begin)
@@ -160,7 +160,7 @@ class ReputMessageService:
                 self.failure = error
                 if stopping:
                     return
-                self._stopping.wait(_RETRY_WAIT_S)
+                self._stopping.wait(RETRY_WAIT_S)
                 continue
             except ReputError as error:
                 self._give_up(error)

@@ -1,0 +1,157 @@
+"""Puts of rows as a broker receives them: properties as sent, a place or a fault for each row, and no waiting."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from reput.config.message_store import MessageStoreConfig
+from reput.errors import MessageIllegalError, ReputError
+from reput.formats.hosts import encode_host
+from reput.formats.java import body_crc
+from reput.formats.message import check_topic
+from reput.formats.message_batch import decode_batch
+from reput.formats.message_id import encode_message_id
+from reput.formats.properties import PROPERTY_SEPARATOR
+from reput.formats.property_crc import PROPERTY_CRC_SIZE
+from reput.formats.record_layout import MAX_PROPERTIES_SIZE, MAX_QUEUE_ID, Buffer, encode_topic
+from reput.store.log.commit_log import CommitLog
+from reput.store.log.flush import FlushPolicy
+from reput.store.log.pending import PendingRecord
+from reput.store.put_batch import encode_items
+from reput.store.statistics import StoreStatsService
+
+
+class PutRow(NamedTuple):
+    """A message, or a batch of messages for one queue, as it came over the network.
+
+    Attributes:
+        properties: name 0x01 value 0x02 ..., as sent; of a batch: what is added to each of its messages.
+        born_timestamp: ms since 1970 UTC.
+        born_host: 8 or 20 bytes (`encode_host`).
+        is_batch: The body holds messages (`encode_batch`).
+    """
+
+    topic: str
+    queue_id: int
+    body: Buffer
+    properties: bytes
+    flag: int
+    sys_flag: int
+    born_timestamp: int
+    born_host: bytes
+    reconsume_times: int = 0
+    prepared_transaction_offset: int = 0
+    is_batch: bool = False
+
+
+class PutRowResult(NamedTuple):
+    """Where a row went.
+
+    Attributes:
+        commit_log_offsets: Of its record; of a batch, of each record.
+        queue_offset: Of its first message.
+        store_timestamp: ms.
+        end_offset: Commit log offset after its last record: `when_safe` takes it.
+        store_host: 8 or 20 bytes, for the message ids.
+    """
+
+    commit_log_offsets: tuple[int, ...]
+    queue_offset: int
+    store_timestamp: int
+    end_offset: int
+    store_host: bytes
+
+    @property
+    def message_id(self) -> str:
+        """RocketMQ's offset message ids, joined by commas."""
+        return ",".join(encode_message_id(self.store_host, offset) for offset in self.commit_log_offsets)
+
+
+class PutRows:
+    """Puts rows into one store, one after the other.
+
+    Args:
+        log: The log.
+        flush: Its flush policy.
+        config: The store's configuration.
+        on_append: Called after the last append: there is something to dispatch.
+        stats: Where puts are timed.
+    """
+
+    def __init__(
+        self,
+        log: CommitLog,
+        flush: FlushPolicy,
+        config: MessageStoreConfig,
+        on_append: Callable[[], None],
+        stats: StoreStatsService,
+    ) -> None:
+        self._log = log
+        self._flush = flush
+        self._on_append = on_append
+        self._stats = stats
+        self._max_message_size = config.max_message_size
+        self._store_host = encode_host(config.store_host)
+        self._reserved = PROPERTY_CRC_SIZE if config.enabled_append_prop_crc else 0
+        self._with_batch_properties = config.dispatch_rules.items_take_batch_properties
+
+    def put(self, rows: Sequence[PutRow]) -> list[PutRowResult | ReputError]:
+        """See `MessageStore.put_rows`."""
+        results: list[PutRowResult | ReputError] = []
+        for row in rows:
+            begin = time.time()
+            try:
+                results.append(self._put_batch(row) if row.is_batch else self._put_message(row, begin))
+            except ReputError as error:
+                self._stats.put_failed_times += 1
+                results.append(error)
+            else:
+                self._stats.put_took(time.time() - begin)
+        self._flush.nudge()
+        self._on_append()
+        return results
+
+    def _put_message(self, row: PutRow, clock_s: float) -> PutRowResult:
+        append = self._log.append(self._pending(row, row.properties), clock_s)
+        return PutRowResult(
+            (append.commit_log_offset,), append.queue_offset, append.store_timestamp, append.end_offset,
+            self._store_host,
+        )  # fmt: skip
+
+    def _put_batch(self, row: PutRow) -> PutRowResult:
+        items = decode_batch(bytes(row.body))
+        if items is None:
+            raise MessageIllegalError(f"the body of {len(row.body)} bytes is no batch")
+        rows = encode_items(
+            self._pending(row, row.properties, reserved=0), items,
+            with_batch_properties=self._with_batch_properties, reserved=self._reserved,
+        )  # fmt: skip
+        append = self._log.append_batch((row.topic, row.queue_id), rows)
+        offsets = (append.commit_log_offset + rows.positions[:-1]).tolist()
+        return PutRowResult(
+            tuple(offsets), append.queue_offset, append.store_timestamp, append.end_offset, self._store_host
+        )
+
+    def _pending(self, row: PutRow, properties: bytes, reserved: int | None = None) -> PendingRecord:
+        """The fields of a row, checked and encoded; raises MessageIllegalError."""
+        reserved = self._reserved if reserved is None else reserved
+        check_topic(row.topic)
+        if not 0 <= row.queue_id <= MAX_QUEUE_ID:
+            raise MessageIllegalError(f"queue_id {row.queue_id} is not between 0 and {MAX_QUEUE_ID}")
+        if len(row.body) > self._max_message_size:
+            raise MessageIllegalError(
+                f"the body takes {len(row.body)} bytes; maxMessageSize allows {self._max_message_size}"
+            )
+        if reserved and properties and not properties.endswith(PROPERTY_SEPARATOR):
+            properties += PROPERTY_SEPARATOR
+        properties += bytes(reserved)
+        if len(properties) > MAX_PROPERTIES_SIZE:
+            raise MessageIllegalError(f"the properties take {len(properties)} bytes; {MAX_PROPERTIES_SIZE} are allowed")
+        magic, topic = encode_topic(row.topic)
+        return PendingRecord(
+            (row.topic, row.queue_id), magic, body_crc(row.body), row.flag, row.sys_flag, row.born_timestamp,
+            row.born_host, self._store_host, row.reconsume_times, row.prepared_transaction_offset, row.body, topic,
+            properties,
+        )  # fmt: skip
