@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from threading import Lock
-from types import MappingProxyType
 
 from reput.errors import ConfigError, CorruptMetadataError, MessageIllegalError
 from reput.files import FileLayer
@@ -39,9 +38,9 @@ def persist_metadata(root: str, value: object, files: FileLayer) -> None:
     files.write_atomically(path, encode_metadata(value))
 
 
-def next_version(version: DataVersion) -> DataVersion:
+def next_version(version: DataVersion, now_ms: int) -> DataVersion:
     """The version after a change (`DataVersion.nextVersion`)."""
-    return replace(version, counter=version.counter + 1, state_version=0, timestamp=int(time.time() * 1000))
+    return replace(version, counter=version.counter + 1, state_version=0, timestamp=now_ms)
 
 
 class TopicConfigManager:
@@ -63,32 +62,44 @@ class TopicConfigManager:
 
     @property
     def topics(self) -> Topics:
-        """The content of `topics.json`, as of now."""
+        """The content of `topics.json`, as of now; a later change makes another one."""
         return self._topics
-
-    @property
-    def table(self) -> Mapping[str, TopicConfig]:
-        """The topics by name, as of now."""
-        return MappingProxyType(dict(self._topics.topic_config_table))
 
     def find(self, topic: str) -> TopicConfig | None:
         """The configuration of one topic; None where there is no such topic."""
         return self._topics.topic_config_table.get(topic)
 
-    def update(self, config: TopicConfig) -> None:
-        """Make a topic or change it (`TopicConfigManager.updateTopicConfig`); it is on the disk when this returns.
+    def update(self, configs: Sequence[TopicConfig]) -> None:
+        """Make topics or change them, in one write (`TopicConfigManager.updateTopicConfigList`).
+
+        They are on the disk when this returns.
 
         Raises:
-            ConfigError: RocketMQ would refuse the topic, or could not read it back; nothing was changed.
+            ConfigError: RocketMQ would refuse a topic, or could not read it back; nothing was changed.
             StoreError: The change could not be made durable; the store goes on with the topics as they were.
         """
-        check_topic(config)
+        for config in configs:
+            check_topic(config)
         with self._changing:
-            table = {**self._topics.topic_config_table, config.topic_name: config}
-            version = next_version(self._topics.data_version)
-            topics = replace(self._topics, topic_config_table=table, data_version=version)
-            persist_metadata(self._root, topics, self._files)
-            self._topics = topics
+            self._replace(dict(self._topics.topic_config_table) | {config.topic_name: config for config in configs})
+
+    def delete(self, topics: Collection[str]) -> None:
+        """Forget topics, in one write (`TopicConfigManager.deleteTopicConfig`); unknown ones change nothing.
+
+        Raises:
+            StoreError: The change could not be made durable; the store goes on with the topics as they were.
+        """
+        with self._changing:
+            before = self._topics.topic_config_table
+            after = {name: config for name, config in before.items() if name not in topics}
+            if len(after) < len(before):
+                self._replace(after)
+
+    def _replace(self, table: dict[str, TopicConfig]) -> None:
+        version = next_version(self._topics.data_version, int(time.time() * 1000))
+        topics = replace(self._topics, topic_config_table=table, data_version=version)
+        persist_metadata(self._root, topics, self._files)
+        self._topics = topics
 
 
 def check_topic(config: TopicConfig) -> None:

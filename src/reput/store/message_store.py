@@ -7,9 +7,10 @@ import os
 import struct
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import chain
 from threading import Lock, Thread
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, Self
 from weakref import WeakSet
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-    from reput.formats.metadata import TopicConfig
+    from reput.formats.metadata import TopicConfig, Topics
     from reput.kernels.columns import RecordColumns
     from reput.kernels.consume_queue_ext import BitMaps
     from reput.store.dispatch.by_caller import DispatchByCaller
@@ -296,7 +297,22 @@ class MessageStore(MessageReader):
             StoreFullError: No space; nothing was changed.
             StoreStateError: The store is closed or read-only.
         """
-        self._writable().update_topic(config)
+        self.update_topics([config])
+
+    def update_topics(self, configs: Sequence[TopicConfig]) -> None:
+        """Make topics or change them, all of them or none, in one write; raises as `update_topic`."""
+        self._writable().update_topics(configs)
+
+    def delete_topic_config(self, topics: Collection[str]) -> None:
+        """Take topics out of `config/topics.json`, in one write; unknown ones change nothing.
+
+        Their messages and queues stay (`TopicConfigManager.deleteTopicConfig`).
+
+        Raises:
+            StoreFullError: No space; nothing was changed.
+            StoreStateError: The store is closed or read-only.
+        """
+        self._writable().parts.topics.delete(topics)
 
     @property
     def topics(self) -> Mapping[str, TopicConfig]:
@@ -305,8 +321,13 @@ class MessageStore(MessageReader):
         Raises:
             CorruptMetadataError: The file and its backup are damaged (only read-only: else the store does not open).
         """
+        return MappingProxyType(dict(self.topic_metadata.topic_config_table))
+
+    @property
+    def topic_metadata(self) -> Topics:
+        """The content of `config/topics.json`: topics and data version of one moment; raises as `topics`."""
         self._check_open()
-        return self._reader.topics if self._writer is None else self._writer.parts.topics.table
+        return self._reader.topics if self._writer is None else self._writer.parts.topics.topics
 
     # -- dispatch
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
 from reput.config.message_store import MessageStoreConfig
 from reput.files import FileLayer
-from reput.formats.metadata import TopicConfig
+from reput.formats.metadata import Topics
 from reput.progress import Progress
 from reput.store.config_files import TopicConfigManager
 from reput.store.get import GetMessage
@@ -54,9 +53,9 @@ class Reader:
         return cls(path, config, files, parts, stats, getting, QueryMessage(parts.log, parts.index))
 
     @property
-    def topics(self) -> Mapping[str, TopicConfig]:
-        """The topics of `config/topics.json` as the file is now; raises CorruptMetadataError."""
-        return TopicConfigManager(self.files, self.path).table
+    def topics(self) -> Topics:
+        """The content of `config/topics.json` as the file is now; raises CorruptMetadataError."""
+        return TopicConfigManager(self.files, self.path).topics
 
     def preload(self, log_bytes: int | None) -> Preloaded:
         """See `MessageReader.preload`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from threading import Lock
@@ -132,17 +132,21 @@ class Writer:
             dispatch == "external",
         )
 
-    def update_topic(self, config: TopicConfig) -> None:
-        """See `MessageStore.update_topic`."""
-        check_topic(config)
+    def update_topics(self, configs: Sequence[TopicConfig]) -> None:
+        """See `MessageStore.update_topics`."""
+        for config in configs:
+            check_topic(config)
         log, queues = self.parts.log, self.parts.queues
         with self._changing_topics, ExitStack() as held:
-            if queues.changes_type(config):  # no message may be put, or dispatched, by the old type meanwhile
+            changing = [config for config in configs if queues.changes_type(config)]
+            if changing:  # no message may be put, or dispatched, by the old type meanwhile
                 held.enter_context(self.reput.between_passes)
                 held.enter_context(log.paused())
+            for config in changing:
                 queues.prepare_change(config, log.queue_offsets)
-            self.parts.topics.update(config)
-            queues.set_type(config)
+            self.parts.topics.update(configs)
+            for config in changing:
+                queues.set_type(config)
 
     def runtime_info(self) -> RuntimeInfo:
         """The snapshot of the store, with what only the writer counts."""

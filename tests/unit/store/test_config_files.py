@@ -40,6 +40,45 @@ def test_a_topic_is_on_the_disk_when_the_call_returns(path, store):
             reader.update_topic(FIRST)
 
 
+def test_several_topics_are_made_in_one_write(path, store):
+    store.update_topics([FIRST, SECOND, reput.TopicConfig("b")])
+    assert dict(store.topics) == {"a": SECOND, "b": reput.TopicConfig("b")}
+    assert store.topic_metadata == decode_metadata(Topics, topics_file(path).read_bytes())
+    assert store.topic_metadata.data_version.counter == 1
+    assert not topics_file(path).with_name("topics.json.bak").exists()
+
+
+def test_one_wrong_topic_among_several_changes_nothing(path, store):
+    with pytest.raises(ConfigError, match="holds ' '"):
+        store.update_topics([FIRST, reput.TopicConfig("a b")])
+    assert not topics_file(path).exists()
+    assert store.topics == {}
+
+
+def test_a_deleted_topic_is_gone_after_the_next_start_and_its_messages_stay(path, open_store):
+    with open_store() as store:
+        store.update_topics([FIRST, reput.TopicConfig("b")])
+        store.put_message(reput.Message("a", b"kept"), 0)
+        store.delete_topic_config({"a", "unknown"})
+        assert list(store.topics) == ["b"]
+        assert store.topic_metadata.data_version.counter == 2
+        store.delete_topic_config({"unknown"})
+        assert store.topic_metadata.data_version.counter == 2
+    with open_store() as store:
+        assert list(store.topics) == ["b"]
+        assert [message.body for message in store.get_message("a", 0, 0).messages()] == [b"kept"]
+
+
+def test_a_full_disk_deletes_no_topic(path, open_store):
+    files = FaultyFiles()
+    store = open_store(files=files)
+    store.update_topic(FIRST)
+    files.judge = fail_next("write", errno.ENOSPC, part="topics")
+    with pytest.raises(StoreFullError):
+        store.delete_topic_config({"a"})
+    assert dict(store.topics) == {"a": FIRST}
+
+
 def test_topics_are_there_after_the_next_start(open_store):
     with open_store() as store:
         store.update_topic(FIRST)
@@ -84,16 +123,16 @@ def test_a_topic_that_rocketmq_could_not_read_is_refused(path, store, config, re
 def test_a_kill_at_any_operation_leaves_the_old_topics_or_the_new_ones(tmp_path):
     root = tmp_path / "store"
     (root / "config").mkdir(parents=True)
-    TopicConfigManager(FaultyFiles(), str(root)).update(FIRST)
+    TopicConfigManager(FaultyFiles(), str(root)).update([FIRST])
     for number in range(100):
         work = tmp_path / str(number)
         shutil.copytree(root, work)
         files = FaultyFiles(crash_at(number))
         try:
-            TopicConfigManager(files, str(work)).update(SECOND)
+            TopicConfigManager(files, str(work)).update([SECOND])
         except Crash:
             assert TopicConfigManager(FaultyFiles(), str(work)).find("a") in (FIRST, SECOND)
-            TopicConfigManager(FaultyFiles(), str(work)).update(SECOND)
+            TopicConfigManager(FaultyFiles(), str(work)).update([SECOND])
             assert TopicConfigManager(FaultyFiles(), str(work)).find("a") == SECOND
         else:
             break
