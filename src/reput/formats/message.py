@@ -31,7 +31,8 @@ MAX_TOPIC_SIZE = 127
 MAX_RETRY_TOPIC_SIZE = 255
 RETRY_TOPIC_PREFIX = "%RETRY%"
 
-_TOPIC_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789%|_-")
+#: What names of topics and groups of a broker are made of.
+TOPIC_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789%|_-")
 _RESERVED = {
     TAGS: "tags=",
     KEYS: "keys=",
@@ -148,7 +149,7 @@ def check_topic(topic: str) -> None:
 
 def check_topic_characters(topic: str) -> None:
     """Raises MessageIllegalError unless a broker makes the topic (`TopicValidator.validateTopic`)."""
-    illegal = sorted(set(topic) - _TOPIC_CHARACTERS)
+    illegal = sorted(set(topic) - TOPIC_CHARACTERS)
     if illegal:
         reason = f"topic {topic!r} holds {illegal[0]!r}; allowed are letters a-z A-Z, digits, %, |, _ and -"
         raise MessageIllegalError(reason)

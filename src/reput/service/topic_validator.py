@@ -1,0 +1,89 @@
+"""Which names a broker takes, and which are its own (RocketMQ's `TopicValidator`, names of `MixAll`)."""
+
+from __future__ import annotations
+
+from reput.formats.consume_queue import SCHEDULE_TOPIC
+from reput.formats.message import MAX_TOPIC_SIZE, RETRY_TOPIC_PREFIX, TOPIC_CHARACTERS
+
+DLQ_TOPIC_PREFIX = "%DLQ%"
+SYSTEM_TOPIC_PREFIX = "rmq_sys_"
+SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
+MAX_GROUP_LENGTH = 255
+
+#: The template of topics that a send makes.
+AUTO_CREATE_TOPIC = "TBW102"
+SELF_TEST_TOPIC = "SELF_TEST_TOPIC"
+BENCHMARK_TOPIC = "BenchmarkTest"
+TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
+OFFSET_MOVED_EVENT = "OFFSET_MOVED_EVENT"
+TRANS_HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
+TRANS_OP_HALF_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+TRANS_CHECK_MAX_TIME_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
+TIMER_TOPIC = SYSTEM_TOPIC_PREFIX + "wheel_timer"
+_ROCKSDB_OFFSET_TOPIC = "CHECKPOINT_TOPIC"
+
+#: Topics that no client may send to.
+NOT_ALLOWED_SEND_TOPICS = frozenset(
+    {
+        SCHEDULE_TOPIC,
+        TRANS_HALF_TOPIC,
+        TRANS_OP_HALF_TOPIC,
+        TRANS_CHECK_MAX_TIME_TOPIC,
+        SELF_TEST_TOPIC,
+        OFFSET_MOVED_EVENT,
+    }
+)
+#: Topics of every broker; those of one broker by its names come on top (`TopicConfigManager.system_topics`).
+SYSTEM_TOPICS = NOT_ALLOWED_SEND_TOPICS | {AUTO_CREATE_TOPIC, BENCHMARK_TOPIC, TRACE_TOPIC, _ROCKSDB_OFFSET_TOPIC}
+
+#: Consumer groups that a broker has from its start.
+SYSTEM_GROUPS = (
+    "TOOLS_CONSUMER",
+    "FILTERSRV_CONSUMER",
+    "SELF_TEST_C_GROUP",
+    "CID_ONS-HTTP-PROXY",
+    "CID_ONSAPI_PULL",
+    "CID_ONSAPI_PERMISSION",
+    "CID_ONSAPI_OWNER",
+    "CID_RMQ_SYS_TRANS",
+)
+#: Names of groups that are no user's (`MixAll.isPredefinedGroup`).
+PREDEFINED_GROUPS = frozenset(SYSTEM_GROUPS) | {
+    "DEFAULT_CONSUMER",
+    "DEFAULT_PRODUCER",
+    "SCHEDULE_CONSUMER",
+    "__MONITOR_CONSUMER",
+    "CLIENT_INNER_PRODUCER",
+    "SELF_TEST_P_GROUP",
+}
+
+
+def validate_topic(topic: str) -> str | None:
+    """RocketMQ's remark on a topic's name that a broker refuses; None for a name that it takes."""
+    if not topic or topic.isspace():
+        return "The specified topic is blank."
+    if not set(topic) <= TOPIC_CHARACTERS:
+        return "The specified topic contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$"
+    if len(topic) > MAX_TOPIC_SIZE:
+        return "The specified topic is longer than topic max length."
+    return None
+
+
+def is_legal_group(group: str) -> bool:
+    """Whether a broker makes a consumer group of this name by itself."""
+    return 0 < len(group) <= MAX_GROUP_LENGTH and set(group) <= TOPIC_CHARACTERS
+
+
+def is_system_group(group: str) -> bool:
+    """`MixAll.isSysConsumerGroup`."""
+    return group.startswith(SYSTEM_GROUP_PREFIX)
+
+
+def retry_topic_of(group: str) -> str:
+    """`MixAll.getRetryTopic`: where messages that a group could not consume wait for their next turn."""
+    return RETRY_TOPIC_PREFIX + group
+
+
+def dlq_topic_of(group: str) -> str:
+    """`MixAll.getDLQTopic`: where messages go that a group could not consume at all."""
+    return DLQ_TOPIC_PREFIX + group
