@@ -1,0 +1,73 @@
+"""One of RocketMQ's JSON files, kept in memory and written now and then (`ConfigManager`)."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from threading import Lock
+from typing import Generic, TypeVar
+
+from reput.files import FileLayer
+from reput.formats.metadata import DataVersion
+from reput.log.metadata import read_metadata
+from reput.store.config_files import next_version, persist_metadata
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot(Generic[_T]):
+    """Content of a file at one moment, and the number of changes before that moment."""
+
+    changes: int
+    content: _T
+
+
+class ConfigManager(ABC, Generic[_T]):
+    """A file of RocketMQ's, so that the loop never waits for the disk.
+
+    The loop changes the content in memory and takes a snapshot; any thread persists it. A snapshot that could not be
+    persisted leaves the manager changed, so the next one has its content, too. An older snapshot never replaces a newer
+    one.
+
+    Args:
+        kind: One of the classes of `reput.formats.metadata.FILE_NAMES`.
+        root: The store directory, open for writing by this process.
+        files: The file layer.
+
+    Raises:
+        CorruptMetadataError: The file and its backup are damaged.
+    """
+
+    def __init__(self, kind: type[_T], root: str, files: FileLayer) -> None:
+        self._root = root
+        self._files = files
+        self._loaded = read_metadata(root, kind, files) or kind()
+        self._changes = 0
+        self._persisted = 0
+        self._persisting = Lock()
+        #: Number of changes and time of the last one (RocketMQ's `dataVersion`).
+        self.data_version: DataVersion = self._loaded.data_version  # type: ignore[attr-defined]
+
+    @abstractmethod
+    def content(self) -> _T:
+        """The content as of now, as a copy that later changes leave alone."""
+
+    def _next_version(self, now_ms: int) -> None:
+        self.data_version = next_version(self.data_version, now_ms)
+        self._changes += 1
+
+    def snapshot(self) -> Snapshot[_T] | None:
+        """What `persist` is to write; None where the file has every change. For the loop."""
+        return Snapshot(self._changes, self.content()) if self._changes != self._persisted else None
+
+    def persist(self, snapshot: Snapshot[_T]) -> None:
+        """Replace the file durably, unless it has a newer content already. Any thread; waits for the disk.
+
+        Raises:
+            StoreError: The file could not be replaced; it or its backup is whole, and the manager stays changed.
+        """
+        with self._persisting:
+            if snapshot.changes > self._persisted:
+                persist_metadata(self._root, snapshot.content, self._files)
+                self._persisted = snapshot.changes

@@ -1,0 +1,149 @@
+"""How far each group has consumed each queue (`ConsumerOffsetManager`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from reput.files import DISK, FileLayer
+from reput.formats.metadata import ConsumerOffsets, split_topic_group
+from reput.service.config_manager import ConfigManager, Snapshot
+
+_Offsets = dict[str, dict[int, int]]
+#: Derived from the offsets; RocketMQ writes it and does not read it.
+_GROUP_TOPIC_MAP = "groupTopicMap"
+
+
+class ConsumerOffsetManager(ConfigManager[ConsumerOffsets]):
+    """The offsets of `config/consumerOffset.json`, and resets that consumers do not know of yet.
+
+    Offsets are in memory at once and in the file after the next `persist`: a broker that is killed gives messages of
+    the last seconds again. RocketMQ persists every 5 seconds (`flushConsumerOffsetInterval`).
+
+    Args:
+        root: The store directory.
+        files: The file layer.
+        consumer_offset_update_version_step: The data version counts commits by so many.
+
+    Raises:
+        CorruptMetadataError: The file and its backup are damaged.
+    """
+
+    def __init__(self, root: str, files: FileLayer = DISK, *, consumer_offset_update_version_step: int = 500) -> None:
+        super().__init__(ConsumerOffsets, root, files)
+        self._step = consumer_offset_update_version_step
+        self._commits = 0
+        self._offsets: _Offsets = {key: dict(queues) for key, queues in self._loaded.offset_table.items()}
+        self._resets: _Offsets = {}
+        self._pulls: _Offsets = {}
+
+    def content(self) -> ConsumerOffsets:
+        """The content of `consumerOffset.json`, as of now."""
+        offsets = {key: queues.copy() for key, queues in self._offsets.items()}
+        others = {name: value for name, value in self._loaded.others.items() if name != _GROUP_TOPIC_MAP}
+        return ConsumerOffsets(offsets, self.data_version, others)
+
+    def persist(self, snapshot: Snapshot[ConsumerOffsets]) -> None:
+        """See `ConfigManager.persist`; a broker also writes the topics of each group."""
+        topics: dict[str, tuple[str, ...]] = {}
+        for topic, group in map(split_topic_group, snapshot.content.offset_table):
+            topics[group] = (*topics.get(group, ()), topic)
+        others = {**snapshot.content.others, _GROUP_TOPIC_MAP: topics}
+        super().persist(replace(snapshot, content=replace(snapshot.content, others=others)))
+
+    def commit_offset(self, group: str, topic: str, queue_id: int, offset: int, now_ms: int) -> None:
+        """Keep the next offset that a group will consume; a smaller one than before is taken, too.
+
+        UPDATE_CONSUMER_OFFSET is to be ignored while `has_offset_reset`.
+        """
+        key = f"{topic}@{group}"
+        queues = self._offsets.get(key)
+        if queues is None:
+            queues = self._offsets[key] = {}
+        queues[queue_id] = offset
+        self._changes += 1
+        self._commits += 1
+        if self._commits % self._step == 0:
+            self._next_version(now_ms)
+
+    def query_offset(self, group: str, topic: str, queue_id: int) -> int:
+        """The offset of a pending reset, else the committed one, else -1."""
+        key = f"{topic}@{group}"
+        for table in (self._resets, self._offsets):
+            offset = table.get(key, {}).get(queue_id)
+            if offset is not None:
+                return offset
+        return -1
+
+    def query_offsets(self, group: str, topic: str) -> Mapping[int, int]:
+        """The committed offsets of a group by queue id; empty where there are none."""
+        return dict(self._offsets.get(f"{topic}@{group}", {}))
+
+    def commit_pull_offset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Keep how far a group has pulled; it is lost with the process."""
+        self._pulls.setdefault(f"{topic}@{group}", {})[queue_id] = offset
+
+    def query_pull_offset(self, group: str, topic: str, queue_id: int) -> int:
+        """How far a group has pulled, else what `query_offset` gives."""
+        offset = self._pulls.get(f"{topic}@{group}", {}).get(queue_id)
+        return self.query_offset(group, topic, queue_id) if offset is None else offset
+
+    def which_topic_by_consumer(self, group: str) -> set[str]:
+        """The topics in which a group has offsets."""
+        return {topic for topic, one in map(split_topic_group, self._offsets) if one == group}
+
+    def which_group_by_topic(self, topic: str) -> set[str]:
+        """The groups that have offsets in a topic."""
+        return {group for one, group in map(split_topic_group, self._offsets) if one == topic}
+
+    def clone_offset(self, src_group: str, dest_group: str, topic: str, now_ms: int) -> None:
+        """Give a group the offsets of another one in a topic; nothing changes where that one has none."""
+        offsets = self._offsets.get(f"{topic}@{src_group}")
+        if offsets is not None:
+            self._offsets[f"{topic}@{dest_group}"] = dict(offsets)
+            self._next_version(now_ms)
+
+    def remove_offset(self, group: str, now_ms: int) -> None:
+        """Forget all offsets of a group."""
+        self._remove(lambda key: split_topic_group(key)[1] == group, now_ms)
+
+    def clean_offset_by_topic(self, topic: str, now_ms: int) -> None:
+        """Forget all offsets in a topic."""
+        self._remove(lambda key: split_topic_group(key)[0] == topic, now_ms)
+
+    def _remove(self, is_removed: Callable[[str], bool], now_ms: int) -> None:
+        before = len(self._offsets)
+        for table in (self._offsets, self._resets, self._pulls):
+            for key in [key for key in table if is_removed(key)]:
+                del table[key]
+        if len(self._offsets) < before:
+            self._next_version(now_ms)
+
+    def assign_reset_offset(self, topic: str, group: str, queue_id: int, offset: int, now_ms: int) -> bool:
+        """Reset a queue of a group: the next pull is told, and commits before it are ignored.
+
+        False, and nothing is done, for an empty name or a negative number.
+        """
+        if not topic or not group or queue_id < 0 or offset < 0:
+            return False
+        self._resets.setdefault(f"{topic}@{group}", {})[queue_id] = offset
+        self.commit_offset(group, topic, queue_id, offset, now_ms)
+        return True
+
+    def has_offset_reset(self, topic: str, group: str, queue_id: int) -> bool:
+        """Whether a reset of the queue waits for the group's next pull."""
+        return queue_id in self._resets.get(f"{topic}@{group}", {})
+
+    def query_then_erase_reset_offset(self, topic: str, group: str, queue_id: int) -> int | None:
+        """The offset of a pending reset, which is told to one pull; None where there is none.
+
+        That pull's own commitOffset is older than the reset: it is not to be committed.
+        """
+        key = f"{topic}@{group}"
+        resets = self._resets.get(key)
+        if resets is None:
+            return None
+        offset = resets.pop(queue_id, None)
+        if not resets:
+            del self._resets[key]
+        return offset
