@@ -29,6 +29,7 @@ __all__ = [
     "StorePoisonedError",
     "StoreStateError",
     "StoreSyncError",
+    "SubscriptionError",
 ]
 
 
@@ -49,6 +50,10 @@ class ConfigError(ReputError, ValueError):
 
 class MessageIllegalError(ReputError, ValueError):
     """Raised when a message breaks one of RocketMQ's limits; nothing of the message was written."""
+
+
+class SubscriptionError(ReputError, ValueError):
+    """Raised when a consumer's subscription cannot be read; the consumer gets RocketMQ's SUBSCRIPTION_PARSE_FAILED."""
 
 
 class StoreError(ReputError):

@@ -20,7 +20,7 @@ def test_only_a_full_disk_and_a_busy_one_pass_by_themselves() -> None:
 
 def test_a_mistake_of_the_caller_is_a_value_error() -> None:
     mistakes = {error for error in CLASSES if issubclass(error, ValueError)}
-    assert mistakes == {errors.ConfigError, errors.MessageIllegalError}
+    assert mistakes == {errors.ConfigError, errors.MessageIllegalError, errors.SubscriptionError}
 
 
 @pytest.mark.parametrize("error", [error for error in CLASSES if issubclass(error, errors.CorruptStoreError)])
