@@ -80,11 +80,13 @@ def test_a_reset_waits_for_one_pull(manager):
     assert not manager.has_offset_reset("t", "g", 1)
     assert manager.query_offset("g", "t", 0) == 2
     assert manager.query_offsets("g", "t") == {0: 2}
+    manager.commit_offset("g", "t", 0, 9, NOW_MS)
+    assert manager.query_offset("g", "t", 0) == 2
     assert manager.query_then_erase_reset_offset("t", "g", 1) is None
     assert manager.query_then_erase_reset_offset("t", "g", 0) == 2
     assert manager.query_then_erase_reset_offset("t", "g", 0) is None
     assert not manager.has_offset_reset("t", "g", 0)
-    assert manager.query_offset("g", "t", 0) == 2
+    assert manager.query_offset("g", "t", 0) == 9
 
 
 @pytest.mark.parametrize("wrong", [("", "g", 0, 1), ("t", "", 0, 1), ("t", "g", -1, 1), ("t", "g", 0, -1)])
