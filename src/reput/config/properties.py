@@ -8,7 +8,7 @@ the line.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from reput.errors import ConfigError
@@ -19,6 +19,8 @@ _KEY_END = re.compile(r"(?:[^\\=: \t\f]|\\.)*", re.DOTALL)
 _SEPARATOR = re.compile(r"[ \t\f]*[=:]?[ \t\f]*")
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _CONTROL = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_CONTROL_NAMES = {character: name for name, character in _CONTROL.items()}
+_ESCAPED, _ESCAPED_IN_KEYS = re.compile(r"[\\\t\n\r\f]|^ "), re.compile(r"[\\\t\n\r\f =:#!]")
 _WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 #: Words that RocketMQ writes in capitals inside the keys that reput uses.
 _CAPITALS = {"crc": "CRC", "ip1": "IP1"}
@@ -55,6 +57,12 @@ def parse_properties(text: str, source: str) -> dict[str, str]:
     return {entry.name: entry.value for entry in read_properties(text, source)}
 
 
+def format_properties(properties: Mapping[str, str]) -> str:
+    """The properties text of keys and values, sorted by key: the inverse of `parse_properties`."""
+    lines = (f"{_escape(name, _ESCAPED_IN_KEYS)}={_escape(value)}\n" for name, value in sorted(properties.items()))
+    return "".join(lines)
+
+
 def split_folders(text: str) -> tuple[str, ...]:
     """The folders of a `storePathCommitLog`, separated by commas (MixAll.MULTI_PATH_SPLITTER)."""
     return tuple(dict.fromkeys(stripped.strip() for stripped in text.split(",") if stripped.strip()))
@@ -89,6 +97,10 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
         begun, content = 0, ""
     if content:
         yield begun, content
+
+
+def _escape(text: str, escaped: re.Pattern[str] = _ESCAPED) -> str:
+    return escaped.sub(lambda match: "\\" + _CONTROL_NAMES.get(match[0], match[0]), text)
 
 
 def _unescape(text: str, location: str) -> str:
