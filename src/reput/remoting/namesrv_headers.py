@@ -175,3 +175,14 @@ class GetTopicsByClusterRequestHeader:
     """The topics of a cluster (GET_TOPICS_BY_CLUSTER)."""
 
     cluster: str
+
+
+@dataclass(frozen=True, slots=True)
+class NotifyMinBrokerIdChangeRequestHeader:
+    """The smallest id of the brokers of a name has changed (NOTIFY_MIN_BROKER_ID_CHANGE)."""
+
+    min_broker_id: Int64 | None = None
+    broker_name: str | None = None
+    min_broker_addr: str | None = None
+    offline_broker_addr: str | None = None
+    ha_broker_addr: str | None = None

@@ -66,6 +66,24 @@ class ClusterInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class BrokerMemberGroup:
+    """The addresses of a broker name: "ip:port" by broker id."""
+
+    cluster: str
+    broker_name: str
+    broker_addrs: Mapping[int, str] = field(default_factory=dict)
+    others: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class GetBrokerMemberGroupResponseBody:
+    """Answer to GET_BROKER_MEMBER_GROUP."""
+
+    broker_member_group: BrokerMemberGroup
+    others: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class TopicList:
     """Names of topics."""
 
