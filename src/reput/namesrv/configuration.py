@@ -1,0 +1,65 @@
+"""Configuration: the name server's keys, shown and changed by requests (`Configuration`)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+
+from reput.config.namesrv import NamesrvConfig
+from reput.config.properties import camel_case, format_properties, parse_properties
+from reput.config.rocketmq_config import keys_of
+from reput.errors import RemotingCommandError
+from reput.files import DISK
+from reput.files.layer import FileLayer
+from reput.remoting.codes import ResponseCode
+
+_ALWAYS_REFUSED = ("configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome")
+
+
+class Configuration:
+    """The configuration in use, and its file.
+
+    Args:
+        config: As at the start.
+        on_change: Called with the configuration after each change.
+
+    Attributes:
+        config: In use now. A changed port, address or idle time counts from the next start on.
+    """
+
+    def __init__(
+        self, config: NamesrvConfig, on_change: Callable[[NamesrvConfig], None], files: FileLayer = DISK
+    ) -> None:
+        self.config = config
+        self._on_change = on_change
+        self._files = files
+        self._writing = asyncio.Lock()
+
+    def text(self) -> str:
+        """All keys as a properties text."""
+        values = {camel_case(name): getattr(self.config, name) for name in keys_of(NamesrvConfig)}
+        return format_properties(
+            {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in values.items()}
+        )
+
+    async def update(self, text: str) -> None:
+        """Change keys by a properties text; returns when the file `configStorePath` holds them, too.
+
+        Raises RemotingCommandError (NO_PERMISSION) for a key of the black list, and ConfigError for a wrong key or
+        value; nothing is changed then.
+        """
+        changes = parse_properties(text, "UPDATE_NAMESRV_CONFIG")
+        if not changes.keys().isdisjoint((*_ALWAYS_REFUSED, *self.config.config_black_list.split(";"))):
+            raise RemotingCommandError(ResponseCode.NO_PERMISSION, "Can not update config in black list.")
+        async with self._writing:
+            changed = NamesrvConfig.from_mapping(changes, self.config)
+            await asyncio.to_thread(self._write, changes)
+            self.config = changed
+            self._on_change(changed)
+
+    def _write(self, changes: dict[str, str]) -> None:
+        path = os.path.expanduser(self.config.config_store_path)
+        before = self._files.read_bytes(path).decode("utf-8", "replace") if self._files.exists(path) else ""
+        self._files.make_directories(os.path.dirname(path))
+        self._files.write_atomically(path, format_properties(parse_properties(before, path) | changes).encode())

@@ -1,0 +1,71 @@
+"""KVConfigManager: values that clients keep in the name server, by namespace and key (`KVConfigManager`)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+
+from reput.errors import CorruptMetadataError
+from reput.files import DISK
+from reput.files.layer import FileLayer
+from reput.formats.kv_config import KVConfigTable, decode_kv_config, encode_kv_config
+
+#: Namespace of the order of a topic's queues: "broker-a:4;broker-b:4" by topic.
+NAMESPACE_ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
+
+
+class KVConfigManager:
+    """Values by namespace and key, in a file. What it answers is on the disk.
+
+    Args:
+        path: The file; it and its folder are made with the first value.
+    """
+
+    def __init__(self, path: str, files: FileLayer = DISK) -> None:
+        self._path = os.path.expanduser(path)
+        self._files = files
+        self._table: KVConfigTable = {}
+        self._writing = asyncio.Lock()
+
+    def load(self) -> None:
+        """Read the file, if there is one.
+
+        Raises CorruptMetadataError where it is damaged, and StoreError where it cannot be read.
+        """
+        if not self._files.exists(self._path):
+            return
+        try:
+            self._table = decode_kv_config(self._files.read_bytes(self._path))
+        except CorruptMetadataError as error:
+            raise CorruptMetadataError(
+                self._path, error.offset, f"{error.reason}; restore the file from a copy, or remove it"
+            ) from None
+
+    def get(self, namespace: str, key: str) -> str | None:
+        """A value, None where there is none."""
+        return self._table.get(namespace, {}).get(key)
+
+    def namespace(self, namespace: str) -> Mapping[str, str] | None:
+        """All values of a namespace by key, None where it never had one."""
+        return self._table.get(namespace)
+
+    async def put(self, namespace: str, key: str, value: str) -> None:
+        """Keep a value; returns when it is durable. Raises StoreError, with nothing changed, where it cannot be."""
+        async with self._writing:
+            await self._write({**self._table, namespace: {**self._table.get(namespace, {}), key: value}})
+
+    async def delete(self, namespace: str, key: str) -> None:
+        """Forget a value; errors as of `put`."""
+        async with self._writing:
+            if key in self._table.get(namespace, {}):
+                rest = {name: value for name, value in self._table[namespace].items() if name != key}
+                await self._write({**self._table, namespace: rest})
+
+    async def _write(self, table: KVConfigTable) -> None:
+        await asyncio.to_thread(self._replace_file, encode_kv_config(table))
+        self._table = table
+
+    def _replace_file(self, data: bytes) -> None:
+        self._files.make_directories(os.path.dirname(self._path))
+        self._files.write_atomically(self._path, data)
