@@ -30,6 +30,7 @@ from reput.cli import (
     get,
     import_,
     info,
+    namesrv,
     put,
     query,
     rebuild,
@@ -131,6 +132,7 @@ _COMMANDS: dict[str, tuple[Callable[..., int | None], ...]] = {
     "Check and mend": (audit.audit, diff.diff, repair.repair, rebuild.rebuild),
     "Data pipeline": (stats.stats, export.export, import_.import_, replay.replay),
     "Backups": (backup.backup, backup.backups, restore.restore),
+    "Serve": (namesrv.namesrv,),
     "Run a store": (dispatch.dispatch, delete_expired.delete_expired, config.config, warm.warm),
 }
 for _heading, _group in _COMMANDS.items():

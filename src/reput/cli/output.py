@@ -109,6 +109,13 @@ def write_json(value: Mapping[str, Any]) -> None:
     print(text)
 
 
+def write_ready(addresses: Mapping[str, str], *, as_json: bool) -> None:
+    """Print at once, on one line, that a server is reached: `ready namesrv=127.0.0.1:9876`, or one JSON object."""
+    text = json.dumps({"ready": True, **addresses})
+    words = (f"{name}={address}" for name, address in addresses.items())
+    print(text if as_json else " ".join(("ready", *words)), flush=True)
+
+
 def write_status(value: Mapping[str, Any]) -> None:
     """Print one JSON object on stderr, beside lines of messages on stdout."""
     print(json.dumps(value), file=sys.stderr)

@@ -1,0 +1,53 @@
+"""`reput namesrv`: the name server."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from reput.cli.options import Json, Settings, check_path, parse_pairs
+
+
+def namesrv(
+    *,
+    port: Annotated[
+        int | None, typer.Option("--port", min=0, max=65_535, help="The port, in place of listenPort (9876).")
+    ] = None,
+    config: Annotated[
+        str | None,
+        typer.Option(
+            "--config", metavar="FILE", callback=check_path, help="A namesrv.conf with keys of the configuration."
+        ),
+    ] = None,
+    settings: Settings,
+    as_json: Json = False,
+) -> int:
+    """Run a name server, until Ctrl-C or SIGTERM.
+
+    Brokers register here, and clients ask here for the brokers and queues of a topic: reput's and Apache RocketMQ's.
+    When clients can be served, one line on stdout says where: `ready namesrv=127.0.0.1:9876`. Port 0 takes a free one.
+    Logs go to stderr.
+
+    Example:
+      reput namesrv --port 9876 --set kvConfigPath=/tmp/kvConfig.json
+    """
+    from reput.cli.serving import Serving, log_ignored, serve
+    from reput.config.namesrv import NamesrvConfig
+    from reput.files import DISK
+    from reput.namesrv.name_server import NameServer
+
+    chosen = NamesrvConfig()
+    if config is not None:
+        text = DISK.read_bytes(config).decode("utf-8", "replace")
+        chosen = NamesrvConfig.from_broker_conf(text, config, NamesrvConfig(config_store_path=config))
+    pairs = parse_pairs(settings, "--set") | ({} if port is None else {"listenPort": str(port)})
+    chosen = NamesrvConfig.from_mapping(pairs, chosen)
+
+    async def start() -> Serving:
+        server = NameServer(chosen)
+        bound = await server.start()
+        return Serving({"namesrv": (chosen.bind_address, bound)}, server.stop)
+
+    log_ignored(chosen.ignored)
+    return serve(start, as_json=as_json)

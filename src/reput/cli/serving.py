@@ -1,0 +1,65 @@
+"""What commands that serve share: a line when they are ready, logs on stderr, an end by Ctrl-C or SIGTERM."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from reput.cli.output import write_ready
+
+logger = logging.getLogger("reput")
+
+#: An address to reach a server that listens on all of the machine's.
+_REACHED = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+
+
+class Serving(NamedTuple):
+    """A server that runs: by name where it listens, (host, port), and how it is stopped."""
+
+    listens: Mapping[str, tuple[str, int]]
+    stop: Callable[[], Awaitable[None]]
+
+
+def serve(start: Callable[[], Awaitable[Serving]], *, as_json: bool) -> int:
+    """Start a server, print where it is reached, and stop it at Ctrl-C or SIGTERM; returns the exit status."""
+    _log_to_stderr()
+    asyncio.run(_serve(start, as_json=as_json))
+    return 0
+
+
+async def _serve(start: Callable[[], Awaitable[Serving]], *, as_json: bool) -> None:
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, ended.set)
+    serving = await start()
+    try:
+        write_ready({name: _address(*where) for name, where in serving.listens.items()}, as_json=as_json)
+        await ended.wait()
+        logger.info("stopping")
+    finally:
+        await serving.stop()
+
+
+def log_ignored(keys: Sequence[str]) -> None:
+    """Say which of RocketMQ's keys were given and do nothing here."""
+    if keys:
+        _log_to_stderr()
+        logger.warning("these keys are RocketMQ's, and do nothing here: %s", ", ".join(keys))
+
+
+def _log_to_stderr() -> None:
+    if not logger.handlers:
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+        logger.addHandler(handler)
+        logger.setLevel(logging.INFO)
+
+
+def _address(host: str, port: int) -> str:
+    host = _REACHED.get(host, host)
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
