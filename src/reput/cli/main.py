@@ -21,6 +21,7 @@ import reput
 from reput.cli import (
     audit,
     backup,
+    broker,
     config,
     delete_expired,
     diff,
@@ -132,7 +133,7 @@ _COMMANDS: dict[str, tuple[Callable[..., int | None], ...]] = {
     "Check and mend": (audit.audit, diff.diff, repair.repair, rebuild.rebuild),
     "Data pipeline": (stats.stats, export.export, import_.import_, replay.replay),
     "Backups": (backup.backup, backup.backups, restore.restore),
-    "Serve": (namesrv.namesrv,),
+    "Serve": (broker.broker, namesrv.namesrv),
     "Run a store": (dispatch.dispatch, delete_expired.delete_expired, config.config, warm.warm),
 }
 for _heading, _group in _COMMANDS.items():

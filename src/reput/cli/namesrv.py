@@ -32,7 +32,7 @@ def namesrv(
     Example:
       reput namesrv --port 9876 --set kvConfigPath=/tmp/kvConfig.json
     """
-    from reput.cli.serving import Serving, log_ignored, serve
+    from reput.cli.serving import Serving, log_ignored, reached_at, serve
     from reput.config.namesrv import NamesrvConfig
     from reput.files import DISK
     from reput.namesrv.name_server import NameServer
@@ -47,7 +47,7 @@ def namesrv(
     async def start() -> Serving:
         server = NameServer(chosen)
         bound = await server.start()
-        return Serving({"namesrv": (chosen.bind_address, bound)}, server.stop)
+        return Serving({"namesrv": reached_at(chosen.bind_address, bound)}, server.stop)
 
     log_ignored(chosen.ignored)
     return serve(start, as_json=as_json)

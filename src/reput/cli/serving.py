@@ -18,9 +18,9 @@ _REACHED = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
 class Serving(NamedTuple):
-    """A server that runs: by name where it listens, (host, port), and how it is stopped."""
+    """A server that runs: by name the address at which clients reach it, and how it is stopped."""
 
-    listens: Mapping[str, tuple[str, int]]
+    addresses: Mapping[str, str]
     stop: Callable[[], Awaitable[None]]
 
 
@@ -38,7 +38,7 @@ async def _serve(start: Callable[[], Awaitable[Serving]], *, as_json: bool) -> N
         loop.add_signal_handler(number, ended.set)
     serving = await start()
     try:
-        write_ready({name: _address(*where) for name, where in serving.listens.items()}, as_json=as_json)
+        write_ready(serving.addresses, as_json=as_json)
         await ended.wait()
         logger.info("stopping")
     finally:
@@ -60,6 +60,7 @@ def _log_to_stderr() -> None:
         logger.setLevel(logging.INFO)
 
 
-def _address(host: str, port: int) -> str:
+def reached_at(host: str, port: int) -> str:
+    """The address at which a client on this machine reaches a server that listens on `host`."""
     host = _REACHED.get(host, host)
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

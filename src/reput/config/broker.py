@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -98,3 +99,19 @@ class BrokerConfig(RocketmqConfig):
             if not (host and port.isascii() and port.isdigit() and int(port) <= 0xFFFF):
                 raise ConfigError(f"namesrvAddr={self.namesrv_addr}: {address!r} is no HOST:PORT")
         return tuple(addresses)
+
+
+def broker_configs(
+    mapping: Mapping[str, object],
+    *,
+    base: BrokerConfig | None = None,
+    store_base: MessageStoreConfig | None = None,
+) -> tuple[BrokerConfig, MessageStoreConfig, tuple[str, ...]]:
+    """Configurations of a broker and of its store from keys of both, over `base` and `store_base`.
+
+    Returns them, and the keys of RocketMQ's that neither uses. Raises ConfigError as `RocketmqConfig.from_mapping`.
+    """
+    config = BrokerConfig.from_mapping(mapping, base)
+    store_config = MessageStoreConfig.from_mapping(mapping, store_base)
+    ignored = tuple(name for name in config.ignored if name in store_config.ignored)
+    return config, store_config, ignored

@@ -72,6 +72,11 @@ class MessageExt:
         head, _ = unpack_record(self._buffer, self._position)
         return encode_message_id(head[11], head[6])
 
+    @property
+    def raw(self) -> bytes:
+        """The record's bytes, as they lie in the log."""
+        return bytes(self._buffer[self._position : self._position + self.store_size])
+
     def unfold(self) -> list[MessageExt]:
         """The messages of an inner batch, each as the store would have stored it alone; of another record, itself.
 
@@ -79,8 +84,7 @@ class MessageExt:
         """
         if self.sys_flag & INNER_BATCH != INNER_BATCH:
             return [self]
-        record = bytes(self._buffer[self._position : self._position + self.store_size])
-        return [MessageExt(one) for one in unfold_record(record) or ()] or [self]
+        return [MessageExt(one) for one in unfold_record(self.raw) or ()] or [self]
 
     def _decode_head(self) -> None:
         head, self._bounds = unpack_record(self._buffer, self._position)

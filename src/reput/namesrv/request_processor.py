@@ -232,7 +232,7 @@ class RequestProcessor:
         value = self._kv_configs.get(header.namespace, header.key)
         if value is None:
             remark = f"No config item, Namespace: {header.namespace} Key: {header.key}"
-            return command.response(ResponseCode.QUERY_NOT_FOUND, remark)
+            return command.response(ResponseCode.QUERY_NOT_FOUND, remark, {})
         return _answer(command, GetKVConfigResponseHeader(value))
 
     async def _delete_kv_config(self, _: Connection, command: RemotingCommand) -> Answer:

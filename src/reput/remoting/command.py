@@ -71,10 +71,8 @@ class RemotingCommand:
         ext_fields: dict[str, str] | None = None,
         body: bytes = b"",
     ) -> RemotingCommand:
-        """The answer to this request, with its opaque and in its serialize type."""
-        return RemotingCommand(
-            code, self.opaque, RESPONSE_FLAG, remark, ext_fields, body, serialize_type=self.serialize_type
-        )
+        """The answer to this request, with its opaque; in JSON, as 5.3.3 answers whatever the request's type is."""
+        return RemotingCommand(code, self.opaque, RESPONSE_FLAG, remark, ext_fields, body)
 
 
 @dataclass(slots=True)

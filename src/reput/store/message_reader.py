@@ -133,6 +133,13 @@ class MessageReader:
             raise ConfigError(f"keys {keys!r}: expected a list of keys; query_message takes one")
         return self._querying.by_keys(topic, keys, max_num, begin, end)
 
+    def index_end(self) -> tuple[int, int]:
+        """(store time in ms, commit log offset) of the last record in the index; (0, 0) where there is none."""
+        self._check_open()
+        index = self._reader.parts.index
+        files = index.index_files if index is not None else []
+        return (files[-1].end_timestamp, files[-1].end_offset) if files else (0, 0)
+
     def look_message_by_offset(self, commit_log_offset: int) -> MessageExt | None:
         """The message whose record starts at a commit log offset; None where none does."""
         self._check_open()

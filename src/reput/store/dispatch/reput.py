@@ -95,6 +95,8 @@ class ReputMessageService:
         if not window.size:
             return 0
         columns = self._scanner.scan(window, begin)
+        if columns.next_offset == begin and max_bytes is not None and window.size == max_bytes:
+            return self.run_once()  # the first record is larger than that
         for dispatcher in self._dispatchers:
             dispatcher.dispatch(columns)
         following = columns.next_offset

@@ -1,0 +1,244 @@
+"""BrokerController: a broker in an event loop, from its start to its stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable
+from dataclasses import replace
+from functools import partial
+
+from reput.broker.client_processor import ClientProcessor
+from reput.broker.durable_answers import DurableAnswers
+from reput.broker.pull_message_processor import PullMessageProcessor
+from reput.broker.query_processor import QueryProcessor
+from reput.broker.registration import Registration
+from reput.broker.send_message_processor import SendMessageProcessor
+from reput.broker.state import BrokerState
+from reput.broker.topic_creation import TopicCreation
+from reput.broker.topic_processor import TopicProcessor
+from reput.config.broker import BrokerConfig
+from reput.config.message_store import FlushDiskType, MessageStoreConfig
+from reput.errors import ReputError
+from reput.namesrv.name_server import NameServer
+from reput.service.config_manager import ConfigManager
+from reput.service.consumer_manager import ConsumerManager
+from reput.service.consumer_offset_manager import ConsumerOffsetManager
+from reput.service.producer_manager import ProducerManager
+from reput.service.subscription_group_manager import SubscriptionGroupManager
+from reput.service.topic_config_manager import TopicConfigManager, broker_topics
+from reput.store.message_store import MessageStore
+from reput.transport.connection import Connection
+from reput.transport.requests import Requests
+from reput.transport.server import RemotingServer
+
+logger = logging.getLogger("reput.broker")
+
+#: Bytes of one dispatch in the loop: a pass over so many takes a millisecond or two.
+_DISPATCH_BYTES = 1 << 20
+#: Under load dispatch waits for the loop to be idle, at most so long.
+_DISPATCH_WITHIN_S = 0.005
+_SCAN_CLIENTS_S = 10.0
+_DRAIN_S = 1.0
+
+
+class BrokerController:
+    """Serves a store directory to RocketMQ's clients.
+
+    Args:
+        path: The store's directory.
+        config: The broker's keys.
+        store_config: The store's keys; `brokerIP1` and `listenPort` are where clients find the broker, port 0 takes a
+            free one.
+        namesrv_port: Of its own name server, where `config` names none; 0 takes a free one.
+    """
+
+    def __init__(
+        self, path: str, config: BrokerConfig, store_config: MessageStoreConfig, *, namesrv_port: int = 9876
+    ) -> None:
+        self._path = path
+        self._config = config
+        self._store_config = store_config
+        self._namesrv_port = namesrv_port
+        self._name_server: NameServer | None = None
+        self._server = RemotingServer(self, max_idle_s=config.server_channel_max_idle_time_seconds)
+        self._requests = Requests({})
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._dispatch_at = 0.0
+        self._turns = 0
+        self.address = ""
+        self.namesrv = ""
+
+    # -- life
+
+    async def start(self) -> None:
+        """Listen, open the store and register; clients can be served when this returns.
+
+        Raises:
+            RemotingError: A port is taken.
+            ReputError: The store cannot be opened (see `MessageStore.open`), or its `config` cannot be read.
+        """
+        self._loop = asyncio.get_running_loop()
+        config, store_config = self._config, self._store_config
+        try:
+            port = await self._server.start(config.bind_address, store_config.listen_port)
+            self._store_config = store_config = replace(store_config, listen_port=port)
+            self.address = store_config.store_host
+            servers = config.name_servers
+            if not servers:
+                self._name_server = NameServer()
+                namesrv_port = await self._name_server.start(config.bind_address, self._namesrv_port)
+                servers = (f"{self.address.rpartition(':')[0]}:{namesrv_port}",)
+            self.namesrv = ";".join(servers)
+            self._open(store_config, servers)
+            await self._state.in_pool(self._state.topics.create, self._state.topics.own_topics)
+            await self._registration.register()
+        except BaseException:
+            await self._close_ports()
+            raise
+        self._registration.start()
+        self._every(config.flush_consumer_offset_interval / 1000, self._persist_offsets)
+        self._every(_SCAN_CLIENTS_S, self._scan_clients)
+
+    def _open(self, store_config: MessageStoreConfig, servers: tuple[str, ...]) -> None:
+        """Open the store, and make what answers requests."""
+        config = self._config
+        store = MessageStore.open(self._path, config=store_config, retention=True, dispatch="caller")
+        try:
+            own_topics = broker_topics(
+                config.broker_name,
+                broker_cluster_name=config.broker_cluster_name,
+                auto_create_topic_enable=config.auto_create_topic_enable,
+                default_topic_queue_nums=config.default_topic_queue_nums,
+                cluster_topic_enable=config.cluster_topic_enable,
+                broker_topic_enable=config.broker_topic_enable,
+                trace_topic_enable=config.trace_topic_enable,
+                msg_trace_topic_name=config.msg_trace_topic_name,
+            )
+            self._state = state = BrokerState(
+                config,
+                store,
+                self.address,
+                TopicConfigManager(store, own_topics, auto_create_topic_enable=config.auto_create_topic_enable),
+                SubscriptionGroupManager(
+                    store.path, auto_create_subscription_group=config.auto_create_subscription_group
+                ),
+                ConsumerOffsetManager(
+                    store.path, consumer_offset_update_version_step=config.consumer_offset_update_version_step
+                ),
+                ConsumerManager(channel_expired_timeout_ms=config.channel_expired_timeout),
+                ProducerManager(channel_expired_timeout_ms=config.channel_expired_timeout),
+            )
+        except BaseException:
+            store.close()
+            raise
+        self._registration = Registration(state, servers)
+        creation = TopicCreation(state, self._registration.register)
+        is_sync = store.config.flush_disk_type is FlushDiskType.SYNC_FLUSH
+        self._answers = DurableAnswers(
+            store, store.config.sync_flush_timeout, on_safe=self._dispatch_soon if is_sync else None
+        )
+        on_append = (lambda: None) if is_sync else self._dispatch_soon
+        self._pulls = PullMessageProcessor(state)
+        self._clients = ClientProcessor(state, creation, self._persist_groups_soon)
+        processors = (
+            SendMessageProcessor(state, creation, self._answers, on_append),
+            self._pulls,
+            self._clients,
+            QueryProcessor(state),
+            TopicProcessor(state, self._registration.register, partial(self._persist, state.groups)),
+        )
+        self._requests = Requests({code: one for each in processors for code, one in each.handlers().items()})
+
+    async def stop(self) -> None:
+        """Answer what was accepted, unregister, persist, and close the store clean."""
+        state = self._state
+        await self._registration.stop()
+        self._pulls.answer_all()
+        await self._requests.drain(_DRAIN_S)
+        deadline = self._loop.time() + _DRAIN_S
+        while not self._answers.is_empty and self._loop.time() < deadline:
+            await asyncio.sleep(0.001)
+        for task in self._tasks:
+            task.cancel()
+        await self._close_ports()
+        await self._persist(state.offsets)
+        await self._persist(state.groups)
+        await state.in_pool(state.store.close)
+        state.pool.shutdown()
+
+    async def _close_ports(self) -> None:
+        await self._server.stop()
+        if self._name_server is not None:
+            await self._name_server.stop()
+
+    # -- Owner of the connections
+
+    def opened(self, connection: Connection) -> None:
+        """Called by the server."""
+
+    def readable(self, connection: Connection) -> None:
+        """Called by the server: what one read brings is one batch."""
+        self._turns += 1
+        self._requests.take_all(connection)
+
+    def closed(self, connection: Connection) -> None:
+        """Called by the server."""
+        self._pulls.connection_closed(connection)
+        self._clients.connection_closed(connection)
+
+    # -- dispatch, in the loop's idle time
+
+    def _dispatch_soon(self) -> None:
+        if not self._dispatch_at:
+            self._dispatch_at = self._loop.time() + _DISPATCH_WITHIN_S
+            self._loop.call_soon(self._dispatch, self._turns)
+
+    def _dispatch(self, turns: int) -> None:
+        """Do one pass, if no request has come since the last look, or too much time has passed."""
+        if turns != self._turns and self._loop.time() < self._dispatch_at:
+            self._loop.call_soon(self._dispatch, self._turns)
+            return
+        self._dispatch_at = 0.0
+        store = self._state.store
+        rows = store.dispatch(_DISPATCH_BYTES)
+        if rows:
+            self._pulls.messages_arrived()
+        if store.dispatch_failure is not None:
+            self._loop.call_later(1.0, self._dispatch_soon)
+        elif store.dispatch_behind_bytes and rows:
+            self._dispatch_soon()
+
+    # -- files and clients, by time
+
+    def _every(self, seconds: float, work: object) -> None:
+        async def repeat() -> None:
+            while True:
+                await asyncio.sleep(seconds)
+                try:
+                    await work()  # type: ignore[operator]
+                except ReputError as error:
+                    logger.error("%s", error)
+
+        self._spawn(repeat())
+
+    def _spawn(self, work: Awaitable[None]) -> None:
+        task: asyncio.Task[None] = self._loop.create_task(work)  # type: ignore[arg-type]
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _scan_clients(self) -> None:
+        self._clients.scan_not_active_channels()
+
+    async def _persist_offsets(self) -> None:
+        await self._persist(self._state.offsets)
+
+    def _persist_groups_soon(self) -> None:
+        if self._state.groups.snapshot() is not None:
+            self._spawn(self._persist(self._state.groups))
+
+    async def _persist(self, manager: ConfigManager) -> None:  # type: ignore[type-arg]
+        """Write a file of the broker's beside the loop, if it has changed."""
+        snapshot = manager.snapshot()
+        if snapshot is not None:
+            await self._state.in_pool(manager.persist, snapshot)

@@ -1,0 +1,218 @@
+"""Requests of clients about themselves (`ClientManageProcessor`), and of consumers about their groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from reput.broker.state import BrokerState
+from reput.broker.topic_creation import TopicCreation
+from reput.remoting.body import decode_body, decode_json, encode_body
+from reput.remoting.client_bodies import (
+    ConsumerData,
+    HeartbeatData,
+    LockBatchBody,
+    MessageQueue,
+    decode_heartbeat,
+    decode_subscription,
+)
+from reput.remoting.codes import RequestCode, ResponseCode
+from reput.remoting.command import RemotingCommand
+from reput.remoting.consumer_headers import (
+    GetConsumerListByGroupRequestHeader,
+    NotifyConsumerIdsChangedRequestHeader,
+    QueryConsumerOffsetRequestHeader,
+    QueryConsumerOffsetResponseHeader,
+    UnregisterClientRequestHeader,
+    UpdateConsumerOffsetRequestHeader,
+)
+from reput.remoting.header import decode_header, encode_header
+from reput.service.consumer_manager import ConsumeFromWhere, ConsumerGroupChange, ConsumeType, MessageModel
+from reput.service.subscription_data import TAG, build_subscription_data
+from reput.store.results import GetMessageStatus
+from reput.transport.connection import Connection
+from reput.transport.requests import Answer, Handler
+
+_HEARTBEAT_V2 = {"IS_SUPPORT_HEART_BEAT_V2": "true", "IS_SUB_CHANGE": "true"}
+
+
+class ClientProcessor:
+    """Takes heartbeats, member lists, offsets of groups, and locks of queues.
+
+    Args:
+        state: The broker's.
+        creation: Makes retry topics.
+        persist_groups: Writes the groups to the disk, beside the loop.
+    """
+
+    def __init__(self, state: BrokerState, creation: TopicCreation, persist_groups: Callable[[], None]) -> None:
+        self._state = state
+        self._creation = creation
+        self._persist_groups = persist_groups
+
+    def handlers(self) -> Mapping[int, Handler]:
+        """The requests that it takes."""
+        return {
+            RequestCode.HEART_BEAT: self.heart_beat,
+            RequestCode.UNREGISTER_CLIENT: self.unregister_client,
+            RequestCode.CHECK_CLIENT_CONFIG: self.check_client_config,
+            RequestCode.GET_CONSUMER_LIST_BY_GROUP: self.consumer_list,
+            RequestCode.QUERY_CONSUMER_OFFSET: self.query_offset,
+            RequestCode.UPDATE_CONSUMER_OFFSET: self.update_offset,
+            RequestCode.LOCK_BATCH_MQ: self.lock_batch,
+            RequestCode.UNLOCK_BATCH_MQ: self.unlock_batch,
+        }
+
+    # -- who is there
+
+    def heart_beat(self, connection: Connection, command: RemotingCommand) -> Answer:
+        """Take a heartbeat: the client's groups are known afterwards."""
+        data = decode_heartbeat(command.body)
+        for consumer in data.consumers:
+            self._register(connection, command, data, consumer)
+        for group in data.producer_groups:
+            self._state.producers.register_producer(
+                group, connection, client_id=data.client_id, language=command.language.name, version=command.version,
+                now_ms=self._state.now_ms(),
+            )  # fmt: skip
+        return command.response(ResponseCode.SUCCESS, None, dict(_HEARTBEAT_V2))
+
+    def _register(
+        self, connection: Connection, command: RemotingCommand, data: HeartbeatData, consumer: ConsumerData
+    ) -> None:
+        state, now_ms, name = self._state, self._state.now_ms(), consumer.group_name
+        group = state.groups.find_subscription_group_config(name, now_ms)
+        self._persist_groups()
+        if group is None:  # it may not be made; RocketMQ says nothing, too
+            return
+        order = any(
+            config.order
+            for one in consumer.subscriptions
+            if (config := state.topics.select_topic_config(one.topic)) is not None
+        )
+        retry_topic = state.topics.create_retry_topic(
+            name, group.retry_queue_nums, order=order, unit_mode=consumer.unit_mode
+        )
+        if retry_topic is not None:
+            self._creation.start(retry_topic)
+        subscriptions = [
+            build_subscription_data(one.topic, one.sub_string, one.expression_type, sub_version=one.sub_version)
+            for one in consumer.subscriptions
+        ]
+        change = state.consumers.register_consumer(
+            name, connection, client_id=data.client_id, language=command.language.name, version=command.version,
+            consume_type=ConsumeType[consumer.consume_type.name],
+            message_model=MessageModel[consumer.message_model.name],
+            consume_from_where=ConsumeFromWhere[consumer.consume_from_where.name],
+            subscriptions=None if data.without_sub else subscriptions, now_ms=now_ms,
+            notify_consumer_ids_changed_enable=self._notifies(group.notify_consumer_ids_changed_enable),
+        )  # fmt: skip
+        self.notify([change])
+
+    def _notifies(self, by_group: bool) -> bool:
+        return by_group and self._state.config.notify_consumer_ids_changed_enable
+
+    def notify(self, changes: Iterable[ConsumerGroupChange[Connection]]) -> None:
+        """Tell the members of groups that others have come or gone."""
+        for change in changes:
+            fields = encode_header(NotifyConsumerIdsChangedRequestHeader(change.group))
+            for connection in change.notified:
+                connection.send_one_way(
+                    RemotingCommand(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, ext_fields=dict(fields))
+                )
+
+    def unregister_client(self, connection: Connection, command: RemotingCommand) -> Answer:
+        """Take a client out of a group."""
+        header = decode_header(UnregisterClientRequestHeader, command.ext_fields)
+        if header.producer_group:
+            self._state.producers.unregister_producer(header.producer_group, connection)
+        if header.consumer_group:
+            group = self._state.groups.subscription_group_table.get(header.consumer_group)
+            notifies = self._notifies(group is None or group.notify_consumer_ids_changed_enable)
+            change = self._state.consumers.unregister_consumer(
+                header.consumer_group, connection, notify_consumer_ids_changed_enable=notifies
+            )
+            self.notify([] if change is None else [change])
+        return command.response(ext_fields={})
+
+    def connection_closed(self, connection: Connection) -> None:
+        """A connection is gone, and its client with it."""
+        self._state.producers.channel_closed(connection)
+        self.notify(self._state.consumers.channel_closed(connection))
+
+    def scan_not_active_channels(self) -> None:
+        """Close the connections of clients that have sent no heartbeat for too long."""
+        now_ms = self._state.now_ms()
+        expired, changes = self._state.consumers.scan_not_active_channel(now_ms)
+        for connection in (*expired, *self._state.producers.scan_not_active_channel(now_ms)):
+            connection.abort()
+        self.notify(changes)
+
+    def check_client_config(self, connection: Connection, command: RemotingCommand) -> Answer:
+        """Say whether a consumer's expression can be used here."""
+        data = decode_json(command.body)
+        plain = data.get("subscriptionData") if isinstance(data, dict) else None
+        if isinstance(plain, dict):
+            kind = decode_subscription(plain).expression_type
+            if kind != TAG:
+                remark = f"The broker does not support consumer to filter message by {kind}"
+                return command.response(ResponseCode.SYSTEM_ERROR, remark)
+        return command.response()
+
+    def consumer_list(self, connection: Connection, command: RemotingCommand) -> Answer:
+        """The client ids of a group."""
+        header = decode_header(GetConsumerListByGroupRequestHeader, command.ext_fields)
+        ids = self._state.consumers.client_ids(header.consumer_group)
+        if not ids:
+            remark = f"no consumer for this group, {header.consumer_group}"
+            return command.response(ResponseCode.SYSTEM_ERROR, remark, {})
+        return command.response(ext_fields={}, body=encode_body({"consumerIdList": ids}))
+
+    # -- how far they are
+
+    def query_offset(self, connection: Connection, command: RemotingCommand) -> Answer:
+        """The offset of a group in a queue; 0 for a new group where the queue's first message is still in memory."""
+        header = decode_header(QueryConsumerOffsetRequestHeader, command.ext_fields)
+        store = self._state.store
+        offset = self._state.offsets.query_offset(header.consumer_group, header.topic, header.queue_id)
+        if offset < 0:
+            if header.set_zero_if_not_found is False:
+                remark = "Not found, do not set to zero, maybe this group boot first"
+                return command.response(ResponseCode.QUERY_NOT_FOUND, remark, {})
+            first = store.get_message(header.topic, header.queue_id, 0, 1)
+            if first.status is not GetMessageStatus.FOUND or first.suggest_pulling_from_slave:  # gone, or on the disk
+                remark = "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
+                return command.response(ResponseCode.QUERY_NOT_FOUND, remark, {})
+            offset = 0
+        return command.response(ext_fields=encode_header(QueryConsumerOffsetResponseHeader(offset)))
+
+    def update_offset(self, connection: Connection, command: RemotingCommand) -> Answer:
+        """Keep the offset of a group in a queue."""
+        header = decode_header(UpdateConsumerOffsetRequestHeader, command.ext_fields)
+        state, group, topic = self._state, header.consumer_group, header.topic
+        if state.groups.subscription_group_table.get(group) is None:
+            return command.response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {group} not exist!", {})
+        if state.topics.select_topic_config(topic) is None:
+            return command.response(ResponseCode.TOPIC_NOT_EXIST, f"Topic {topic} not exist!", {})
+        if state.offsets.has_offset_reset(topic, group, header.queue_id):
+            return command.response(ResponseCode.SUCCESS, "Offset has been previously reset", {})
+        state.offsets.commit_offset(group, topic, header.queue_id, header.commit_offset, state.now_ms())
+        return command.response(ext_fields={})
+
+    # -- who consumes in order
+
+    def lock_batch(self, connection: Connection, command: RemotingCommand) -> Answer:
+        """Lock queues for a client; the answer names those that it holds now."""
+        body = decode_body(LockBatchBody, command.body)
+        asked = {_key(queue): queue for queue in body.mq_set}
+        held = self._state.locks.try_lock_batch(body.consumer_group, asked, body.client_id, self._state.now_ms())
+        return command.response(body=encode_body({"lockOKMQSet": [asked[key] for key in held]}))
+
+    def unlock_batch(self, connection: Connection, command: RemotingCommand) -> Answer:
+        """Free queues that a client holds."""
+        body = decode_body(LockBatchBody, command.body)
+        self._state.locks.unlock_batch(body.consumer_group, map(_key, body.mq_set), body.client_id)
+        return command.response()
+
+
+def _key(queue: MessageQueue) -> tuple[str, str, int]:
+    return queue.topic, queue.broker_name, queue.queue_id

@@ -1,0 +1,83 @@
+"""DurableAnswers: answers that wait until what they acknowledge is safe; one call of the store for a turn."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+from reput.errors import StorePoisonedError
+from reput.remoting.codes import ResponseCode
+from reput.remoting.command import RemotingCommand, encode_command
+from reput.store.message_store import MessageStore
+from reput.store.results import PutMessageStatus
+from reput.transport.connection import Connection
+
+
+class _Answer(NamedTuple):
+    connection: Connection
+    command: RemotingCommand | None
+
+
+class DurableAnswers:
+    """Answers to sends under SYNC_FLUSH: those of one turn wait for one sync, and are sent by one write a connection.
+
+    Args:
+        store: The store; its flush thread calls back.
+        timeout_ms: After so long a send is answered FLUSH_DISK_TIMEOUT (`syncFlushTimeout`).
+        on_safe: Called in the loop after each sync: more may be dispatched.
+    """
+
+    def __init__(self, store: MessageStore, timeout_ms: int, on_safe: Callable[[], None] | None = None) -> None:
+        self._store = store
+        self._timeout_s = timeout_ms / 1000
+        self._loop = asyncio.get_running_loop()
+        self._turn: list[_Answer] = []
+        self._end_offset = 0
+        self._waiting: dict[int, list[_Answer]] = {}
+        self._number = 0
+        self._on_safe = on_safe
+
+    def add(self, connection: Connection, answer: RemotingCommand | None, end_offset: int) -> None:
+        """Send an answer once the log is safe up to an offset; None: nobody waits for an answer."""
+        if not self._turn:
+            self._loop.call_soon(self._submit)
+        self._turn.append(_Answer(connection, answer))
+        self._end_offset = max(self._end_offset, end_offset)
+
+    def _submit(self) -> None:
+        self._number += 1
+        number = self._number
+        self._waiting[number], self._turn = self._turn, []
+        timer = self._loop.call_later(self._timeout_s, self._answer, number, PutMessageStatus.FLUSH_DISK_TIMEOUT)
+
+        def done(status: PutMessageStatus | StorePoisonedError) -> None:  # in the store's flush thread
+            self._loop.call_soon_threadsafe(partial(self._done, number, status, timer))
+
+        self._store.when_safe(self._end_offset, done)
+
+    def _done(self, number: int, status: PutMessageStatus | StorePoisonedError, timer: asyncio.TimerHandle) -> None:
+        timer.cancel()
+        self._answer(number, status)
+        if self._on_safe is not None:
+            self._on_safe()
+
+    def _answer(self, number: int, status: PutMessageStatus | StorePoisonedError) -> None:
+        """Send the answers of one turn, unless that has been done."""
+        frames: dict[Connection, list[bytes]] = {}
+        for connection, answer in self._waiting.pop(number, ()):
+            if answer is None:
+                continue
+            if status is PutMessageStatus.FLUSH_DISK_TIMEOUT:
+                answer.code = ResponseCode.FLUSH_DISK_TIMEOUT
+            elif isinstance(status, StorePoisonedError):  # nobody knows whether it is stored
+                answer.code, answer.remark, answer.ext_fields = ResponseCode.SERVICE_NOT_AVAILABLE, str(status), None
+            frames.setdefault(connection, []).append(encode_command(answer))
+        for connection, parts in frames.items():
+            connection.write(b"".join(parts))
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no answer waits."""
+        return not (self._turn or self._waiting)

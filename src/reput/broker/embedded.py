@@ -1,0 +1,103 @@
+"""Broker: a broker in a thread of this process, for programs and tests."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from concurrent.futures import Future
+from threading import Thread
+from typing import Self
+
+from reput.broker.broker import BrokerController
+from reput.config.broker import broker_configs
+from reput.config.message_store import FlushDiskType, MessageStoreConfig
+
+
+class Broker:
+    """A running broker with a name server of its own, unless told where another one is.
+
+    Made by `start`; a context manager that stops it.
+
+    Attributes:
+        address: "host:port" of the broker.
+        namesrv: "host:port" of its name servers, separated by `;`: what clients are given.
+    """
+
+    def __init__(self, controller: BrokerController) -> None:
+        self._controller = controller
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stopped: asyncio.Event | None = None
+        self._started: Future[None] = Future()
+        self._ended: Future[None] = Future()
+        self._thread = Thread(target=self._run, name="reput-broker", daemon=True)
+        self.address = ""
+        self.namesrv = ""
+
+    @classmethod
+    def start(cls, path: str | os.PathLike[str], *, port: int = 0, namesrv_port: int = 0, **options: object) -> Self:
+        """Serve a store directory; clients can be served when this returns.
+
+        Args:
+            path: The store's directory; one is made where nothing is.
+            port: Of the broker; 0 takes a free one.
+            namesrv_port: Of its name server; not used with the option `namesrv_addr`.
+            options: RocketMQ's keys of broker and store, in snake_case or camelCase.
+
+        Raises:
+            ConfigError: An unknown key, or a wrong value.
+            RemotingError: A port is taken.
+            ReputError: The store cannot be opened; see `MessageStore.open`.
+        """
+        base = MessageStoreConfig(flush_disk_type=FlushDiskType.SYNC_FLUSH)
+        config, store_config, _ = broker_configs({"listen_port": port, **options}, store_base=base)
+        root = os.path.abspath(os.path.expanduser(path))
+        broker = cls(BrokerController(root, config, store_config, namesrv_port=namesrv_port))
+        broker._thread.start()
+        try:
+            broker._started.result()
+        except BaseException:
+            broker._thread.join()
+            raise
+        return broker
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        except BaseException as error:
+            if not self._started.done():
+                self._started.set_exception(error)
+            else:
+                self._ended.set_exception(error)
+        else:
+            self._ended.set_result(None)
+
+    async def _serve(self) -> None:
+        self._loop, self._stopped = asyncio.get_running_loop(), asyncio.Event()
+        controller = self._controller
+        await controller.start()
+        self.address, self.namesrv = controller.address, controller.namesrv
+        self._started.set_result(None)
+        try:
+            await self._stopped.wait()
+        finally:
+            await controller.stop()
+
+    def close(self) -> None:
+        """Answer what was accepted, and close the store clean. Closing again does nothing.
+
+        Raises:
+            ReputError: Something could not be made durable; the next start recovers.
+        """
+        if self._loop is not None and self._stopped is not None and not self._ended.done():
+            self._loop.call_soon_threadsafe(self._stopped.set)
+        self._thread.join()
+        self._ended.result()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Broker({self.address}, namesrv={self.namesrv})"

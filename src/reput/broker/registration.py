@@ -1,0 +1,116 @@
+"""Registration: name servers know the broker and its topics (`BrokerOuterAPI`)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import zlib
+from collections.abc import Sequence
+from dataclasses import replace
+
+from reput.broker.state import BrokerState
+from reput.errors import RemotingError
+from reput.formats.metadata import Topics
+from reput.remoting.codes import PermName, RequestCode, ResponseCode
+from reput.remoting.command import RemotingCommand
+from reput.remoting.header import encode_header
+from reput.remoting.namesrv_headers import RegisterBrokerRequestHeader, UnRegisterBrokerRequestHeader
+from reput.remoting.route_bodies import RegisterBrokerBody, TopicConfigSerializeWrapper, encode_register_body
+from reput.transport.client import RemotingClient
+
+logger = logging.getLogger("reput.broker")
+
+_HA_PORT_DISTANCE = 1
+_UNREGISTER_S = 1.0
+
+
+class Registration:
+    """Registers at all name servers: at the start, by a period, and when topics change.
+
+    Args:
+        state: The broker's.
+        name_servers: "host:port" of each.
+    """
+
+    def __init__(self, state: BrokerState, name_servers: Sequence[str]) -> None:
+        self._state = state
+        self._name_servers = tuple(name_servers)
+        self._client = RemotingClient()
+        self._registering = asyncio.Lock()
+        self._wanted = self._done = 0
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Register by the period from now on."""
+        self._task = asyncio.get_running_loop().create_task(self._keep_registered())
+
+    async def _keep_registered(self) -> None:
+        while True:
+            await asyncio.sleep(self._state.config.register_name_server_period / 1000)
+            await self.register()
+
+    async def register(self) -> None:
+        """Register all topics as they are now; returns when each name server has answered, or cannot.
+
+        Calls that come while a registration is under way share the next one.
+        """
+        self._wanted += 1
+        mine = self._wanted
+        async with self._registering:
+            if self._done >= mine:
+                return
+            including = self._wanted
+            command_of = self._command()
+            await asyncio.gather(*(self._register_at(one, command_of) for one in self._name_servers))
+            self._done = including
+
+    def _command(self) -> tuple[dict[str, str], bytes]:
+        """Fields and body of REGISTER_BROKER."""
+        config, address = self._state.config, self._state.address
+        host, _, port = address.rpartition(":")
+        topics = self._state.store.topic_metadata
+        body = encode_register_body(RegisterBrokerBody(_wrapper(topics, config.broker_permission)))
+        header = RegisterBrokerRequestHeader(
+            config.broker_name, address, config.broker_cluster_name, f"{host}:{int(port) + _HA_PORT_DISTANCE}",
+            config.broker_id, body_crc32=zlib.crc32(body) & 0x7FFFFFFF,
+        )  # fmt: skip
+        return encode_header(header), body
+
+    async def _register_at(self, name_server: str, command_of: tuple[dict[str, str], bytes]) -> None:
+        fields, body = command_of
+        timeout_s = self._state.config.register_broker_timeout_mills / 1000
+        command = RemotingCommand(RequestCode.REGISTER_BROKER, ext_fields=fields, body=body)
+        try:
+            answer = await self._client.call(name_server, command, timeout_s)
+        except RemotingError as error:
+            logger.warning("cannot register at the name server: %s", error)
+            return
+        if answer.code != ResponseCode.SUCCESS:
+            logger.warning("%s refused the registration: code %d, %s", name_server, answer.code, answer.remark)
+
+    async def stop(self) -> None:
+        """Unregister at all name servers."""
+        if self._task is not None:
+            self._task.cancel()
+        config, address = self._state.config, self._state.address
+        header = UnRegisterBrokerRequestHeader(
+            config.broker_name, address, config.broker_cluster_name, config.broker_id
+        )
+
+        async def unregister(name_server: str) -> None:
+            command = RemotingCommand(RequestCode.UNREGISTER_BROKER, ext_fields=encode_header(header))
+            try:
+                await self._client.call(name_server, command, _UNREGISTER_S)
+            except RemotingError as error:
+                logger.warning("cannot unregister at the name server: %s", error)
+
+        await asyncio.gather(*map(unregister, self._name_servers))
+        self._client.close()
+
+
+def _wrapper(topics: Topics, broker_permission: int) -> TopicConfigSerializeWrapper:
+    """The topics as they are registered: a broker that clients may not write to, or read, says so of each topic."""
+    table = topics.topic_config_table
+    if broker_permission & (PermName.READ | PermName.WRITE) != PermName.READ | PermName.WRITE:
+        table = {name: replace(config, perm=config.perm & broker_permission) for name, config in table.items()}
+    return TopicConfigSerializeWrapper(table, topics.data_version)

@@ -1,0 +1,220 @@
+"""Requests that send messages (`SendMessageProcessor`): checks, answers and remarks as 5.3.3's."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
+
+from reput.broker.durable_answers import DurableAnswers
+from reput.broker.state import SEE_FAQ, BrokerState
+from reput.broker.topic_creation import TopicCreation
+from reput.config.message_store import FlushDiskType
+from reput.errors import MessageIllegalError, ReputError, StoreBusyError
+from reput.formats.hosts import encode_host
+from reput.formats.message import RETRY_TOPIC_PREFIX
+from reput.formats.metadata import TopicConfig
+from reput.remoting.codes import PermName, RequestCode, ResponseCode
+from reput.remoting.command import RemotingCommand
+from reput.remoting.header import encode_header
+from reput.remoting.send_headers import SendMessageRequestHeader, SendMessageResponseHeader, decode_send_header
+from reput.service.topic_validator import NOT_ALLOWED_SEND_TOPICS, validate_topic
+from reput.service.unique_id import UniqueIds
+from reput.store.put_rows import PutRow, PutRowResult
+from reput.transport.connection import Connection
+from reput.transport.requests import Answer, Handler
+
+_UNIQ_KEY, _CLUSTER, _MSG_REGION, _TRACE_ON, _POP_CK = "UNIQ_KEY", "CLUSTER", "MSG_REGION", "TRACE_ON", "POP_CK"
+_WAIT, _DELAY, _TRAN_MSG, _KEYS = "WAIT", "DELAY", "TRAN_MSG", "KEYS"
+_TIMERS = ("TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS")
+#: Topics longer than this take no batch.
+_MAX_BATCH_TOPIC = 127
+
+
+class SendMessageProcessor:
+    """Takes SEND_MESSAGE, SEND_MESSAGE_V2 and SEND_BATCH_MESSAGE, one at a time.
+
+    Args:
+        state: The broker's.
+        creation: Makes unknown topics.
+        answers: Holds back answers under SYNC_FLUSH.
+        on_append: Called after an append: there is something to dispatch.
+    """
+
+    def __init__(
+        self, state: BrokerState, creation: TopicCreation, answers: DurableAnswers, on_append: Callable[[], None]
+    ) -> None:
+        self._state = state
+        self._creation = creation
+        self._answers = answers
+        self._on_append = on_append
+        self._is_sync = state.store.config.flush_disk_type is FlushDiskType.SYNC_FLUSH
+        self._unique_ids = UniqueIds(encode_host(state.store.config.store_host))
+        self._ext = {_MSG_REGION: state.config.region_id, _TRACE_ON: "true" if state.config.trace_on else "false"}
+
+    def handlers(self) -> Mapping[int, Handler]:
+        """The requests that it takes."""
+        codes = (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
+        return dict.fromkeys(codes, self.send)
+
+    def send(self, connection: Connection, command: RemotingCommand) -> Answer | Coroutine[Any, Any, Answer]:
+        """Take one request."""
+        header = decode_send_header(command.code, command.ext_fields)
+        refusal = self._refusal(command, header)
+        if refusal is not None:
+            return refusal
+        topic = self._state.topics.select_topic_config(header.topic)
+        if topic is not None:
+            return self._send_to(connection, command, header, topic)
+        made = self._state.topics.create_topic_in_send_message(
+            header.topic, header.default_topic, header.default_topic_queue_nums, unit_mode=bool(header.unit_mode)
+        )
+        if made is None:
+            return self._refuse(
+                command, ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist, apply first please!{SEE_FAQ}"
+            )
+        return self._send_to_new(connection, command, header, made)
+
+    async def _send_to_new(
+        self, connection: Connection, command: RemotingCommand, header: SendMessageRequestHeader, made: TopicConfig
+    ) -> Answer:
+        return self._send_to(connection, command, header, await self._creation.create(made))
+
+    # -- checks
+
+    def _refuse(self, command: RemotingCommand, code: int, remark: str) -> RemotingCommand:
+        return command.response(code, remark, dict(self._ext))
+
+    def _refusal(self, command: RemotingCommand, header: SendMessageRequestHeader) -> RemotingCommand | None:
+        """The answer to a request that is refused before its topic is looked up (`preSend`, `msgCheck`)."""
+        state, config, topic = self._state, self._state.config, header.topic
+        if state.now_ms() < config.start_accept_send_request_time_stamp:
+            remark = f"broker unable to service, until {config.start_accept_send_request_time_stamp} ms"
+            return self._refuse(command, ResponseCode.SYSTEM_ERROR, remark)
+        if not config.broker_permission & PermName.WRITE:
+            known = state.topics.select_topic_config(topic)
+            if known is not None and known.order:
+                remark = f"the broker[{state.ip}] sending message is forbidden"
+                return self._refuse(command, ResponseCode.NO_PERMISSION, remark)
+        remark_of_name = validate_topic(topic)
+        if remark_of_name is not None:
+            return self._refuse(command, ResponseCode.INVALID_PARAMETER, remark_of_name)
+        if topic in NOT_ALLOWED_SEND_TOPICS:
+            remark = f"Sending message to topic[{topic}] is forbidden."
+            return self._refuse(command, ResponseCode.NO_PERMISSION, remark)
+        return None
+
+    # -- appending
+
+    def _send_to(
+        self, connection: Connection, command: RemotingCommand, header: SendMessageRequestHeader, topic: TopicConfig
+    ) -> Answer:
+        queue_id = header.queue_id
+        if queue_id >= max(topic.write_queue_nums, topic.read_queue_nums):
+            remark = f"request queueId[{queue_id}] is illegal, {topic_text(topic)} Producer: {connection.remote}"
+            return self._refuse(command, ResponseCode.INVALID_PARAMETER, remark)
+        if queue_id < 0:
+            queue_id = random.randrange(topic.write_queue_nums) if topic.write_queue_nums else 0
+        properties = read_properties(header.properties or "")
+        refusal = self._refusal_of_properties(command, header, topic, properties)
+        if refusal is not None:
+            return refusal
+        properties.pop(_POP_CK, None)
+        properties |= self._ext
+        if not header.batch:
+            properties.setdefault(_UNIQ_KEY, "")
+            properties[_UNIQ_KEY] = properties[_UNIQ_KEY] or self._unique_ids.create(self._state.now_ms())
+        properties[_CLUSTER] = self._state.config.broker_cluster_name
+        row = PutRow(
+            header.topic, queue_id, command.body, write_properties(properties), header.flag, header.sys_flag,
+            header.born_timestamp, encode_host(connection.remote), header.reconsume_times or 0,
+            is_batch=bool(header.batch),
+        )  # fmt: skip
+        (result,) = self._state.store.put_rows([row])
+        if isinstance(result, ReputError):
+            return self._refuse(command, *_fault(result, self._state.store.config.max_message_size))
+        self._on_append()
+        answer = self._stored(command, queue_id, result, properties.get(_UNIQ_KEY))
+        if not self._is_sync:
+            return answer
+        waits = properties.get(_WAIT, "true").lower() != "false"
+        self._answers.add(connection, answer if waits and not command.is_one_way else None, result.end_offset)
+        return None if waits else answer
+
+    def _stored(
+        self, command: RemotingCommand, queue_id: int, result: PutRowResult, unique_key: str | None
+    ) -> RemotingCommand:
+        header = SendMessageResponseHeader(result.message_id, queue_id, result.queue_offset, unique_key)
+        return command.response(ResponseCode.SUCCESS, None, {**encode_header(header), **self._ext})
+
+    def _refusal_of_properties(
+        self,
+        command: RemotingCommand,
+        header: SendMessageRequestHeader,
+        topic: TopicConfig,
+        properties: Mapping[str, str],
+    ) -> RemotingCommand | None:
+        """The answer to a request that is refused for what it holds."""
+        if not command.body:
+            return command.response(ResponseCode.SYSTEM_ERROR, "the message has no body")
+        if header.batch and len(header.topic) > _MAX_BATCH_TOPIC:
+            remark = f"message topic length too long {len(header.topic)}"
+            return self._refuse(command, ResponseCode.MESSAGE_ILLEGAL, remark)
+        if header.batch and header.topic.startswith(RETRY_TOPIC_PREFIX):
+            remark = f"batch request does not support retry group {header.topic}"
+            return self._refuse(command, ResponseCode.MESSAGE_ILLEGAL, remark)
+        if topic.attributes.get("cleanup.policy") == "COMPACTION" and not properties.get(_KEYS, "").strip():
+            return self._refuse(command, ResponseCode.MESSAGE_ILLEGAL, "Required message key is missing")
+        if properties.get(_TRAN_MSG, "").lower() == "true":
+            remark = f"the broker[{self._state.ip}] sending transaction message is forbidden"
+            return self._refuse(command, ResponseCode.NO_PERMISSION, remark)
+        if _is_delayed(properties):
+            remark = "this broker does not delay messages yet"
+            return self._refuse(command, ResponseCode.MESSAGE_ILLEGAL, remark)
+        return None
+
+
+def read_properties(text: str) -> dict[str, str]:
+    """Properties by name, in their order (`MessageDecoder.string2messageProperties`)."""
+    properties = {}
+    for pair in text.split("\x02"):
+        name, _, value = pair.partition("\x01")
+        if name and value:
+            properties[name] = value
+    return properties
+
+
+def write_properties(properties: Mapping[str, str]) -> bytes:
+    """The text of properties, in their order (`MessageDecoder.messageProperties2String`)."""
+    return "".join([f"{name}\x01{value}\x02" for name, value in properties.items()]).encode("utf-8", "replace")
+
+
+def topic_text(topic: TopicConfig) -> str:
+    """A topic as Java prints it (`TopicConfig.toString`), for remarks."""
+    perm = "".join(letter if topic.perm & bit else "-" for letter, bit in (("R", 4), ("W", 2), ("X", 1)))
+    attributes = "{" + ", ".join(f"{name}={value}" for name, value in topic.attributes.items()) + "}"
+    return (
+        f"TopicConfig [topicName={topic.topic_name}, readQueueNums={topic.read_queue_nums}, "
+        f"writeQueueNums={topic.write_queue_nums}, perm={perm}, topicFilterType={topic.topic_filter_type}, "
+        f"topicSysFlag={topic.topic_sys_flag}, order={str(topic.order).lower()}, attributes={attributes}]"
+    )
+
+
+def _is_delayed(properties: Mapping[str, str]) -> bool:
+    level = properties.get(_DELAY, "0")
+    return not level.isdigit() or int(level) > 0 or any(name in properties for name in _TIMERS)
+
+
+def _fault(error: ReputError, max_message_size: int) -> tuple[int, str]:
+    """(code, remark) of the answer to a message that was not stored (`handlePutMessageResult`)."""
+    if isinstance(error, MessageIllegalError):
+        return ResponseCode.MESSAGE_ILLEGAL, (
+            "the message is illegal, maybe msg body or properties length not matched. msg body length limit "
+            f"{max_message_size}B, msg properties length limit 32KB."
+        )
+    if isinstance(error, StoreBusyError):
+        return ResponseCode.SYSTEM_BUSY, "[PC_SYNCHRONIZED]broker busy, start flow control for a while"
+    return ResponseCode.SERVICE_NOT_AVAILABLE, (
+        "service not available now. It may be caused by one of the following reasons: the broker's disk is full, "
+        f"messages are put to the slave, message store has been shut down, etc. {error}"
+    )

@@ -1,0 +1,41 @@
+"""TopicCreation: topics that sends and heartbeats make, on the disk and registered before they are used."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from reput.broker.state import BrokerState
+from reput.formats.metadata import TopicConfig
+
+
+class TopicCreation:
+    """Makes topics beside the loop; requests for one topic at the same time wait for one creation, in their order.
+
+    Args:
+        state: The broker's.
+        register: Tells the name servers, and returns when they know.
+    """
+
+    def __init__(self, state: BrokerState, register: Callable[[], Awaitable[None]]) -> None:
+        self._state = state
+        self._register = register
+        self._creating: dict[str, asyncio.Task[None]] = {}
+
+    def start(self, config: TopicConfig) -> asyncio.Task[None]:
+        """Begin to make a topic, if nobody does so already; the task is done when name servers know the topic."""
+        name = config.topic_name
+        task = self._creating.get(name)
+        if task is None:
+            task = self._creating[name] = asyncio.get_running_loop().create_task(self._create(config))
+            task.add_done_callback(lambda _: self._creating.pop(name))
+        return task
+
+    async def create(self, config: TopicConfig) -> TopicConfig:
+        """Make a topic, and return it as it is then; errors as of `TopicConfigManager.create`."""
+        await asyncio.shield(self.start(config))
+        return self._state.topics.select_topic_config(config.topic_name) or config
+
+    async def _create(self, config: TopicConfig) -> None:
+        if await self._state.in_pool(self._state.topics.create, [config]):
+            await self._register()

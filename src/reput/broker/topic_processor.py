@@ -1,0 +1,142 @@
+"""Requests that make, change and show topics and groups (of `AdminBrokerProcessor`)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from reput.broker.state import SEE_FAQ, BrokerState
+from reput.errors import ConfigError
+from reput.formats.java_bean import encode_bean
+from reput.formats.metadata import SubscriptionGroupConfig, TopicConfig, TopicFilterType
+from reput.remoting.body import decode_body, encode_body
+from reput.remoting.codes import RequestCode, ResponseCode
+from reput.remoting.command import RemotingCommand
+from reput.remoting.header import decode_header
+from reput.remoting.topic_headers import (
+    CreateTopicRequestHeader,
+    DeleteSubscriptionGroupRequestHeader,
+    DeleteTopicRequestHeader,
+    GetSubscriptionGroupConfigRequestHeader,
+    GetTopicConfigRequestHeader,
+)
+from reput.service.attributes import parse_attributes
+from reput.transport.connection import Connection
+from reput.transport.requests import Answer, Handler
+
+
+class TopicProcessor:
+    """Takes requests about topics and groups; changes are on the disk before they are answered.
+
+    Args:
+        state: The broker's.
+        register: Tells the name servers, and returns when they know.
+        persist_groups: Writes the groups to the disk, and returns when that is done.
+    """
+
+    def __init__(
+        self,
+        state: BrokerState,
+        register: Callable[[], Awaitable[None]],
+        persist_groups: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._state = state
+        self._register = register
+        self._persist_groups = persist_groups
+
+    def handlers(self) -> Mapping[int, Handler]:
+        """The requests that it takes."""
+        return {
+            RequestCode.UPDATE_AND_CREATE_TOPIC: self.update_topic,
+            RequestCode.DELETE_TOPIC_IN_BROKER: self.delete_topic,
+            RequestCode.GET_TOPIC_CONFIG: self.topic_config,
+            RequestCode.GET_ALL_TOPIC_CONFIG: self.all_topics,
+            RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: self.update_group,
+            RequestCode.DELETE_SUBSCRIPTIONGROUP: self.delete_group,
+            RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: self.group_config,
+            RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: self.all_groups,
+        }
+
+    async def update_topic(self, connection: Connection, command: RemotingCommand) -> Answer:
+        """Make a topic or change it."""
+        header = decode_header(CreateTopicRequestHeader, command.ext_fields)
+        remark = self._state.topics.validate_update(header.topic)
+        if remark is not None:
+            return command.response(ResponseCode.INVALID_PARAMETER, remark)
+        try:
+            config = TopicConfig(
+                header.topic, header.read_queue_nums, header.write_queue_nums, header.perm,
+                TopicFilterType(header.topic_filter_type), header.topic_sys_flag or 0, header.order,
+                parse_attributes(header.attributes or ""),
+            )  # fmt: skip
+            changed = await self._state.in_pool(self._state.topics.update, [config])
+        except (ConfigError, ValueError) as error:
+            return command.response(ResponseCode.SYSTEM_ERROR, str(error))
+        if changed:
+            await self._register()
+        return command.response()
+
+    async def delete_topic(self, connection: Connection, command: RemotingCommand) -> Answer:
+        """Delete a topic."""
+        header = decode_header(DeleteTopicRequestHeader, command.ext_fields)
+        remark = self._state.topics.validate_delete(header.topic)
+        if remark is not None:
+            return command.response(ResponseCode.INVALID_PARAMETER, remark)
+        await self._state.in_pool(self._state.topics.delete, [header.topic])
+        self._state.offsets.clean_offset_by_topic(header.topic, self._state.now_ms())
+        await self._register()
+        return command.response()
+
+    def topic_config(self, connection: Connection, command: RemotingCommand) -> Answer:
+        """The configuration of a topic."""
+        header = decode_header(GetTopicConfigRequestHeader, command.ext_fields)
+        config = self._state.topics.select_topic_config(header.topic)
+        if config is None:
+            return command.response(ResponseCode.TOPIC_NOT_EXIST, f"No topic in this broker. topic: {header.topic}")
+        return command.response(body=encode_body(config))
+
+    def all_topics(self, connection: Connection, command: RemotingCommand) -> Answer:
+        """All topics, with the version of their changes."""
+        topics = self._state.store.topic_metadata
+        body: dict[str, Any] = {
+            "dataVersion": encode_bean(topics.data_version),
+            "mappingDataVersion": {"counter": 0, "stateVersion": 0, "timestamp": 0},
+            "topicConfigTable": encode_bean(topics.topic_config_table),
+            "topicQueueMappingDetailMap": {},
+            "topicQueueMappingInfoMap": {},
+        }
+        return command.response(ext_fields={}, body=encode_body(body))
+
+    async def update_group(self, connection: Connection, command: RemotingCommand) -> Answer:
+        """Make a group or change it."""
+        config = decode_body(SubscriptionGroupConfig, command.body)
+        try:
+            self._state.groups.update_subscription_group_config([config], self._state.now_ms())
+        except ConfigError as error:
+            return command.response(ResponseCode.INVALID_PARAMETER, str(error))
+        await self._persist_groups()
+        return command.response()
+
+    async def delete_group(self, connection: Connection, command: RemotingCommand) -> Answer:
+        """Delete a group, and its offsets where that is asked for."""
+        header = decode_header(DeleteSubscriptionGroupRequestHeader, command.ext_fields)
+        now_ms = self._state.now_ms()
+        self._state.groups.delete_subscription_group_config(header.group_name, now_ms)
+        fields = command.ext_fields or {}
+        if header.clean_offset or fields.get("removeOffset") == "true":  # 4.9's name
+            self._state.offsets.remove_offset(header.group_name, now_ms)
+        await self._persist_groups()
+        return command.response()
+
+    def group_config(self, connection: Connection, command: RemotingCommand) -> Answer:
+        """The configuration of a group."""
+        header = decode_header(GetSubscriptionGroupConfigRequestHeader, command.ext_fields)
+        config = self._state.groups.subscription_group_table.get(header.group)
+        if config is None:
+            remark = f"No group in this broker. group: {header.group}{SEE_FAQ}"
+            return command.response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
+        return command.response(body=encode_body(config))
+
+    def all_groups(self, connection: Connection, command: RemotingCommand) -> Answer:
+        """All groups, with the version of their changes."""
+        return command.response(body=encode_body(self._state.groups.content()))

@@ -1,0 +1,63 @@
+"""`reput broker`: the broker."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from reput.cli.options import Json, Settings, Store, check_path, parse_pairs
+
+
+def broker(
+    store: Store,
+    *,
+    port: Annotated[
+        int | None, typer.Option("--port", min=0, max=65_535, help="The broker's port, in place of listenPort (10911).")
+    ] = None,
+    namesrv_port: Annotated[
+        int, typer.Option("--namesrv-port", min=0, max=65_535, help="The port of its own name server.")
+    ] = 9876,
+    namesrv: Annotated[
+        str | None,
+        typer.Option("--namesrv", metavar="HOST:PORT;...", help="Register at these name servers, and run none."),
+    ] = None,
+    config: Annotated[
+        str | None,
+        typer.Option("--config", metavar="FILE", callback=check_path, help="A broker.conf of RocketMQ's."),
+    ] = None,
+    settings: Settings,
+    as_json: Json = False,
+) -> int:
+    """Serve a store to RocketMQ's clients, until Ctrl-C or SIGTERM.
+
+    A name server comes with it, unless --namesrv or a broker.conf says where another one is. When clients can be
+    served, one line on stdout says where: `ready broker=127.0.0.1:10911 namesrv=127.0.0.1:9876`. Port 0 takes a free
+    one. Messages are synced before they are acknowledged, unless flushDiskType=ASYNC_FLUSH. Logs go to stderr.
+
+    Example:
+      reput broker store --set flushDiskType=ASYNC_FLUSH --set brokerIP1=10.0.0.5
+    """
+    from reput.broker.broker import BrokerController
+    from reput.cli.serving import Serving, log_ignored, serve
+    from reput.config.broker import BrokerConfig, broker_configs
+    from reput.config.message_store import FlushDiskType, MessageStoreConfig
+    from reput.files import DISK
+
+    base, store_base = BrokerConfig(), MessageStoreConfig(flush_disk_type=FlushDiskType.SYNC_FLUSH)
+    if config is not None:
+        text = DISK.read_bytes(config).decode("utf-8", "replace")
+        base = BrokerConfig.from_broker_conf(text, config)
+        store_base = MessageStoreConfig.from_broker_conf(text, config)
+    pairs = parse_pairs(settings, "--set")
+    pairs |= {} if port is None else {"listenPort": str(port)}
+    pairs |= {} if namesrv is None else {"namesrvAddr": namesrv}
+    chosen, chosen_store, ignored = broker_configs(pairs, base=base, store_base=store_base)
+
+    async def start() -> Serving:
+        controller = BrokerController(store, chosen, chosen_store, namesrv_port=namesrv_port)
+        await controller.start()
+        return Serving({"broker": controller.address, "namesrv": controller.namesrv}, controller.stop)
+
+    log_ignored(ignored)
+    return serve(start, as_json=as_json)

@@ -1,0 +1,32 @@
+"""Ids of messages that a producer left without one (`MessageClientIDSetter`)."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+
+_COUNTER_BITS = 0xFFFF
+
+
+class UniqueIds:
+    """Makes ids of 32 hexadecimal digits: address, process, this object, ms since the month began, and a counter.
+
+    Args:
+        host: 8 or 20 bytes of an address with a port; the last four bytes of the address go in.
+    """
+
+    def __init__(self, host: bytes) -> None:
+        process = os.getpid() & 0xFFFF
+        self._prefix = f"{host[-8:-4].hex()}{process:04x}{id(self) & 0xFFFFFFFF:08x}".upper()
+        self._begin_ms = self._end_ms = 0
+        self._counter = 0
+
+    def create(self, now_ms: int) -> str:
+        """The next id."""
+        if not self._begin_ms <= now_ms < self._end_ms:
+            now = datetime.fromtimestamp(now_ms / 1000, UTC)
+            begin = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+            end = begin.replace(year=begin.year + begin.month // 12, month=begin.month % 12 + 1)
+            self._begin_ms, self._end_ms = (int(moment.timestamp() * 1000) for moment in (begin, end))
+        self._counter = (self._counter + 1) & _COUNTER_BITS
+        return f"{self._prefix}{(now_ms - self._begin_ms) & 0xFFFFFFFF:08X}{self._counter:04X}"
