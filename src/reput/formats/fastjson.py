@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 from reput.errors import CorruptMetadataError
 
 _TOKEN = re.compile(
-    r'[ \t\r\n]*(?:(?P<mark>[{}\[\]:,])|(?P<text>"(?:[^"\\]+|\\.)*")'
+    r'[ \t\r\n]*(?:(?P<mark>[{}\[\]:,])|(?P<text>"(?:[^"\\]++|\\.)*+")'
     r"|(?P<number>-?\d{1,40}(?P<fraction>\.\d{1,400})?(?P<exponent>[eE][-+]?\d{1,9})?)|(?P<word>true|false|null)\b|(?P<end>\Z))",
     re.DOTALL,
 )

@@ -126,3 +126,8 @@ def test_what_is_no_number_is_written_as_null_and_other_things_are_refused():
 def test_half_a_surrogate_pair_is_escaped():
     assert encode_fastjson("\ud800") == b'"\\uD800"'
     assert decode_fastjson(b'"\\uD800"') == "\ud800"
+
+
+def test_a_text_without_its_end_is_refused_in_one_pass() -> None:
+    with pytest.raises(CorruptMetadataError):  # one more letter took twice the time: with forty the test never ends
+        decode_fastjson(b'{"' + b"a" * 100_000)
