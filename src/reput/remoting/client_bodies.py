@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Any, TypeVar
 
 from reput.errors import RemotingCommandError
+from reput.formats.java import INT64_MAX, INT64_MIN
 from reput.remoting.body import decode_json
 from reput.remoting.codes import ResponseCode
 
@@ -126,17 +127,17 @@ def decode_subscription(data: dict[str, Any]) -> SubscriptionBody:
     """A subscription from its plain value; errors as of `decode_heartbeat`."""
     return SubscriptionBody(
         _text(data, "topic"),
-        str(data.get("subString") or "*"),
+        _text(data, "subString", "*"),
         _number(data, "subVersion"),
-        str(data.get("expressionType") or "TAG"),
+        _text(data, "expressionType", "TAG"),
         _flag(data, "classFilterMode"),
     )
 
 
 def _refuse(what: str, expected: str, found: object) -> RemotingCommandError:
-    return RemotingCommandError(
-        ResponseCode.SYSTEM_ERROR, f"{what}: expected {expected}, found {type(found).__name__} {str(found)[:60]!r}"
-    )
+    shown = "" if isinstance(found, dict | list | tuple) else f" {str(found)[:60]!r}"
+    remark = f"{what}: expected {expected}, found {type(found).__name__}{shown}"
+    return RemotingCommandError(ResponseCode.SYSTEM_ERROR, remark)
 
 
 def _object(value: Any, what: str) -> dict[str, Any]:
@@ -152,8 +153,10 @@ def _objects(data: dict[str, Any], name: str) -> list[dict[str, Any]]:
     return [_object(value, name) for value in values]
 
 
-def _text(data: dict[str, Any], name: str) -> str:
+def _text(data: dict[str, Any], name: str, default: str | None = None) -> str:
     value = data.get(name)
+    if default is not None and not value:
+        return default
     if not isinstance(value, str):
         raise _refuse(name, "a text", value)
     return value
@@ -164,13 +167,17 @@ def _number(data: dict[str, Any], name: str) -> int:
     if value is None:
         return 0
     try:
-        return int(value)
+        number = int(value)
     except (ValueError, TypeError, OverflowError):
-        raise _refuse(name, "a whole number", value) from None
+        number = INT64_MAX + 1
+    if not INT64_MIN <= number <= INT64_MAX:
+        raise _refuse(name, "a whole number of 64 bits", value)
+    return number
 
 
 def _flag(data: dict[str, Any], name: str) -> bool:
-    return str(data.get(name)).lower() in ("true", "1")
+    value = data.get(name)
+    return value is True or (isinstance(value, str | int) and str(value).lower() in ("true", "1"))
 
 
 def _member(kind: type[_E], data: dict[str, Any], name: str, default: _E) -> _E:

@@ -91,7 +91,8 @@ class _Header:
 def encode_command(command: RemotingCommand) -> bytes:
     """The frame of a command.
 
-    Raises RemotingDecodeError where no peer could decode it: it is larger than `MAX_FRAME_SIZE`.
+    Raises RemotingDecodeError where no peer could decode it: it is larger than `MAX_FRAME_SIZE`, or a number or the
+    name of a field does not fit into a binary header.
     """
     header = _encode_json(command) if command.serialize_type is SerializeType.JSON else _encode_binary(command)
     size = FRAME_HEAD.size + len(header) + len(command.body)
@@ -162,11 +163,12 @@ def _decode_json(data: bytes) -> _Header:
         raise RemotingDecodeError(f"the header is no JSON object, but {type(members).__name__}")
     remark = members.get("remark")
     fields = members.get("extFields")
+    language = members.get("language")
     if not isinstance(fields, dict | None):
         raise RemotingDecodeError(f"extFields is no JSON object, but {type(fields).__name__}")
     return _Header(
         _int32(members, "code"),
-        _LANGUAGES.get(str(members.get("language")), LanguageCode.OTHER),
+        LanguageCode.OTHER if not isinstance(language, str) else _LANGUAGES.get(language, LanguageCode.OTHER),
         _int32(members, "version"),
         _int32(members, "opaque"),
         _int32(members, "flag"),
@@ -191,12 +193,18 @@ def _int32(members: dict[str, Any], name: str) -> int:
 
 
 def _refuse_number(name: str, value: object) -> NoReturn:
-    raise RemotingDecodeError(f"{name} in the header: expected a whole number of 32 bits, found {str(value)[:40]!r}")
+    found = type(value).__name__ if isinstance(value, dict | list) else repr(value)[:40]
+    raise RemotingDecodeError(f"{name} in the header: expected a whole number of 32 bits, found {found}")
 
 
 def _text(value: Any) -> str:
     """A value as fastjson puts it into a String; Node and C++ send numbers and booleans."""
-    return value if isinstance(value, str) else _dumps(value)
+    if isinstance(value, str):
+        return value
+    try:
+        return _dumps(value)
+    except RecursionError:
+        raise RemotingDecodeError("a value in the header has too many levels") from None
 
 
 # -- ROCKETMQ
@@ -205,15 +213,18 @@ def _text(value: Any) -> str:
 def _encode_binary(command: RemotingCommand) -> bytes:
     remark = (command.remark or "").encode("utf-8", "replace")
     entries = []
-    for name, value in (command.ext_fields or {}).items():
-        key, text = name.encode("utf-8", "replace"), value.encode("utf-8", "replace")
-        entries += [_SHORT.pack(len(key)), key, _INT.pack(len(text)), text]
-    ext = b"".join(entries)
     code = command.code & 0xFFFF
-    head = _BINARY_HEAD.pack(
-        code if code <= 0x7FFF else code - 0x10000, command.language, command.version, command.opaque, command.flag,
-        len(remark),
-    )  # fmt: skip
+    try:
+        for name, value in (command.ext_fields or {}).items():
+            key, text = name.encode("utf-8", "replace"), value.encode("utf-8", "replace")
+            entries += [_SHORT.pack(len(key)), key, _INT.pack(len(text)), text]
+        head = _BINARY_HEAD.pack(
+            code if code <= 0x7FFF else code - 0x10000, command.language, command.version, command.opaque,
+            command.flag, len(remark),
+        )  # fmt: skip
+    except struct.error as error:
+        raise RemotingDecodeError(f"command {command.code} has no binary header: {error}") from None
+    ext = b"".join(entries)
     return b"".join((head, remark, _INT.pack(len(ext)), ext))
 
 

@@ -14,7 +14,7 @@ _LEAST_ROOM = 16 << 10
 class FrameBuffer:
     """Bytes of one connection: a socket writes them into `room()`, and `frames()` takes whole frames out.
 
-    The memory grows with the bytes that have come, up to twice their number, and never by what a length word promises.
+    The memory grows with the bytes that wait, up to twice their number, and never by what a length word promises.
     """
 
     def __init__(self) -> None:
@@ -32,14 +32,8 @@ class FrameBuffer:
 
     def room(self) -> memoryview:
         """Memory for the next read; `received` says how much of it was used."""
-        if self._begin == self._end:
-            self._begin = self._end = 0
-            if len(self._data) > _FIRST_SIZE:  # a large frame has passed
-                self._data = bytearray(_FIRST_SIZE)
-        elif len(self._data) - self._end < _LEAST_ROOM:
-            waiting = self._data[self._begin : self._end]
-            self._data = waiting + bytearray(max(_FIRST_SIZE, len(waiting)))
-            self._begin, self._end = 0, len(waiting)
+        if len(self._data) - self._end < _LEAST_ROOM:
+            self._move()
         return memoryview(self._data)[self._end :]
 
     def received(self, size: int) -> None:
@@ -58,3 +52,13 @@ class FrameBuffer:
                 break
             self._begin += size
             yield view[:size]
+        if self._begin == self._end:
+            self._begin = self._end = 0
+        if len(self._data) > _FIRST_SIZE + 2 * len(self):  # a large frame has passed; its peer may be silent from now on
+            self._move()
+
+    def _move(self) -> None:
+        """Put what waits into memory of the size for it."""
+        waiting = self._data[self._begin : self._end]
+        self._data = waiting + bytearray(max(_FIRST_SIZE, len(waiting)))
+        self._begin, self._end = 0, len(waiting)

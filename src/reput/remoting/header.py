@@ -83,9 +83,12 @@ def _read_int(low: int, high: int, digits: int) -> Callable[[str], int | None]:
     def read(text: str) -> int | None:
         """A number as Java's parseInt and parseLong take it; None for another text."""
         plain = text[1:] if text[:1] in ("-", "+") else text
-        if not (plain.isascii() and plain.isdigit() and len(plain.lstrip("0")) <= digits):
+        if not (plain.isascii() and plain.isdigit()):
             return None
-        value = int(text)
+        plain = plain.lstrip("0") or "0"  # Python's int() refuses thousands of digits, zeros too
+        if len(plain) > digits:
+            return None
+        value = -int(plain) if text[0] == "-" else int(plain)
         return value if low <= value <= high else None
 
     return read

@@ -9,10 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from reput.errors import CorruptMetadataError, RemotingCommandError
-from reput.formats.java_bean import decode_bean
-from reput.formats.metadata import DataVersion, TopicConfig, TopicFilterType
-from reput.remoting.body import decode_body, decode_json, encode_body
+from reput.errors import RemotingCommandError
+from reput.formats.metadata import DataVersion, TopicConfig
+from reput.remoting.body import decode_body, decode_json, decode_value, encode_body
 from reput.remoting.codes import ResponseCode
 
 #: A compressed registration may grow to this size (64 MiB): 100 000 topics take 10.
@@ -148,7 +147,7 @@ def decode_register_body(body: bytes, *, compressed: bool = False) -> RegisterBr
         return decode_body(RegisterBrokerBody, body)
     try:
         return _decode_compressed(_Reader(_decompress(body)))
-    except (struct.error, zlib.error, ValueError, CorruptMetadataError) as error:
+    except (struct.error, zlib.error, ValueError) as error:
         remark = f"RegisterBrokerBody: the compressed body is none: {error}"
         raise RemotingCommandError(ResponseCode.SYSTEM_ERROR, remark) from None
 
@@ -161,10 +160,16 @@ def encode_topic_config(topic: TopicConfig) -> str:
 
 
 def decode_topic_config(text: str) -> TopicConfig:
-    """A topic from one text; that of 4.x lacks the attributes. Raises ValueError."""
+    """A topic from one text; that of 4.x lacks the attributes.
+
+    Raises ValueError where parts are missing, RemotingCommandError (SYSTEM_ERROR) where they are of another type.
+    """
     name, read, write, perm, kind, *rest = text.split(" ", 5)
-    attributes = json.loads(rest[0]) if rest and rest[0] else {}
-    return TopicConfig(name, int(read), int(write), int(perm), TopicFilterType(kind), attributes=attributes)
+    parts = {
+        "topicName": name, "readQueueNums": int(read), "writeQueueNums": int(write), "perm": int(perm),
+        "topicFilterType": kind, "attributes": decode_json(rest[0].encode()) if rest and rest[0] else None,
+    }  # fmt: skip
+    return decode_value(TopicConfig, parts)
 
 
 def _with_size(data: bytes) -> bytes:
@@ -205,13 +210,16 @@ class _Reader:
 
 
 def _decode_compressed(reader: _Reader) -> RegisterBrokerBody:
-    version = decode_bean(DataVersion, decode_json(reader.sized()))
+    version = decode_body(DataVersion, reader.sized())
     topics = [decode_topic_config(reader.sized().decode()) for _ in range(reader.number())]
-    filters = decode_json(reader.sized()) or []
+    filters = decode_json(reader.sized())
     mappings: dict[str, Any] = {}
     if not reader.is_at_end:
         for _ in range(reader.number()):
             one = decode_json(reader.sized())
-            mappings[str(one.get("topic"))] = one
+            if not isinstance(one, dict) or not isinstance(one.get("topic"), str):
+                raise ValueError("a mapping of queues without a topic")
+            mappings[one["topic"]] = one
     wrapper = TopicConfigSerializeWrapper({topic.topic_name: topic for topic in topics}, version, mappings)
-    return RegisterBrokerBody(wrapper, tuple(map(str, filters)))
+    names = decode_value(RegisterBrokerBody, {"filterServerList": filters}).filter_server_list
+    return RegisterBrokerBody(wrapper, names)
