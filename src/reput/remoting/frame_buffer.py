@@ -54,7 +54,7 @@ class FrameBuffer:
             yield view[:size]
         if self._begin == self._end:
             self._begin = self._end = 0
-        if len(self._data) > _FIRST_SIZE + 2 * len(self):  # a large frame has passed; its peer may be silent from now on
+        if len(self._data) > _FIRST_SIZE + 2 * len(self):  # a large frame has passed
             self._move()
 
     def _move(self) -> None:

@@ -51,8 +51,8 @@ class RemotingClient:
             )
         except TimeoutError:
             raise RemotingError(f"{address}: no connection in {_CONNECT_S:g} s") from None
-        except OSError as error:
-            raise RemotingError(f"{address}: {error.strerror or error}") from None
+        except (OSError, OverflowError, ValueError) as error:  # the last two: no port, no name
+            raise RemotingError(f"{address}: {getattr(error, 'strerror', None) or error}") from None
         return connection
 
     def close(self) -> None:

@@ -43,6 +43,7 @@ class Connection(asyncio.BufferedProtocol):
         remote_host: (address, port) of the peer as the socket names it; ("", 0) once it is gone.
         last_active: Loop time of the last read or write.
         is_open: False once it is closed or about to be.
+        is_paused: True while the peer leaves too much unread: its requests wait.
     """
 
     def __init__(self, owner: Owner) -> None:
@@ -51,6 +52,7 @@ class Connection(asyncio.BufferedProtocol):
         self.remote_host: tuple[str, int] = ("", 0)
         self.last_active = 0.0
         self.is_open = False
+        self.is_paused = False
         self._owner = owner
         self._transport: asyncio.Transport | None = None
         self._loop = asyncio.get_running_loop()
@@ -92,11 +94,15 @@ class Connection(asyncio.BufferedProtocol):
     def pause_writing(self) -> None:
         """Called by the loop: the peer does not read, so nothing more is read of it."""
         assert self._transport is not None
+        self.is_paused = True
         self._transport.pause_reading()
 
     def resume_writing(self) -> None:
-        """Called by the loop."""
-        if self._transport is not None and not self._transport.is_closing():
+        """Called by the loop: the peer reads again; requests that came before the pause are first."""
+        self.is_paused = False
+        if self.is_open:
+            self._read()
+        if self._transport is not None and self.is_open and not self.is_paused:
             self._transport.resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -141,8 +147,8 @@ class Connection(asyncio.BufferedProtocol):
             raise RemotingError(f"{self.remote}: the connection is closed")
         command.opaque = opaque = self._next_opaque()
         answer = self._calls[opaque] = self._loop.create_future()
-        self.send(command)
         try:
+            self.send(command)
             return await asyncio.wait_for(answer, timeout_s)
         except TimeoutError:
             raise RemotingError(f"{self.remote}: no answer to request {command.code} in {timeout_s} s") from None

@@ -20,6 +20,8 @@ Handler = Callable[[Connection, RemotingCommand], "Answer | Coroutine[Any, Any, 
 
 #: Requests that handlers work on beside the loop; more are refused, as by RocketMQ's full queues.
 _MOST_TASKS = 10_000
+#: Bytes of answers that wait for the other answers of a read.
+_WRITE_AT = 1 << 20
 
 
 class Requests:
@@ -34,13 +36,24 @@ class Requests:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def take_all(self, connection: Connection) -> None:
-        """Take all whole frames of a connection, and send what is to be answered at once in one write."""
+        """Take all whole frames of a connection, and send what is to be answered at once in one write.
+
+        Large answers are sent in several writes. Frames wait as long as the peer leaves too much unread.
+        """
         answers: list[bytes] = []
+        size = 0
         try:
             for frame in connection.frames.frames():
                 answer = self.take(connection, decode_command(frame))
                 if answer is not None:
                     answers.append(_encode(answer))
+                    size += len(answers[-1])
+                if size >= _WRITE_AT:
+                    connection.write(b"".join(answers))
+                    answers.clear()
+                    size = 0
+                if connection.is_paused or not connection.is_open:
+                    break
         finally:
             if answers:
                 connection.write(b"".join(answers))

@@ -49,6 +49,8 @@ class RemotingServer:
                 f"cannot listen on {host}:{port}: {error.strerror or error}; another process may have the port: choose "
                 "another one, or 0 for any that is free"
             ) from None
+        except (OverflowError, ValueError) as error:  # no port, or no name
+            raise RemotingError(f"cannot listen on {host}:{port}: {error}") from None
         self._watch = loop.call_later(_IDLE_CHECK_S, self._close_idle)
         return int(self._server.sockets[0].getsockname()[1])
 

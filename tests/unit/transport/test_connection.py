@@ -1,0 +1,181 @@
+"""Connections: peers that do not read, that are slow, half open or gone; requests in both directions."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from reput.errors import RemotingDecodeError, RemotingError
+from reput.remoting.command import ONE_WAY_FLAG, RESPONSE_FLAG, RemotingCommand, encode_command
+from reput.transport import connection as module
+from reput.transport.connection import Connection
+from tests.support.sockets import run, serving
+
+LARGE, ECHO, HELD = 10, 11, 12
+MIB = 1 << 20
+
+
+def echo(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+    return request.response(body=request.body)
+
+
+def unsent(connection: Connection) -> int:
+    """Bytes that are written and not sent."""
+    transport = connection._transport
+    return transport.get_write_buffer_size() if transport is not None else 0
+
+
+def test_the_requests_of_a_peer_that_does_not_read_wait_until_it_reads() -> None:
+    waiting: list[int] = []
+
+    def large(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        waiting.append(unsent(connection))
+        return request.response(body=bytes(MIB))
+
+    async def ask() -> list[int]:
+        async with serving({LARGE: large}) as here:
+            peer = await here.peer()
+            peer.send(*(RemotingCommand(LARGE, opaque) for opaque in range(100)))
+            await peer.writer.drain()
+            connection = await here.opened_connections.get()
+            found = [(await peer.receive()).opaque for _ in range(100)]
+            assert connection.is_open
+            return found
+
+    assert run(ask()) == list(range(100))
+    assert len(waiting) == 100
+    assert max(waiting) <= module._PAUSE_AT + 2 * MIB
+
+
+def test_a_peer_that_leaves_too_much_unread_is_closed() -> None:
+    async def push() -> int:
+        async with serving({}) as here:
+            peer = await here.peer()
+            connection = await here.opened_connections.get()
+            sent = 0
+            while connection.is_open:
+                connection.send(RemotingCommand(LARGE, body=bytes(MIB)))
+                sent += 1
+                assert unsent(connection) <= module._CLOSE_AT + 2 * MIB
+            assert connection.is_paused
+            assert await here.closed_connections.get() is connection
+            connection.send(RemotingCommand(LARGE))  # nothing happens
+            await peer.ends()
+            return sent
+
+    assert module._CLOSE_AT // MIB <= run(push()) <= module._CLOSE_AT // MIB + 20
+
+
+def test_a_peer_that_ends_in_the_middle_of_a_frame_is_closed() -> None:
+    async def end() -> None:
+        async with serving({ECHO: echo}) as here:
+            peer = await here.peer()
+            peer.writer.write(encode_command(RemotingCommand(ECHO, 1, body=bytes(100)))[:-1])
+            peer.writer.write_eof()
+            assert await peer.ends() == b""
+            connection = await here.closed_connections.get()
+            assert not connection.is_open
+            assert here.server.connections == set()
+
+    run(end())
+
+
+def test_a_peer_that_is_gone_fails_the_calls_that_wait() -> None:
+    async def call() -> None:
+        async with serving({}) as here:
+            peer = await here.peer()
+            connection = await here.opened_connections.get()
+            calls = [asyncio.ensure_future(connection.call(RemotingCommand(307), 30)) for _ in range(3)]
+            for _ in calls:
+                await peer.receive()
+            peer.writer.transport.abort()
+            for one in calls:
+                with pytest.raises(RemotingError, match="the connection ended before the answer came"):
+                    await one
+            with pytest.raises(RemotingError, match="the connection is closed"):
+                await connection.call(RemotingCommand(307), 30)
+
+    run(call())
+
+
+def test_a_server_asks_and_the_answers_come_in_any_order() -> None:
+    async def call() -> None:
+        async with serving({ECHO: echo}) as here:
+            peer = await here.peer()
+            connection = await here.opened_connections.get()
+            calls = [asyncio.ensure_future(connection.call(RemotingCommand(307, body=b"%d" % i), 30)) for i in range(3)]
+            asked = [await peer.receive() for _ in calls]
+            assert {one.flag for one in asked} == {0}
+            peer.send(RemotingCommand(ECHO, asked[0].opaque))  # both sides count for themselves
+            assert (await peer.receive()).flag == RESPONSE_FLAG
+            peer.send(*(one.response(body=b"answer " + one.body) for one in reversed(asked)))
+            assert [(await one).body for one in calls] == [b"answer 0", b"answer 1", b"answer 2"]
+
+    run(call())
+
+
+def test_an_answer_that_comes_too_late_is_dropped() -> None:
+    async def call() -> bytes:
+        async with serving({}) as here:
+            peer = await here.peer()
+            connection = await here.opened_connections.get()
+            with pytest.raises(RemotingError, match=r"no answer to request 307 in 0\.001 s"):
+                await connection.call(RemotingCommand(307), 0.001)
+            late = await peer.receive()
+            again = asyncio.ensure_future(connection.call(RemotingCommand(307), 30))
+            second = await peer.receive()
+            assert second.opaque != late.opaque
+            peer.send(late.response(body=b"late"), second.response(body=b"in time"))
+            return (await again).body
+
+    assert run(call()) == b"in time"
+
+
+def test_a_call_that_cannot_be_written_is_not_waited_for() -> None:
+    async def call() -> None:
+        async with serving({}) as here:
+            await here.peer()
+            connection = await here.opened_connections.get()
+            with pytest.raises(RemotingDecodeError):
+                await connection.call(RemotingCommand(307, body=bytes(16 * MIB)), 30)
+            assert connection._calls == {}
+            assert connection.is_open
+
+    run(call())
+
+
+def test_a_one_way_request_has_its_flag_and_a_number_of_its_own() -> None:
+    async def notify() -> list[tuple[int, int]]:
+        async with serving({}) as here:
+            peer = await here.peer()
+            connection = await here.opened_connections.get()
+            for _ in range(2):
+                connection.send_one_way(RemotingCommand(40))
+            return [((one := await peer.receive()).opaque, one.flag) for _ in range(2)]
+
+    assert run(notify()) == [(1, ONE_WAY_FLAG), (2, ONE_WAY_FLAG)]
+
+
+def test_a_connection_knows_its_peer() -> None:
+    async def ask() -> tuple[Connection, tuple[str, int]]:
+        async with serving({}) as here:
+            peer = await here.peer()
+            return await here.opened_connections.get(), peer.writer.get_extra_info("sockname")
+
+    connection, name = run(ask())
+    assert connection.remote_host == name
+    assert connection.remote == f"{name[0]}:{name[1]}"
+
+
+def test_a_connection_that_is_closed_sends_what_was_written() -> None:
+    async def ask() -> bytes:
+        async with serving({}) as here:
+            peer = await here.peer()
+            connection = await here.opened_connections.get()
+            connection.write(bytes(8 * MIB))
+            connection.close()
+            connection.write(b"not this")
+            return await peer.ends()
+
+    assert run(ask()) == bytes(8 * MIB)

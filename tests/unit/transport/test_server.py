@@ -1,0 +1,144 @@
+"""RemotingServer: its port, its connections, and their end."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from reput.errors import RemotingError
+from reput.remoting.command import RemotingCommand, encode_command
+from reput.transport import server as module
+from reput.transport.connection import Connection
+from reput.transport.server import RemotingServer
+from tests.support.sockets import Serving, run, serving
+
+ECHO = 10
+
+
+def echo(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+    return request.response(body=request.body)
+
+
+def test_a_port_that_is_taken_is_told_with_what_to_do() -> None:
+    async def start() -> None:
+        async with serving({}) as here:
+            with pytest.raises(
+                RemotingError, match=f"cannot listen on 127.0.0.1:{here.port}: .*0 for any that is free"
+            ):
+                await RemotingServer(Serving({})).start("127.0.0.1", here.port)
+
+    run(start())
+
+
+@pytest.mark.parametrize(("host", "port"), [("127.0.0.1", 70_000), ("x" * 70, 0), ("a\0b", 0)])
+def test_a_port_or_a_host_that_is_none_is_told(host: str, port: int) -> None:
+    with pytest.raises(RemotingError, match="cannot listen on"):
+        run(RemotingServer(Serving({})).start(host, port))
+
+
+def test_connections_above_the_limit_are_closed_and_the_others_served() -> None:
+    async def ask() -> None:
+        async with serving({ECHO: echo}, max_connections=2) as here:
+            first, second = await here.peer(), await here.peer()
+            for _ in range(2):
+                await here.opened_connections.get()
+            third = await here.peer()
+            third.send(RemotingCommand(ECHO, 3))
+            assert await third.ends() == b""
+            await here.closed_connections.get()
+            for peer in (first, second):
+                peer.send(RemotingCommand(ECHO, 1))
+                assert (await peer.receive()).opaque == 1
+            first.close()
+            await here.closed_connections.get()
+            fourth = await here.peer()
+            fourth.send(RemotingCommand(ECHO, 4))
+            assert (await fourth.receive()).opaque == 4
+
+    run(ask())
+
+
+def test_idle_connections_are_closed_and_busy_ones_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_IDLE_CHECK_S", 0.001)
+
+    async def ask() -> None:
+        async with serving({ECHO: echo}, max_idle_s=1000.0) as here:
+            idle, busy, half = await here.peer(), await here.peer(), await here.peer()
+            half.writer.write(encode_command(RemotingCommand(ECHO)) + encode_command(RemotingCommand(ECHO))[:20])
+            await half.receive()
+            connections = [await here.opened_connections.get() for _ in range(3)]
+            by_port = {one.remote_host[1]: one for one in connections}
+            for peer in (idle, half):
+                connection = by_port[peer.writer.get_extra_info("sockname")[1]]
+                connection.last_active -= 1001
+                assert await peer.ends() == b""
+                assert await here.closed_connections.get() is connection
+            busy.send(RemotingCommand(ECHO, 1))
+            assert (await busy.receive()).opaque == 1
+
+    run(ask())
+
+
+def test_reads_and_writes_both_count_as_life() -> None:
+    async def ask() -> None:
+        async with serving({ECHO: lambda *_: None}) as here:
+            peer = await here.peer()
+            connection = await here.opened_connections.get()
+            connection.last_active = 0.0
+            connection.send_one_way(RemotingCommand(40))
+            assert connection.last_active > 0.0
+            await peer.receive()
+            call = asyncio.ensure_future(connection.call(RemotingCommand(307), 30))
+            asked = await peer.receive()
+            connection.last_active = 0.0
+            peer.send(asked.response())
+            await call
+            assert connection.last_active > 0.0
+
+    run(ask())
+
+
+def test_a_stop_sends_what_was_written() -> None:
+    async def stop() -> bytes:
+        async with serving({ECHO: echo}) as here:
+            peer = await here.peer()
+            connection = await here.opened_connections.get()
+            connection.write(bytes(8 << 20))
+            stopping = asyncio.ensure_future(here.server.stop(timeout_s=30))
+            found = await peer.ends()
+            await stopping
+            assert here.server.connections == set()
+            return found
+
+    assert run(stop()) == bytes(8 << 20)
+
+
+def test_a_stop_does_not_wait_for_a_peer_that_never_reads() -> None:
+    async def stop() -> None:
+        async with serving({}) as here:
+            peer = await here.peer()
+            connection = await here.opened_connections.get()
+            connection.write(bytes(32 << 20))
+            await here.server.stop(timeout_s=0.01)
+            assert await here.closed_connections.get() is connection
+            assert len(await peer.ends()) < 32 << 20
+
+    run(stop())
+
+
+def test_nobody_connects_after_a_stop() -> None:
+    async def stop() -> None:
+        async with serving({}) as here:
+            await here.server.stop()
+            with pytest.raises(OSError, match="Connect call failed"):
+                await here.peer()
+
+    run(stop())
+
+
+def test_a_server_that_never_started_is_stopped() -> None:
+    async def stop() -> None:
+        await RemotingServer(Serving({})).stop()
+
+    run(stop())
