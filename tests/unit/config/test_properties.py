@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from reput.config.properties import camel_case, parse_properties, snake_case
+from reput.config.properties import camel_case, format_properties, parse_properties, snake_case
 from reput.errors import ConfigError
 
 
@@ -90,3 +90,9 @@ def test_a_key_has_two_spellings(camel: str, snake: str) -> None:
     assert snake_case(camel) == snake
     assert camel_case(snake) == camel
     assert snake_case(snake) == snake
+
+
+@given(st.dictionaries(st.text(min_size=1), st.text(), max_size=5))
+@example({"a": " x", "#b": "\\", "!": "\r\n", "=": "\t", " k ": "\f v"})
+def test_formatted_properties_are_read_as_they_were(properties: dict[str, str]) -> None:
+    assert parse_properties(format_properties(properties), "x") == properties
