@@ -25,6 +25,7 @@ KERNEL_MODULES = (
     "reput.kernels.content_hash",
     "reput.kernels.gather",
     "reput.kernels.json_objects",
+    "reput.kernels.send_frames",
     "reput.files.runs",
 )
 

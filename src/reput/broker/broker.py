@@ -13,6 +13,7 @@ from reput.broker.durable_answers import DurableAnswers
 from reput.broker.pull_message_processor import PullMessageProcessor
 from reput.broker.query_processor import QueryProcessor
 from reput.broker.registration import Registration
+from reput.broker.send_frames import SendFrameProcessor
 from reput.broker.send_message_processor import SendMessageProcessor
 from reput.broker.state import BrokerState
 from reput.broker.topic_creation import TopicCreation
@@ -149,6 +150,7 @@ class BrokerController:
             TopicProcessor(state, self._registration.register, partial(self._persist, state.groups)),
         )
         self._requests = Requests({code: one for each in processors for code, one in each.handlers().items()})
+        self._sends = SendFrameProcessor(state, self._requests, self._answers, on_append)
 
     async def stop(self) -> None:
         """Answer what was accepted, unregister, persist, and close the store clean."""
@@ -180,7 +182,7 @@ class BrokerController:
     def readable(self, connection: Connection) -> None:
         """Called by the server: what one read brings is one batch."""
         self._turns += 1
-        self._requests.take_all(connection)
+        self._sends.take_all(connection)
 
     def closed(self, connection: Connection) -> None:
         """Called by the server."""

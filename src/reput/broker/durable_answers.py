@@ -9,15 +9,17 @@ from typing import NamedTuple
 
 from reput.errors import StorePoisonedError
 from reput.remoting.codes import ResponseCode
-from reput.remoting.command import RemotingCommand, encode_command
+from reput.remoting.command import RemotingCommand, decode_command, encode_command, frame_size
 from reput.store.message_store import MessageStore
 from reput.store.results import PutMessageStatus
 from reput.transport.connection import Connection
 
 
 class _Answer(NamedTuple):
+    """Answers to one connection: frames that say that all is well."""
+
     connection: Connection
-    command: RemotingCommand | None
+    frames: bytes
 
 
 class DurableAnswers:
@@ -39,12 +41,16 @@ class DurableAnswers:
         self._number = 0
         self._on_safe = on_safe
 
-    def add(self, connection: Connection, answer: RemotingCommand | None, end_offset: int) -> None:
-        """Send an answer once the log is safe up to an offset; None: nobody waits for an answer."""
+    def add_frames(self, connection: Connection, frames: bytes, end_offset: int) -> None:
+        """Send answers, whole frames, once the log is safe up to an offset."""
         if not self._turn:
             self._loop.call_soon(self._submit)
-        self._turn.append(_Answer(connection, answer))
+        self._turn.append(_Answer(connection, frames))
         self._end_offset = max(self._end_offset, end_offset)
+
+    def add(self, connection: Connection, answer: RemotingCommand | None, end_offset: int) -> None:
+        """Send an answer once the log is safe up to an offset; None: nobody waits for an answer."""
+        self.add_frames(connection, b"" if answer is None else encode_command(answer), end_offset)
 
     def _submit(self) -> None:
         self._number += 1
@@ -66,14 +72,10 @@ class DurableAnswers:
     def _answer(self, number: int, status: PutMessageStatus | StorePoisonedError) -> None:
         """Send the answers of one turn, unless that has been done."""
         frames: dict[Connection, list[bytes]] = {}
-        for connection, answer in self._waiting.pop(number, ()):
-            if answer is None:
-                continue
-            if status is PutMessageStatus.FLUSH_DISK_TIMEOUT:
-                answer.code = ResponseCode.FLUSH_DISK_TIMEOUT
-            elif isinstance(status, StorePoisonedError):  # nobody knows whether it is stored
-                answer.code, answer.remark, answer.ext_fields = ResponseCode.SERVICE_NOT_AVAILABLE, str(status), None
-            frames.setdefault(connection, []).append(encode_command(answer))
+        for connection, answers in self._waiting.pop(number, ()):
+            if answers:
+                told = answers if status is PutMessageStatus.PUT_OK else _with_status(answers, status)
+                frames.setdefault(connection, []).append(told)
         for connection, parts in frames.items():
             connection.write(b"".join(parts))
 
@@ -81,3 +83,18 @@ class DurableAnswers:
     def is_empty(self) -> bool:
         """Whether no answer waits."""
         return not (self._turn or self._waiting)
+
+
+def _with_status(frames: bytes, status: PutMessageStatus | StorePoisonedError) -> bytes:
+    """Answers that say that a sync is late, or has failed, in place of those that say that all is well."""
+    told = []
+    rest = memoryview(frames)
+    while rest:
+        size = frame_size(rest)
+        answer, rest = decode_command(rest[:size]), rest[size:]
+        if isinstance(status, StorePoisonedError):  # nobody knows whether it is stored
+            answer = RemotingCommand(ResponseCode.SERVICE_NOT_AVAILABLE, answer.opaque, answer.flag, str(status))
+        else:
+            answer.code = ResponseCode.FLUSH_DISK_TIMEOUT
+        told.append(encode_command(answer))
+    return b"".join(told)

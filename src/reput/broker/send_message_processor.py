@@ -127,7 +127,7 @@ class SendMessageProcessor:
         properties[_CLUSTER] = self._state.config.broker_cluster_name
         row = PutRow(
             header.topic, queue_id, command.body, write_properties(properties), header.flag, header.sys_flag,
-            header.born_timestamp, encode_host(connection.remote), header.reconsume_times or 0,
+            header.born_timestamp, connection.host, header.reconsume_times or 0,
             is_batch=bool(header.batch),
         )  # fmt: skip
         (result,) = self._state.store.put_rows([row])

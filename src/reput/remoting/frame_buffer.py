@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterator
 
 from reput.remoting.command import FRAME_HEAD, frame_size
@@ -20,6 +21,8 @@ class FrameBuffer:
     def __init__(self) -> None:
         self._data = bytearray(_FIRST_SIZE)
         self._begin = self._end = 0
+        self._addressed: bytearray | None = None
+        self._address = 0
 
     def __len__(self) -> int:
         """Bytes that were received and are not taken."""
@@ -40,18 +43,39 @@ class FrameBuffer:
         """Note that a read has put so many bytes into `room()`."""
         self._end += size
 
+    def window(self) -> tuple[int, int]:
+        """(address of the first byte that was not taken, address after the last one); good until the next read."""
+        if self._data is not self._addressed:
+            self._addressed = self._data
+            self._address = ctypes.addressof(ctypes.c_char.from_buffer(self._data))
+        return self._address + self._begin, self._address + self._end
+
+    def taken(self, size: int) -> None:
+        """Note that so many bytes, whole frames, were taken from the `window`."""
+        self._begin += size
+        self._tidy()
+
     def frames(self) -> Iterator[memoryview]:
         """The whole frames, each valid until the next one is asked for.
 
         Raises RemotingDecodeError at bytes that begin no frame: nothing after them can be found.
         """
-        while len(self) >= FRAME_HEAD.size:
-            view = memoryview(self._data)[self._begin : self._end]
-            size = frame_size(view)
-            if size > len(view):
-                break
-            self._begin += size
-            yield view[:size]
+        while (frame := self.frame()) is not None:
+            yield frame
+        self._tidy()
+
+    def frame(self) -> memoryview | None:
+        """The next whole frame, valid until the next call; None where there is none. Raises as `frames`."""
+        if len(self) < FRAME_HEAD.size:
+            return None
+        view = memoryview(self._data)[self._begin : self._end]
+        size = frame_size(view)
+        if size > len(view):
+            return None
+        self._begin += size
+        return view[:size]
+
+    def _tidy(self) -> None:
         if self._begin == self._end:
             self._begin = self._end = 0
         if len(self._data) > _FIRST_SIZE + 2 * len(self):  # a large frame has passed

@@ -21,12 +21,21 @@ class UniqueIds:
         self._begin_ms = self._end_ms = 0
         self._counter = 0
 
-    def create(self, now_ms: int) -> str:
-        """The next id."""
+    @property
+    def prefix(self) -> str:
+        """The 20 digits that all ids begin with."""
+        return self._prefix
+
+    def month_begin_ms(self, now_ms: int) -> int:
+        """When the month of a time began, in ms since 1970 UTC."""
         if not self._begin_ms <= now_ms < self._end_ms:
             now = datetime.fromtimestamp(now_ms / 1000, UTC)
             begin = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
             end = begin.replace(year=begin.year + begin.month // 12, month=begin.month % 12 + 1)
             self._begin_ms, self._end_ms = (int(moment.timestamp() * 1000) for moment in (begin, end))
+        return self._begin_ms
+
+    def create(self, now_ms: int) -> str:
+        """The next id."""
         self._counter = (self._counter + 1) & _COUNTER_BITS
-        return f"{self._prefix}{(now_ms - self._begin_ms) & 0xFFFFFFFF:08X}{self._counter:04X}"
+        return f"{self._prefix}{(now_ms - self.month_begin_ms(now_ms)) & 0xFFFFFFFF:08X}{self._counter:04X}"

@@ -6,6 +6,7 @@ import logging
 import os
 import struct
 import sys
+import time
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import chain
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from reput.kernels.columns import RecordColumns
     from reput.kernels.consume_queue_ext import BitMaps
     from reput.store.dispatch.by_caller import DispatchByCaller
+    from reput.store.log.pending import LogTail
     from reput.store.put_future import PutFuture
     from reput.store.put_rows import PutRow, PutRowResult
     from reput.store.reader import Reader
@@ -274,6 +276,26 @@ class MessageStore(MessageReader):
             StoreStateError: The store is closed or read-only.
         """
         return self._writable().putting_rows.put(rows)
+
+    def append_written(self, write: Callable[[LogTail], int]) -> int:
+        """Let a kernel write records at the log's end (see `CommitLog.append_written`); for a broker.
+
+        Raises:
+            StoreBusyError, StoreFullError, StorePoisonedError, StoreStateError: As of `put_message`; nothing changed.
+        """
+        return self._writable().parts.log.append_written(write, time.time())
+
+    def make_room(self, size: int) -> None:
+        """Make room for records of so many bytes, for `append_written`; raises as it, and MessageIllegalError."""
+        self._writable().parts.log.make_room(size)
+
+    def number_queues(self, topic: str, queues: int) -> npt.NDArray[np.int32]:
+        """int32[queues], the numbers of a topic's queues in `LogTail.next_offsets`; new queues get one.
+
+        Raises:
+            StoreStateError: The store is closed or read-only.
+        """
+        return self._writable().parts.log.number_queues([(topic, queue_id) for queue_id in range(queues)])
 
     def when_safe(self, end_offset: int, done: Callable[[PutMessageStatus | StorePoisonedError], None]) -> None:
         """Call `done` once the log is as safe up to `end_offset` as the flush mode promises, perhaps in another thread.

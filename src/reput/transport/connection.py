@@ -8,6 +8,7 @@ from itertools import count
 from typing import Any, Protocol
 
 from reput.errors import RemotingDecodeError, RemotingError
+from reput.formats.hosts import encode_host
 from reput.formats.java import INT32_MAX
 from reput.remoting.command import ONE_WAY_FLAG, RemotingCommand, encode_command
 from reput.remoting.frame_buffer import FrameBuffer
@@ -41,6 +42,7 @@ class Connection(asyncio.BufferedProtocol):
         frames: What was received.
         remote: "host:port" of the peer.
         remote_host: (address, port) of the peer as the socket names it; ("", 0) once it is gone.
+        host: The peer in 8 or 20 bytes, as records have it.
         last_active: Loop time of the last read or write.
         is_open: False once it is closed or about to be.
         is_paused: True while the peer leaves too much unread: its requests wait.
@@ -50,6 +52,7 @@ class Connection(asyncio.BufferedProtocol):
         self.frames = FrameBuffer()
         self.remote = ""
         self.remote_host: tuple[str, int] = ("", 0)
+        self.host = b""
         self.last_active = 0.0
         self.is_open = False
         self.is_paused = False
@@ -66,9 +69,11 @@ class Connection(asyncio.BufferedProtocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         transport.set_write_buffer_limits(_PAUSE_AT, _RESUME_AT)
-        name = transport.get_extra_info("peername") or ("", 0)
-        self.remote_host = name[0], name[1]
-        self.remote = f"[{name[0]}]:{name[1]}" if ":" in name[0] else f"{name[0]}:{name[1]}"
+        name = transport.get_extra_info("peername") or ("0.0.0.0", 0)
+        address, port = name[0].partition("%")[0], name[1]  # an IPv6 address may name its interface
+        self.remote_host = address, port
+        self.remote = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+        self.host = encode_host(self.remote)
         self.last_active = self._loop.time()
         self.is_open = True
         self._owner.opened(self)

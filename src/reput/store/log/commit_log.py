@@ -24,7 +24,14 @@ from reput.log.directory import LogFile
 from reput.store.log.append_gate import AppendGate
 from reput.store.log.mapped_file import RESERVE_STEP, MappedFile
 from reput.store.log.mapped_file_queue import MappedFileQueue
-from reput.store.log.pending import Append, AppendedRows, EncodedRows, PendingRecord, pack_inner_batch
+from reput.store.log.pending import (
+    Append,
+    AppendedRows,
+    EncodedRows,
+    LogTail,
+    PendingRecord,
+    pack_inner_batch,
+)
 from reput.store.log.queue_offsets import QueueKey, QueueOffsets
 
 _PREPARED, _ROLLBACK = SysFlag.TRANSACTION_PREPARED, SysFlag.TRANSACTION_ROLLBACK
@@ -70,6 +77,8 @@ class CommitLog(AppendGate):
         self._last: MappedFile | None = None
         #: Of the last file, once a put needs its address.
         self._last_map: Mapping | None = None
+        self._offsets_array: npt.NDArray[np.int64] | None = None
+        self._offsets_address = 0
 
     def load(self, found: list[LogFile]) -> None:
         """Take over existing files; where their written part ends is for recovery to say, with `start_at`."""
@@ -249,6 +258,55 @@ class CommitLog(AppendGate):
             self.queue_offsets.values[number] = queue_offset + 1
             self.last_store_timestamp = now
             return offset, offset + size, queue_offset, now
+
+    def append_written(self, write: Callable[[LogTail], int], clock_s: float) -> int:
+        """Let a kernel write records at the log's end, under the append lock.
+
+        Args:
+            write: Writes whole records, one after the other, and returns their bytes; it must not raise an error.
+            clock_s: `time.time()`.
+
+        Returns:
+            Commit log offset after the last record.
+
+        Raises:
+            StoreBusyError, StorePoisonedError, StoreFullError: As `append`; nothing has changed.
+        """
+        if self._lock.locked():
+            self._wait()
+        with self._lock:
+            if self._refusal is not None:
+                raise self._refusal.with_traceback(None)  # one object for many puts: traces would pile up in it
+            file = self._last or self._room(0)
+            mapping = self._last_map
+            if mapping is None:
+                mapping = self._last_map = file.mapping
+            array = self.queue_offsets.array
+            if array is not self._offsets_array:
+                self._offsets_array, self._offsets_address = array, array.ctypes.data  # asking takes 1 us
+            now = max(int(clock_s * 1000), self.last_store_timestamp)
+            position = file.wrote_position
+            room = file.reserved_position - position - BLANK_SIZE
+            tail = LogTail(mapping.address + position, file.start_offset + position, room, now, self._offsets_address)
+            size = write(tail)
+            if size:
+                file.wrote_position = position + size
+                self.last_store_timestamp = now
+            return file.start_offset + file.wrote_position
+
+    def make_room(self, size: int) -> None:
+        """Go on in the next file, or reserve space, so that records of `size` bytes have room.
+
+        Raises:
+            MessageIllegalError: No file can hold them.
+            StoreBusyError, StorePoisonedError, StoreFullError: As `append`; nothing has changed.
+        """
+        self.check_size(size)
+        self._wait()
+        with self._lock:
+            if self._refusal is not None:
+                raise self._refusal.with_traceback(None)  # one object for many puts: traces would pile up in it
+            self._room(size)
 
     def number_queues(self, keys: list[QueueKey]) -> npt.NDArray[np.int32]:
         """int32[len(keys)], the queues' numbers for `EncodedRows`; new queues get one."""

@@ -1,0 +1,204 @@
+"""SendFrameProcessor: what one read brings, in one call of a kernel where its frames are plain sends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from reput.broker.durable_answers import DurableAnswers
+from reput.broker.state import BrokerState
+from reput.config.message_store import FlushDiskType, MessageStoreConfig
+from reput.errors import MessageIllegalError, ReputError
+from reput.formats.hosts import HOST_V4_SIZE, encode_host
+from reput.formats.message import RETRY_TOPIC_PREFIX
+from reput.formats.metadata import TopicConfig, TopicFilterType
+from reput.formats.record_layout import V1_MAX_TOPIC_SIZE
+from reput.kernels.send_frames import SendFrames, Stop
+from reput.remoting.codes import VERSION, PermName, RequestCode
+from reput.remoting.command import RemotingCommand, decode_command, encode_command
+from reput.remoting.send_headers import decode_send_header
+from reput.service.topic_validator import NOT_ALLOWED_SEND_TOPICS, SYSTEM_TOPIC_PREFIX, validate_topic
+from reput.service.unique_id import UniqueIds
+from reput.store.log.pending import LogTail
+from reput.transport.connection import Connection
+from reput.transport.requests import Requests
+
+_SEND_CODES = (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
+#: Bytes that records of a frame may take beside it: their heads, and what the broker adds to their properties.
+_RECORD_ROOM, _ITEM_ROOM, _MIN_ITEM = 64 << 10, 512, 22
+
+
+class SendFrameProcessor:
+    """Takes all frames of a connection's read: plain sends in a kernel, all others one by one, in their order.
+
+    Args:
+        state: The broker's.
+        requests: Takes one frame in the plain way.
+        answers: Holds back answers under SYNC_FLUSH.
+        on_append: Called after an append: there is something to dispatch.
+    """
+
+    def __init__(
+        self, state: BrokerState, requests: Requests, answers: DurableAnswers, on_append: Callable[[], None]
+    ) -> None:
+        self._state = state
+        self._requests = requests
+        self._answers = answers
+        self._on_append = on_append
+        store_config, config = state.store.config, state.config
+        self._is_sync = store_config.flush_disk_type is FlushDiskType.SYNC_FLUSH
+        host = encode_host(store_config.store_host)
+        self._unique_ids = UniqueIds(host)
+        trace_on = "true" if config.trace_on else "false"
+        self._is_usable = len(host) == HOST_V4_SIZE and _is_plain(store_config) and _is_text(config.region_id)
+        self._kernel = SendFrames(
+            store_host=host[:HOST_V4_SIZE],
+            properties=(
+                f"MSG_REGION\x01{config.region_id}\x02TRACE_ON\x01{trace_on}\x02".encode(),
+                f"CLUSTER\x01{config.broker_cluster_name}\x02".encode(),
+            ),
+            answer_fields=f'"MSG_REGION":"{config.region_id}","TRACE_ON":"{trace_on}"'.encode(),
+            answer_end=f',"serializeTypeCurrentRPC":"JSON","version":{VERSION}}}'.encode(),
+            unique_prefix=self._unique_ids.prefix.encode(),
+            max_body_size=store_config.max_message_size,
+            is_sync=self._is_sync,
+            takes_batch_properties=store_config.dispatch_rules.items_take_batch_properties,
+        )
+        self._configs: dict[str, TopicConfig] = {}
+        self._topics: object = None
+        self._end_offset = 0
+        self._has_appended = False
+
+    def take_all(self, connection: Connection) -> None:
+        """Take all whole frames of a connection, and send what is to be answered at once in one write."""
+        host = connection.host
+        if not self._is_usable or len(host) != HOST_V4_SIZE or self._state.now_ms() < self._starts_at:
+            self._requests.take_all(connection)
+            return
+        self._look_at_topics()
+        kernel, frames = self._kernel, connection.frames
+        now_ms = self._state.now_ms()
+        kernel.begin(host, now_ms, self._unique_ids.month_begin_ms(now_ms))
+        self._has_appended = False
+        try:
+            while len(frames) and not connection.is_paused and connection.is_open:
+                stop, size, frame_size = self._take_plain(connection)
+                frames.taken(size)
+                if stop is Stop.DONE:
+                    break
+                if stop is Stop.ODD:
+                    self._take_odd(connection)
+                elif stop is Stop.NO_ANSWER_ROOM:
+                    self._send_answers(connection)
+                elif not self._make_room(connection, frame_size):
+                    self._take_odd(connection)
+        finally:
+            self._send_answers(connection)
+            if self._has_appended and not self._is_sync:
+                self._on_append()
+
+    @property
+    def _starts_at(self) -> int:
+        return self._state.config.start_accept_send_request_time_stamp
+
+    def _take_plain(self, connection: Connection) -> tuple[Stop, int, int]:
+        """Take plain sends; returns (why it stopped, bytes that were taken, size of the next frame)."""
+        kernel, (begin, end) = self._kernel, connection.frames.window()
+        stop = Stop.ODD
+
+        def write(tail: LogTail) -> int:
+            nonlocal stop
+            stop = kernel.take(
+                begin, end, tail.address, tail.commit_log_offset, tail.room, tail.store_timestamp, tail.next_offsets
+            )
+            return kernel.log_address - tail.address
+
+        try:
+            end_offset = self._state.store.append_written(write)
+        except ReputError:  # the plain way answers what it is
+            return Stop.ODD, 0, 0
+        if kernel.records:
+            self._has_appended = True
+            self._end_offset = end_offset
+        return stop, kernel.at - begin, kernel.frame_end - kernel.at
+
+    def _make_room(self, connection: Connection, frame_size: int) -> bool:
+        """Go on in the next log file; False where the plain way is to say why there is no room."""
+        try:
+            self._state.store.make_room(frame_size + _RECORD_ROOM + frame_size // _MIN_ITEM * _ITEM_ROOM)
+        except MessageIllegalError:
+            return False
+        except ReputError:
+            return False
+        return True
+
+    def _take_odd(self, connection: Connection) -> None:
+        """Take the next frame in the plain way."""
+        frame = connection.frames.frame()
+        if frame is None:
+            return
+        command = decode_command(frame)
+        answer = self._requests.take(connection, command)
+        if answer is not None:
+            self._send_answers(connection)
+            connection.send(answer)
+        if command.code in _SEND_CODES and not command.is_response:
+            self._learn(command)
+
+    def _send_answers(self, connection: Connection) -> None:
+        if self._is_sync:
+            if self._has_appended:
+                self._answers.add_frames(connection, self._kernel.take_answers(), self._end_offset)
+                self._has_appended = False
+        elif self._kernel.answered:
+            connection.write(self._kernel.take_answers())
+
+    # -- topics
+
+    def _look_at_topics(self) -> None:
+        """Forget the topics that have changed since the last read."""
+        topics = self._state.topics.topic_config_table
+        if self._state.store.topic_metadata is self._topics:
+            return
+        self._topics = self._state.store.topic_metadata
+        if any(topics.get(name) is not config for name, config in self._configs.items()):
+            self._configs.clear()
+            self._kernel.forget_topics()
+
+    def _learn(self, command: RemotingCommand) -> None:
+        """Let the kernel take sends to the topic of a request, if nobody has to look into them."""
+        try:
+            topic = decode_send_header(command.code, command.ext_fields).topic
+        except ReputError:
+            return
+        config = self._state.topics.select_topic_config(topic)
+        if config is None or topic in self._configs or not self._takes(config):
+            return
+        queues = max(config.write_queue_nums, config.read_queue_nums)
+        try:
+            self._kernel.add_topic(topic, self._state.store.number_queues(topic, queues))
+        except ReputError:
+            return
+        self._configs[topic] = config
+
+    def _takes(self, config: TopicConfig) -> bool:
+        name = config.topic_name
+        return (
+            validate_topic(name) is None
+            and len(name.encode()) <= V1_MAX_TOPIC_SIZE
+            and name not in NOT_ALLOWED_SEND_TOPICS
+            and not name.startswith((RETRY_TOPIC_PREFIX, SYSTEM_TOPIC_PREFIX))
+            and config.topic_filter_type is TopicFilterType.SINGLE_TAG
+            and config.attributes.get("queue.type", "SimpleCQ") != "BatchCQ"
+            and config.attributes.get("cleanup.policy") != "COMPACTION"
+            and (bool(self._state.config.broker_permission & PermName.WRITE) or not config.order)
+        )
+
+
+def _is_plain(config: MessageStoreConfig) -> bool:
+    """Whether records are as the kernel writes them."""
+    return not (config.enabled_append_prop_crc or (config.enable_lmq and config.enable_multi_dispatch))
+
+
+def _is_text(text: str) -> bool:
+    """Whether a text goes into JSON as it is."""
+    return encode_command(RemotingCommand(0, remark=text)).find(f'"{text}"'.encode()) > 0
