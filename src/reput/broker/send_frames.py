@@ -162,7 +162,7 @@ class SendFrameProcessor:
         self._topics = self._state.store.topic_metadata
         if any(topics.get(name) is not config for name, config in self._configs.items()):
             self._configs.clear()
-            self._kernel.forget_topics()
+            self._kernel.topics.forget_topics()
 
     def _learn(self, command: RemotingCommand) -> None:
         """Let the kernel take sends to the topic of a request, if nobody has to look into them."""
@@ -175,7 +175,7 @@ class SendFrameProcessor:
             return
         queues = max(config.write_queue_nums, config.read_queue_nums)
         try:
-            self._kernel.add_topic(topic, self._state.store.number_queues(topic, queues))
+            self._kernel.topics.add_topic(topic, self._state.store.number_queues(topic, queues))
         except ReputError:
             return
         self._configs[topic] = config

@@ -1,0 +1,48 @@
+"""The block that Python and the kernel of `send_frames` share: int64 words at an address."""
+
+from __future__ import annotations
+
+from numba import njit
+
+from reput.formats.record_layout import MAX_PROPERTIES_SIZE
+from reput.kernels.memory import load_i64_native, store_i64_native
+from reput.kernels.remoting_header import HEADER_WORDS
+
+#: Words of the block that Python and the kernel share: int64 at an address, by their positions in bytes.
+(
+    B_AT, B_FRAME_END, B_RECORDS, B_SENDS, B_ANSWERED,  # results
+    B_LOG, B_LOG_OFFSET, B_LOG_END, B_NOW, B_NEXT_OFFSETS,  # where records go, their time, counters of queues
+    B_ANSWERS, B_ANSWERS_END,
+    B_SLOTS, B_SLOT_MASK, B_TOPICS,
+    B_BORN_HOST, B_STORE_HOST, B_STORE_HOST_HEX,
+    B_SUFFIX, B_SUFFIX_SIZE, B_CLUSTER, B_CLUSTER_SIZE, B_BATCH_SUFFIX_SIZE,
+    B_MAX_BODY, B_IS_SYNC, B_TAKES_BATCH_PROPERTIES,
+    B_UNIQUE_PREFIX, B_MONTH_BEGIN, B_COUNTER,
+    B_SCRATCH, B_TEXTS, B_TEXT_ENDS, B_TABLE,
+    B_HEADER,
+) = range(0, 34 * 8, 8)  # fmt: skip
+#: Words of a block.
+BLOCK_WORDS = 33 + HEADER_WORDS
+
+#: A topic of the table, in int64 words: address and size of its name, its number of queues, address of their numbers.
+T_NAME, T_NAME_SIZE, T_QUEUES, T_NUMBERS = 0, 8, 16, 24
+TOPIC_WORDS = 4
+
+#: Most properties of a plain send, and most messages of a plain batch.
+MOST_NAMES, MOST_ITEMS = 32, 4096
+#: Positions in the scratch: properties that were escaped, places of their names, sizes of a batch's records.
+NAMES_AT = MAX_PROPERTIES_SIZE + 64
+SIZES_AT = NAMES_AT + 16 * MOST_NAMES
+SCRATCH_SIZE = SIZES_AT + 4 * MOST_ITEMS
+
+
+@njit
+def get(block, word):  # type: ignore[no-untyped-def]
+    """A word of a block, or of a topic."""
+    return load_i64_native(block + word)
+
+
+@njit
+def put(block, word, value):  # type: ignore[no-untyped-def]
+    """Set a word of a block."""
+    store_i64_native(block + word, value)
