@@ -50,6 +50,8 @@ from reput.remoting.route_bodies import (
 from reput.transport.connection import Connection
 from reput.transport.requests import Answer, Handler
 
+#: First byte of what zlib has compressed; JSON has another.
+_ZLIB = b"\x78"
 _NO_ROUTE = (
     "No topic route info in name server for the topic: {}\n"
     "See https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
@@ -270,7 +272,10 @@ def _topic_list(command: RemotingCommand, topics: Callable[[], TopicList], *, is
 
 
 def _register_body(command: RemotingCommand, *, compressed: bool) -> RegisterBrokerBody:
-    """The body of a registration; brokers before 3.0.11 send the topics alone."""
+    """The body of a registration; brokers before 3.0.11 send the topics alone.
+
+    A broker of 5.3.3 with compressedRegister=true compresses the body, and says that it did not.
+    """
     if command.version >= VERSION_FILTER_SERVERS or not command.body:
-        return decode_register_body(command.body, compressed=compressed)
+        return decode_register_body(command.body, compressed=compressed or command.body.startswith(_ZLIB))
     return RegisterBrokerBody(decode_body(TopicConfigSerializeWrapper, command.body))

@@ -85,6 +85,16 @@ def test_damaged_registrations_are_refused_and_the_connection_goes_on(tmp_path: 
     run(scenario())
 
 
+def test_a_compressed_registration_that_says_it_is_not_is_taken_as_from_5_3_3(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with asked_name_server(tmp_path) as asked:
+            body = encode_register_body(topics_body("orders", "payments"), compressed=True)
+            assert (await asked.ask(103, broker_header(compressed=False), body)).code == 0
+            assert (await route(asked))["brokerDatas"]
+
+    run(scenario())
+
+
 def test_a_broker_before_3_0_11_registers_its_topics_alone(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with asked_name_server(tmp_path) as asked:
