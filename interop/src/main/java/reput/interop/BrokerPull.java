@@ -2,8 +2,6 @@ package reput.interop;
 
 import com.google.gson.JsonObject;
 import java.io.File;
-import java.io.IOException;
-import java.net.ServerSocket;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.ExecutorService;
@@ -25,7 +23,6 @@ import org.apache.rocketmq.store.config.MessageStoreConfig;
 
 /** What a user does to read all messages of a topic: RocketMQ's client pulls them from its broker, in this process. */
 final class BrokerPull {
-    private static final String LOCALHOST = "127.0.0.1";
     private static final long ROUTE_TIMEOUT_MS = 30_000;
 
     private String namesrv;
@@ -35,13 +32,13 @@ final class BrokerPull {
      * broker is started; it ends with the process.
      */
     Object serve(JsonObject arguments) throws Exception {
-        int port = freePort();
+        int port = Names.freePort();
         NettyServerConfig names = new NettyServerConfig();
         names.setListenPort(port);
         NamesrvController controller = new NamesrvController(new NamesrvConfig(), names);
         if (!controller.initialize()) throw new IllegalStateException("the name server does not start");
         controller.start();
-        namesrv = LOCALHOST + ":" + port;
+        namesrv = Names.LOCALHOST + ":" + port;
         startBroker(arguments, namesrv);
         return namesrv;
     }
@@ -51,7 +48,7 @@ final class BrokerPull {
         MessageStoreConfig store = new MessageStoreConfig();
         store.setStorePathRootDir(path);
         store.setStorePathCommitLog(path + File.separator + "commitlog");
-        store.setHaListenPort(freePort());
+        store.setHaListenPort(Names.freePort());
         store.setDeleteWhen("99");
         store.setFileReservedTime(1_000_000);
         store.setMaxTransferCountOnMessageInMemory(arguments.get("max").getAsInt());
@@ -59,10 +56,10 @@ final class BrokerPull {
         store.setMaxTransferBytesOnMessageInMemory(4 << 20);
         store.setMaxTransferBytesOnMessageInDisk(4 << 20);
         BrokerConfig config = new BrokerConfig();
-        config.setBrokerIP1(LOCALHOST);
+        config.setBrokerIP1(Names.LOCALHOST);
         config.setNamesrvAddr(namesrv);
         NettyServerConfig server = new NettyServerConfig();
-        server.setListenPort(freePort());
+        server.setListenPort(Names.freePort());
         BrokerController broker = new BrokerController(config, server, new NettyClientConfig(), store);
         if (!broker.initialize()) throw new IllegalStateException("the broker does not start on " + path);
         int queues = arguments.get("queues").getAsInt();
@@ -130,11 +127,5 @@ final class BrokerPull {
         }
         if (messages > 0 && bytes == 0) throw new IllegalStateException("messages without bodies and properties");
         return messages;
-    }
-
-    private static int freePort() throws IOException {
-        try (ServerSocket socket = new ServerSocket(0)) {
-            return socket.getLocalPort();
-        }
     }
 }

@@ -41,6 +41,12 @@ public final class Main {
         commands.put("bench-get", arguments -> Bench.get(store, arguments));
         commands.put("bench-query", arguments -> Bench.query(store, arguments));
         commands.put("bench-sync", arguments -> Bench.sync(store, arguments));
+        Names names = new Names();
+        commands.put("start-namesrv", names::startNamesrv);
+        commands.put("start-broker", names::startBroker);
+        commands.put("register", names::register);
+        commands.put("stop-broker", names::stopBroker);
+        commands.put("send", names::send);
         BrokerPull broker = new BrokerPull();
         commands.put("bench-serve", broker::serve);
         commands.put("bench-pull", broker::pull);
