@@ -30,7 +30,7 @@ def namesrv(
     Logs go to stderr.
 
     Example:
-      reput namesrv --port 9876 --set kvConfigPath=/tmp/kvConfig.json
+      reput namesrv --port 0 --set kvConfigPath=/tmp/kvConfig.json
     """
     from reput.cli.serving import Serving, log_ignored, reached_at, serve
     from reput.config.namesrv import NamesrvConfig

@@ -6,7 +6,8 @@ import asyncio
 import logging
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from reput.cli.output import write_ready
@@ -26,8 +27,8 @@ class Serving(NamedTuple):
 
 def serve(start: Callable[[], Awaitable[Serving]], *, as_json: bool) -> int:
     """Start a server, print where it is reached, and stop it at Ctrl-C or SIGTERM; returns the exit status."""
-    _log_to_stderr()
-    asyncio.run(_serve(start, as_json=as_json))
+    with _logs_on_stderr():
+        asyncio.run(_serve(start, as_json=as_json))
     return 0
 
 
@@ -48,16 +49,22 @@ async def _serve(start: Callable[[], Awaitable[Serving]], *, as_json: bool) -> N
 def log_ignored(keys: Sequence[str]) -> None:
     """Say which of RocketMQ's keys were given and do nothing here."""
     if keys:
-        _log_to_stderr()
-        logger.warning("these keys are RocketMQ's, and do nothing here: %s", ", ".join(keys))
+        with _logs_on_stderr():
+            logger.warning("these keys are RocketMQ's, and do nothing here: %s", ", ".join(keys))
 
 
-def _log_to_stderr() -> None:
-    if not logger.handlers:
-        handler = logging.StreamHandler(sys.stderr)
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-        logger.addHandler(handler)
-        logger.setLevel(logging.INFO)
+@contextmanager
+def _logs_on_stderr() -> Iterator[None]:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+        logger.removeHandler(handler)
 
 
 def reached_at(host: str, port: int) -> str:
