@@ -18,6 +18,7 @@ GROUPS = {
     "Check and mend": ["audit", "diff", "repair", "rebuild"],
     "Data pipeline": ["stats", "export", "import", "replay"],
     "Backups": ["backup", "backups", "restore"],
+    "Serve": ["namesrv"],
     "Run a store": ["dispatch", "delete-expired", "config", "warm"],
 }
 COMMANDS = [command for commands in GROUPS.values() for command in commands]
@@ -41,7 +42,19 @@ def run_example(example: str, folder: Path) -> int:
     stdin = subprocess.run(producer[0], shell=True, check=True, capture_output=True).stdout if producer else None
     program, *arguments = shlex.split(command)
     assert program == "reput"
+    if arguments[0] in GROUPS["Serve"]:
+        return run_server(arguments)
     return run_reput(*arguments, stdin=stdin).status
+
+
+def run_server(arguments: list[str]) -> int:
+    """Run a server in a process of its own, and stop it once it is ready."""
+    command = [sys.executable, "-m", "reput", *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("ready ")
+        process.terminate()
+        return process.wait(timeout=60)
 
 
 @pytest.fixture(scope="module")
