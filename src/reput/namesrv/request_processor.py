@@ -6,6 +6,7 @@ import zlib
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 from reput.formats.metadata import DataVersion
 from reput.namesrv.configuration import Configuration
@@ -85,6 +86,10 @@ class RequestProcessor:
         self._configuration = configuration
         self._clock = clock
         self._notify = notify
+        #: A broker sends the same body every 30 s; to decode one of a thousand topics holds the loop for 30 ms.
+        self._last_bodies: WeakKeyDictionary[Connection, tuple[RemotingCommand, RegisterBrokerBody]] = (
+            WeakKeyDictionary()
+        )
 
     def handlers(self) -> dict[int, Handler]:
         """The handler of each request code."""
@@ -142,7 +147,7 @@ class RequestProcessor:
             return command.response(ResponseCode.SYSTEM_ERROR, "crc32 not match")
         result = self._routes.register_broker(
             header,
-            _register_body(command, compressed=bool(header.compressed)),
+            self._register_body(connection, command, compressed=bool(header.compressed)),
             zone_name=(command.ext_fields or {}).get(ZONE_NAME),
             channel=connection,
             now_ms=self._clock.now_ms(),
@@ -153,6 +158,15 @@ class RequestProcessor:
         if self._configuration.config.return_order_topic_config_to_broker:
             body = self._kv_table(NAMESPACE_ORDER_TOPIC_CONFIG) or b""
         return _answer(command, RegisterBrokerResponseHeader(result.ha_server_addr, result.master_addr), body)
+
+    def _register_body(
+        self, connection: Connection, command: RemotingCommand, *, compressed: bool
+    ) -> RegisterBrokerBody:
+        last, body = self._last_bodies.get(connection, (None, None))
+        if last is None or body is None or (last.body, last.version) != (command.body, command.version):
+            body = _decode_register_body(command, compressed=compressed)
+            self._last_bodies[connection] = command, body
+        return body
 
     def _unregister_broker(self, _: Connection, command: RemotingCommand) -> Answer:
         for change in self._routes.unregister_broker(decode_header(UnRegisterBrokerRequestHeader, command.ext_fields)):
@@ -271,7 +285,7 @@ def _topic_list(command: RemotingCommand, topics: Callable[[], TopicList], *, is
     return command.response(body=encode_body(topics()))
 
 
-def _register_body(command: RemotingCommand, *, compressed: bool) -> RegisterBrokerBody:
+def _decode_register_body(command: RemotingCommand, *, compressed: bool) -> RegisterBrokerBody:
     """The body of a registration; brokers before 3.0.11 send the topics alone.
 
     A broker of 5.3.3 with compressedRegister=true compresses the body, and says that it did not.

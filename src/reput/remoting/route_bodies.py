@@ -105,7 +105,7 @@ class TopicConfigSerializeWrapper:
 
     topic_config_table: Mapping[str, TopicConfig] = field(default_factory=dict)
     data_version: DataVersion = field(default_factory=DataVersion)
-    topic_queue_mapping_info_map: Mapping[str, Any] = field(default_factory=dict)
+    topic_queue_mapping_info_map: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     others: Mapping[str, Any] = field(default_factory=dict)
 
 

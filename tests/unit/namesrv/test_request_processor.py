@@ -15,8 +15,16 @@ from reput.remoting.codes import RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand
 from reput.remoting.header import encode_header
 from reput.remoting.namesrv_headers import QueryDataVersionRequestHeader
-from reput.remoting.route_bodies import QueueData, TopicRouteData, encode_register_body
+from reput.remoting.route_bodies import (
+    QueueData,
+    RegisterBrokerBody,
+    TopicRouteData,
+    decode_register_body,
+    encode_register_body,
+)
 from tests.support.namesrv import CLUSTER, Asked, asked_name_server, broker_header, leaving, run, topics_body
+
+BAD_MAPPING = b'{"topicConfigSerializeWrapper":{"topicQueueMappingInfoMap":{"t":1}}}'
 
 
 async def register(
@@ -74,7 +82,12 @@ def test_a_registration_is_checked_by_its_crc(tmp_path: Path, compressed: bool) 
 def test_damaged_registrations_are_refused_and_the_connection_goes_on(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with asked_name_server(tmp_path) as asked:
-            for compressed, body in ((False, b"{"), (False, b'{"topicConfigSerializeWrapper":1}'), (True, b"\x78\x9c")):
+            for compressed, body in (
+                (False, b"{"),
+                (False, b'{"topicConfigSerializeWrapper":1}'),
+                (False, BAD_MAPPING),
+                (True, b"\x78\x9c"),
+            ):
                 answer = await asked.ask(103, broker_header(compressed=compressed), body)
                 assert answer.code == 1
                 assert "RegisterBrokerBody" in str(answer.remark) or "no JSON" in str(answer.remark)
@@ -91,6 +104,28 @@ def test_a_compressed_registration_that_says_it_is_not_is_taken_as_from_5_3_3(tm
             body = encode_register_body(topics_body("orders", "payments"), compressed=True)
             assert (await asked.ask(103, broker_header(compressed=False), body)).code == 0
             assert (await route(asked))["brokerDatas"]
+
+    run(scenario())
+
+
+def test_the_same_body_again_is_not_decoded_and_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    decoded = []
+
+    def decode(body: bytes, *, compressed: bool) -> RegisterBrokerBody:
+        decoded.append(body)
+        return decode_register_body(body, compressed=compressed)
+
+    monkeypatch.setattr("reput.namesrv.request_processor.decode_register_body", decode)
+
+    async def scenario() -> None:
+        async with asked_name_server(tmp_path) as asked:
+            await register(asked)
+            await asked.ask(216, topic="orders")
+            await register(asked)
+            assert (await route(asked))["brokerDatas"]
+            await register(asked, body=topics_body("orders", "new", version=2))
+            assert (await route(asked, "new"))["brokerDatas"]
+            assert len(decoded) == 2
 
     run(scenario())
 
