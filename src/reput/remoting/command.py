@@ -107,6 +107,8 @@ def frame_size(head: bytes | bytearray | memoryview) -> int:
 
     Raises RemotingDecodeError where no frame begins like this; nothing has been allocated for it.
     """
+    if len(head) < FRAME_HEAD.size:
+        raise RemotingDecodeError(f"a frame of {len(head)} bytes: expected {FRAME_HEAD.size} at least")
     length, word = FRAME_HEAD.unpack_from(head)
     if not LENGTH_SIZE <= length <= MAX_FRAME_SIZE - LENGTH_SIZE:
         raise RemotingDecodeError(f"frame length {length}: expected {LENGTH_SIZE} to {MAX_FRAME_SIZE - LENGTH_SIZE}")

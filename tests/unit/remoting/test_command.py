@@ -141,6 +141,12 @@ def test_a_frame_of_another_size_than_it_says_is_refused(change: int) -> None:
         decode_command((frame + b"x")[: len(frame) + change])
 
 
+@pytest.mark.parametrize("size", range(8))
+def test_fewer_bytes_than_two_words_are_no_frame(size: int) -> None:
+    with pytest.raises(RemotingDecodeError, match=f"a frame of {size} bytes: expected 8 at least"):
+        decode_command(frame_of(b"{}")[:size])
+
+
 def test_a_memoryview_is_read_as_bytes_are() -> None:
     frame = frame_of(b'{"code":10}', b"body")
     assert decode_command(memoryview(frame)) == decode_command(frame)
