@@ -22,11 +22,17 @@ Int32 = Annotated[int, 32]
 Int64 = Annotated[int, 64]
 
 
-class _Field(NamedTuple):
+class HeaderField(NamedTuple):
+    """One field of a header class: its name here and on the wire, its type (Int32, Int64, bool or str), and a reader.
+
+    The reader takes the text of the wire and returns the value, or None where the text is none.
+    """
+
     name: str
     wire_name: str
-    read: Callable[[str], Any]
+    kind: Any
     is_required: bool
+    read: Callable[[str], Any]
 
 
 def camel_case(name: str) -> str:
@@ -45,7 +51,7 @@ def decode_header(kind: type[_H], ext_fields: dict[str, str] | None) -> _H:
     found: dict[str, Any] = {}
     given = ext_fields or {}
     header_class: Any = kind
-    for one in _fields(header_class):
+    for one in header_fields(header_class):
         text = given.get(one.wire_name)
         value = None if text is None else one.read(text)
         if value is not None:
@@ -59,7 +65,7 @@ def decode_header(kind: type[_H], ext_fields: dict[str, str] | None) -> _H:
 def encode_header(header: Any) -> dict[str, str]:
     """The fields of a command from an instance of a header class; None is left out."""
     found = {}
-    for one in _fields(header.__class__):
+    for one in header_fields(header.__class__):
         value = getattr(header, one.name)
         if value is not None:
             found[one.wire_name] = ("true" if value else "false") if isinstance(value, bool) else str(value)
@@ -67,15 +73,15 @@ def encode_header(header: Any) -> dict[str, str]:
 
 
 @cache
-def _fields(kind: Any) -> tuple[_Field, ...]:
-    """The fields of a header class, by name."""
+def header_fields(kind: Any) -> tuple[HeaderField, ...]:
+    """The fields of a header class, in their order."""
     types = get_type_hints(kind, include_extras=True)
     names = getattr(kind, "WIRE_NAMES", {})
     found = []
     for one in fields(kind):
         plain = next((part for part in get_args(types[one.name]) if part in _READERS), types[one.name])
-        is_required = one.default is MISSING
-        found.append(_Field(one.name, names.get(one.name) or camel_case(one.name), _READERS[plain], is_required))
+        wire_name = names.get(one.name) or camel_case(one.name)
+        found.append(HeaderField(one.name, wire_name, plain, one.default is MISSING, _READERS[plain]))
     return tuple(found)
 
 
