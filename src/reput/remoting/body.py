@@ -13,6 +13,7 @@ from reput.remoting.codes import ResponseCode
 _T = TypeVar("_T")
 
 _dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_loads = json.JSONDecoder(strict=False).decode
 
 
 def encode_body(value: Any) -> bytes:
@@ -29,7 +30,7 @@ def decode_json(body: bytes) -> Any:
     Raises RemotingCommandError (SYSTEM_ERROR) where it is no JSON.
     """
     try:
-        return json.loads(body.decode("utf-8", "replace"), strict=False)
+        return _loads(body.decode("utf-8", "replace"))
     except RecursionError:
         raise RemotingCommandError(ResponseCode.SYSTEM_ERROR, "the body has too many levels") from None
     except ValueError:

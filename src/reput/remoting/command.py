@@ -154,11 +154,12 @@ def _encode_json(command: RemotingCommand) -> bytes:
 
 
 _dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_loads = json.JSONDecoder(strict=False).decode
 
 
 def _decode_json(data: bytes) -> _Header:
     try:
-        members = json.loads(data.decode("utf-8", "replace"), strict=False)
+        members = _loads(data.decode("utf-8", "replace"))
     except (ValueError, RecursionError) as error:
         raise RemotingDecodeError(f"the header is no JSON: {error}") from None
     if not isinstance(members, dict):
