@@ -166,7 +166,7 @@ def _decode_json(data: bytes) -> _Header:
         raise RemotingDecodeError(f"the header is no JSON object, but {type(members).__name__}")
     remark = members.get("remark")
     fields = members.get("extFields")
-    language = members.get("language")
+    language = members.get("language", "JAVA")
     if not isinstance(fields, dict | None):
         raise RemotingDecodeError(f"extFields is no JSON object, but {type(fields).__name__}")
     return _Header(

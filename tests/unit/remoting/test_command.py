@@ -158,7 +158,7 @@ def test_a_memoryview_is_read_as_bytes_are() -> None:
 def test_an_empty_object_is_a_command_of_zeros() -> None:
     command = decoded(b"{}")
     assert (command.code, command.opaque, command.flag, command.version) == (0, 0, 0, 0)
-    assert (command.remark, command.ext_fields, command.language) == (None, None, LanguageCode.OTHER)
+    assert (command.remark, command.ext_fields, command.language) == (None, None, LanguageCode.JAVA)
 
 
 def test_numbers_and_booleans_in_ext_fields_are_texts_and_null_is_none() -> None:
