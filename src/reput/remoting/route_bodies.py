@@ -13,9 +13,10 @@ from reput.errors import RemotingCommandError
 from reput.formats.metadata import DataVersion, TopicConfig
 from reput.remoting.body import decode_body, decode_json, decode_value, encode_body
 from reput.remoting.codes import ResponseCode
+from reput.remoting.command import MAX_FRAME_SIZE
 
-#: A compressed registration may grow to this size (64 MiB): 100 000 topics take 10.
-_MOST_BYTES = 64 << 20
+#: A compressed registration may grow to what a plain one may have: 100 000 topics take 10 MiB.
+_MOST_BYTES = MAX_FRAME_SIZE
 _INT = struct.Struct(">i")
 
 

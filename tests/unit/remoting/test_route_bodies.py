@@ -66,53 +66,53 @@ def test_a_topic_as_one_text() -> None:
     assert decode_topic_config("one 1 1 2 MULTI_TAG ") == TOPICS["one"]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        b"",
-        b"t",
-        b"t 1 1",
-        b"t x 1 6 SINGLE_TAG",
-        b"t 1 1 6 NO_TAG",
-        b"t 1 1 6 SINGLE_TAG []",
-        b"t 1 1 6 SINGLE_TAG 7",
-        b't 1 1 6 SINGLE_TAG {"a":7}',
-        b"t 1 1 6 SINGLE_TAG {",
-        b"t 1 1 6 SINGLE_TAG " + b"[" * 100_000,
-        b"\xff 1 1 6 SINGLE_TAG",
-        b"t " + b"9" * 5000 + b" 1 6 SINGLE_TAG",
-        b"t " + b"9" * 50 + b" 1 6 SINGLE_TAG",
-    ],
-)
+NO_TOPICS = [
+    b"",
+    b"t",
+    b"t 1 1",
+    b"t x 1 6 SINGLE_TAG",
+    b"t 1 1 6 NO_TAG",
+    b"t 1 1 6 SINGLE_TAG []",
+    b"t 1 1 6 SINGLE_TAG 7",
+    b't 1 1 6 SINGLE_TAG {"a":7}',
+    b"t 1 1 6 SINGLE_TAG {",
+    b"t 1 1 6 SINGLE_TAG " + b"[" * 100_000,
+    b"\xff 1 1 6 SINGLE_TAG",
+    b"t " + b"9" * 5000 + b" 1 6 SINGLE_TAG",
+    b"t " + b"9" * 50 + b" 1 6 SINGLE_TAG",
+]
+
+
+@pytest.mark.parametrize("text", NO_TOPICS, ids=range(len(NO_TOPICS)))
 def test_a_topic_that_is_none_is_refused(text: bytes) -> None:
     with pytest.raises(RemotingCommandError):
         decode_register_body(compressed(VERSION, 1, text, NONE, 0), compressed=True)
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        b"x",
-        b"\0" * 100,
-        compressed(VERSION, 0, NONE, 0)[:-1],
-        compressed(),
-        compressed(VERSION),
-        compressed(VERSION, 5),
-        compressed(1 << 30),
-        compressed(-1),
-        compressed(VERSION, 0, b"7"),
-        compressed(VERSION, 0, b"[7]"),
-        compressed(VERSION, 0, b"{}"),
-        compressed(VERSION, 0, b"x"),
-        compressed(b"[]", 0, NONE),
-        compressed(b"x", 0, NONE),
-        compressed(VERSION, 0, NONE, 1, b"[]"),
-        compressed(VERSION, 0, NONE, 1, b"{}"),
-        compressed(VERSION, 0, NONE, 1, b'{"topic":[]}'),
-        compressed(VERSION, 0, NONE, 2, b'{"topic":"a"}'),
-        compressed(b"[" * 990 + b"]" * 990, 0, NONE),
-    ],
-)
+NO_REGISTRATIONS = [
+    b"x",
+    b"\0" * 100,
+    compressed(VERSION, 0, NONE, 0)[:-1],
+    compressed(),
+    compressed(VERSION),
+    compressed(VERSION, 5),
+    compressed(1 << 30),
+    compressed(-1),
+    compressed(VERSION, 0, b"7"),
+    compressed(VERSION, 0, b"[7]"),
+    compressed(VERSION, 0, b"{}"),
+    compressed(VERSION, 0, b"x"),
+    compressed(b"[]", 0, NONE),
+    compressed(b"x", 0, NONE),
+    compressed(VERSION, 0, NONE, 1, b"[]"),
+    compressed(VERSION, 0, NONE, 1, b"{}"),
+    compressed(VERSION, 0, NONE, 1, b'{"topic":[]}'),
+    compressed(VERSION, 0, NONE, 2, b'{"topic":"a"}'),
+    compressed(b"[" * 990 + b"]" * 990, 0, NONE),
+]
+
+
+@pytest.mark.parametrize("body", NO_REGISTRATIONS, ids=range(len(NO_REGISTRATIONS)))
 def test_a_compressed_body_that_is_none_is_refused(body: bytes) -> None:
     with pytest.raises(RemotingCommandError):
         decode_register_body(body, compressed=True)
@@ -136,8 +136,8 @@ def test_a_bomb_is_refused_at_its_bound() -> None:
     assert len(bomb) < 300_000
     tracemalloc.start()
     try:
-        with pytest.raises(RemotingCommandError, match="more than 67108864 bytes decompressed"):
+        with pytest.raises(RemotingCommandError, match="more than 16777216 bytes decompressed"):
             decode_register_body(bomb, compressed=True)
-        assert tracemalloc.get_traced_memory()[1] < 200 << 20
+        assert tracemalloc.get_traced_memory()[1] < 40 << 20
     finally:
         tracemalloc.stop()
