@@ -434,4 +434,6 @@ def read_json(header, table, p, end, scratch, scratch_end):  # type: ignore[no-u
                     store_i64_native(header + H_OPAQUE, number)
                 elif is_flag:
                     store_i64_native(header + H_FLAG, number)
-    return p + 1 == end and load_u8(p) == _CLOSE
+    if p >= end or load_u8(p) != _CLOSE:
+        return False
+    return p + 1 == end or (p + 2 == end and load_u8(p + 1) == 10)  # C++ ends its JSON with a line break

@@ -364,6 +364,11 @@ class SendFrames:
         return self.words[B_RECORDS // 8]
 
     @property
+    def sends(self) -> int:
+        """Requests that the last call did."""
+        return self.words[B_SENDS // 8]
+
+    @property
     def answered(self) -> int:
         """Bytes of answers."""
         return self.words[B_ANSWERED // 8]
