@@ -15,10 +15,10 @@ import reput
 SOURCE = Path(reput.__file__).parent
 ROOT = Path(__file__).parents[1]
 
-#: What code outside the file layer may use of `os`: paths as texts, looking, the environment and the process; nothing
+#: What code outside the file layer may use of `os`: paths as texts, looking, the environment and processes; nothing
 #: that opens or changes a file.
 OS_NAMES = {
-    "access", "cpu_count", "environ", "execv", "fspath", "getpid", "listdir",
+    "_exit", "access", "cpu_count", "environ", "execv", "fspath", "getpid", "getsid", "kill", "listdir",
     "path", "PathLike", "pathsep", "register_at_fork", "sched_getaffinity", "X_OK",
 }  # fmt: skip
 SHUTIL_NAMES = {"get_terminal_size", "which"}

@@ -1,6 +1,6 @@
 """Where the command `reput` begins, which `python -m reput` is, too."""
 
-import sys
+from reput.cli import interrupts
 
 
 def main() -> None:
@@ -9,11 +9,19 @@ def main() -> None:
     An interrupt while they are imported, or made, ends like one while a command runs: with 130, without a traceback.
     """
     try:
-        from reput.cli.main import main as run
+        try:
+            interrupts.take()
+            from reput.cli.main import main as run
 
-        run()
+            run()
+        finally:
+            interrupts.ignore()
     except KeyboardInterrupt:
-        sys.exit(130)
+        interrupts.end()
+    except Exception:
+        if interrupts.is_interrupted():  # an import that swallows the interrupt fails otherwise
+            interrupts.end()
+        raise
 
 
 if __name__ == "__main__":

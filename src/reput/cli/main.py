@@ -31,6 +31,7 @@ from reput.cli import (
     get,
     import_,
     info,
+    interrupts,
     namesrv,
     put,
     query,
@@ -74,7 +75,7 @@ class Application(TyperGroup):
         try:
             if sys.stdout is None:  # closed by the shell: `>&-`
                 raise OSError(errno.EBADF, "it is closed")
-            status = super().main(*args, **{**options, "standalone_mode": False}) or _FINE
+            status = self._run(*args, **options) or _FINE
             sys.stdout.flush()  # else Python flushes at the end of the process, and an error changes no exit status
         except ReputError as error:
             write_error(str(error))
@@ -98,6 +99,18 @@ class Application(TyperGroup):
             traceback.print_exc()
             status = _COULD_NOT_RUN
         sys.exit(status)
+
+    def _run(self, *args: Any, **options: Any) -> int | None:
+        """Run one command and return its status. An interrupt is raised, whatever a library has made of it."""
+        try:
+            status: int | None = super().main(*args, **{**options, "standalone_mode": False})
+        except BaseException:
+            if interrupts.is_interrupted():
+                raise KeyboardInterrupt from None
+            raise
+        if status == interrupts.STATUS:  # Typer's
+            raise KeyboardInterrupt
+        return status
 
 
 app = typer.Typer(

@@ -16,6 +16,7 @@ from datetime import UTC, datetime, timedelta
 from select import select
 from typing import TYPE_CHECKING, Any
 
+from reput.cli import interrupts
 from reput.jobs.report.terminal_table import draw_fields, draw_table, printable
 
 if TYPE_CHECKING:
@@ -288,14 +289,17 @@ def progress_bar(*, is_shown: bool = True) -> Iterator[Progress]:
         elapsed = TimeElapsedColumn(table_column=Column(no_wrap=True))
         remaining = TimeRemainingColumn(compact=True, table_column=Column(no_wrap=True))
         columns = [description, BarColumn(), TaskProgressColumn(), elapsed, remaining, TextColumn("left")]
-    with Bars(
-        *columns,
-        console=console,
-        transient=True,
-        disable=not (is_shown and console.is_terminal),
-        redirect_stdout=False,  # results go to stdout, not to the bar's terminal
-        redirect_stderr=False,
-    ) as bars:
+    with (
+        Bars(
+            *columns,
+            console=console,
+            transient=True,
+            disable=not (is_shown and console.is_terminal),
+            redirect_stdout=False,  # results go to stdout, not to the bar's terminal
+            redirect_stderr=False,
+        ) as bars,
+        interrupts.restoring(bars.stop),
+    ):
         tasks = {}
         if not bars.disable:
             _below_bars.append(bars.show_below)

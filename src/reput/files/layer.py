@@ -264,6 +264,15 @@ class FileLayer:
             raise failure(error, path, "remove the folder") from error
         self.sync_directory(os.path.dirname(path))
 
+    def make_temporary_directory(self) -> str:
+        """Make an empty folder that only this user can read, where the system has temporary files; returns its path."""
+        import tempfile  # not at the head: few processes need it
+
+        try:
+            return tempfile.mkdtemp(prefix="reput-")
+        except OSError as error:
+            raise write_failure(error, tempfile.gettempdir(), "make a temporary folder", 0) from error
+
     def make_executable(self, path: str) -> None:
         """Let every user who can read a file run it."""
         try:

@@ -22,6 +22,8 @@ STATE = "_reput"
 JOB_FILE = "job.json"
 _LOCK = "lock"
 
+_held: list[str] = []
+
 Option = str | int | float | bool | None | list[str]
 """Value of a job's option, as JSON has it."""
 
@@ -68,6 +70,7 @@ class JobFolder:
         except BaseException:
             self._lock.release()
             raise
+        _held.append(self.path)
 
     def state_folder(self, *names: str) -> str:
         """Path of a folder below `_reput/`. A missing folder is made."""
@@ -93,6 +96,8 @@ class JobFolder:
 
     def close(self) -> None:
         """Release the lock. The job's state stays. Closing again does nothing."""
+        if self.path in _held:
+            _held.remove(self.path)
         self._lock.release()
 
     def __enter__(self) -> Self:
@@ -136,6 +141,16 @@ class JobFolder:
                 "another folder"
             )
         return True
+
+
+def held_paths() -> list[str]:
+    """Paths of the folders in which jobs of this process work."""
+    return list(_held)
+
+
+def is_unfinished(path: str) -> bool:
+    """Whether a job left this folder unfinished: the same job continues there."""
+    return DISK.exists(os.path.join(path, STATE, JOB_FILE))
 
 
 def _read(path: str, data: bytes) -> Mapping[str, Any]:

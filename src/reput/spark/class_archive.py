@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from reput.errors import ReputError
 from reput.files import DISK
+from reput.spark import jvm
 from reput.spark.java import class_archive, class_archive_options, find_java
 from reput.spark.session import session, spark_home
 
@@ -49,17 +50,12 @@ def build() -> str:
 
 def train(archive: str) -> None:
     """Run the typical work of our jobs in a session that writes the archive at its end; returns when it is written."""
-    from pyspark import SparkContext
-
     spark = session(
         _MASTER, **{"spark.driver.defaultJavaOptions": class_archive_options(find_java(), archive, write=True)}
     )
     _exercise(spark)
     spark.stop()
-    gateway = SparkContext._gateway
-    assert gateway is not None
-    gateway.proc.stdin.close()  # pyspark's JVM ends when its standard input does
-    gateway.proc.wait()
+    jvm.close()
 
 
 def _exercise(spark: SparkSession) -> None:

