@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -23,26 +29,47 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where Python and Java have their temporary files; a JVM that starts fast."""
-    folder = tmp_path / "temporary"
-    folder.mkdir()
-    monkeypatch.setenv("TMPDIR", str(folder))
-    options = f"-XX:TieredStopAtLevel=1 -Djava.io.tmpdir={folder}"
-    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", f'--conf "spark.driver.extraJavaOptions={options}" pyspark-shell')
-    return folder
+def temporary(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where Python and Java have their temporary files, with a name as short as that of a socket; a fast start."""
+    with TemporaryDirectory() as folder:
+        monkeypatch.setenv("TMPDIR", folder)
+        options = f"-XX:TieredStopAtLevel=1 -Djava.io.tmpdir={folder}"
+        monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", f'--conf "spark.driver.extraJavaOptions={options}" pyspark-shell')
+        yield Path(folder)
 
 
 def test_a_job_on_spark_ends_with_one_line_and_leaves_nothing_at_every_moment(shop: Path, temporary: Path) -> None:
     job = ("stats", shop, "--runner", "spark", "--master", "local[2]")
-    seconds = run_interrupted(*job).seconds
+    whole = run_interrupted(*job)
+    assert whole.status == 0, whole.err
 
     def interrupted(number: int) -> Ended:
-        return run_interrupted(*job, seconds=seconds * number / MOMENTS, whole_group=number % 2 == 1)
+        return run_interrupted(*job, seconds=whole.seconds * number / MOMENTS, whole_group=number % 2 == 1)
 
     with ThreadPoolExecutor(2) as pool:
         all_ended = list(pool.map(interrupted, range(MOMENTS)))
     for ended in all_ended:
         ended.check()
     assert [ended.status for ended in all_ended].count(130) >= MOMENTS / 2
-    assert list(temporary.iterdir()) == []
+    left = [path.name for path in temporary.iterdir()]
+    assert [name for name in left if not name.endswith(".sock")] == []  # Spark leaves those however it ends
+
+
+@pytest.mark.parametrize("runner", ["local", "spark"])
+def test_a_dispatcher_ends_after_its_batch_and_with_its_report(
+    shop: Path, temporary: Path, tmp_path: Path, runner: str
+) -> None:
+    """An interrupt is how a dispatcher ends, so its status is 0."""
+    command = ["dispatch", shop, "--output", tmp_path / "replica", "--runner", runner, "--report", tmp_path / "it.html"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "reput", *map(str, command)],
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0,
+    ) as process:  # fmt: skip
+        assert process.stderr is not None
+        lines = iter(process.stderr.readline, "")
+        assert any("dispatched_to" in line for line in lines)
+        os.killpg(process.pid, signal.SIGINT)
+        out, err = process.communicate()
+    assert (process.returncode, err) == (0, ""), err
+    assert "Dispatch of" in out
+    assert (tmp_path / "it.html").exists()

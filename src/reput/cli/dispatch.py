@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from reput.cli import interrupts
 from reput.cli.job_run import end_job, job_run
 from reput.cli.options import (
     CommitLogPath,
@@ -61,7 +62,7 @@ def dispatch(
     however it ended. It runs as a Structured Streaming query, or with --runner local in this process.
 
     File sizes, extensions and light queues are as in the store's files; --set overrides them, as for `reput rebuild`. A
-    line on stderr shows the progress once a second. Ctrl-C ends the dispatcher.
+    line on stderr shows the progress once a second. Ctrl-C ends the dispatcher after its current batch.
 
     Examples:
       reput dispatch /tmp/store --output /tmp/replica --once --runner local
@@ -77,10 +78,12 @@ def dispatch(
     rate, stop = RateOverTime("ms from store to dispatch"), threading.Event()
     with job_run(store, report, commit_log_path=commit_log_path, shows_progress=once) as progress:
         watch = _Watch(_log_end(store, commit_log_path) if once else None, progress, rate)
-        result = run(
-            store, output, session=_session(runner_name, master), once=once, commit_log_path=commit_log_path,
-            settings=pairs, on_batch=watch, stop=stop,
-        )  # fmt: skip
+        session = _session(runner_name, master)
+        with interrupts.stopping(stop.set):
+            result = run(
+                store, output, session=session, once=once, commit_log_path=commit_log_path, settings=pairs,
+                on_batch=watch, stop=stop,
+            )  # fmt: skip
     end_job(_report(store, result, rate), report, asdict(result) if as_json else None)
     return 0
 

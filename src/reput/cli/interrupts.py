@@ -21,6 +21,8 @@ STATUS = 130
 _is_interrupted = False
 #: Folders of jobs in which this process worked when it was interrupted.
 _job_folders: list[str] = []
+#: What the first SIGINT calls instead of ending the command.
+_stops: list[Callable[[], None]] = []
 #: What restores the terminal if the handler ends the process.
 _restores: list[Callable[[], None]] = []
 
@@ -52,6 +54,16 @@ def restoring(restore: Callable[[], None]) -> Iterator[None]:
         _restores.remove(restore)
 
 
+@contextmanager
+def stopping(stop: Callable[[], None]) -> Iterator[None]:
+    """Let the first SIGINT in the block call `stop`, which ends it soon; the command then ends as without SIGINT."""
+    _stops.append(stop)
+    try:
+        yield
+    finally:
+        _stops.remove(stop)
+
+
 def end() -> NoReturn:
     """End the JVM, if there is one, and this process, with a line on stderr that says what is left."""
     ignore()
@@ -77,6 +89,11 @@ def end() -> NoReturn:
 def _interrupt(number: int, frame: FrameType | None) -> None:
     """Handler of SIGINT."""
     global _is_interrupted
+    if _stops and not _is_interrupted:
+        _is_interrupted = True
+        for stop in _stops:
+            stop()
+        return
     jvm = sys.modules.get("reput.spark.jvm")
     if not _is_interrupted and (job_folder := sys.modules.get("reput.jobs.job_folder")) is not None:
         _job_folders.extend(job_folder.held_paths())

@@ -16,14 +16,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from reput.errors import ReputError
 from reput.files import DISK
 from reput.spark.held_interrupt import held_interrupt
 
 _POLL_INTERVAL_S = 0.02
-#: Longest wait for a JVM that ends by SIGTERM, as it does to remove its temporary folders. It takes up to 0.4 s.
+#: Longest wait for processes that end by SIGTERM, so that they remove temporary files. It takes up to a second.
 _END_TIMEOUT_S = 5
 
 _CONNECTION_FILE = "connection"
@@ -117,28 +117,29 @@ def kill() -> None:
     if jvm is None:
         return
     jvm.is_silent = True
-    _send(jvm.process.pid, signal.SIGTERM)
+    _send(_members(jvm.process.pid), signal.SIGTERM)
     deadline = time.monotonic() + _END_TIMEOUT_S
-    while not jvm.has_ended and time.monotonic() < deadline:
+    while time.monotonic() < deadline and not (jvm.has_ended and _members(jvm.process.pid) <= {jvm.process.pid}):
         time.sleep(_POLL_INTERVAL_S)
     killed: set[int] = set()
-    while left := set(_members(jvm.process.pid)) - killed:  # until there is nobody left who could start another one
-        for pid in left:
-            _send(pid, signal.SIGKILL)
+    while left := _members(jvm.process.pid) - killed:  # until there is nobody left who could start another one
+        _send(left, signal.SIGKILL)
         killed |= left
     if DISK.exists(jvm.folder):
         DISK.remove_tree(jvm.folder)
 
 
-def _members(session: int) -> Iterator[int]:
-    """Processes of a session of processes."""
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            with contextlib.suppress(ProcessLookupError):
-                if os.getsid(int(name)) == session:
-                    yield int(name)
+def _members(session: int) -> set[int]:
+    """Processes of a session of processes, also those that have ended and nobody has waited for."""
+    found = set()
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(ProcessLookupError):
+            if os.getsid(int(name)) == session:
+                found.add(int(name))
+    return found
 
 
-def _send(pid: int, number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, number)
+def _send(processes: set[int], number: signal.Signals) -> None:
+    for pid in processes:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
