@@ -8,9 +8,11 @@ existing archive and never makes one.
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from types import FrameType
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -18,6 +20,7 @@ import pyarrow as pa
 from reput.errors import ReputError
 from reput.files import DISK
 from reput.spark import jvm
+from reput.spark.held_interrupt import held_interrupt
 from reput.spark.java import class_archive, class_archive_options, find_java
 from reput.spark.session import session, spark_home
 
@@ -38,11 +41,27 @@ def build() -> str:
     if DISK.exists(archive):
         return archive
     partial = f"{archive}.{os.getpid()}"  # two processes may train at once
-    training = subprocess.run([sys.executable, "-m", __name__, partial], capture_output=True, text=True)
+    with held_interrupt():
+        training = subprocess.Popen(
+            [sys.executable, "-m", __name__, partial],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            process_group=0,  # Ctrl-C comes to it from here, once
+        )
+    with training:
+        try:
+            said, _ = training.communicate()
+        except BaseException:
+            training.send_signal(signal.SIGINT)
+            training.wait()
+            if DISK.exists(partial):
+                DISK.unlink(partial)
+            raise
     if training.returncode or not DISK.exists(partial):
         raise ReputError(
             f"{archive}: Java wrote no archive of Spark's classes; Spark works without it, and starts 3 s later. "
-            f"The training session said:\n{training.stderr}{training.stdout}"
+            f"The training session said:\n{said}"
         )
     DISK.rename(partial, archive)
     return archive
@@ -87,5 +106,12 @@ def _exercise(spark: SparkSession) -> None:
     rows.mapInArrow(lambda batches: batches, "topic string, size long").toArrow()
 
 
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """Handler of SIGINT in the process of the training session."""
+    jvm.kill()
+    os._exit(1)
+
+
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, _interrupt)
     train(sys.argv[1])

@@ -59,6 +59,9 @@ def session(master: str = "local[*]", app_name: str = "reput", **conf: str) -> S
         conf: Spark's keys, which override our defaults: `session(**{"spark.driver.memory": "4g"})`. Put your own Java
             options into `spark.driver.extraJavaOptions`; ours are in `spark.driver.defaultJavaOptions`.
 
+    Ctrl-C on a terminal does not reach Spark's processes, only this one, where pyspark's handler cancels all jobs. A
+    handler of SIGINT that the program has installed before stays.
+
     Raises:
         ConfigError: pyspark is not installed.
         ReputError: there is no Java 17 or later.
