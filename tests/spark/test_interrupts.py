@@ -19,6 +19,35 @@ from tests.support.large_store import write_large_store
 pytestmark = pytest.mark.spark
 
 MOMENTS = 20
+#: Builds a class archive, and interrupts itself when a program runs that has the archive among its arguments.
+INTERRUPTED_TRAINING = """
+import os, signal, sys, threading
+from reput.spark import class_archive
+
+archive, program = sys.argv[1:]
+
+def running():
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{name}/cmdline", "rb") as file:
+                line = file.read().decode()
+        except OSError:
+            continue
+        if archive in line and int(name) != os.getpid():
+            yield line
+
+def interrupt():
+    while not any(line.partition("\\0")[0].endswith(program) for line in running()):
+        pass
+    os.kill(os.getpid(), signal.SIGINT)
+
+class_archive.class_archive = lambda *_: archive
+threading.Thread(target=interrupt, daemon=True).start()
+try:
+    class_archive.build()
+except KeyboardInterrupt:
+    print(list(running()))
+"""
 
 
 @pytest.fixture(scope="module")
@@ -75,36 +104,10 @@ def test_a_dispatcher_ends_after_its_batch_and_with_its_report(
     assert (tmp_path / "it.html").exists()
 
 
-def test_a_class_archive_that_is_interrupted_leaves_nothing(temporary: Path, tmp_path: Path) -> None:
-    program = """
-import os, signal, sys, threading
-from reput.cli import interrupts
-from reput.spark import class_archive
-
-def interrupt_training():  # when its JVM runs
-    while not any(command_lines()):
-        pass
-    os.kill(os.getpid(), signal.SIGINT)
-
-def command_lines():
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            with open(f"/proc/{name}/cmdline", "rb") as file:
-                line = file.read()
-        except OSError:
-            continue
-        if int(name) != os.getpid() and sys.argv[1].encode() in line and b"-XX:" in line:
-            yield line
-
-class_archive.class_archive = lambda *_: sys.argv[1]
-threading.Thread(target=interrupt_training, daemon=True).start()
-try:
-    interrupts.take()
-    class_archive.build()
-except KeyboardInterrupt:
-    print(list(command_lines()))
-"""
-    archive = tmp_path / "archive"
-    done = subprocess.run([sys.executable, "-c", program, str(archive)], capture_output=True, text=True, check=False)
+@pytest.mark.parametrize("program", [sys.executable, "java"])
+def test_a_class_archive_that_is_interrupted_leaves_nothing(temporary: Path, tmp_path: Path, program: str) -> None:
+    """Interrupted when Python's process for the training session is there, or its JVM."""
+    command = [sys.executable, "-c", INTERRUPTED_TRAINING, str(tmp_path / "archive"), program]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "[]\n", "")
     assert list(tmp_path.iterdir()) == []

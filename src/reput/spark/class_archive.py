@@ -41,23 +41,24 @@ def build() -> str:
     if DISK.exists(archive):
         return archive
     partial = f"{archive}.{os.getpid()}"  # two processes may train at once
-    with held_interrupt():
-        training = subprocess.Popen(
-            [sys.executable, "-m", __name__, partial],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            process_group=0,  # Ctrl-C comes to it from here, once
-        )
-    with training:
-        try:
-            said, _ = training.communicate()
-        except BaseException:
+    training = None
+    try:
+        with held_interrupt():
+            training = subprocess.Popen(
+                [sys.executable, "-m", __name__, partial],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                process_group=0,  # Ctrl-C comes to it from here, once
+            )
+        said, _ = training.communicate()
+    except BaseException:
+        if training is not None:
             training.send_signal(signal.SIGINT)
             training.wait()
-            if DISK.exists(partial):
-                DISK.unlink(partial)
-            raise
+        if DISK.exists(partial):
+            DISK.unlink(partial)
+        raise
     if training.returncode or not DISK.exists(partial):
         raise ReputError(
             f"{archive}: Java wrote no archive of Spark's classes; Spark works without it, and starts 3 s later. "

@@ -81,9 +81,9 @@ def start(spark_home: str, settings: Mapping[str, str]) -> dict[str, str]:
     for key, value in settings.items():
         command += ["--conf", f"{key}={value}"]
     command += shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
-    with held_interrupt():  # else nobody would know a JVM that has just been started
-        jvm = _started = _Jvm(command)
     try:
+        with held_interrupt():  # else nobody would know a JVM that has just been started
+            jvm = _started = _Jvm(command)
         while not DISK.exists(jvm.connection_file):
             if jvm.has_ended:
                 raise ReputError("Spark does not start; Java printed the reason above")
