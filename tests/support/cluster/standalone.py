@@ -25,20 +25,27 @@ def standalone_cluster(folder: Path, workers: int = 2) -> Iterator[str]:
     """The URL of a master that has its workers; each of them has two cores and 2 GiB to give away."""
     with ExitStack() as running:
         master = running.enter_context(_daemon("master.Master", "--port", "0", "--webui-port", "0"))
-        url = _find(master, r"Starting Spark master at (spark://\S+)")
+        url = find_line(master, r"Starting Spark master at (spark://\S+)")
         for number in range(workers):
             resources = ("--cores", "2", "--memory", "2g", "--webui-port", "0")
             worker = _daemon("worker.Worker", url, *resources, "--work-dir", str(folder / f"worker-{number}"))
             running.enter_context(worker)
         for _ in range(workers):
-            _find(master, r"(Registering worker)")
-        drain = threading.Thread(target=deque[str](maxlen=0).extend, args=(master.stderr,))  # else it blocks some day
-        drain.start()
-        try:
+            find_line(master, r"(Registering worker)")
+        with drained(master):
             yield url
-        finally:
-            master.terminate()
-            drain.join()
+
+
+@contextmanager
+def drained(process: subprocess.Popen[str]) -> Iterator[None]:
+    """Read what a process logs, else it blocks some day; the process is ended with the block."""
+    drain = threading.Thread(target=deque[str](maxlen=0).extend, args=(process.stderr,))
+    drain.start()
+    try:
+        yield
+    finally:
+        process.terminate()
+        drain.join()
 
 
 @contextmanager
@@ -59,8 +66,8 @@ def _daemon(name: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
             process.terminate()
 
 
-def _find(process: subprocess.Popen[str], pattern: str) -> str:
-    """The first group of the next line of its log that has the pattern."""
+def find_line(process: subprocess.Popen[str], pattern: str) -> str:
+    """The first group of the next line of a process's log that has the pattern."""
     assert process.stderr is not None
     lines = []
     for line in process.stderr:
