@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -21,6 +21,9 @@ from reput.broker.topic_processor import TopicProcessor
 from reput.config.broker import BrokerConfig
 from reput.config.message_store import FlushDiskType, MessageStoreConfig
 from reput.errors import ReputError
+from reput.files import DISK, FileLayer
+from reput.formats.metadata import ConsumerOffsets, SubscriptionGroups, TopicConfig
+from reput.log.metadata import read_metadata
 from reput.namesrv.name_server import NameServer
 from reput.service.config_manager import ConfigManager
 from reput.service.consumer_manager import ConsumerManager
@@ -52,15 +55,23 @@ class BrokerController:
         store_config: The store's keys; `brokerIP1` and `listenPort` are where clients find the broker, port 0 takes a
             free one.
         namesrv_port: Of its own name server, where `config` names none; 0 takes a free one.
+        files: The file layer.
     """
 
     def __init__(
-        self, path: str, config: BrokerConfig, store_config: MessageStoreConfig, *, namesrv_port: int = 9876
+        self,
+        path: str,
+        config: BrokerConfig,
+        store_config: MessageStoreConfig,
+        *,
+        namesrv_port: int = 9876,
+        files: FileLayer = DISK,
     ) -> None:
         self._path = path
         self._config = config
         self._store_config = store_config
         self._namesrv_port = namesrv_port
+        self._files = files
         self._name_server: NameServer | None = None
         self._server = RemotingServer(self, max_idle_s=config.server_channel_max_idle_time_seconds)
         self._requests = Requests({})
@@ -73,16 +84,21 @@ class BrokerController:
     # -- life
 
     async def start(self) -> None:
-        """Listen, open the store and register; clients can be served when this returns.
+        """Take the port, open the store, listen and register; clients can be served when this returns.
 
         Raises:
-            RemotingError: A port is taken.
-            ReputError: The store cannot be opened (see `MessageStore.open`), or its `config` cannot be read.
+            RemotingError: A port is taken. Nothing was changed.
+            ConfigError: The broker's or the cluster's name can be no topic's. Nothing was changed.
+            CorruptMetadataError: A file below `config` cannot be read. Nothing was changed.
+            ReputError: The store cannot be opened; see `MessageStore.open`.
         """
         self._loop = asyncio.get_running_loop()
         config, store_config = self._config, self._store_config
+        own_topics = self._own_topics()
+        read_metadata(self._path, SubscriptionGroups, self._files)
+        read_metadata(self._path, ConsumerOffsets, self._files)
         try:
-            port = await self._server.start(config.bind_address, store_config.listen_port)
+            port = await self._server.bind(config.bind_address, store_config.listen_port)
             self._store_config = store_config = replace(store_config, listen_port=port)
             self.address = store_config.store_host
             servers = config.name_servers
@@ -91,48 +107,56 @@ class BrokerController:
                 namesrv_port = await self._name_server.start(config.bind_address, self._namesrv_port)
                 servers = (f"{self.address.rpartition(':')[0]}:{namesrv_port}",)
             self.namesrv = ";".join(servers)
-            self._open(store_config, servers)
-            await self._state.in_pool(self._state.topics.create, self._state.topics.own_topics)
-            await self._registration.register()
+            store = MessageStore.open(
+                self._path, config=store_config, retention=True, dispatch="caller", files=self._files
+            )
+            try:
+                self._serve_from(store, own_topics, servers)
+                await self._state.in_pool(self._state.topics.create, own_topics)
+                await self._server.listen()
+            except BaseException:
+                store.close()
+                raise
         except BaseException:
             await self._close_ports()
             raise
+        await self._registration.register()
         self._registration.start()
+        self._pulls.start()
         self._every(config.flush_consumer_offset_interval / 1000, self._persist_offsets)
         self._every(_SCAN_CLIENTS_S, self._scan_clients)
 
-    def _open(self, store_config: MessageStoreConfig, servers: tuple[str, ...]) -> None:
-        """Open the store, and make what answers requests."""
+    def _own_topics(self) -> list[TopicConfig]:
+        """The topics that the broker has from its start."""
         config = self._config
-        store = MessageStore.open(self._path, config=store_config, retention=True, dispatch="caller")
-        try:
-            own_topics = broker_topics(
-                config.broker_name,
-                broker_cluster_name=config.broker_cluster_name,
-                auto_create_topic_enable=config.auto_create_topic_enable,
-                default_topic_queue_nums=config.default_topic_queue_nums,
-                cluster_topic_enable=config.cluster_topic_enable,
-                broker_topic_enable=config.broker_topic_enable,
-                trace_topic_enable=config.trace_topic_enable,
-                msg_trace_topic_name=config.msg_trace_topic_name,
-            )
-            self._state = state = BrokerState(
-                config,
-                store,
-                self.address,
-                TopicConfigManager(store, own_topics, auto_create_topic_enable=config.auto_create_topic_enable),
-                SubscriptionGroupManager(
-                    store.path, auto_create_subscription_group=config.auto_create_subscription_group
-                ),
-                ConsumerOffsetManager(
-                    store.path, consumer_offset_update_version_step=config.consumer_offset_update_version_step
-                ),
-                ConsumerManager(channel_expired_timeout_ms=config.channel_expired_timeout),
-                ProducerManager(channel_expired_timeout_ms=config.channel_expired_timeout),
-            )
-        except BaseException:
-            store.close()
-            raise
+        return broker_topics(
+            config.broker_name,
+            broker_cluster_name=config.broker_cluster_name,
+            auto_create_topic_enable=config.auto_create_topic_enable,
+            default_topic_queue_nums=config.default_topic_queue_nums,
+            cluster_topic_enable=config.cluster_topic_enable,
+            broker_topic_enable=config.broker_topic_enable,
+            trace_topic_enable=config.trace_topic_enable,
+            msg_trace_topic_name=config.msg_trace_topic_name,
+        )
+
+    def _serve_from(self, store: MessageStore, own_topics: Sequence[TopicConfig], servers: tuple[str, ...]) -> None:
+        """Make what answers requests."""
+        config, files = self._config, self._files
+        self._state = state = BrokerState(
+            config,
+            store,
+            self.address,
+            TopicConfigManager(store, own_topics, auto_create_topic_enable=config.auto_create_topic_enable),
+            SubscriptionGroupManager(
+                store.path, files, auto_create_subscription_group=config.auto_create_subscription_group
+            ),
+            ConsumerOffsetManager(
+                store.path, files, consumer_offset_update_version_step=config.consumer_offset_update_version_step
+            ),
+            ConsumerManager(channel_expired_timeout_ms=config.channel_expired_timeout),
+            ProducerManager(channel_expired_timeout_ms=config.channel_expired_timeout),
+        )
         self._registration = Registration(state, servers)
         creation = TopicCreation(state, self._registration.register)
         is_sync = store.config.flush_disk_type is FlushDiskType.SYNC_FLUSH
@@ -153,7 +177,11 @@ class BrokerController:
         self._sends = SendFrameProcessor(state, self._requests, self._answers, on_append)
 
     async def stop(self) -> None:
-        """Answer what was accepted, unregister, persist, and close the store clean."""
+        """Answer what was accepted, unregister, persist, and close the store clean.
+
+        Raises:
+            ReputError: Something could not be made durable; the next start recovers.
+        """
         state = self._state
         await self._registration.stop()
         self._pulls.answer_all()
@@ -164,10 +192,12 @@ class BrokerController:
         for task in self._tasks:
             task.cancel()
         await self._close_ports()
-        await self._persist(state.offsets)
-        await self._persist(state.groups)
-        await state.in_pool(state.store.close)
-        state.pool.shutdown()
+        try:
+            await self._persist(state.offsets)
+            await self._persist(state.groups)
+        finally:
+            await state.in_pool(state.store.close)
+            state.pool.shutdown()
 
     async def _close_ports(self) -> None:
         await self._server.stop()

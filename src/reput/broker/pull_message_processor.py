@@ -59,6 +59,10 @@ class PullMessageProcessor:
         self._held: dict[tuple[str, int], list[_HeldPull]] = {}
         self._held_of: dict[Connection, int] = {}
         self._count = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Look at the held pulls by time from now on."""
         self._timer = self._loop.call_later(_CHECK_EVERY_S, self._check)
 
     def handlers(self) -> Mapping[int, Handler]:
@@ -273,7 +277,8 @@ class PullMessageProcessor:
 
     def answer_all(self) -> None:
         """Answer all held pulls with what there is, and hold none any more: the broker stops."""
-        self._timer.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
         held, self._held = self._held, {}
         for pulls in held.values():
             for pull in pulls:

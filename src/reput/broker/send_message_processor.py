@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Coroutine, Mapping
+from datetime import datetime
 from typing import Any
 
 from reput.broker.durable_answers import DurableAnswers
@@ -13,7 +14,8 @@ from reput.config.message_store import FlushDiskType
 from reput.errors import MessageIllegalError, ReputError, StoreBusyError
 from reput.formats.hosts import encode_host
 from reput.formats.message import RETRY_TOPIC_PREFIX
-from reput.formats.metadata import TopicConfig
+from reput.formats.metadata import TopicConfig, TopicFilterType
+from reput.formats.record_layout import SysFlag
 from reput.remoting.codes import PermName, RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand
 from reput.remoting.header import encode_header
@@ -65,6 +67,8 @@ class SendMessageProcessor:
             return refusal
         topic = self._state.topics.select_topic_config(header.topic)
         if topic is not None:
+            if self._creation.is_creating(header.topic):  # after those of this connection that wait for the topic
+                return self._send_to_new(connection, command, header, topic)
             return self._send_to(connection, command, header, topic)
         made = self._state.topics.create_topic_in_send_message(
             header.topic, header.default_topic, header.default_topic_queue_nums, unit_mode=bool(header.unit_mode)
@@ -89,7 +93,7 @@ class SendMessageProcessor:
         """The answer to a request that is refused before its topic is looked up (`preSend`, `msgCheck`)."""
         state, config, topic = self._state, self._state.config, header.topic
         if state.now_ms() < config.start_accept_send_request_time_stamp:
-            remark = f"broker unable to service, until {config.start_accept_send_request_time_stamp} ms"
+            remark = f"broker unable to service, until {_human_time(config.start_accept_send_request_time_stamp)}"
             return self._refuse(command, ResponseCode.SYSTEM_ERROR, remark)
         if not config.broker_permission & PermName.WRITE:
             known = state.topics.select_topic_config(topic)
@@ -125,8 +129,9 @@ class SendMessageProcessor:
             properties.setdefault(_UNIQ_KEY, "")
             properties[_UNIQ_KEY] = properties[_UNIQ_KEY] or self._unique_ids.create(self._state.now_ms())
         properties[_CLUSTER] = self._state.config.broker_cluster_name
+        sys_flag = header.sys_flag | (SysFlag.MULTI_TAGS if topic.topic_filter_type is TopicFilterType.MULTI_TAG else 0)
         row = PutRow(
-            header.topic, queue_id, command.body, write_properties(properties), header.flag, header.sys_flag,
+            header.topic, queue_id, command.body, write_properties(properties), header.flag, sys_flag,
             header.born_timestamp, connection.host, header.reconsume_times or 0,
             is_batch=bool(header.batch),
         )  # fmt: skip
@@ -198,6 +203,14 @@ def topic_text(topic: TopicConfig) -> str:
         f"writeQueueNums={topic.write_queue_nums}, perm={perm}, topicFilterType={topic.topic_filter_type}, "
         f"topicSysFlag={topic.topic_sys_flag}, order={str(topic.order).lower()}, attributes={attributes}]"
     )
+
+
+def _human_time(ms: int) -> str:
+    """A time in the broker's time zone (`UtilAll.timeMillisToHumanString2`)."""
+    try:
+        return datetime.fromtimestamp(ms / 1000).strftime("%Y-%m-%d %H:%M:%S,") + f"{ms % 1000:03d}"
+    except (OverflowError, ValueError, OSError):  # far beyond what a calendar has
+        return f"{ms} ms"
 
 
 def _is_delayed(properties: Mapping[str, str]) -> bool:

@@ -22,6 +22,10 @@ class TopicCreation:
         self._register = register
         self._creating: dict[str, asyncio.Task[None]] = {}
 
+    def is_creating(self, topic: str) -> bool:
+        """Whether a topic is being made: what is sent to it waits, though it may be there already."""
+        return topic in self._creating
+
     def start(self, config: TopicConfig) -> asyncio.Task[None]:
         """Begin to make a topic, if nobody does so already; the task is done when name servers know the topic."""
         name = config.topic_name

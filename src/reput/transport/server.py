@@ -37,22 +37,36 @@ class RemotingServer:
         self._all_closed = asyncio.Event()
 
     async def start(self, host: str, port: int) -> int:
-        """Listen; returns the port, which is a free one where 0 was asked for.
+        """`bind` and `listen`; returns the port."""
+        bound = await self.bind(host, port)
+        await self.listen()
+        return bound
+
+    async def bind(self, host: str, port: int) -> int:
+        """Take a port, on which nobody is served before `listen`; returns it, a free one where 0 was asked for.
 
         Raises RemotingError where the port is taken.
         """
         loop = asyncio.get_running_loop()
         try:
-            self._server = await loop.create_server(lambda: Connection(self), host, port, backlog=_BACKLOG)
+            self._server = await loop.create_server(
+                lambda: Connection(self), host, port, backlog=_BACKLOG, start_serving=False
+            )
         except OSError as error:
-            raise RemotingError(
-                f"cannot listen on {host}:{port}: {error.strerror or error}; another process may have the port: choose "
-                "another one, or 0 for any that is free"
-            ) from None
+            raise _port_taken(host, port, error) from None
         except (OverflowError, ValueError) as error:  # no port, or no name
             raise RemotingError(f"cannot listen on {host}:{port}: {error}") from None
-        self._watch = loop.call_later(_IDLE_CHECK_S, self._close_idle)
         return int(self._server.sockets[0].getsockname()[1])
+
+    async def listen(self) -> None:
+        """Serve whoever connects; raises RemotingError where another process has begun to listen on the port."""
+        assert self._server is not None
+        host, port = self._server.sockets[0].getsockname()[:2]
+        try:
+            await self._server.start_serving()
+        except OSError as error:
+            raise _port_taken(host, port, error) from None
+        self._watch = asyncio.get_running_loop().call_later(_IDLE_CHECK_S, self._close_idle)
 
     async def stop(self, timeout_s: float = 1.0) -> None:
         """Close the port and all connections; what was written to them is sent, if they read it in time."""
@@ -98,3 +112,10 @@ class RemotingServer:
         self._owner.closed(connection)
         if not self.connections:
             self._all_closed.set()
+
+
+def _port_taken(host: str, port: int, error: OSError) -> RemotingError:
+    return RemotingError(
+        f"cannot listen on {host}:{port}: {error.strerror or error}; another process may have the port: choose "
+        "another one, or 0 for any that is free"
+    )

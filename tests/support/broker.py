@@ -1,0 +1,233 @@
+"""A broker in the loop of a test, and a client of it that is nothing but a socket."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from reput.broker.broker import BrokerController
+from reput.config.broker import broker_configs
+from reput.files import DISK, FileLayer
+from reput.formats.message import Message
+from reput.formats.message_batch import encode_batch
+from reput.formats.message_ext import MessageExt
+from reput.remoting.codes import PullSysFlag, RequestCode
+from reput.remoting.command import ONE_WAY_FLAG, RemotingCommand
+from reput.remoting.send_headers import V2_NAMES
+from tests.support.sockets import Peer
+
+#: Files of a few pages, and no syncs: most tests are about answers.
+SMALL = {
+    "flush_disk_type": "ASYNC_FLUSH",
+    "mapped_file_size_commit_log": 1 << 20,
+    "mapped_file_size_consume_queue": 20_000,
+    "max_hash_slot_num": 100,
+    "max_index_num": 400,
+}
+SYNCED = SMALL | {"flush_disk_type": "SYNC_FLUSH"}
+BORN_MS = 1_700_000_000_000
+_NAMES = {long: short for short, long in V2_NAMES.items()}
+
+
+class Client(Peer):
+    """A client that numbers its requests; what the broker asks of it, and late answers, wait in queues."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        super().__init__(reader, writer)
+        self.requests: asyncio.Queue[RemotingCommand] = asyncio.Queue()
+        self._answers: dict[int, asyncio.Future[RemotingCommand]] = {}
+        self._last = 0
+        self._reading = asyncio.get_running_loop().create_task(self._read())
+
+    async def _read(self) -> None:
+        try:
+            while True:
+                command = await self.receive()
+                if command.is_response:
+                    self._answers.pop(command.opaque).set_result(command)
+                else:
+                    self.requests.put_nowait(command)
+        except (asyncio.IncompleteReadError, ConnectionError) as error:
+            for answer in self._answers.values():
+                answer.set_exception(error)
+
+    def begin(
+        self, code: int, body: bytes = b"", *, flag: int = 0, **fields: object
+    ) -> asyncio.Future[RemotingCommand]:
+        """Send a request; the future is done by its answer."""
+        return self.begin_all([RemotingCommand(code, flag=flag, ext_fields=texts(fields), body=body)])[0]
+
+    def begin_all(self, commands: Sequence[RemotingCommand]) -> list[asyncio.Future[RemotingCommand]]:
+        """Send requests in one write."""
+        begun = []
+        for command in commands:
+            self._last += 1
+            command.opaque = self._last
+            begun.append(asyncio.get_running_loop().create_future())
+            if not command.is_one_way:
+                self._answers[command.opaque] = begun[-1]
+        self.send(*commands)
+        return begun
+
+    async def ask(self, code: int, body: bytes = b"", **fields: object) -> RemotingCommand:
+        """The answer to a request."""
+        return await self.begin(code, body, **fields)
+
+    async def send_message(self, topic: str, body: bytes = b"x", **more: Any) -> RemotingCommand:
+        """The answer to `send_command`."""
+        return await self.begin_all([send_command(topic, body, **more)])[0]
+
+    async def pull(self, topic: str, offset: int = 0, **more: Any) -> RemotingCommand:
+        """The answer to `pull_command`."""
+        return await self.begin_all([pull_command(topic, offset, **more)])[0]
+
+    async def heartbeat(self, client_id: str, *groups: Mapping[str, Any], producers: Sequence[str] = ()) -> None:
+        """Say who is there; `groups`: of `consumer`."""
+        body = {
+            "clientID": client_id,
+            "consumerDataSet": list(groups),
+            "producerDataSet": [{"groupName": name} for name in producers],
+        }
+        assert (await self.ask(RequestCode.HEART_BEAT, json.dumps(body).encode())).code == 0
+
+    async def one_way(self, code: int, body: bytes = b"", **fields: object) -> None:
+        """Send a request that is not answered; it is done when this returns."""
+        self.begin(code, body, flag=ONE_WAY_FLAG, **fields)
+        await self.round_trip()
+
+    async def round_trip(self) -> None:
+        """Return when the broker has taken all that was sent before."""
+        await self.ask(RequestCode.GET_MAX_OFFSET, topic="none", queueId=0)
+
+    async def ended(self) -> None:
+        """Return when the broker has closed the connection."""
+        await self._reading
+
+    async def leave(self) -> None:
+        """Close the connection."""
+        self.close()
+        await self._reading
+
+
+def texts(fields: Mapping[str, object]) -> dict[str, str]:
+    """Fields of a command, as Java writes them."""
+    return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in fields.items()}
+
+
+def send_command(
+    topic: str,
+    body: bytes = b"x",
+    *,
+    properties: Mapping[str, str] | None = None,
+    code: int = RequestCode.SEND_MESSAGE_V2,
+    one_way: bool = False,
+    **fields: object,
+) -> RemotingCommand:
+    """A send; `fields` in SEND_MESSAGE's names."""
+    text = "".join(f"{name}\x01{value}\x02" for name, value in (properties or {}).items())
+    given: dict[str, object] = {
+        "producerGroup": "p", "topic": topic, "defaultTopic": "TBW102", "defaultTopicQueueNums": 4, "queueId": 0,
+        "sysFlag": 0, "bornTimestamp": BORN_MS, "flag": 0, "properties": text, "batch": False,
+    } | fields  # fmt: skip
+    if code != RequestCode.SEND_MESSAGE:
+        given = {_NAMES[name]: value for name, value in given.items()}
+    return RemotingCommand(code, flag=ONE_WAY_FLAG * one_way, ext_fields=texts(given), body=body)
+
+
+def batch_command(topic: str, bodies: Sequence[bytes], **more: Any) -> RemotingCommand:
+    """A send of a batch, each message with its number as its tag."""
+    messages = [Message(topic, body, tags=str(number)) for number, body in enumerate(bodies)]
+    return send_command(topic, encode_batch(messages), code=RequestCode.SEND_BATCH_MESSAGE, batch=True, **more)
+
+
+def pull_command(
+    topic: str,
+    offset: int = 0,
+    *,
+    group: str = "g",
+    code: int = RequestCode.PULL_MESSAGE,
+    tags: str | None = "*",
+    hold_ms: int | None = None,
+    commit: int | None = None,
+    **fields: object,
+) -> RemotingCommand:
+    """A pull. tags: None takes the subscription of the group's heartbeats; hold_ms: how long it may wait."""
+    flags = PullSysFlag.SUBSCRIPTION * (tags is not None) | PullSysFlag.SUSPEND * (hold_ms is not None)
+    flags |= PullSysFlag.COMMIT_OFFSET * (commit is not None)
+    given: dict[str, object] = {
+        "consumerGroup": group, "topic": topic, "queueId": 0, "queueOffset": offset, "maxMsgNums": 32,
+        "sysFlag": int(flags), "commitOffset": commit or 0, "suspendTimeoutMillis": hold_ms or 0, "subVersion": 0,
+    } | ({} if tags is None else {"subscription": tags}) | fields  # fmt: skip
+    return RemotingCommand(code, ext_fields=texts(given))
+
+
+def consumer(group: str, *topics: str, tags: str = "*", version: int = 1, **more: object) -> dict[str, Any]:
+    """A group in a heartbeat."""
+    subscriptions = [{"topic": topic, "subString": tags, "subVersion": version} for topic in topics]
+    return {
+        "groupName": group, "consumeType": "CONSUME_PASSIVELY", "messageModel": "CLUSTERING",
+        "consumeFromWhere": "CONSUME_FROM_LAST_OFFSET", "subscriptionDataSet": subscriptions, **more,
+    }  # fmt: skip
+
+
+def messages_of(answer: RemotingCommand) -> list[MessageExt]:
+    """The messages of an answer that was found."""
+    assert answer.code == 0, answer
+    found, position = [], 0
+    while position < len(answer.body):
+        found.append(MessageExt(answer.body, position))
+        position += found[-1].store_size
+    return found
+
+
+class Served:
+    """A broker that runs."""
+
+    def __init__(self, controller: BrokerController) -> None:
+        self.controller = controller
+        self._clients: list[Client] = []
+
+    async def client(self) -> Client:
+        """Another client."""
+        host, _, port = self.controller.address.rpartition(":")
+        client = Client(*await asyncio.open_connection(host, int(port)))
+        self._clients.append(client)
+        return client
+
+    async def leave_all(self) -> None:
+        for client in self._clients:
+            await client.leave()
+
+
+def controller_of(path: Path, *, files: FileLayer = DISK, **keys: object) -> BrokerController:
+    """A broker that is not started, on free ports of this machine."""
+    given = SMALL | {"bind_address": "127.0.0.1", "listen_port": 0, "brokerIP1": "127.0.0.1"} | keys
+    config, store_config, _ = broker_configs(given)
+    return BrokerController(str(path), config, store_config, namesrv_port=0, files=files)
+
+
+@asynccontextmanager
+async def serving_broker(path: Path, *, files: FileLayer = DISK, **keys: object) -> AsyncIterator[Served]:
+    """A broker on a folder, with these keys of broker and store; it is stopped, unless the test has done so."""
+    controller = controller_of(path, files=files, **keys)
+    await controller.start()
+    served = Served(controller)
+    try:
+        yield served
+    finally:
+        await served.leave_all()
+        await controller.stop()
+
+
+async def with_topic(client: Client, topic: str, queues: int = 1, perm: int = 6, **fields: object) -> None:
+    """Make a topic, as an operator does."""
+    answer = await client.ask(
+        RequestCode.UPDATE_AND_CREATE_TOPIC, topic=topic, defaultTopic="TBW102", readQueueNums=queues,
+        writeQueueNums=queues, perm=perm, topicFilterType=fields.pop("filter_type", "SINGLE_TAG"), topicSysFlag=0,
+        order=fields.pop("order", False), **fields,
+    )  # fmt: skip
+    assert answer.code == 0, answer
