@@ -53,7 +53,9 @@ class Client(Peer):
                     self.requests.put_nowait(command)
         except (asyncio.IncompleteReadError, ConnectionError) as error:
             for answer in self._answers.values():
-                answer.set_exception(error)
+                if not answer.done():
+                    answer.set_exception(error)
+                    answer.exception()  # a test need not wait for it
 
     def begin(
         self, code: int, body: bytes = b"", *, flag: int = 0, **fields: object
@@ -190,6 +192,13 @@ class Served:
     def __init__(self, controller: BrokerController) -> None:
         self.controller = controller
         self._clients: list[Client] = []
+        self._is_stopped = False
+
+    async def stop(self) -> None:
+        """Stop the broker, if that is not done."""
+        if not self._is_stopped:
+            self._is_stopped = True
+            await self.controller.stop()
 
     async def client(self) -> Client:
         """Another client."""
@@ -220,7 +229,7 @@ async def serving_broker(path: Path, *, files: FileLayer = DISK, **keys: object)
         yield served
     finally:
         await served.leave_all()
-        await controller.stop()
+        await served.stop()
 
 
 async def with_topic(client: Client, topic: str, queues: int = 1, perm: int = 6, **fields: object) -> None:

@@ -230,9 +230,14 @@ class PullMessageProcessor:
             return pull
         header = pull.header
         if pull.tags is not None:
-            result = self._state.store.get_message(header.topic, header.queue_id, pull.offset, 32, pull.tags)
-            if result.status is GetMessageStatus.NO_MATCHED_MESSAGE:  # it waits on, but not for these again
-                return pull._replace(offset=result.next_begin_offset)
+            get, following = self._state.store.get_message, pull.offset
+            while following < high:
+                result = get(header.topic, header.queue_id, following, 32, pull.tags)
+                if result.status is not GetMessageStatus.NO_MATCHED_MESSAGE:
+                    break
+                following = result.next_begin_offset
+            else:  # it waits on, but not for these again
+                return pull._replace(offset=following)
         self._answer(pull)
         return None
 

@@ -1,0 +1,136 @@
+"""Answers under SYNC_FLUSH, on a disk that is slow or fails."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from reput.errors import StoreError
+from reput.remoting.codes import RequestCode, ResponseCode
+from tests.support.broker import (
+    SYNCED,
+    Served,
+    batch_command,
+    controller_of,
+    messages_of,
+    pull_command,
+    send_command,
+    serving_broker,
+)
+from tests.support.faulty_files import FaultyFiles
+from tests.support.held_disk import HeldDisk
+from tests.support.sockets import run
+
+
+def test_a_send_is_answered_after_the_sync_that_covers_it(tmp_path: Path) -> None:
+    disk = HeldDisk()
+
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store", files=FaultyFiles(disk.judge), **SYNCED) as served:
+            client, other = await served.client(), await served.client()
+            assert (await client.send_message("orders", b"0")).code == 0
+            with disk.held():
+                begun = client.begin_all([send_command("orders", b"%d" % number) for number in range(1, 4)])
+                begun += other.begin_all([batch_command("orders", [b"4", b"5"])])
+                await asyncio.to_thread(disk.wait)
+                client.begin_all([send_command("orders", b"6", one_way=True)])
+                for one in (client, other):
+                    await one.round_trip()
+                assert not any(one.done() for one in begun)
+                assert (await client.pull("orders", 1)).code == ResponseCode.PULL_NOT_FOUND
+            answers = await asyncio.gather(*begun)
+            assert [answer.code for answer in answers] == [0] * 4
+            pulled = messages_of(await client.pull("orders", hold_ms=60_000))
+            while len(pulled) < 7:
+                pulled += messages_of(await client.pull("orders", len(pulled), hold_ms=60_000))
+            assert {message.body for message in pulled} == {b"%d" % number for number in range(7)}
+
+    run(scenario())
+
+
+def test_a_message_that_does_not_wait_is_answered_before_the_sync(tmp_path: Path) -> None:
+    disk = HeldDisk()
+
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store", files=FaultyFiles(disk.judge), **SYNCED) as served:
+            client = await served.client()
+            await client.send_message("orders", b"0")
+            with disk.held():
+                answer = await client.send_message("orders", b"1", properties={"WAIT": "false"})
+                assert answer.code == 0
+                assert (await client.pull("orders", 1)).code == ResponseCode.PULL_NOT_FOUND
+            (message,) = messages_of(await client.pull("orders", 1, hold_ms=60_000))
+            assert message.body == b"1"
+
+    run(scenario())
+
+
+def test_a_slow_sync_is_answered_flush_disk_timeout_once(tmp_path: Path) -> None:
+    disk = HeldDisk()
+
+    async def scenario() -> None:
+        keys = SYNCED | {"syncFlushTimeout": 20}
+        async with serving_broker(tmp_path / "store", files=FaultyFiles(disk.judge), **keys) as served:
+            client = await served.client()
+            await client.send_message("orders", b"0")
+            with disk.held():
+                answer = await client.send_message("orders", b"1")
+                assert answer.code == ResponseCode.FLUSH_DISK_TIMEOUT
+                assert answer.ext_fields is not None
+                assert answer.ext_fields["queueOffset"] == "1"
+            # A second answer would have an opaque that nobody waits for, which ends the client's reading.
+            (message,) = messages_of(await client.pull("orders", 1, hold_ms=60_000))
+            assert message.body == b"1"
+
+    run(scenario())
+
+
+def test_after_a_failed_sync_nothing_is_acknowledged_and_nothing_more_is_taken(tmp_path: Path) -> None:
+    disk = HeldDisk()
+
+    async def scenario() -> None:
+        controller = controller_of(tmp_path / "store", files=FaultyFiles(disk.judge), **SYNCED)
+        await controller.start()
+        served = Served(controller)
+        client = await served.client()
+        await client.send_message("orders", b"0")
+        disk.fail()
+        answer = await client.send_message("orders", b"1")
+        assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
+        assert answer.remark is not None
+        assert "may be lost: close the store" in answer.remark
+        assert answer.ext_fields is None
+        answer = await client.send_message("orders", b"2")
+        assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
+        assert answer.remark is not None
+        assert answer.remark.startswith("service not available now. ")
+        (message,) = messages_of(await client.pull("orders"))
+        assert message.body == b"0"
+        assert (await client.ask(RequestCode.GET_MAX_OFFSET, topic="orders", queueId=0)).code == 0
+        await served.leave_all()
+        with pytest.raises(StoreError):
+            await controller.stop()
+
+    run(scenario())
+
+
+def test_answers_that_wait_are_sent_before_a_broker_stops(tmp_path: Path) -> None:
+    disk = HeldDisk()
+
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store", files=FaultyFiles(disk.judge), **SYNCED) as served:
+            client = await served.client()
+            await client.send_message("orders", b"0")
+            with disk.held():
+                (begun,) = client.begin_all([send_command("orders", b"1")])
+                await asyncio.to_thread(disk.wait)
+                stopping = asyncio.create_task(served.stop())
+                (held,) = client.begin_all([pull_command("orders", 2, hold_ms=60_000)])
+                assert (await client.ask(RequestCode.GET_MIN_OFFSET, topic="orders", queueId=0)).code == 0
+            assert (await begun).code == 0
+            await stopping
+            assert held.done()
+
+    run(scenario())

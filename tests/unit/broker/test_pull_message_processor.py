@@ -1,0 +1,445 @@
+"""Pulls over sockets: the tables of checks and results, and pulls that wait."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reput.broker import pull_message_processor
+from reput.remoting.codes import RequestCode, ResponseCode
+from reput.remoting.command import RemotingCommand
+from reput.service.consumer_offset_manager import ConsumerOffsetManager
+from tests.support.broker import (
+    SYNCED,
+    Client,
+    Served,
+    batch_command,
+    consumer,
+    messages_of,
+    pull_command,
+    send_command,
+    serving_broker,
+    with_topic,
+)
+from tests.support.faulty_files import FaultyFiles
+from tests.support.held_disk import HeldDisk
+from tests.support.sockets import run
+
+LONG_MS = 60_000
+
+
+async def fill(client: Client, topic: str, *tags: str) -> None:
+    """Send a message for each tag, and return when they can be pulled."""
+    for number, tag in enumerate(tags):
+        assert (await client.send_message(topic, b"%d" % number, properties={"TAGS": tag})).code == 0
+    await client.pull(topic, len(tags) - 1, group="filler", hold_ms=LONG_MS)
+
+
+async def with_group(client: Client, group: str, **keys: object) -> None:
+    """Make a group, as an operator does."""
+    body = json.dumps({"groupName": group, **keys}).encode()
+    assert (await client.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body)).code == 0
+
+
+def forbid(served: Served) -> None:
+    served.controller._state.groups.update_forbidden("g", "orders", 2, True, 0)
+
+
+#: (keys of the broker, the pull, its answer's code and remark, forbiddenType); `orders` has one queue, `hidden` may not
+#: be read, g2 may not consume, g3 not by broadcast; g, g3 and g4 have members, g4 by SQL92.
+REFUSALS: Mapping[str, tuple[dict[str, Any], dict[str, Any], int, str, int | None]] = {
+    "broker": (
+        {"brokerPermission": 2}, {}, ResponseCode.NO_PERMISSION,
+        r"the broker\[127.0.0.1\] pulling message is forbidden", 1,
+    ),
+    "lite pull": (
+        {"litePullMessageEnable": "false"}, {"code": RequestCode.LITE_PULL_MESSAGE}, ResponseCode.NO_PERMISSION,
+        r"the broker\[127.0.0.1\] for lite pull consumer is forbidden", 1,
+    ),
+    "no group": (
+        {"autoCreateSubscriptionGroup": "false"}, {"group": "other"}, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+        r"subscription group \[other\] does not exist, \nSee .*", None,
+    ),
+    "group off": (
+        {}, {"group": "g2"}, ResponseCode.NO_PERMISSION, "subscription group no permission, g2", 2,
+    ),
+    "no topic": (
+        {}, {"topic": "other"}, ResponseCode.TOPIC_NOT_EXIST,
+        r"topic\[other\] not exist, apply first please! \nSee .*", None,
+    ),
+    "topic": (
+        {}, {"topic": "hidden"}, ResponseCode.NO_PERMISSION, r"the topic\[hidden\] pulling message is forbidden", 3,
+    ),
+    "queue": (
+        {}, {"queueId": 1}, ResponseCode.INVALID_PARAMETER,
+        r"queueId\[1\] is illegal, topic:\[orders\] topicConfig.readQueueNums:\[1\] consumer:\[/127.0.0.1:\d+\]", None,
+    ),
+    "queue below zero": ({}, {"queueId": -1}, ResponseCode.INVALID_PARAMETER, r"queueId\[-1\] is illegal, .*", None),
+    "separators": (
+        {}, {"tags": "||"}, ResponseCode.SUBSCRIPTION_PARSE_FAILED, "parse the consumer's subscription failed", None,
+    ),
+    "SQL without text": (
+        {}, {"tags": "", "expressionType": "SQL92"}, ResponseCode.SUBSCRIPTION_PARSE_FAILED,
+        "parse the consumer's subscription failed", None,
+    ),
+    "SQL": (
+        {}, {"tags": "a > 5", "expressionType": "SQL92"}, ResponseCode.SYSTEM_ERROR,
+        "The broker does not support consumer to filter message by SQL92", None,
+    ),
+    "no members": (
+        {}, {"tags": None, "group": "alone"}, ResponseCode.SUBSCRIPTION_NOT_EXIST,
+        r"the consumer's group info not exist\nSee .*", None,
+    ),
+    "broadcast": (
+        {}, {"tags": None, "group": "g3"}, ResponseCode.NO_PERMISSION,
+        r"the consumer group\[g3\] can not consume by broadcast way", 4,
+    ),
+    "not subscribed": (
+        {}, {"tags": None, "topic": "TBW102"}, ResponseCode.SUBSCRIPTION_NOT_EXIST,
+        r"the consumer's subscription not exist\nSee .*", None,
+    ),
+    "old subscription": (
+        {}, {"tags": None, "subVersion": 2}, ResponseCode.SUBSCRIPTION_NOT_LATEST,
+        "the consumer's subscription not latest", None,
+    ),
+    "SQL by heartbeat": (
+        {}, {"tags": None, "group": "g4"}, ResponseCode.SYSTEM_ERROR,
+        "The broker does not support consumer to filter message by SQL92", None,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSALS)
+def test_a_pull_is_refused_with_rocketmqs_code_and_remark(tmp_path: Path, case: str) -> None:
+    keys, pull, code, remark, forbidden = REFUSALS[case]
+
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store", **keys) as served:
+            client = await served.client()
+            await with_topic(client, "orders")
+            await with_topic(client, "hidden", perm=2)
+            await with_group(client, "g")
+            await with_group(client, "g2", consumeEnable=False)
+            await with_group(client, "g3", consumeBroadcastEnable=False)
+            by_sql = consumer("g4", "orders")
+            by_sql["subscriptionDataSet"][0] |= {"expressionType": "SQL92", "subString": "a > 5"}
+            broadcast = consumer("g3", "orders", messageModel="BROADCASTING")
+            await client.heartbeat("c", consumer("g", "orders"), broadcast, by_sql)
+            answer = await client.pull(**{"topic": "orders", "hold_ms": LONG_MS} | pull)
+            assert answer.code == code
+            assert answer.remark is not None
+            assert re.fullmatch(remark, answer.remark), answer.remark
+            assert answer.ext_fields == ({} if forbidden is None else {"forbiddenType": str(forbidden)})
+
+    run(scenario())
+
+
+def test_a_topic_that_is_forbidden_to_a_group_is_refused(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store") as served:
+            client = await served.client()
+            await with_topic(client, "orders")
+            await client.heartbeat("c", consumer("g", "orders"))
+            forbid(served)
+            answer = await client.pull("orders", tags=None)
+            assert answer.code == ResponseCode.NO_PERMISSION
+            assert answer.remark == "the consumer group[g] is forbidden for topic[orders]"
+            assert answer.ext_fields == {"forbiddenType": "5"}
+
+    run(scenario())
+
+
+#: (the pull of a queue with five messages of the tags a b a c b, its answer's code and remark, next offset, bodies)
+RESULTS: Mapping[str, tuple[dict[str, Any], int, str, int, list[bytes]]] = {
+    "all": ({}, 0, "FOUND", 5, [b"0", b"1", b"2", b"3", b"4"]),
+    "from the middle": ({"offset": 3}, 0, "FOUND", 5, [b"3", b"4"]),
+    "two": ({"maxMsgNums": 2}, 0, "FOUND", 2, [b"0", b"1"]),
+    "tags": ({"tags": "b || c"}, 0, "FOUND", 5, [b"1", b"3", b"4"]),
+    "tags, one": ({"tags": "b", "maxMsgNums": 1}, 0, "FOUND", 2, [b"1"]),
+    "a tag of the same hash": ({"tags": "Aa"}, 20, "NO_MATCHED_MESSAGE", 5, []),
+    "no such tag": ({"tags": "d"}, 20, "NO_MATCHED_MESSAGE", 5, []),
+    "the end": ({"offset": 5}, 19, "OFFSET_OVERFLOW_ONE", 5, []),
+    "beyond the end": ({"offset": 6}, 21, "OFFSET_OVERFLOW_BADLY", 5, []),
+    "before the beginning": ({"offset": -1}, 21, "OFFSET_TOO_SMALL", 0, []),
+    "lite": ({"code": RequestCode.LITE_PULL_MESSAGE}, 0, "FOUND", 5, [b"0", b"1", b"2", b"3", b"4"]),
+    "an empty queue": ({"queueId": 1}, 19, "NO_MESSAGE_IN_QUEUE", 0, []),
+    "an empty queue, later": ({"queueId": 1, "offset": 3}, 21, "NO_MESSAGE_IN_QUEUE", 0, []),
+}
+
+
+def test_a_pull_is_answered_as_its_result_says(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store") as served:
+            client = await served.client()
+            await with_topic(client, "orders", 2)
+            await fill(client, "orders", "a", "b", "BB", "c", "b")
+            for case, (pull, code, remark, following, bodies) in RESULTS.items():
+                answer = await client.pull(**{"topic": "orders"} | pull)
+                high = 0 if pull.get("queueId") else 5
+                assert (answer.code, answer.remark) == (code, remark), case
+                assert answer.ext_fields == {
+                    "suggestWhichBrokerId": "0", "nextBeginOffset": str(following), "minOffset": "0",
+                    "maxOffset": str(high), "topicSysFlag": "0", "groupSysFlag": "0",
+                }, case  # fmt: skip
+                assert [one.body for one in messages_of(answer)] == bodies if code == 0 else not answer.body, case
+
+    run(scenario())
+
+
+def test_tags_are_those_of_the_groups_heartbeat(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store") as served:
+            client = await served.client()
+            await fill(client, "orders", "a", "b")
+            await client.heartbeat("c", consumer("g", "orders", tags="b", version=7))
+            answer = await client.pull("orders", tags=None, subVersion=7)
+            assert [message.body for message in messages_of(answer)] == [b"1"]
+
+    run(scenario())
+
+
+def test_a_pull_looks_at_many_messages_that_it_does_not_want_a_part_at_a_time(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store") as served:
+            client = await served.client()
+            await client.begin_all([batch_command("orders", [b"x"] * 900)])[0]
+            await client.pull("orders", 899, hold_ms=LONG_MS)
+            answer = await client.pull("orders", tags="wanted")
+            assert (answer.code, answer.ext_fields and answer.ext_fields["nextBeginOffset"]) == (20, "800")
+            assert (await client.pull("orders", 800, tags="wanted")).ext_fields == (answer.ext_fields or {}) | {
+                "nextBeginOffset": "900"
+            }
+
+    run(scenario())
+
+
+# -- what a pull commits
+
+
+def offset_of(served: Served, group: str = "g") -> int:
+    offsets: ConsumerOffsetManager = served.controller._state.offsets
+    return offsets.query_offset(group, "orders", 0)
+
+
+def test_a_pull_commits_its_offset_on_the_first_pass_only(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store") as served:
+            client = await served.client()
+            await fill(client, "orders", "a", "b")
+            assert (await client.pull("orders", 0)).code == 0
+            assert offset_of(served) == -1
+            assert (await client.pull("orders", 0, commit=1)).code == 0
+            assert offset_of(served) == 1
+            (held,) = client.begin_all([pull_command("orders", 2, commit=2, hold_ms=LONG_MS)])
+            await client.round_trip()
+            assert offset_of(served) == 2
+            await client.ask(
+                RequestCode.UPDATE_CONSUMER_OFFSET, consumerGroup="g", topic="orders", queueId=0, commitOffset=0
+            )
+            await client.send_message("orders")
+            assert (await held).code == 0
+            assert offset_of(served) == 0
+
+    run(scenario())
+
+
+def test_a_reset_is_told_to_one_pull_and_what_that_one_commits_is_old(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store") as served:
+            client = await served.client()
+            await fill(client, "orders", "a", "b")
+            await with_group(client, "g")
+            served.controller._state.offsets.assign_reset_offset("orders", "g", 0, 1, 0)
+            commit = {"consumerGroup": "g", "topic": "orders", "queueId": 0, "commitOffset": 2}
+            answer = await client.ask(RequestCode.UPDATE_CONSUMER_OFFSET, **commit)
+            assert (answer.code, answer.remark) == (0, "Offset has been previously reset")
+            answer = await client.pull("orders", 2, commit=2, hold_ms=LONG_MS)
+            assert (answer.code, answer.remark) == (ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET")
+            assert answer.ext_fields is not None
+            assert answer.ext_fields["nextBeginOffset"] == "1"
+            assert offset_of(served) == 1
+            assert [message.body for message in messages_of(await client.pull("orders", 1))] == [b"1"]
+
+    run(scenario())
+
+
+# -- pulls that wait
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_held_pull_is_answered_when_a_message_comes(tmp_path: Path, first: int) -> None:
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store") as served:
+            client, other = await served.client(), await served.client()
+            await with_topic(client, "orders", 2)
+            if first:
+                await fill(client, "orders", "a")
+            held = client.begin_all([pull_command("orders", first, hold_ms=LONG_MS) for _ in range(2)])
+            elsewhere = client.begin_all([pull_command("orders", 0, queueId=1, hold_ms=LONG_MS)])[0]
+            await client.round_trip()
+            assert not any(one.done() for one in held)
+            await other.send_message("orders", b"new")
+            for one in held:
+                assert [message.body for message in messages_of(await one)] == [b"new"]
+            await client.round_trip()
+            assert not elsewhere.done()
+
+    run(scenario())
+
+
+def test_a_held_pull_sees_no_message_before_it_is_synced(tmp_path: Path) -> None:
+    disk = HeldDisk()
+
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store", files=FaultyFiles(disk.judge), **SYNCED) as served:
+            client = await served.client()
+            await fill(client, "orders", "a")  # the log has its file
+            (held,) = client.begin_all([pull_command("orders", 1, hold_ms=LONG_MS)])
+            with disk.held():
+                (sent,) = client.begin_all([send_command("orders", b"new")])
+                await asyncio.to_thread(disk.wait)
+                await client.round_trip()
+                assert not held.done()
+                assert not sent.done()
+            assert [message.body for message in messages_of(await held)] == [b"new"]
+            assert (await sent).code == 0
+
+    run(scenario())
+
+
+def test_messages_with_other_tags_leave_a_pull_waiting_and_move_its_next_offset(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pull_message_processor, "_CHECK_EVERY_S", 0.01)
+
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store") as served:
+            client = await served.client()
+            await with_topic(client, "orders")
+            (held,) = client.begin_all([pull_command("orders", tags="wanted", hold_ms=LONG_MS)])
+            (short,) = client.begin_all([pull_command("orders", tags="wanted", hold_ms=300)])
+            await fill(client, "orders", "a", "b")
+            await client.round_trip()
+            assert not held.done()
+            answer = await short
+            assert (answer.code, answer.remark) == (ResponseCode.PULL_RETRY_IMMEDIATELY, "NO_MATCHED_MESSAGE")
+            assert answer.ext_fields is not None
+            assert answer.ext_fields["nextBeginOffset"] == "2"
+            await client.send_message("orders", b"2", properties={"TAGS": "wanted"})
+            assert [message.body for message in messages_of(await held)] == [b"2"]
+
+    run(scenario())
+
+
+def test_a_wanted_message_wakes_a_pull_however_many_others_come_before_it(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store") as served:
+            client = await served.client()
+            await with_topic(client, "orders")
+            (held,) = client.begin_all([pull_command("orders", tags="wanted", hold_ms=LONG_MS)])
+            await client.round_trip()
+            wanted = send_command("orders", properties={"TAGS": "wanted"})
+            await asyncio.gather(*client.begin_all([batch_command("orders", [b"x"] * 900), wanted]))
+            answer = await held
+            assert (answer.code, answer.ext_fields and answer.ext_fields["nextBeginOffset"]) == (20, "800")
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("keys", [{}, {"longPollingEnable": "false", "shortPollingTimeMills": 20}])
+def test_a_held_pull_is_answered_when_its_time_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keys: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(pull_message_processor, "_CHECK_EVERY_S", 0.01)
+
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store", **keys) as served:
+            client = await served.client()
+            await fill(client, "orders", "a")
+            patient = client.begin_all([pull_command("orders", 1, hold_ms=LONG_MS)])[0]
+            answer = await client.pull("orders", 1, hold_ms=LONG_MS if keys else 20)
+            assert (answer.code, answer.remark) == (ResponseCode.PULL_NOT_FOUND, "OFFSET_OVERFLOW_ONE")
+            assert answer.ext_fields is not None
+            assert (answer.ext_fields["nextBeginOffset"], answer.ext_fields["maxOffset"]) == ("1", "1")
+            if keys:
+                assert (await patient).code == ResponseCode.PULL_NOT_FOUND
+            else:
+                assert not patient.done()
+
+    run(scenario())
+
+
+def test_pulls_of_a_closed_connection_are_forgotten(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store") as served:
+            gone, stays = await served.client(), await served.client()
+            await with_topic(stays, "orders")
+            gone.begin_all([pull_command("orders", hold_ms=LONG_MS) for _ in range(3)])
+            await gone.round_trip()
+            (held,) = stays.begin_all([pull_command("orders", hold_ms=LONG_MS)])
+            await stays.round_trip()
+            pulls = served.controller._pulls
+            assert (pulls._count, len(pulls._held_of)) == (4, 2)
+            gone._answers.clear()
+            await gone.leave()
+            while pulls._count > 1:
+                await stays.round_trip()
+            await stays.send_message("orders", b"new")
+            assert [message.body for message in messages_of(await held)] == [b"new"]
+            assert (pulls._count, pulls._held_of, pulls._held) == (0, {}, {})
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(("most", "of_connection", "kept"), [(3, 9, 3), (9, 2, 4)])
+def test_more_pulls_than_the_limits_allow_are_answered_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, of_connection: int, kept: int
+) -> None:
+    monkeypatch.setattr(pull_message_processor, "_MOST_HELD", most)
+    monkeypatch.setattr(pull_message_processor, "_MOST_HELD_OF_CONNECTION", of_connection)
+
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store") as served:
+            clients = [await served.client(), await served.client()]
+            await with_topic(clients[0], "orders")
+            begun: list[asyncio.Future[RemotingCommand]] = []
+            for client in clients:
+                begun += client.begin_all([pull_command("orders", hold_ms=LONG_MS) for _ in range(4)])
+                await client.round_trip()
+            assert len([one for one in begun if not one.done()]) == kept
+            assert all(one.result().code == ResponseCode.PULL_NOT_FOUND for one in begun if one.done())
+
+    run(scenario())
+
+
+def test_a_held_pull_of_a_topic_that_is_deleted_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pull_message_processor, "_CHECK_EVERY_S", 0.01)
+
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store") as served:
+            client = await served.client()
+            await with_topic(client, "orders")
+            (held,) = client.begin_all([pull_command("orders", hold_ms=200)])
+            assert (await client.ask(RequestCode.DELETE_TOPIC_IN_BROKER, topic="orders")).code == 0
+            assert (await held).code == ResponseCode.TOPIC_NOT_EXIST
+
+    run(scenario())
+
+
+def test_held_pulls_are_answered_when_the_broker_stops(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store") as served:
+            client = await served.client()
+            await with_topic(client, "orders")
+            (held,) = client.begin_all([pull_command("orders", hold_ms=LONG_MS)])
+            await client.round_trip()
+            await served.stop()
+            assert (await held).code == ResponseCode.PULL_NOT_FOUND
+
+    run(scenario())

@@ -1,0 +1,128 @@
+"""Queries over sockets: by key, by id, by time, and the ends of queues."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from reput.broker import query_processor
+from reput.formats.java import INT64_MAX
+from reput.remoting.codes import RequestCode, ResponseCode
+from tests.support.broker import Client, batch_command, messages_of, send_command, serving_broker, with_topic
+from tests.support.sockets import run
+
+
+async def by_key(client: Client, key: str, *, count: int = 32, **more: object) -> tuple[int, list[bytes]]:
+    """Code of the answer, and the bodies of its messages."""
+    fields = {"topic": "orders", "key": key, "maxNum": count, "beginTimestamp": 0, "endTimestamp": INT64_MAX} | more
+    answer = await client.ask(RequestCode.QUERY_MESSAGE, **fields)
+    if answer.code:
+        assert answer.code == ResponseCode.QUERY_NOT_FOUND
+        assert answer.remark == "can not find message, maybe time range not correct"
+        return answer.code, []
+    return 0, [message.body for message in messages_of(answer)]
+
+
+async def fill(client: Client, count: int) -> None:
+    """Send messages with the keys all, k-0, k-1, ..., and return when they can be found."""
+    for number in range(count):
+        properties = {"KEYS": f"all k-{number}", "UNIQ_KEY": f"{number:032X}"}
+        await client.send_message("orders", b"%d" % number, properties=properties)
+    await client.pull("orders", count - 1, hold_ms=60_000)
+
+
+def test_messages_are_found_by_key_and_by_unique_key(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store", defaultQueryMaxNum=1) as served:
+            client = await served.client()
+            await fill(client, 3)
+            assert await by_key(client, "k-1") == (0, [b"1"])
+            assert await by_key(client, "all") == (0, [b"0", b"1", b"2"])
+            assert await by_key(client, "all", count=2) == (0, [b"1", b"2"])
+            assert await by_key(client, "all", _UNIQUE_KEY_QUERY="true") == (0, [b"2"])
+            assert await by_key(client, f"{2:032X}", _UNIQUE_KEY_QUERY="true") == (0, [b"2"])
+            assert await by_key(client, "none") == (ResponseCode.QUERY_NOT_FOUND, [])
+            assert await by_key(client, "all", beginTimestamp=INT64_MAX - 1) == (ResponseCode.QUERY_NOT_FOUND, [])
+            fields = {"topic": "orders", "key": "all", "maxNum": 9, "beginTimestamp": 0, "endTimestamp": INT64_MAX}
+            answer = await client.ask(RequestCode.QUERY_MESSAGE, **fields)
+            newest = messages_of(answer)[-1]
+            assert answer.ext_fields == {
+                "indexLastUpdateTimestamp": str(newest.store_timestamp),
+                "indexLastUpdatePhyoffset": str(newest.commit_log_offset),
+            }
+
+    run(scenario())
+
+
+def test_an_answer_holds_the_newest_messages_that_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(query_processor, "_MOST_BYTES", 600)
+
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store") as served:
+            client = await served.client()
+            await fill(client, 9)
+            code, bodies = await by_key(client, "all")
+            assert code == 0
+            assert bodies == [b"%d" % number for number in range(9)][-len(bodies) :]
+            assert 1 <= len(bodies) < 9
+
+    run(scenario())
+
+
+def test_a_message_is_viewed_by_its_offset(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store") as served:
+            client = await served.client()
+            await fill(client, 2)
+            second = messages_of(await client.pull("orders"))[1]
+            answer = await client.ask(RequestCode.VIEW_MESSAGE_BY_ID, offset=second.commit_log_offset)
+            assert [message.raw for message in messages_of(answer)] == [second.raw]
+            for offset in (second.commit_log_offset + 1, 1 << 40, -1):
+                answer = await client.ask(RequestCode.VIEW_MESSAGE_BY_ID, offset=offset)
+                remark = f"can not find message by the offset, {offset}"
+                assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, remark)
+
+    run(scenario())
+
+
+def test_the_ends_of_a_queue_and_its_offsets_by_time(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store") as served:
+            client = await served.client()
+            await with_topic(client, "orders")
+
+            async def number(code: int, field: str = "offset", **more: object) -> int:
+                answer = await client.ask(code, **({"topic": "orders", "queueId": 0} | more))
+                assert answer.code == 0
+                assert answer.ext_fields is not None
+                return int(answer.ext_fields[field])
+
+            ends = (RequestCode.GET_MIN_OFFSET, RequestCode.GET_MAX_OFFSET)
+            assert [await number(code) for code in ends] == [0, 0]
+            assert [await number(code, topic="none") for code in ends] == [0, 0]
+            assert await number(RequestCode.GET_EARLIEST_MSG_STORETIME, "timestamp") == -1
+            await fill(client, 3)
+            assert [await number(code) for code in ends] == [0, 3]
+            stored = [message.store_timestamp for message in messages_of(await client.pull("orders"))]
+            assert await number(RequestCode.GET_EARLIEST_MSG_STORETIME, "timestamp") == stored[0]
+            search = RequestCode.SEARCH_OFFSET_BY_TIMESTAMP
+            for time in (stored[0] - 1, *stored):
+                assert await number(search, timestamp=time) == next(i for i, at in enumerate(stored) if at >= time)
+            assert await number(search, timestamp=stored[-1] + 60_000) == 3
+            last = max(i for i, at in enumerate(stored) if at <= stored[0])
+            assert await number(search, timestamp=stored[0], boundaryType="UPPER") == last
+
+    run(scenario())
+
+
+def test_messages_of_a_batch_are_found_by_key_too(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store") as served:
+            client = await served.client()
+            await client.begin_all([batch_command("orders", [b"a", b"b"])])[0]
+            await client.begin_all([send_command("orders", b"c", properties={"KEYS": "k"})])[0]
+            await client.pull("orders", 2, hold_ms=60_000)
+            assert await by_key(client, "k") == (0, [b"c"])
+
+    run(scenario())

@@ -1,0 +1,124 @@
+"""Topics and groups over sockets: made, changed, shown, deleted, on the disk before the answer."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from reput.formats.fastjson import decode_fastjson
+from reput.remoting.codes import RequestCode, ResponseCode
+from tests.support.broker import Client, consumer, serving_broker, with_topic
+from tests.support.sockets import run
+
+
+def on_disk(store: Path, name: str, table: str) -> Any:
+    return decode_fastjson((store / "config" / name).read_bytes())[table]
+
+
+async def topic_config(client: Client, topic: str) -> Any:
+    answer = await client.ask(RequestCode.GET_TOPIC_CONFIG, topic=topic)
+    return json.loads(answer.body) if answer.code == 0 else answer.code
+
+
+def test_a_topic_is_made_changed_shown_and_deleted(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+
+    async def scenario() -> None:
+        async with serving_broker(store) as served:
+            client = await served.client()
+            assert await topic_config(client, "orders") == ResponseCode.TOPIC_NOT_EXIST
+            await with_topic(client, "orders", 3, attributes="+message.type=FIFO", order=True)
+            shown = await topic_config(client, "orders")
+            assert shown == {
+                "topicName": "orders", "readQueueNums": 3, "writeQueueNums": 3, "perm": 6,
+                "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0, "order": True,
+                "attributes": {"message.type": "FIFO"},
+            }  # fmt: skip
+            assert on_disk(store, "topics.json", "topicConfigTable")["orders"]["writeQueueNums"] == 3
+            await with_topic(client, "orders", 5)
+            assert (await topic_config(client, "orders"))["readQueueNums"] == 5
+            answer = await client.ask(RequestCode.GET_ALL_TOPIC_CONFIG)
+            table = json.loads(answer.body)
+            assert table["topicConfigTable"]["orders"]["readQueueNums"] == 5
+            assert {"TBW102", "SELF_TEST_TOPIC", "broker-a", "DefaultCluster"} <= set(table["topicConfigTable"])
+            assert table["dataVersion"]["counter"] > 0
+            await client.send_message("orders")
+            await client.heartbeat("c", consumer("g", "orders"))
+            fields = {"consumerGroup": "g", "topic": "orders", "queueId": 0, "commitOffset": 1}
+            await client.ask(RequestCode.UPDATE_CONSUMER_OFFSET, **fields)
+            assert (await client.ask(RequestCode.DELETE_TOPIC_IN_BROKER, topic="orders")).code == 0
+            assert (await client.ask(RequestCode.DELETE_TOPIC_IN_BROKER, topic="orders")).code == 0
+            assert await topic_config(client, "orders") == ResponseCode.TOPIC_NOT_EXIST
+            assert "orders" not in on_disk(store, "topics.json", "topicConfigTable")
+            assert served.controller._state.offsets.query_offset("g", "orders", 0) == -1
+
+    run(scenario())
+
+
+def test_topics_that_rocketmq_refuses_are_refused(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store") as served:
+            client = await served.client()
+            fields = {
+                "defaultTopic": "TBW102", "readQueueNums": 1, "writeQueueNums": 1, "perm": 6,
+                "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0, "order": False,
+            }  # fmt: skip
+            system = "The topic[TBW102] is conflict with system topic."
+            cases = [
+                (RequestCode.UPDATE_AND_CREATE_TOPIC, fields | {"topic": "TBW102"}, 29, system),
+                (RequestCode.UPDATE_AND_CREATE_TOPIC, fields | {"topic": " "}, 29, "The specified topic is blank."),
+                (
+                    RequestCode.UPDATE_AND_CREATE_TOPIC, fields | {"topic": "a", "attributes": "+x=1"}, 1,
+                    "unsupported key: x",
+                ),
+                (RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "TBW102"}, 29, system),
+                (RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": ""}, 29, "The specified topic is blank."),
+            ]  # fmt: skip
+            for code, given, expected, remark in cases:
+                answer = await client.ask(code, **given)
+                assert (answer.code, answer.remark) == (expected, remark)
+            answer = await client.ask(
+                RequestCode.UPDATE_AND_CREATE_TOPIC, **(fields | {"topic": "a", "topicFilterType": "X"})
+            )
+            assert answer.code == ResponseCode.SYSTEM_ERROR
+
+    run(scenario())
+
+
+def test_a_group_is_made_changed_shown_and_deleted(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+
+    async def scenario() -> None:
+        async with serving_broker(store) as served:
+            client = await served.client()
+
+            async def group(name: str) -> Any:
+                answer = await client.ask(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, group=name)
+                return json.loads(answer.body) if answer.code == 0 else answer.code
+
+            assert await group("g") == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+            update = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
+            for times in (3, 5):
+                body = json.dumps({"groupName": "g", "retryMaxTimes": times}).encode()
+                assert (await client.ask(update, body)).code == 0
+                shown = await group("g")
+                assert (shown["retryMaxTimes"], shown["retryQueueNums"], shown["consumeEnable"]) == (times, 1, True)
+                written = on_disk(store, "subscriptionGroup.json", "subscriptionGroupTable")
+                assert written["g"]["retryMaxTimes"] == times
+            answer = await client.ask(update, b'{"groupName":"a b"}')
+            assert answer.code == ResponseCode.INVALID_PARAMETER
+            table = json.loads((await client.ask(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)).body)
+            assert {"g", "TOOLS_CONSUMER"} <= set(table["subscriptionGroupTable"])
+            await with_topic(client, "orders")
+            fields = {"consumerGroup": "g", "topic": "orders", "queueId": 0, "commitOffset": 1}
+            offsets = served.controller._state.offsets
+            for given, left in (({}, 1), ({"cleanOffset": True}, -1), ({"removeOffset": True}, -1)):
+                await client.ask(update, b'{"groupName":"g"}')
+                await client.ask(RequestCode.UPDATE_CONSUMER_OFFSET, **fields)
+                assert (await client.ask(RequestCode.DELETE_SUBSCRIPTIONGROUP, groupName="g", **given)).code == 0
+                assert await group("g") == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+                assert offsets.query_offset("g", "orders", 0) == left
+            assert "g" not in on_disk(store, "subscriptionGroup.json", "subscriptionGroupTable")
+
+    run(scenario())
