@@ -55,6 +55,7 @@ class DispatchByCaller(ReputMessageService):
         return self.reput_from_offset >= offset
 
     def shutdown(self) -> None:
-        """Dispatch all records that are there."""
+        """Dispatch all records that are there; a disk that was full may have space again."""
+        self._retry_at = 0.0
         while self.dispatch():
             pass

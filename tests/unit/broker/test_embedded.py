@@ -1,0 +1,97 @@
+"""A broker in a thread of a program."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import time
+from pathlib import Path
+
+import pytest
+
+from reput import MessageStore
+from reput.broker.embedded import Broker
+from reput.errors import ConfigError, RemotingError, StoreLockedError
+from reput.remoting.codes import RequestCode
+from reput.transport.client import RemotingClient
+from tests.support.broker import SMALL, send_command
+from tests.support.namesrv import asked_name_server
+
+HERE = SMALL | {"bind_address": "127.0.0.1"}
+
+
+def ask(address: str) -> int:
+    """Code of the answer to a send."""
+
+    async def scenario() -> int:
+        client = RemotingClient()
+        answer = await client.call(address, send_command("orders", b"x"))
+        client.close()
+        return answer.code
+
+    return asyncio.run(scenario())
+
+
+def test_a_program_has_a_broker_in_two_seconds_and_closes_it_clean(tmp_path: Path) -> None:
+    begin = time.monotonic()
+    with Broker.start(tmp_path / "store", **HERE) as broker:
+        assert ask(broker.address) == 0
+        assert repr(broker) == f"Broker({broker.address}, namesrv={broker.namesrv})"
+        assert broker.namesrv.startswith("127.0.0.1:")
+    broker.close()
+    assert time.monotonic() - begin < 2
+    assert not (tmp_path / "store/abort").exists()
+    with MessageStore.open(tmp_path / "store") as store:
+        assert store.max_offset("orders", 0) == 1
+        with pytest.raises(StoreLockedError):
+            Broker.start(tmp_path / "store", **HERE)
+
+
+def test_messages_are_synced_unless_the_program_says_otherwise(tmp_path: Path) -> None:
+    with Broker.start(tmp_path / "store", mapped_file_size_commit_log=1 << 20, bind_address="127.0.0.1") as broker:
+        assert broker._controller._state.store.config.flush_disk_type == "SYNC_FLUSH"
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"brokerNme": "a"}, "brokerNme.*did you mean brokerName"),
+        ({"broker_permission": 9}, "brokerPermission=9"),
+        ({"namesrv_addr": "nowhere"}, "'nowhere' is no HOST:PORT"),
+        ({"flushDiskType": "SOMETIMES"}, "flushDiskType"),
+    ],
+)
+def test_a_wrong_key_is_an_error_and_nothing_is_made(tmp_path: Path, options: dict[str, object], told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        Broker.start(tmp_path / "store", **options)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_taken_port_is_an_error_and_nothing_is_made(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(RemotingError, match=f"cannot listen on 127.0.0.1:{port}: .*choose another one, or 0"):
+            Broker.start(tmp_path / "store", port=port, **HERE)
+        with pytest.raises(RemotingError, match=f"cannot listen on 127.0.0.1:{port}: .*choose another one, or 0"):
+            Broker.start(tmp_path / "store", namesrv_port=port, **HERE)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_brokers_of_one_process_register_at_a_name_server_elsewhere(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with asked_name_server(tmp_path) as asked:
+
+            def both() -> None:
+                keys = HERE | {"namesrv_addr": asked.address}
+                with Broker.start(tmp_path / "a", **keys) as a, Broker.start(tmp_path / "b", brokerName="b", **keys):
+                    assert a.namesrv == asked.address
+                    code = asyncio.run_coroutine_threadsafe(asked.ask(RequestCode.GET_BROKER_CLUSTER_INFO), loop)
+                    names.append(sorted(json.loads(code.result().body)["brokerAddrTable"]))
+
+            names: list[list[str]] = []
+            loop = asyncio.get_running_loop()
+            await asyncio.to_thread(both)
+            assert names == [["b", "broker-a"]]
+
+    asyncio.run(asyncio.wait_for(scenario(), 60))

@@ -1,0 +1,104 @@
+"""Dispatch that the store's caller does, a pass at a time."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from reput import Message, MessageStore, StoreFullError, StoreStateError
+from reput.store.dispatch import by_caller
+from tests.support.broker import SMALL, SYNCED
+from tests.support.faulty_files import FaultyFiles, Operation
+
+
+def put(store: MessageStore, count: int, size: int = 10) -> None:
+    for _ in range(count):
+        store.put_message(Message("orders", bytes(size)))
+
+
+def test_nothing_is_dispatched_before_the_caller_does(tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path / "s", dispatch="caller", **SMALL) as store:
+        assert store.dispatch() == 0
+        put(store, 3)
+        assert (store.max_offset("orders", 0), store.dispatch_behind_bytes > 0) == (0, True)
+        assert store.dispatch() == 3
+        assert (store.max_offset("orders", 0), store.dispatch_behind_bytes) == (3, 0)
+        assert store.dispatch() == 0
+        assert not [thread for thread in threading.enumerate() if thread.name == "reput-dispatch"]
+
+
+def test_a_pass_takes_so_many_bytes(tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path / "s", dispatch="caller", **SMALL) as store:
+        put(store, 10, 1000)
+        passes = []
+        while rows := store.dispatch(3000):
+            passes.append(rows)
+        assert sum(passes) == 10
+        assert len(passes) > 2
+
+
+def test_a_record_larger_than_a_pass_is_dispatched(tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path / "s", dispatch="caller", **SMALL) as store:
+        put(store, 2, 50_000)
+        while store.dispatch(1000):
+            pass
+        assert store.max_offset("orders", 0) == 2
+
+
+@pytest.mark.parametrize("keys", [SMALL, SYNCED], ids=["ASYNC_FLUSH", "SYNC_FLUSH"])
+def test_a_close_dispatches_everything(tmp_path: Path, keys: dict[str, object]) -> None:
+    with MessageStore.open(tmp_path / "s", dispatch="caller", **keys) as store:
+        put(store, 30, 1000)
+    with MessageStore.open(tmp_path / "s", read_only=True) as store:
+        assert store.max_offset("orders", 0) == 30
+
+
+def test_waiting_for_dispatch_dispatches(tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path / "s", dispatch="caller", **SMALL) as store:
+        put(store, 3)
+        store.wait_dispatched()
+        assert store.max_offset("orders", 0) == 3
+
+
+def test_after_a_full_disk_dispatch_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(by_caller, "RETRY_WAIT_S", 0.001)
+    full = threading.Event()
+
+    def judge(operation: Operation) -> None:
+        if full.is_set() and "/consumequeue/" in operation.path:
+            raise OSError(28, "No space left on device")
+
+    with MessageStore.open(tmp_path / "s", dispatch="caller", files=FaultyFiles(judge), **SMALL) as store:
+        put(store, 3)
+        full.set()
+        assert store.dispatch() == 0
+        assert isinstance(store.dispatch_failure, StoreFullError)
+        full.clear()
+        while not store.dispatch():
+            assert isinstance(store.dispatch_failure, StoreFullError)
+        assert (store.dispatch_failure, store.max_offset("orders", 0)) == (None, 3)
+
+
+def test_a_full_disk_is_left_alone_for_a_while_but_not_by_a_close(tmp_path: Path) -> None:
+    full = threading.Event()
+
+    def judge(operation: Operation) -> None:
+        if full.is_set() and "/consumequeue/" in operation.path:
+            raise OSError(28, "No space left on device")
+
+    with MessageStore.open(tmp_path / "s", dispatch="caller", files=FaultyFiles(judge), **SMALL) as store:
+        put(store, 1)
+        full.set()
+        assert store.dispatch() == 0
+        full.clear()
+        assert store.dispatch() == 0
+        assert isinstance(store.dispatch_failure, StoreFullError)
+    with MessageStore.open(tmp_path / "s", read_only=True) as closed:
+        assert closed.max_offset("orders", 0) == 1
+
+
+def test_only_a_store_that_was_opened_for_it_is_dispatched_by_its_caller(tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path / "s", **SMALL) as store, pytest.raises(StoreStateError, match="somebody else"):
+        store.dispatch()

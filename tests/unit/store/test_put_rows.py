@@ -1,0 +1,171 @@
+"""Puts of rows: a place or a fault for each, in order, and no waiting."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from reput import MessageIllegalError, MessageStore, StoreFullError, StorePoisonedError, StoreStateError
+from reput.errors import ReputError
+from reput.formats.hosts import encode_host
+from reput.formats.message import Message
+from reput.formats.message_batch import encode_batch
+from reput.store.put_rows import PutRow, PutRowResult
+from reput.store.results import PutMessageStatus
+from tests.support.broker import SMALL, SYNCED
+from tests.support.faulty_files import FaultyFiles, Operation
+from tests.support.held_disk import HeldDisk
+
+HOST = encode_host("10.1.2.3:4")
+
+
+def row(body: bytes, topic: str = "orders", queue_id: int = 0, **more: object) -> PutRow:
+    given: dict[str, object] = {"properties": b"", "flag": 0, "sys_flag": 0, "born_timestamp": 5, "born_host": HOST}
+    return PutRow(topic, queue_id, body, **(given | more))  # type: ignore[arg-type]
+
+
+def places(results: list[PutRowResult | ReputError]) -> list[PutRowResult]:
+    found = [one for one in results if isinstance(one, PutRowResult)]
+    assert len(found) == len(results), results
+    return found
+
+
+def bodies(store: MessageStore, topic: str = "orders", queue_id: int = 0) -> list[bytes]:
+    return [message.body for message in store.get_message(topic, queue_id, 0).messages()]
+
+
+def test_rows_are_stored_in_order_as_they_were_sent(tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path / "s", dispatch="caller", **SMALL) as store:
+        properties = b"UNIQ_KEY\x01" + b"A" * 32 + b"\x02TAGS\x01t\x02odd\x01\x01\x02"
+        results = places(
+            store.put_rows(
+                [
+                    row(b"a", properties=properties, flag=3, sys_flag=1, reconsume_times=2),
+                    row(b"b", "other", 7),
+                    row(b"c"),
+                ]
+            )
+        )
+        assert [result.queue_offset for result in results] == [0, 0, 1]
+        assert [result.commit_log_offsets for result in results] == [
+            (0,), (results[0].end_offset,), (results[1].end_offset,),
+        ]  # fmt: skip
+        while store.dispatch():
+            pass
+        first = store.get_message("orders", 0, 0).messages()[0]
+        assert properties in first.raw
+        assert (first.flag, first.sys_flag, first.reconsume_times) == (3, 1, 2)
+        assert (first.born_timestamp, first.born_host, first.tags) == (5, "10.1.2.3:4", "t")
+        assert (first.message_id, first.store_timestamp) == (results[0].message_id, results[0].store_timestamp)
+        assert (bodies(store), bodies(store, "other", 7)) == ([b"a", b"c"], [b"b"])
+
+
+def test_a_wrong_row_gets_its_fault_and_the_others_their_places(tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path / "s", dispatch="caller", max_message_size=100, **SMALL) as store:
+        rows = [
+            row(b"a"),
+            row(bytes(101)),
+            row(b"b", "t" * 40_000),
+            row(b"c", queue_id=-1),
+            row(b"d", properties=b"p" * 40_000),
+            row(b"no batch", is_batch=True),
+            row(b"e"),
+        ]
+        results = store.put_rows(rows)
+        faults = [str(one) if isinstance(one, MessageIllegalError) else None for one in results]
+        assert [fault is not None for fault in faults] == [False, True, True, True, True, True, False]
+        told = ["maxMessageSize allows 100", "topic", "queue_id -1", "40000 bytes", "no batch"]
+        for fault, words in zip(faults[1:6], told, strict=True):
+            assert fault is not None
+            assert words in fault
+        while store.dispatch():
+            pass
+        assert bodies(store) == [b"a", b"e"]
+
+
+def test_a_batch_is_one_row_with_a_place_for_each_message(tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path / "s", dispatch="caller", **SMALL) as store:
+        body = encode_batch([Message("orders", one) for one in (b"a", b"b", b"c")])
+        single, batch, last = places(store.put_rows([row(b"0"), row(body, is_batch=True), row(b"d")]))
+        assert (single.queue_offset, batch.queue_offset, last.queue_offset) == (0, 1, 4)
+        while store.dispatch():
+            pass
+        messages = store.get_message("orders", 0, 0).messages()
+        assert [message.body for message in messages] == [b"0", b"a", b"b", b"c", b"d"]
+        assert batch.commit_log_offsets == tuple(message.commit_log_offset for message in messages[1:4])
+        assert batch.message_id == ",".join(message.message_id for message in messages[1:4])
+        assert batch.end_offset == last.commit_log_offsets[0]
+
+
+def test_rows_fill_files_and_go_on_in_the_next(tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path / "s", dispatch="caller", **SMALL) as store:
+        results = places(store.put_rows([row(bytes(200_000)) for _ in range(12)]))
+        assert [result.queue_offset for result in results] == list(range(12))
+        assert len(list((tmp_path / "s/commitlog").iterdir())) >= 3
+
+
+def test_a_full_disk_is_the_fault_of_the_rows_that_it_meets(tmp_path: Path) -> None:
+    full = threading.Event()
+
+    def judge(operation: Operation) -> None:
+        if full.is_set() and operation.kind in ("create", "allocate", "write"):
+            raise OSError(28, "No space left on device")
+
+    with MessageStore.open(tmp_path / "s", dispatch="caller", files=FaultyFiles(judge), **SMALL) as store:
+        places(store.put_rows([row(b"a")]))
+        full.set()
+        results = store.put_rows([row(bytes(300_000)) for _ in range(12)])
+        faults = [isinstance(one, StoreFullError) for one in results]
+        assert any(faults)
+        full.clear()
+        stored = 1 + faults.count(False)
+        (after,) = places(store.put_rows([row(b"z")]))
+        assert after.queue_offset == stored
+
+
+@pytest.mark.parametrize("keys", [SMALL, SYNCED], ids=["ASYNC_FLUSH", "SYNC_FLUSH"])
+def test_when_safe_calls_once_for_all_rows_before(tmp_path: Path, keys: dict[str, object]) -> None:
+    disk, told, done = HeldDisk(), [], threading.Event()
+
+    def safe(status: object) -> None:
+        told.append(status)
+        done.set()
+
+    with MessageStore.open(tmp_path / "s", dispatch="caller", files=FaultyFiles(disk.judge), **keys) as store:
+        places(store.put_rows([row(b"a")]))
+        with disk.held():
+            results = places(store.put_rows([row(b"b"), row(b"c")]))
+            store.when_safe(results[-1].end_offset, safe)
+            assert done.is_set() == (keys is SMALL)
+        assert done.wait(60)
+    assert told == [PutMessageStatus.PUT_OK]
+
+
+def test_when_safe_tells_of_a_failed_sync_and_later_rows_are_refused(tmp_path: Path) -> None:
+    disk, told, done = HeldDisk(), [], threading.Event()
+
+    def safe(status: object) -> None:
+        told.append(status)
+        done.set()
+
+    store = MessageStore.open(tmp_path / "s", dispatch="caller", files=FaultyFiles(disk.judge), **SYNCED)
+    places(store.put_rows([row(b"a")]))
+    disk.fail()
+    (result,) = places(store.put_rows([row(b"b")]))
+    store.when_safe(result.end_offset, safe)
+    assert done.wait(60)
+    assert [type(one) for one in told] == [StorePoisonedError]
+    assert isinstance(store.put_rows([row(b"c")])[0], StorePoisonedError)
+    with pytest.raises(ReputError):
+        store.close()
+
+
+def test_a_closed_store_takes_no_rows(tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path / "s", dispatch="caller", **SMALL) as store:
+        pass
+    with pytest.raises(StoreStateError):
+        store.put_rows([row(b"a")])
+    with pytest.raises(StoreStateError):
+        store.when_safe(0, print)
