@@ -174,7 +174,7 @@ class BrokerController:
             TopicProcessor(state, self._registration.register, partial(self._persist, state.groups)),
         )
         self._requests = Requests({code: one for each in processors for code, one in each.handlers().items()})
-        self._sends = SendFrameProcessor(state, self._requests, self._answers, on_append)
+        self._sends = SendFrameProcessor(state, self._requests, creation, self._answers, on_append)
 
     async def stop(self) -> None:
         """Answer what was accepted, unregister, persist, and close the store clean.

@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 from reput.broker.durable_answers import DurableAnswers
 from reput.broker.state import BrokerState
+from reput.broker.topic_creation import TopicCreation
 from reput.config.message_store import FlushDiskType, MessageStoreConfig
-from reput.errors import MessageIllegalError, ReputError
+from reput.errors import ReputError
 from reput.formats.hosts import HOST_V4_SIZE, encode_host
 from reput.formats.message import RETRY_TOPIC_PREFIX
 from reput.formats.metadata import TopicConfig, TopicFilterType
@@ -33,15 +34,22 @@ class SendFrameProcessor:
     Args:
         state: The broker's.
         requests: Takes one frame in the plain way.
+        creation: Knows the topics that are being made.
         answers: Holds back answers under SYNC_FLUSH.
         on_append: Called after an append: there is something to dispatch.
     """
 
     def __init__(
-        self, state: BrokerState, requests: Requests, answers: DurableAnswers, on_append: Callable[[], None]
+        self,
+        state: BrokerState,
+        requests: Requests,
+        creation: TopicCreation,
+        answers: DurableAnswers,
+        on_append: Callable[[], None],
     ) -> None:
         self._state = state
         self._requests = requests
+        self._creation = creation
         self._answers = answers
         self._on_append = on_append
         store_config, config = state.store.config, state.config
@@ -125,9 +133,7 @@ class SendFrameProcessor:
         """Go on in the next log file; False where the plain way is to say why there is no room."""
         try:
             self._state.store.make_room(frame_size + _RECORD_ROOM + frame_size // _MIN_ITEM * _ITEM_ROOM)
-        except MessageIllegalError:
-            return False
-        except ReputError:
+        except ReputError:  # no file can hold so much, or the disk is full
             return False
         return True
 
@@ -172,6 +178,8 @@ class SendFrameProcessor:
             return
         config = self._state.topics.select_topic_config(topic)
         if config is None or topic in self._configs or not self._takes(config):
+            return
+        if self._creation.is_creating(topic):  # sends that wait for it are first
             return
         queues = max(config.write_queue_nums, config.read_queue_nums)
         try:
