@@ -73,19 +73,19 @@ class SendFrameProcessor:
         )
         self._configs: dict[str, TopicConfig] = {}
         self._topics: object = None
+        self._starts_at = config.start_accept_send_request_time_stamp
         self._end_offset = 0
         self._has_appended = False
 
     def take_all(self, connection: Connection) -> None:
         """Take all whole frames of a connection, and send what is to be answered at once in one write."""
-        host = connection.host
-        if not self._is_usable or len(host) != HOST_V4_SIZE or self._state.now_ms() < self._starts_at:
+        host, now_ms = connection.host, self._state.now_ms()
+        if not self._is_usable or len(host) != HOST_V4_SIZE or now_ms < self._starts_at:
             self._requests.take_all(connection)
             return
         self._look_at_topics()
         kernel, frames = self._kernel, connection.frames
-        now_ms = self._state.now_ms()
-        kernel.begin(host, now_ms, self._unique_ids.month_begin_ms(now_ms))
+        kernel.begin(host, self._unique_ids.month_begin_ms(now_ms))
         self._has_appended = False
         try:
             while len(frames) and not connection.is_paused and connection.is_open:
@@ -103,10 +103,6 @@ class SendFrameProcessor:
             self._send_answers(connection)
             if self._has_appended and not self._is_sync:
                 self._on_append()
-
-    @property
-    def _starts_at(self) -> int:
-        return self._state.config.start_accept_send_request_time_stamp
 
     def _take_plain(self, connection: Connection) -> tuple[Stop, int, int]:
         """Take plain sends; returns (why it stopped, bytes that were taken, size of the next frame)."""
@@ -162,10 +158,10 @@ class SendFrameProcessor:
 
     def _look_at_topics(self) -> None:
         """Forget the topics that have changed since the last read."""
-        topics = self._state.topics.topic_config_table
-        if self._state.store.topic_metadata is self._topics:
+        metadata = self._state.store.topic_metadata
+        if metadata is self._topics:
             return
-        self._topics = self._state.store.topic_metadata
+        self._topics, topics = metadata, metadata.topic_config_table
         if any(topics.get(name) is not config for name, config in self._configs.items()):
             self._configs.clear()
             self._kernel.topics.forget_topics()

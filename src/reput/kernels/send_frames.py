@@ -303,7 +303,7 @@ class SendFrames:
         ):
             self._point(word, data)
         self.words[B_ANSWERS_END // 8] = self.words[B_ANSWERS // 8] + answer_bytes
-        self._born_host = self._kept[1]
+        self._born_host, self._host = self._kept[1], b""
         for word, value in (
             (B_SUFFIX_SIZE, len(suffix)),
             (B_CLUSTER_SIZE, len(cluster)),
@@ -322,11 +322,12 @@ class SendFrames:
 
     # -- a call
 
-    def begin(self, born_host: bytes, now_ms: int, month_begin_ms: int) -> None:
-        """Set whose frames come, and the time for ids."""
-        self._born_host[:] = np.frombuffer(born_host, np.uint8)
+    def begin(self, born_host: bytes, month_begin_ms: int) -> None:
+        """Set whose frames come (8 bytes), and when the month began, for ids."""
+        if born_host is not self._host:
+            self._host = born_host
+            self._born_host[:] = np.frombuffer(born_host, np.uint8)
         self.words[B_MONTH_BEGIN // 8] = month_begin_ms
-        self.words[B_NOW // 8] = now_ms
         self.words[B_ANSWERED // 8] = 0
 
     def take(self, begin: int, end: int, log: int, log_offset: int, room: int, now_ms: int, next_offsets: int) -> Stop:
