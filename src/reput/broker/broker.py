@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Coroutine, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from reput.broker.client_processor import ClientProcessor
 from reput.broker.durable_answers import DurableAnswers
@@ -25,6 +26,7 @@ from reput.files import DISK, FileLayer
 from reput.formats.metadata import ConsumerOffsets, SubscriptionGroups, TopicConfig
 from reput.log.metadata import read_metadata
 from reput.namesrv.name_server import NameServer
+from reput.remoting.command import RemotingCommand
 from reput.service.config_manager import ConfigManager
 from reput.service.consumer_manager import ConsumerManager
 from reput.service.consumer_offset_manager import ConsumerOffsetManager
@@ -33,7 +35,7 @@ from reput.service.subscription_group_manager import SubscriptionGroupManager
 from reput.service.topic_config_manager import TopicConfigManager, broker_topics
 from reput.store.message_store import MessageStore
 from reput.transport.connection import Connection
-from reput.transport.requests import Requests
+from reput.transport.requests import Answer, Handler, Requests
 from reput.transport.server import RemotingServer
 
 logger = logging.getLogger("reput.broker")
@@ -42,6 +44,8 @@ logger = logging.getLogger("reput.broker")
 _DISPATCH_BYTES = 1 << 20
 #: Under load dispatch waits for the loop to be idle, at most so long.
 _DISPATCH_WITHIN_S = 0.005
+#: After a dispatch that failed.
+_RETRY_S = 1.0
 _SCAN_CLIENTS_S = 10.0
 _DRAIN_S = 1.0
 
@@ -77,6 +81,7 @@ class BrokerController:
         self._requests = Requests({})
         self._tasks: set[asyncio.Task[None]] = set()
         self._dispatch_at = 0.0
+        self._next_dispatch: asyncio.Handle | None = None
         self._turns = 0
         self.address = ""
         self.namesrv = ""
@@ -166,14 +171,15 @@ class BrokerController:
         on_append = (lambda: None) if is_sync else self._dispatch_soon
         self._pulls = PullMessageProcessor(state)
         self._clients = ClientProcessor(state, creation, self._persist_groups_soon)
-        processors = (
-            SendMessageProcessor(state, creation, self._answers, on_append),
-            self._pulls,
-            self._clients,
-            QueryProcessor(state),
-            TopicProcessor(state, self._registration.register, partial(self._persist, state.groups)),
+        sends = SendMessageProcessor(state, creation, self._answers, on_append)
+        topics = TopicProcessor(state, self._registration.register, partial(self._persist, state.groups))
+        readers = self._pulls.handlers() | QueryProcessor(state).handlers()
+        self._requests = Requests(
+            sends.handlers()
+            | self._clients.handlers()
+            | topics.handlers()
+            | {code: self._with_all_messages(handler) for code, handler in readers.items()}
         )
-        self._requests = Requests({code: one for each in processors for code, one in each.handlers().items()})
         self._sends = SendFrameProcessor(state, self._requests, creation, self._answers, on_append)
 
     async def stop(self) -> None:
@@ -191,6 +197,8 @@ class BrokerController:
             await asyncio.sleep(0.001)
         for task in self._tasks:
             task.cancel()
+        if self._next_dispatch is not None:
+            self._next_dispatch.cancel()
         await self._close_ports()
         try:
             await self._persist(state.offsets)
@@ -213,6 +221,9 @@ class BrokerController:
         """Called by the server: what one read brings is one batch."""
         self._turns += 1
         self._sends.take_all(connection)
+        if isinstance(self._next_dispatch, asyncio.TimerHandle) and self._pulls.any_wait:
+            self._next_dispatch.cancel()
+            self._next_dispatch = self._loop.call_soon(self._dispatch_if_idle, self._turns)
 
     def closed(self, connection: Connection) -> None:
         """Called by the server."""
@@ -222,22 +233,40 @@ class BrokerController:
     # -- dispatch, in the loop's idle time
 
     def _dispatch_soon(self) -> None:
-        if not self._dispatch_at:
+        """Dispatch when the loop is idle, if pulls wait for messages; else a moment later, more messages at once."""
+        if self._next_dispatch is None:
             self._dispatch_at = self._loop.time() + _DISPATCH_WITHIN_S
-            self._loop.call_soon(self._dispatch, self._turns)
+            if self._pulls.any_wait:
+                self._next_dispatch = self._loop.call_soon(self._dispatch_if_idle, self._turns)
+            else:
+                self._next_dispatch = self._loop.call_at(self._dispatch_at, self._dispatch)
 
-    def _dispatch(self, turns: int) -> None:
+    def _with_all_messages(self, handler: Handler) -> Handler:
+        """A handler that sees what was sent before its request."""
+
+        def handle(connection: Connection, command: RemotingCommand) -> Answer | Coroutine[Any, Any, Answer]:
+            if self._next_dispatch is not None:
+                self._next_dispatch.cancel()
+                self._dispatch()
+            return handler(connection, command)
+
+        return handle
+
+    def _dispatch_if_idle(self, turns: int) -> None:
         """Do one pass, if no request has come since the last look, or too much time has passed."""
         if turns != self._turns and self._loop.time() < self._dispatch_at:
-            self._loop.call_soon(self._dispatch, self._turns)
-            return
-        self._dispatch_at = 0.0
+            self._next_dispatch = self._loop.call_soon(self._dispatch_if_idle, self._turns)
+        else:
+            self._dispatch()
+
+    def _dispatch(self) -> None:
+        self._next_dispatch = None
         store = self._state.store
         rows = store.dispatch(_DISPATCH_BYTES)
         if rows:
             self._pulls.messages_arrived()
         if store.dispatch_failure is not None:
-            self._loop.call_later(1.0, self._dispatch_soon)
+            self._next_dispatch = self._loop.call_later(_RETRY_S, self._dispatch)
         elif store.dispatch_behind_bytes and rows:
             self._dispatch_soon()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 
 from reput.broker.state import BrokerState
 from reput.broker.topic_creation import TopicCreation
@@ -49,7 +49,7 @@ class ClientProcessor:
         self._creation = creation
         self._persist_groups = persist_groups
 
-    def handlers(self) -> Mapping[int, Handler]:
+    def handlers(self) -> dict[int, Handler]:
         """The requests that it takes."""
         return {
             RequestCode.HEART_BEAT: self.heart_beat,

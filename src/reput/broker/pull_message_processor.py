@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from typing import NamedTuple
 
 from reput.broker.state import SEE_FAQ, BrokerState
@@ -65,7 +64,7 @@ class PullMessageProcessor:
         """Look at the held pulls by time from now on."""
         self._timer = self._loop.call_later(_CHECK_EVERY_S, self._check)
 
-    def handlers(self) -> Mapping[int, Handler]:
+    def handlers(self) -> dict[int, Handler]:
         """The requests that it takes."""
         return {RequestCode.PULL_MESSAGE: self.pull, RequestCode.LITE_PULL_MESSAGE: self.pull}
 
@@ -213,6 +212,11 @@ class PullMessageProcessor:
         self._held_of[connection] = of_connection + 1
         self._count += 1
         return True
+
+    @property
+    def any_wait(self) -> bool:
+        """Whether pulls wait for messages."""
+        return bool(self._held)
 
     def messages_arrived(self) -> None:
         """Answer the held pulls for which a message has come; called after each dispatch."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from reput.broker.state import BrokerState
 from reput.formats.message_ext import MessageExt
 from reput.remoting.codes import RequestCode, ResponseCode
@@ -34,7 +32,7 @@ class QueryProcessor:
     def __init__(self, state: BrokerState) -> None:
         self._state = state
 
-    def handlers(self) -> Mapping[int, Handler]:
+    def handlers(self) -> dict[int, Handler]:
         """The requests that it takes."""
         return {
             RequestCode.QUERY_MESSAGE: self.query_message,

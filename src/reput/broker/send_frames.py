@@ -101,8 +101,7 @@ class SendFrameProcessor:
                     self._take_odd(connection)
         finally:
             self._send_answers(connection)
-            if self._has_appended and not self._is_sync:
-                self._on_append()
+            self._tell_appended()
 
     def _take_plain(self, connection: Connection) -> tuple[Stop, int, int]:
         """Take plain sends; returns (why it stopped, bytes that were taken, size of the next frame)."""
@@ -139,12 +138,18 @@ class SendFrameProcessor:
         if frame is None:
             return
         command = decode_command(frame)
+        self._tell_appended()  # a request sees what was sent before it
         answer = self._requests.take(connection, command)
         if answer is not None:
             self._send_answers(connection)
             connection.send(answer)
         if command.code in _SEND_CODES and not command.is_response:
             self._learn(command)
+
+    def _tell_appended(self) -> None:
+        if self._has_appended and not self._is_sync:
+            self._has_appended = False
+            self._on_append()
 
     def _send_answers(self, connection: Connection) -> None:
         if self._is_sync:

@@ -54,7 +54,7 @@ class SendMessageProcessor:
         self._unique_ids = UniqueIds(encode_host(state.store.config.store_host))
         self._ext = {_MSG_REGION: state.config.region_id, _TRACE_ON: "true" if state.config.trace_on else "false"}
 
-    def handlers(self) -> Mapping[int, Handler]:
+    def handlers(self) -> dict[int, Handler]:
         """The requests that it takes."""
         codes = (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
         return dict.fromkeys(codes, self.send)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from reput.broker.state import SEE_FAQ, BrokerState
@@ -44,7 +44,7 @@ class TopicProcessor:
         self._register = register
         self._persist_groups = persist_groups
 
-    def handlers(self) -> Mapping[int, Handler]:
+    def handlers(self) -> dict[int, Handler]:
         """The requests that it takes."""
         return {
             RequestCode.UPDATE_AND_CREATE_TOPIC: self.update_topic,
