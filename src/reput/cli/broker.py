@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from reput.cli.options import Json, Settings, Store, check_path, parse_pairs
+from reput.cli.options import Json, Settings, Store, broker_and_store_config, check_path
 
 
 def broker(
@@ -40,19 +40,10 @@ def broker(
     """
     from reput.broker.broker import BrokerController
     from reput.cli.serving import Serving, log_ignored, serve
-    from reput.config.broker import BrokerConfig, broker_configs
-    from reput.config.message_store import FlushDiskType, MessageStoreConfig
-    from reput.files import DISK
 
-    base, store_base = BrokerConfig(), MessageStoreConfig(flush_disk_type=FlushDiskType.SYNC_FLUSH)
-    if config is not None:
-        text = DISK.read_bytes(config).decode("utf-8", "replace")
-        base = BrokerConfig.from_broker_conf(text, config)
-        store_base = MessageStoreConfig.from_broker_conf(text, config)
-    pairs = parse_pairs(settings, "--set")
-    pairs |= {} if port is None else {"listenPort": str(port)}
-    pairs |= {} if namesrv is None else {"namesrvAddr": namesrv}
-    chosen, chosen_store, ignored = broker_configs(pairs, base=base, store_base=store_base)
+    more = {} if port is None else {"listenPort": str(port)}
+    more |= {} if namesrv is None else {"namesrvAddr": namesrv}
+    chosen, chosen_store, ignored = broker_and_store_config(settings, config, more)
 
     async def start() -> Serving:
         controller = BrokerController(store, chosen, chosen_store, namesrv_port=namesrv_port)

@@ -14,6 +14,7 @@ from reput.errors import ConfigError
 from reput.extras import require
 
 if TYPE_CHECKING:
+    from reput.config.broker import BrokerConfig
     from reput.config.message_store import MessageStoreConfig
     from reput.jobs.runner import Runner
 
@@ -182,6 +183,25 @@ def store_config(settings: Sequence[str], broker_conf: str | None) -> MessageSto
         text = DISK.read_bytes(broker_conf).decode("utf-8", "replace")
         base = MessageStoreConfig.from_broker_conf(text, broker_conf)
     return MessageStoreConfig.from_mapping(parse_pairs(settings, "--set"), base)
+
+
+def broker_and_store_config(
+    settings: Sequence[str], broker_conf: str | None, more: Mapping[str, str] | None = None
+) -> tuple[BrokerConfig, MessageStoreConfig, tuple[str, ...]]:
+    """Configurations of a broker and of its store, and the keys that neither uses; over them the keys in `more`.
+
+    Else as `store_config`.
+    """
+    from reput.config.broker import BrokerConfig, broker_configs
+    from reput.config.message_store import FlushDiskType, MessageStoreConfig
+    from reput.files import DISK
+
+    base, store_base = BrokerConfig(), MessageStoreConfig(flush_disk_type=FlushDiskType.SYNC_FLUSH)
+    if broker_conf is not None:
+        text = DISK.read_bytes(broker_conf).decode("utf-8", "replace")
+        base = BrokerConfig.from_broker_conf(text, broker_conf)
+        store_base = MessageStoreConfig.from_broker_conf(text, broker_conf)
+    return broker_configs(parse_pairs(settings, "--set") | dict(more or {}), base=base, store_base=store_base)
 
 
 def job_arguments(settings: Sequence[str], keys: Sequence[str], job: str) -> dict[str, Any]:

@@ -1,0 +1,102 @@
+"""reput broker: ready, stopped, refused."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from reput import MessageStore
+from reput.remoting.codes import RequestCode
+from tests.support.broker import Client, with_topic
+from tests.support.broker_load import broker_process
+from tests.support.commands import Run
+from tests.support.sockets import run
+
+LOCAL = ("--set", "bindAddress=127.0.0.1", "--set", "brokerIP1=127.0.0.1")
+
+
+async def _put(address: str) -> int:
+    host, _, port = address.rpartition(":")
+    client = Client(*await asyncio.open_connection(host, int(port)))
+    await with_topic(client, "orders")
+    return (await client.send_message("orders")).code
+
+
+async def _route(address: str) -> int:
+    host, _, port = address.rpartition(":")
+    client = Client(*await asyncio.open_connection(host, int(port)))
+    return (await client.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, topic="orders")).code
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_the_broker_and_its_store_is_closed_clean(
+    tmp_path: Path, run_reput: Run, number: signal.Signals
+) -> None:
+    with broker_process(tmp_path / "store") as (process, ready):
+        assert set(ready) == {"ready", "broker", "namesrv"}
+        assert run(_put(ready["broker"])) == 0
+        assert run(_route(ready["namesrv"])) == 0
+        begin = time.monotonic()
+        process.send_signal(number)
+        _, errors = process.communicate(timeout=60)
+        assert time.monotonic() - begin < 2
+        assert process.returncode == 0, errors
+        assert "Traceback" not in errors
+    assert "clean" in run_reput("info", tmp_path / "store").out
+    with MessageStore.open(tmp_path / "store", read_only=True) as store:
+        assert store.max_offset("orders", 0) == 1
+
+
+def _start(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "reput", "broker", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+def test_the_ready_line_is_text_without_json(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "reput", "broker", str(tmp_path / "store"), "--port", "0", "--namesrv-port", "0"]
+    with subprocess.Popen([*command, *LOCAL], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        words = process.stdout.readline().split()
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+    assert words[0] == "ready"
+    assert [word.partition("=127.0.0.1:")[0] for word in words[1:]] == ["broker", "namesrv"]
+
+
+def test_a_taken_port_is_one_line_and_nothing_is_made(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        for options in (("--port", port, "--namesrv-port", 0), ("--port", 0, "--namesrv-port", port)):
+            ended = _start(tmp_path / "store", *options, *LOCAL)
+            assert (ended.returncode, ended.stdout) == (2, "")
+            (line,) = ended.stderr.splitlines()
+            assert f"cannot listen on 127.0.0.1:{port}" in line
+            assert "or 0 for any that is free" in line
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_store_that_is_open_elsewhere_is_one_line_and_goes_on_being_served(tmp_path: Path) -> None:
+    with broker_process(tmp_path / "store") as (_, ready):
+        ended = _start(tmp_path / "store", "--port", 0, "--namesrv-port", 0, *LOCAL)
+        assert (ended.returncode, ended.stdout, len(ended.stderr.splitlines())) == (2, "", 1)
+        assert str(tmp_path / "store") in ended.stderr
+        assert run(_put(ready["broker"])) == 0
+
+
+def test_a_wrong_key_names_the_line_and_nothing_is_made(tmp_path: Path, run_reput: Run) -> None:
+    conf = tmp_path / "broker.conf"
+    conf.write_text("brokerName=a\nbrokerNme=b\n")
+    answer = run_reput("broker", tmp_path / "store", "--config", conf)
+    assert answer.status == 2
+    assert answer.err.startswith(f"reput: {conf}:2: unknown configuration key 'brokerNme'")
+    answer = run_reput("broker", tmp_path / "store", "--set", "brokerPermission=9")
+    assert (answer.status, len(answer.err.splitlines())) == (2, 1)
+    assert "brokerPermission=9: expected a whole number from 0 to 7" in answer.err
+    assert [path.name for path in tmp_path.iterdir()] == ["broker.conf"]
