@@ -18,6 +18,9 @@ from reput.errors import (
     CorruptStoreError,
     DataLossError,
     MessageIllegalError,
+    RemotingCommandError,
+    RemotingDecodeError,
+    RemotingError,
     ReputError,
     StoreBusyError,
     StoreError,
@@ -27,9 +30,11 @@ from reput.errors import (
     StorePoisonedError,
     StoreStateError,
     StoreSyncError,
+    SubscriptionError,
 )
 
 if TYPE_CHECKING:
+    from reput.broker.embedded import Broker
     from reput.config.message_store import FlushDiskType, MessageStoreConfig
     from reput.formats.message import Message
     from reput.formats.message_batch import MessageExtBatch
@@ -43,6 +48,7 @@ if TYPE_CHECKING:
 __version__ = "0.2.0"
 
 __all__ = [
+    "Broker",
     "ConfigError",
     "CorruptBackupError",
     "CorruptConsumeQueueError",
@@ -61,6 +67,9 @@ __all__ = [
     "MessageStoreConfig",
     "PutFuture",
     "PutMessageStatus",
+    "RemotingCommandError",
+    "RemotingDecodeError",
+    "RemotingError",
     "ReputError",
     "StoreBusyError",
     "StoreError",
@@ -70,11 +79,13 @@ __all__ = [
     "StorePoisonedError",
     "StoreStateError",
     "StoreSyncError",
+    "SubscriptionError",
     "TopicConfig",
     "read_log",
 ]
 
 _MODULE_OF = {
+    "Broker": "reput.broker.embedded",
     "FlushDiskType": "reput.config.message_store",
     "GetMessageStatus": "reput.store.results",
     "Message": "reput.formats.message",

@@ -63,3 +63,9 @@ def test_the_program_of_the_page_on_asyncio_runs(tmp_path: Path) -> None:
     (program,) = blocks("python", README.parent / "docs/asyncio.md")
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["PutMessageStatus.PUT_OK", "0", "1000", "32"]
+
+
+def test_the_program_of_the_page_on_the_broker_runs(tmp_path: Path) -> None:
+    (program,) = blocks("python", README.parent / "docs/broker.md")
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert len(done.stdout.split()) == 2

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from reput import MessageStore
-from reput.broker.embedded import Broker
+from reput import Broker, MessageStore
 from reput.errors import ConfigError, RemotingError, StoreLockedError
 from reput.remoting.codes import RequestCode
 from reput.transport.client import RemotingClient
