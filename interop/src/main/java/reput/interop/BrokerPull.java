@@ -26,24 +26,53 @@ final class BrokerPull {
     private static final long ROUTE_TIMEOUT_MS = 30_000;
 
     private String namesrv;
+    private NamesrvController names;
+    private BrokerController kept;
 
     /**
      * path: a store, which the broker opens; topic, with so many queues; max: messages a pull at the most. Returns when the
      * broker is started; it ends with the process.
      */
     Object serve(JsonObject arguments) throws Exception {
-        int port = Names.freePort();
-        NettyServerConfig names = new NettyServerConfig();
-        names.setListenPort(port);
-        NamesrvController controller = new NamesrvController(new NamesrvConfig(), names);
-        if (!controller.initialize()) throw new IllegalStateException("the name server does not start");
-        controller.start();
-        namesrv = Names.LOCALHOST + ":" + port;
-        startBroker(arguments, namesrv);
+        startNames();
+        BrokerController broker = broker(arguments);
+        int queues = arguments.get("queues").getAsInt();
+        broker.getTopicConfigManager().updateTopicConfig(new TopicConfig(arguments.get("topic").getAsString(), queues, queues, 6));
+        broker.start();
         return namesrv;
     }
 
-    private static void startBroker(JsonObject arguments, String namesrv) throws Exception {
+    /** path: a store with a topic, which a broker serves until broker-stop. Its name server, which knows the topic by then. */
+    Object serveKept(JsonObject arguments) throws Exception {
+        if (names == null) startNames();
+        kept = broker(arguments);
+        kept.start();
+        DefaultMQPullConsumer consumer = new DefaultMQPullConsumer("routes");
+        consumer.setNamesrvAddr(namesrv);
+        consumer.start();
+        queues(consumer, arguments.get("topic").getAsString(), arguments.get("queues").getAsInt());
+        consumer.shutdown();
+        return namesrv;
+    }
+
+    /** Stop the broker of broker-serve, cleanly; its name server ends with the process. */
+    Object stop(JsonObject arguments) {
+        kept.shutdown();
+        kept = null;
+        return null;
+    }
+
+    private void startNames() throws Exception {
+        int port = Names.freePort();
+        NettyServerConfig config = new NettyServerConfig();
+        config.setListenPort(port);
+        names = new NamesrvController(new NamesrvConfig(), config);
+        if (!names.initialize()) throw new IllegalStateException("the name server does not start");
+        names.start();
+        namesrv = Names.LOCALHOST + ":" + port;
+    }
+
+    private BrokerController broker(JsonObject arguments) throws Exception {
         String path = arguments.get("path").getAsString();
         MessageStoreConfig store = new MessageStoreConfig();
         store.setStorePathRootDir(path);
@@ -51,10 +80,13 @@ final class BrokerPull {
         store.setHaListenPort(Names.freePort());
         store.setDeleteWhen("99");
         store.setFileReservedTime(1_000_000);
-        store.setMaxTransferCountOnMessageInMemory(arguments.get("max").getAsInt());
-        store.setMaxTransferCountOnMessageInDisk(arguments.get("max").getAsInt());
-        store.setMaxTransferBytesOnMessageInMemory(4 << 20);
-        store.setMaxTransferBytesOnMessageInDisk(4 << 20);
+        if (arguments.has("max")) {
+            store.setMaxTransferCountOnMessageInMemory(arguments.get("max").getAsInt());
+            store.setMaxTransferCountOnMessageInDisk(arguments.get("max").getAsInt());
+            store.setMaxTransferBytesOnMessageInMemory(4 << 20);
+            store.setMaxTransferBytesOnMessageInDisk(4 << 20);
+        }
+        if (arguments.has("log_file_size")) store.setMappedFileSizeCommitLog(arguments.get("log_file_size").getAsInt());
         BrokerConfig config = new BrokerConfig();
         config.setBrokerIP1(Names.LOCALHOST);
         config.setNamesrvAddr(namesrv);
@@ -62,9 +94,7 @@ final class BrokerPull {
         server.setListenPort(Names.freePort());
         BrokerController broker = new BrokerController(config, server, new NettyClientConfig(), store);
         if (!broker.initialize()) throw new IllegalStateException("the broker does not start on " + path);
-        int queues = arguments.get("queues").getAsInt();
-        broker.getTopicConfigManager().updateTopicConfig(new TopicConfig(arguments.get("topic").getAsString(), queues, queues, 6));
-        broker.start();
+        return broker;
     }
 
     /**

@@ -50,6 +50,12 @@ public final class Main {
         BrokerPull broker = new BrokerPull();
         commands.put("bench-serve", broker::serve);
         commands.put("bench-pull", broker::pull);
+        commands.put("broker-serve", broker::serveKept);
+        commands.put("broker-stop", broker::stop);
+        commands.put("client-send", Clients::send);
+        commands.put("client-push", Clients::push);
+        commands.put("client-lite", Clients::lite);
+        commands.put("client-find", Clients::find);
         return commands;
     }
 
