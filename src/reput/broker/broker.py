@@ -36,7 +36,7 @@ from reput.service.topic_config_manager import TopicConfigManager, broker_topics
 from reput.store.message_store import MessageStore
 from reput.transport.connection import Connection
 from reput.transport.requests import Answer, Handler, Requests
-from reput.transport.server import RemotingServer
+from reput.transport.server import RemotingServer, reached_at
 
 logger = logging.getLogger("reput.broker")
 
@@ -107,11 +107,12 @@ class BrokerController:
             self._store_config = store_config = replace(store_config, listen_port=port)
             self.address = store_config.store_host
             servers = config.name_servers
+            self.namesrv = ";".join(servers)
             if not servers:
                 self._name_server = NameServer()
                 namesrv_port = await self._name_server.start(config.bind_address, self._namesrv_port)
-                servers = (f"{self.address.rpartition(':')[0]}:{namesrv_port}",)
-            self.namesrv = ";".join(servers)
+                self.namesrv = f"{self.address.rpartition(':')[0]}:{namesrv_port}"
+                servers = (reached_at(config.bind_address, namesrv_port),)  # brokerIP1 may be another machine's
             store = MessageStore.open(
                 self._path, config=store_config, retention=True, dispatch="caller", files=self._files
             )

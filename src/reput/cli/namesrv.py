@@ -32,10 +32,11 @@ def namesrv(
     Example:
       reput namesrv --port 0 --set kvConfigPath=/tmp/kvConfig.json
     """
-    from reput.cli.serving import Serving, log_ignored, reached_at, serve
+    from reput.cli.serving import Serving, log_ignored, serve
     from reput.config.namesrv import NamesrvConfig
     from reput.files import DISK
     from reput.namesrv.name_server import NameServer
+    from reput.transport.server import reached_at
 
     chosen = NamesrvConfig()
     if config is not None:

@@ -14,9 +14,6 @@ from reput.cli.output import write_ready
 
 logger = logging.getLogger("reput")
 
-#: An address to reach a server that listens on all of the machine's.
-_REACHED = {"0.0.0.0": "127.0.0.1", "::": "::1"}
-
 
 class Serving(NamedTuple):
     """A server that runs: by name the address at which clients reach it, and how it is stopped."""
@@ -65,9 +62,3 @@ def _logs_on_stderr() -> Iterator[None]:
     finally:
         logger.setLevel(level)
         logger.removeHandler(handler)
-
-
-def reached_at(host: str, port: int) -> str:
-    """The address at which a client on this machine reaches a server that listens on `host`."""
-    host = _REACHED.get(host, host)
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -13,6 +13,8 @@ logger = logging.getLogger("reput.transport")
 
 _BACKLOG = 1024
 _IDLE_CHECK_S = 10.0
+#: An address to reach a server that listens on all of the machine's.
+_REACHED = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
 class RemotingServer:
@@ -119,3 +121,9 @@ def _port_taken(host: str, port: int, error: OSError) -> RemotingError:
         f"cannot listen on {host}:{port}: {error.strerror or error}; another process may have the port: choose "
         "another one, or 0 for any that is free"
     )
+
+
+def reached_at(host: str, port: int) -> str:
+    """The address at which a client on this machine reaches a server that listens on `host`."""
+    host = _REACHED.get(host, host)
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

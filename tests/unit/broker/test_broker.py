@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import json
 import socket
@@ -18,6 +19,7 @@ from reput.remoting.codes import RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand, decode_command
 from tests.support.broker import (
     SYNCED,
+    Client,
     consumer,
     controller_of,
     messages_of,
@@ -194,6 +196,24 @@ def test_two_brokers_register_at_one_name_server_and_leave_it(tmp_path: Path) ->
                     assert queues == {"broker-a": 2, "broker-b": 4}
                 assert list(await brokers()) == ["broker-a"]
             assert await brokers() == {}
+
+    run(scenario())
+
+
+def test_a_broker_registers_at_its_own_name_server_whatever_address_clients_are_told(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        for bound in ("127.0.0.1", "0.0.0.0"):
+            async with serving_broker(tmp_path / "store", brokerIP1="192.0.2.1", bind_address=bound) as served:
+                assert served.controller.namesrv.startswith("192.0.2.1:")
+                name_server = served.controller._name_server
+                assert name_server is not None
+                port = served.controller.namesrv.rpartition(":")[2]
+                client = Client(*await asyncio.open_connection("127.0.0.1", int(port)))
+                answer = await client.ask(RequestCode.GET_BROKER_CLUSTER_INFO)
+                table = json.loads(answer.body)["brokerAddrTable"]
+                assert table["broker-a"]["brokerAddrs"] == {"0": served.controller.address}
+                assert served.controller.address.startswith("192.0.2.1:")
+                await client.leave()
 
     run(scenario())
 

@@ -21,6 +21,9 @@ GROUPS = {
     "Serve": ["namesrv"],
     "Run a store": ["dispatch", "delete-expired", "config", "warm"],
 }
+SERVING = {"Serve": ["broker", "namesrv"]}
+#: Options after those of an example, so that it takes free ports.
+FREE_PORTS = {"broker": ("--port", "0", "--namesrv-port", "0"), "namesrv": ("--port", "0")}
 COMMANDS = [command for commands in GROUPS.values() for command in commands]
 
 
@@ -74,13 +77,27 @@ def test_every_example_works_as_it_stands(folder: Path, command: str) -> None:
         assert run_example(example, folder) == 0, example
 
 
+@pytest.mark.parametrize("command", SERVING["Serve"])
+def test_every_example_of_what_serves_is_ready_and_ends_with_a_signal(tmp_path: Path, command: str) -> None:
+    (example,) = examples_of(command)
+    words = [*shlex.split(example.replace("/tmp/", f"{tmp_path}/"))[1:], *FREE_PORTS[command]]
+    program = [sys.executable, "-m", "reput", *words]
+    with subprocess.Popen(program, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        process.terminate()
+        _, errors = process.communicate(timeout=60)
+    assert line.startswith("ready "), errors
+    assert process.returncode == 0, errors
+
+
 def test_the_command_alone_lists_all_commands_in_groups() -> None:
     answer = run_reput()
     assert answer.status == 0
     _, *groups, _ = answer.out.partition("Options:\n")[2].split("\n\n")
     listed = {heading: lines for heading, *lines in map(str.splitlines, groups)}
     assert {heading: [line.split()[0] for line in lines] for heading, lines in listed.items()} == {
-        f"{heading}:": commands for heading, commands in GROUPS.items()
+        f"{heading}:": commands for heading, commands in (GROUPS | SERVING).items()
     }
 
 
@@ -99,7 +116,7 @@ def test_help_is_as_wide_as_the_terminal_up_to_120_columns(
     assert widest - 12 <= max(map(len, helped.stdout.splitlines())) <= widest
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", [*COMMANDS, *SERVING["Serve"]])
 def test_options_are_long_and_json_is_among_them(command: str) -> None:
     lines = run_reput(command, "--help").out.partition("Options:\n")[2].splitlines()
     options = [line.split()[0] for line in lines if line.strip().startswith("-")]
