@@ -199,7 +199,7 @@ def test_a_rebuild_in_place_and_a_dispatcher_do_not_meet(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"dispatch": "flink"}, "dispatch='flink': expected 'thread' or 'external'"),
+        ({"dispatch": "flink"}, "dispatch='flink': expected 'thread', 'external' or 'caller'"),
         ({"dispatch": "spark", "on_arrival": print}, "on_arrival and bit_maps belong to the process that dispatches"),
     ],
 )
