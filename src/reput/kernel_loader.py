@@ -43,7 +43,8 @@ def load_kernels() -> float:
     from reput.kernels._cache import COMPLETE, cache_folder
     from reput.kernels._jit import load_declared_kernels
 
-    load_declared_kernels()
+    if not load_declared_kernels():  # the folder may be out of reach by now
+        return 0.0
     marker = os.path.join(cache_folder(), COMPLETE)
     if not DISK.exists(marker):
         DISK.make_directories(cache_folder())

@@ -112,10 +112,10 @@ _declared: list[Kernel] = []
 _compilation = Compilation()
 
 
-def load_declared_kernels() -> None:
-    """Load the kernels of all modules that were imported; compile those that the cache lacks."""
+def load_declared_kernels() -> bool:
+    """Load the kernels of imported modules, or compile them where the cache lacks them; False: all were loaded."""
     if all(kernel.is_loaded for kernel in _declared):
-        return
+        return False
     with global_compiler_lock:
         begin = time.perf_counter()
         _compilation.planned = [kernel for kernel in _declared if not kernel.is_loaded and kernel.cache.is_empty]
@@ -124,6 +124,7 @@ def load_declared_kernels() -> None:
         if _compilation.planned:
             _compilation.log_end(time.perf_counter() - begin)
         _compilation.planned = ()
+    return True
 
 
 def kernel(
