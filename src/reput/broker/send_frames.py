@@ -24,8 +24,6 @@ from reput.transport.connection import Connection
 from reput.transport.requests import Requests
 
 _SEND_CODES = (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
-#: Bytes that records of a frame may take beside it: their heads, and what the broker adds to their properties.
-_RECORD_ROOM, _ITEM_ROOM, _MIN_ITEM = 64 << 10, 512, 22
 
 
 class SendFrameProcessor:
@@ -89,7 +87,7 @@ class SendFrameProcessor:
         self._has_appended = False
         try:
             while len(frames) and not connection.is_paused and connection.is_open:
-                stop, size, frame_size = self._take_plain(connection)
+                stop, size = self._take_plain(connection)
                 frames.taken(size)
                 if stop is Stop.DONE:
                     break
@@ -97,14 +95,14 @@ class SendFrameProcessor:
                     self._take_odd(connection)
                 elif stop is Stop.NO_ANSWER_ROOM:
                     self._send_answers(connection)
-                elif not self._make_room(connection, frame_size):
+                elif not self._make_room():
                     self._take_odd(connection)
         finally:
             self._send_answers(connection)
             self._tell_appended()
 
-    def _take_plain(self, connection: Connection) -> tuple[Stop, int, int]:
-        """Take plain sends; returns (why it stopped, bytes that were taken, size of the next frame)."""
+    def _take_plain(self, connection: Connection) -> tuple[Stop, int]:
+        """Take plain sends; returns (why it stopped, bytes that were taken)."""
         kernel, (begin, end) = self._kernel, connection.frames.window()
         stop = Stop.ODD
 
@@ -118,16 +116,16 @@ class SendFrameProcessor:
         try:
             end_offset = self._state.store.append_written(write)
         except ReputError:  # the plain way answers what it is
-            return Stop.ODD, 0, 0
+            return Stop.ODD, 0
         if kernel.records:
             self._has_appended = True
             self._end_offset = end_offset
-        return stop, kernel.at - begin, kernel.frame_end - kernel.at
+        return stop, kernel.at - begin
 
-    def _make_room(self, connection: Connection, frame_size: int) -> bool:
+    def _make_room(self) -> bool:
         """Go on in the next log file; False where the plain way is to say why there is no room."""
         try:
-            self._state.store.make_room(frame_size + _RECORD_ROOM + frame_size // _MIN_ITEM * _ITEM_ROOM)
+            self._state.store.make_room(self._kernel.needed)
         except ReputError:  # no file can hold so much, or the disk is full
             return False
         return True

@@ -10,7 +10,7 @@ from reput.kernels.remoting_header import HEADER_WORDS
 
 #: Words of the block that Python and the kernel share: int64 at an address, by their positions in bytes.
 (
-    B_AT, B_FRAME_END, B_RECORDS, B_SENDS, B_ANSWERED,  # results
+    B_AT, B_NEEDED, B_RECORDS, B_SENDS, B_ANSWERED,  # results
     B_LOG, B_LOG_OFFSET, B_LOG_END, B_NOW, B_NEXT_OFFSETS,  # where records go, their time, counters of queues
     B_ANSWERS, B_ANSWERS_END,
     B_SLOTS, B_SLOT_MASK, B_TOPICS,

@@ -54,7 +54,6 @@ from reput.kernels.send_block import (
     B_BORN_HOST,
     B_CLUSTER,
     B_CLUSTER_SIZE,
-    B_FRAME_END,
     B_HEADER,
     B_IS_SYNC,
     B_LOG,
@@ -62,6 +61,7 @@ from reput.kernels.send_block import (
     B_LOG_OFFSET,
     B_MAX_BODY,
     B_MONTH_BEGIN,
+    B_NEEDED,
     B_NEXT_OFFSETS,
     B_NOW,
     B_RECORDS,
@@ -171,6 +171,7 @@ def _send(block, header, body, body_size):  # type: ignore[no-untyped-def]
         if count == 0:
             return _ODD
         if total > room:
+            put(block, B_NEEDED, total)
             return _NO_ROOM
         if answer_room < _ANSWER_ROOM + _ID_SIZE * count:
             return _NO_ANSWER_ROOM
@@ -185,6 +186,7 @@ def _send(block, header, body, body_size):  # type: ignore[no-untyped-def]
             return _ODD
         record = _MIN_RECORD + body_size + name_size + text
         if record > room:
+            put(block, B_NEEDED, record)
             return _NO_ROOM
         if answer_room < _ANSWER_ROOM:
             return _NO_ANSWER_ROOM
@@ -210,7 +212,7 @@ def take_sends(block, begin, end):  # type: ignore[no-untyped-def]
         begin, end: Addresses of what was received.
 
     Returns:
-        int64, a `Stop`; the block says where: the next frame, and its end where the frame is whole.
+        int64, a `Stop`; the block says where: the next frame.
     """
     p = begin
     header = block + B_HEADER
@@ -218,7 +220,6 @@ def take_sends(block, begin, end):  # type: ignore[no-untyped-def]
     stop = np.int64(_DONE)
     put(block, B_RECORDS, 0)
     put(block, B_SENDS, 0)
-    put(block, B_FRAME_END, 0)
     while end - p >= 8:
         length = np.int64(load_i32(p))
         word = np.int64(load_i32(p + 4)) & 0xFFFFFFFF
@@ -230,7 +231,6 @@ def take_sends(block, begin, end):  # type: ignore[no-untyped-def]
         if frame_end > end:
             break
         at, body = p + 8, p + 8 + header_size
-        put(block, B_FRAME_END, frame_end)
         clear(header)
         read = (
             read_binary(header, get(block, B_TABLE), at, body)
@@ -350,9 +350,9 @@ class SendFrames:
         return self.words[B_AT // 8]
 
     @property
-    def frame_end(self) -> int:
-        """Address after that frame, where it is whole."""
-        return self.words[B_FRAME_END // 8]
+    def needed(self) -> int:
+        """Bytes that the records of that frame take, where the log has no room for them."""
+        return self.words[B_NEEDED // 8]
 
     @property
     def log_address(self) -> int:

@@ -193,6 +193,20 @@ def test_a_file_without_room_and_a_full_buffer_of_answers_stop_no_send(tmp_path:
     assert len(log) > 3 * (1 << 18)
 
 
+def test_a_large_message_goes_into_the_rest_of_a_file_where_it_fits(tmp_path: Path) -> None:
+    fields = {"a": "g", "b": "orders", "c": "TBW102", "d": "4", "e": "1", "f": "0", "g": "1", "h": "0"}
+    frame = encode_command(RemotingCommand(RequestCode.SEND_MESSAGE_V2, ext_fields=fields, body=bytes(80_000)))
+
+    def work(controller: BrokerController, peer: Peer) -> None:
+        for _ in range(3):
+            for _ in peer.feed(frame):
+                controller._sends.take_all(peer)  # type: ignore[arg-type]
+
+    log, peer = serve(tmp_path, work)
+    assert len(peer.answers()) == 3
+    assert 240_000 < len(log) < 1 << 18, "all in the first file"
+
+
 def test_a_topic_that_changes_is_looked_at_again(tmp_path: Path) -> None:
     fields = {"a": "g", "b": "orders", "c": "TBW102", "d": "4", "e": "3", "f": "0", "g": "1", "h": "0"}
     frame = encode_command(RemotingCommand(RequestCode.SEND_MESSAGE_V2, ext_fields=fields, body=b"x"))
