@@ -89,14 +89,12 @@ class SendFrameProcessor:
             while len(frames) and not connection.is_paused and connection.is_open:
                 stop, size = self._take_plain(connection)
                 frames.taken(size)
-                if stop is Stop.DONE:
-                    break
-                if stop is Stop.ODD:
-                    self._take_odd(connection)
-                elif stop is Stop.NO_ANSWER_ROOM:
+                if stop is Stop.NO_ANSWER_ROOM:
                     self._send_answers(connection)
-                elif not self._make_room():
-                    self._take_odd(connection)
+                elif stop is Stop.NO_ROOM and self._make_room():
+                    continue
+                elif stop is Stop.DONE or not self._take_odd(connection):
+                    break
         finally:
             self._send_answers(connection)
             self._tell_appended()
@@ -130,11 +128,11 @@ class SendFrameProcessor:
             return False
         return True
 
-    def _take_odd(self, connection: Connection) -> None:
-        """Take the next frame in the plain way."""
+    def _take_odd(self, connection: Connection) -> bool:
+        """Take the next frame in the plain way; False where it is not whole yet."""
         frame = connection.frames.frame()
         if frame is None:
-            return
+            return False
         command = decode_command(frame)
         self._tell_appended()  # a request sees what was sent before it
         answer = self._requests.take(connection, command)
@@ -143,6 +141,7 @@ class SendFrameProcessor:
             connection.send(answer)
         if command.code in _SEND_CODES and not command.is_response:
             self._learn(command)
+        return True
 
     def _tell_appended(self) -> None:
         if self._has_appended and not self._is_sync:

@@ -14,6 +14,7 @@ import reput
 from reput.broker.broker import BrokerController
 from reput.config.broker import BrokerConfig
 from reput.config.message_store import MessageStoreConfig
+from reput.errors import StoreFullError
 from reput.formats.hosts import encode_host
 from reput.kernels.send_frames import SendFrames, Stop
 from reput.remoting.codes import RequestCode, SerializeType
@@ -205,6 +206,21 @@ def test_a_large_message_goes_into_the_rest_of_a_file_where_it_fits(tmp_path: Pa
     log, peer = serve(tmp_path, work)
     assert len(peer.answers()) == 3
     assert 240_000 < len(log) < 1 << 18, "all in the first file"
+
+
+def test_a_store_that_takes_nothing_more_answers_whole_frames_and_waits_for_the_rest(tmp_path: Path) -> None:
+    fields = {"a": "g", "b": "orders", "c": "TBW102", "d": "4", "e": "1", "f": "0", "g": "1", "h": "0"}
+    frame = encode_command(RemotingCommand(RequestCode.SEND_MESSAGE_V2, ext_fields=fields, body=b"x"))
+
+    def work(controller: BrokerController, peer: Peer) -> None:
+        controller._state.store._log.refuse_while_full(StoreFullError("the disk is full"))
+        for read in (frame + frame[:20], frame[20:]):
+            for _ in peer.feed(read):
+                controller._sends.take_all(peer)  # type: ignore[arg-type]
+        controller._state.store._log.refuse_while_full(None)
+
+    _, peer = serve(tmp_path, work)
+    assert [answer.code for answer in peer.answers()] == [14, 14]
 
 
 def test_a_topic_that_changes_is_looked_at_again(tmp_path: Path) -> None:
