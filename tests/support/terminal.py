@@ -20,10 +20,16 @@ def shown_on_a_terminal(arguments: list[str], width: int, stream: str = "stdout"
     command = [sys.executable, "-m", "reput", *arguments]
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, env=environment, **streams) as process:  # type: ignore[call-overload]
         os.close(terminal)
-        shown = b""
-        with suppress(OSError):  # the end of a terminal whose last process has ended
-            while part := os.read(controller, 65536):
-                shown += part
-    os.close(controller)
+        shown = all_of(controller)
     assert process.returncode == 0, shown
-    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.decode())
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
+
+
+def all_of(controller: int) -> str:
+    """What a terminal shows until its last process has ended; closes it."""
+    shown = b""
+    with suppress(OSError):  # the end of a terminal whose last process has ended
+        while part := os.read(controller, 65536):
+            shown += part
+    os.close(controller)
+    return shown.decode()

@@ -12,6 +12,7 @@ import pytest
 
 from tests.support.interrupted import run_interrupted
 from tests.support.large_store import write_large_store
+from tests.support.terminal import all_of
 
 MOMENTS = 8
 
@@ -137,9 +138,8 @@ def test_a_second_interrupt_leaves_the_terminal_with_a_cursor(shop: Path) -> Non
         stderr=terminal,
         env=os.environ | {"TERM": "xterm"},
     ) as process:
-        assert process.wait() == 130
-    os.close(terminal)
-    shown = os.read(controller, 65536).decode()
-    os.close(controller)
+        os.close(terminal)
+        shown = all_of(controller)
+    assert process.returncode == 130
     assert shown.rfind("\x1b[?25h") > shown.rfind("\x1b[?25l")
     assert shown.endswith("reput: interrupted\r\n")
