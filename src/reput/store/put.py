@@ -82,7 +82,8 @@ class PutMessage:
             if self._multi_dispatch is None and not self._reserved
             else None
         )
-        self._append = (self._multi_dispatch or log).append
+        #: Appends one record, with its offsets in light queues.
+        self.append: Callable[..., Append] = (self._multi_dispatch or log).append
         self._append_rows = (self._multi_dispatch or log).append_rows
 
     def check(self, message: Message, queue_id: int) -> PendingRecord:
@@ -92,11 +93,7 @@ class PutMessage:
             raise MessageIllegalError(f"sys_flag {message.sys_flag:#x}: an inner batch (0x40, 0x80) goes to put_batch")
         if not 0 <= queue_id <= MAX_QUEUE_ID:
             raise MessageIllegalError(f"queue_id {queue_id} is not between 0 and {MAX_QUEUE_ID}")
-        magic, topic = encode_topic(message.topic)
-        if magic == _V2 and not self._allow_v2:
-            raise MessageIllegalError(
-                f"topic {message.topic!r} has more than 127 characters, and autoMessageVersionOnTopicLen is off"
-            )
+        magic, topic = self.encode_topic(message.topic)
         born_host = message.born_host
         body = message.body
         values = (
@@ -116,6 +113,15 @@ class PutMessage:
         )
         return _new_tuple(PendingRecord, values)
 
+    def encode_topic(self, topic: str) -> tuple[int, bytes]:
+        """Magic code and bytes of a topic; raises MessageIllegalError where this store has no records for it."""
+        magic, encoded = encode_topic(topic)
+        if magic == _V2 and not self._allow_v2:
+            raise MessageIllegalError(
+                f"topic {topic!r} has more than 127 characters, and autoMessageVersionOnTopicLen is off"
+            )
+        return magic, encoded
+
     def _result(self, append: tuple[int, int, int, int], status: PutMessageStatus) -> PutMessageResult:
         offset, end, queue_offset, timestamp = append
         values = status, offset, queue_offset, timestamp, end - offset, self._store_host
@@ -123,7 +129,7 @@ class PutMessage:
 
     def _append_message(self, message: Message, queue_id: int, clock_s: float) -> tuple[int, int, int, int]:
         append = self._plain.append(message, queue_id, clock_s) if self._plain is not None else None
-        return append if append is not None else self._append(self.check(message, queue_id), clock_s)
+        return append if append is not None else self.append(self.check(message, queue_id), clock_s)
 
     def put_message(self, message: Message, queue_id: int) -> PutMessageResult:
         """See `MessageStore.put_message`."""
@@ -239,7 +245,7 @@ class PutMessage:
         appends: list[Append] = []
         try:
             for one in checked:
-                appends.append(self._append(one))
+                appends.append(self.append(one))
         except StoreError as error:
             self._tell_stored(error, len(appends))
             raise

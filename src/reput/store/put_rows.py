@@ -15,10 +15,11 @@ from reput.formats.message_batch import decode_batch
 from reput.formats.message_id import encode_message_id
 from reput.formats.properties import PROPERTY_SEPARATOR
 from reput.formats.property_crc import PROPERTY_CRC_SIZE
-from reput.formats.record_layout import MAX_PROPERTIES_SIZE, MAX_QUEUE_ID, Buffer, encode_topic
+from reput.formats.record_layout import MAX_PROPERTIES_SIZE, MAX_QUEUE_ID, Buffer
 from reput.store.log.commit_log import CommitLog
 from reput.store.log.flush import FlushPolicy
 from reput.store.log.pending import PendingRecord
+from reput.store.put import PutMessage
 from reput.store.put_batch import encode_items
 from reput.store.statistics import StoreStatsService
 
@@ -73,6 +74,7 @@ class PutRows:
     """Puts rows into one store, one after the other.
 
     Args:
+        putting: Puts of single messages.
         log: The log.
         flush: Its flush policy.
         config: The store's configuration.
@@ -82,12 +84,14 @@ class PutRows:
 
     def __init__(
         self,
+        putting: PutMessage,
         log: CommitLog,
         flush: FlushPolicy,
         config: MessageStoreConfig,
         on_append: Callable[[], None],
         stats: StoreStatsService,
     ) -> None:
+        self._putting = putting
         self._log = log
         self._flush = flush
         self._on_append = on_append
@@ -114,7 +118,7 @@ class PutRows:
         return results
 
     def _put_message(self, row: PutRow, clock_s: float) -> PutRowResult:
-        append = self._log.append(self._pending(row, row.properties), clock_s)
+        append = self._putting.append(self._pending(row, row.properties), clock_s)
         return PutRowResult(
             (append.commit_log_offset,), append.queue_offset, append.store_timestamp, append.end_offset,
             self._store_host,
@@ -149,7 +153,7 @@ class PutRows:
         properties += bytes(reserved)
         if len(properties) > MAX_PROPERTIES_SIZE:
             raise MessageIllegalError(f"the properties take {len(properties)} bytes; {MAX_PROPERTIES_SIZE} are allowed")
-        magic, topic = encode_topic(row.topic)
+        magic, topic = self._putting.encode_topic(row.topic)
         return PendingRecord(
             (row.topic, row.queue_id), magic, body_crc(row.body), row.flag, row.sys_flag, row.born_timestamp,
             row.born_host, self._store_host, row.reconsume_times, row.prepared_transaction_offset, row.body, topic,

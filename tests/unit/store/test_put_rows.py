@@ -169,3 +169,23 @@ def test_a_closed_store_takes_no_rows(tmp_path: Path) -> None:
         store.put_rows([row(b"a")])
     with pytest.raises(StoreStateError):
         store.when_safe(0, print)
+
+
+def test_a_row_gets_its_offsets_in_light_queues_as_a_message_does(tmp_path: Path) -> None:
+    options = {"enable_lmq": True, "enable_multi_dispatch": True, "dispatch": "caller", **SMALL}
+    with MessageStore.open(tmp_path / "s", **options) as store:  # type: ignore[arg-type]
+        light = row(b"a", properties=b"INNER_MULTI_DISPATCH\x01%LMQ%a,%LMQ%b\x02")
+        places(store.put_rows([light, light]))
+        while store.dispatch():
+            pass
+        assert [store.max_offset(name, 0) for name in ("orders", "%LMQ%a", "%LMQ%b")] == [2, 2, 2]
+        second = store.get_message("orders", 0, 1).messages()[0]
+        assert second.properties["INNER_MULTI_QUEUE_OFFSET"] == "1,1"
+
+
+def test_a_row_with_a_long_topic_is_refused_where_such_messages_are(tmp_path: Path) -> None:
+    options = {"auto_message_version_on_topic_len": False, "dispatch": "caller", **SMALL}
+    with MessageStore.open(tmp_path / "s", **options) as store:  # type: ignore[arg-type]
+        refused, stored = store.put_rows([row(b"a", "%RETRY%" + "t" * 130), row(b"b")])
+        assert "autoMessageVersionOnTopicLen" in str(refused)
+        assert isinstance(stored, PutRowResult)
