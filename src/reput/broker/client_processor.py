@@ -26,7 +26,7 @@ from reput.remoting.consumer_headers import (
     UpdateConsumerOffsetRequestHeader,
 )
 from reput.remoting.header import decode_header, encode_header
-from reput.service.consumer_manager import ConsumeFromWhere, ConsumerGroupChange, ConsumeType, MessageModel
+from reput.service.consumer_manager import ConsumerGroupChange
 from reput.service.subscription_data import TAG, build_subscription_data
 from reput.store.results import GetMessageStatus
 from reput.transport.connection import Connection
@@ -100,9 +100,9 @@ class ClientProcessor:
         ]
         change = state.consumers.register_consumer(
             name, connection, client_id=data.client_id, language=command.language.name, version=command.version,
-            consume_type=ConsumeType[consumer.consume_type.name],
-            message_model=MessageModel[consumer.message_model.name],
-            consume_from_where=ConsumeFromWhere[consumer.consume_from_where.name],
+            consume_type=consumer.consume_type,
+            message_model=consumer.message_model,
+            consume_from_where=consumer.consume_from_where,
             subscriptions=None if data.without_sub else subscriptions, now_ms=now_ms,
             notify_consumer_ids_changed_enable=self._notifies(group.notify_consumer_ids_changed_enable),
         )  # fmt: skip

@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 from reput.broker.state import SEE_FAQ, BrokerState
 from reput.errors import SubscriptionError
+from reput.formats.consumers import MessageModel
 from reput.formats.metadata import SubscriptionGroupConfig, TopicConfig
 from reput.remoting.codes import PermName, PullSysFlag, RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand
 from reput.remoting.header import decode_header, encode_header
 from reput.remoting.pull_headers import PullMessageRequestHeader, PullMessageResponseHeader
-from reput.service.consumer_manager import MessageModel
 from reput.service.subscription_data import TAG, SubscriptionData, build_subscription_data
 from reput.store.results import GetMessageStatus
 from reput.transport.connection import Connection

@@ -8,41 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import StrEnum
 from typing import Any, TypeVar
 
 from reput.errors import RemotingCommandError
+from reput.formats.consumers import ConsumeFromWhere, ConsumeType, MessageModel
 from reput.formats.java import INT64_MAX, INT64_MIN
 from reput.remoting.body import decode_json
 from reput.remoting.codes import ResponseCode
 
-_E = TypeVar("_E", bound=Enum)
-
-
-class ConsumeType(Enum):
-    """How a consumer gets messages, by the ordinal of RocketMQ's enum."""
-
-    CONSUME_ACTIVELY = 0
-    CONSUME_PASSIVELY = 1
-    CONSUME_POP = 2
-
-
-class MessageModel(Enum):
-    """Whether each member of a group gets all messages."""
-
-    BROADCASTING = 0
-    CLUSTERING = 1
-
-
-class ConsumeFromWhere(Enum):
-    """Where a new group begins."""
-
-    CONSUME_FROM_LAST_OFFSET = 0
-    CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST = 1
-    CONSUME_FROM_MIN_OFFSET = 2
-    CONSUME_FROM_MAX_OFFSET = 3
-    CONSUME_FROM_FIRST_OFFSET = 4
-    CONSUME_FROM_TIMESTAMP = 5
+_E = TypeVar("_E", bound=StrEnum)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +159,7 @@ def _member(kind: type[_E], data: dict[str, Any], name: str, default: _E) -> _E:
     value = data.get(name)
     if value is None:
         return default
-    for member in kind:
-        if value in (member.name, member.value):
+    for ordinal, member in enumerate(kind):
+        if value in (member.value, ordinal):
             return member
     raise _refuse(name, " or ".join(member.name for member in kind), value)

@@ -8,14 +8,12 @@ from typing import Any
 import pytest
 
 from reput.errors import RemotingCommandError
+from reput.formats.consumers import ConsumeFromWhere, ConsumeType, MessageModel
 from reput.remoting.body import decode_body
 from reput.remoting.client_bodies import (
-    ConsumeFromWhere,
     ConsumerData,
-    ConsumeType,
     HeartbeatData,
     LockBatchBody,
-    MessageModel,
     MessageQueue,
     SubscriptionBody,
     decode_heartbeat,

@@ -1,12 +1,7 @@
 import pytest
 
-from reput.service.consumer_manager import (
-    ConsumeFromWhere,
-    ConsumerGroupChange,
-    ConsumerManager,
-    ConsumeType,
-    MessageModel,
-)
+from reput.formats.consumers import ConsumeFromWhere, ConsumeType, MessageModel
+from reput.service.consumer_manager import ConsumerGroupChange, ConsumerManager
 from reput.service.subscription_data import SubscriptionData
 
 
