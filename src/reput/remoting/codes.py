@@ -8,8 +8,6 @@ from enum import IntEnum, IntFlag
 VERSION = 479
 #: From this version of a broker on, a registration has a list of filter servers beside the topics (V3_0_11).
 VERSION_FILTER_SERVERS = 37
-#: From this version of a client on, the name server writes the keys of JSON objects in quotes (V4_9_4).
-VERSION_QUOTED_KEYS = 401
 
 
 class SerializeType(IntEnum):

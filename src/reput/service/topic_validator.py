@@ -47,15 +47,6 @@ SYSTEM_GROUPS = (
     "CID_ONSAPI_OWNER",
     "CID_RMQ_SYS_TRANS",
 )
-#: Names of groups that are no user's (`MixAll.isPredefinedGroup`).
-PREDEFINED_GROUPS = frozenset(SYSTEM_GROUPS) | {
-    "DEFAULT_CONSUMER",
-    "DEFAULT_PRODUCER",
-    "SCHEDULE_CONSUMER",
-    "__MONITOR_CONSUMER",
-    "CLIENT_INNER_PRODUCER",
-    "SELF_TEST_P_GROUP",
-}
 
 
 def validate_topic(topic: str) -> str | None:

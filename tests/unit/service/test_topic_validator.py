@@ -2,8 +2,6 @@ import pytest
 
 from reput.service.topic_validator import (
     NOT_ALLOWED_SEND_TOPICS,
-    PREDEFINED_GROUPS,
-    SYSTEM_GROUPS,
     dlq_topic_of,
     is_legal_group,
     is_system_group,
@@ -45,7 +43,6 @@ def test_a_group_is_made_only_of_a_legal_name(group, legal):
 def test_the_names_that_are_a_brokers_own():
     assert "RMQ_SYS_TRANS_HALF_TOPIC" in NOT_ALLOWED_SEND_TOPICS
     assert "TBW102" not in NOT_ALLOWED_SEND_TOPICS
-    assert set(SYSTEM_GROUPS) < PREDEFINED_GROUPS
     assert is_system_group("CID_RMQ_SYS_anything")
     assert not is_system_group("CID_ONSAPI_PULL")
     assert (retry_topic_of("g"), dlq_topic_of("g")) == ("%RETRY%g", "%DLQ%g")
