@@ -12,11 +12,11 @@ from numba import njit
 
 from reput.kernels.memory import (
     equal_bytes,
-    equal_mask_64,
     load_i16,
     load_i32,
     load_i64_native,
     load_u8,
+    load_u64_native,
     store_i64_native,
     store_u8,
     trailing_zeros,
@@ -34,6 +34,8 @@ HEADER_WORDS = 3 + 2 * FIELDS
 ABSENT = -1
 
 _QUOTE, _BACKSLASH, _COLON, _COMMA, _OPEN, _CLOSE, _MINUS = 0x22, 0x5C, 0x3A, 0x2C, 0x7B, 0x7D, 0x2D
+_ONES, _HIGHS = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
+_QUOTES, _BACKSLASHES = _ONES * np.uint64(_QUOTE), _ONES * np.uint64(_BACKSLASH)
 _INT32_MIN, _INT32_MAX = -(1 << 31), (1 << 31) - 1
 _MOST_DIGITS = 18
 
@@ -214,16 +216,28 @@ def read_binary(header, table, p, end):  # type: ignore[no-untyped-def]
 
 
 @njit
+def _zero_bytes(word):  # type: ignore[no-untyped-def]
+    """The high bit of each byte of a word that is 0; exact up to the first one, which is all that its readers ask."""
+    return (word - _ONES) & ~word & _HIGHS
+
+
+@njit
+def _special(word):  # type: ignore[no-untyped-def]
+    """The high bit of the first byte of a word that is a quote or a backslash; 0: none is."""
+    return _zero_bytes(word ^ _QUOTES) | _zero_bytes(word ^ _BACKSLASHES)
+
+
+@njit
 def _string_end(p, end):  # type: ignore[no-untyped-def]
     """After an opening quote: (address of the closing one, whether a backslash comes before it); 0: there is none."""
     escaped = False
     while p < end:
-        if p + 64 <= end:  # whole stretches without either
-            found = equal_mask_64(p, np.uint8(_QUOTE)) | equal_mask_64(p, np.uint8(_BACKSLASH))
+        if p + 8 <= end:
+            found = _special(load_u64_native(p))
             if found == np.uint64(0):
-                p += 64
+                p += 8
                 continue
-            p += trailing_zeros(found)
+            p += trailing_zeros(found) >> 3
         c = load_u8(p)
         if c == _QUOTE:
             return p, escaped
@@ -252,6 +266,14 @@ def unescape(p, end, target, limit):  # type: ignore[no-untyped-def]
     while p < end:
         if t + 4 > limit:
             return np.int64(-1)
+        if p + 8 <= end and t + 8 <= limit:
+            word = load_u64_native(p)
+            plain = trailing_zeros(_zero_bytes(word ^ _BACKSLASHES)) >> 3
+            store_i64_native(t, np.int64(word))  # what comes after the plain bytes is written again
+            p += plain
+            t += plain
+            if plain == 8:
+                continue
         c = load_u8(p)
         if c != _BACKSLASH:
             store_u8(t, c)
@@ -333,7 +355,10 @@ def _read_ext(header, table, p, end, is_v2, scratch, scratch_end):  # type: igno
         if load_u8(p) != _QUOTE:
             return np.int64(0)
         name = p + 1
-        q, escaped = _string_end(name, end)
+        if p + 3 < end and load_u8(p + 2) == _QUOTE and load_u8(name) != _QUOTE and load_u8(name) != _BACKSLASH:
+            q, escaped = p + 2, False  # the names of SEND_MESSAGE_V2 are letters
+        else:
+            q, escaped = _string_end(name, end)
         if q == 0 or escaped or q + 2 >= end or load_u8(q + 1) != _COLON:
             return np.int64(0)
         field = _field_of(table, name, q - name, is_v2) if q > name else np.int64(-1)

@@ -108,6 +108,7 @@ class Stop(IntEnum):
     NO_ANSWER_ROOM = 3
 
 
+_STOPS = tuple(Stop)  # by their numbers: `Stop(number)` takes 1 us
 _DONE, _ODD, _NO_ROOM, _NO_ANSWER_ROOM = (int(stop) for stop in Stop)
 _MAX_FRAME = 16_777_216
 _MAX_PROPERTIES = MAX_PROPERTIES_SIZE
@@ -342,7 +343,8 @@ class SendFrames:
         words = self.words
         words[B_LOG // 8], words[B_LOG_OFFSET // 8], words[B_LOG_END // 8] = log, log_offset, log + room
         words[B_NOW // 8], words[B_NEXT_OFFSETS // 8] = now_ms, next_offsets
-        return Stop(_kernels.take_sends(self.block, begin, end))
+        stop: int = _kernels.take_sends(self.block, begin, end)
+        return _STOPS[stop]
 
     @property
     def at(self) -> int:
