@@ -27,6 +27,7 @@ from reput.kernels.record_batch import SCHEMA
 from reput.spark.options import READ_OPTIONS, ReadOptions, absolute_path, option_texts, parse_options
 from reput.spark.schema import column_names, spark_schema
 from reput.spark.source import ReputDataSource
+from tests.support.broker import SMALL, send_numbers
 from tests.support.damaged_copy import damaged_copy
 from tests.support.forged_log import forged_log
 
@@ -178,6 +179,12 @@ class TestSource:
 
     def test_rows_equal_those_of_read_log_on_a_store_of_ours(self, spark: SparkSession, small_store: Path) -> None:
         assert rows_of(reput.spark.read_log(spark, small_store)) == reput.read_log(small_store).read_all()
+
+    def test_a_store_that_a_broker_serves_is_read_beside_it(self, spark: SparkSession, tmp_path: Path) -> None:
+        with reput.Broker.start(tmp_path / "store", **SMALL, bind_address="127.0.0.1") as broker:
+            send_numbers(broker.address, 0, 40)
+            frame = spark.read.format("reput").load(str(tmp_path / "store"))
+            assert {int(body) for body in frame.toArrow()["body"].to_pylist()} == set(range(40))
 
     @pytest.mark.parametrize(
         "arguments",

@@ -18,6 +18,7 @@ from reput.formats.message_ext import MessageExt
 from reput.remoting.codes import PullSysFlag, RequestCode
 from reput.remoting.command import ONE_WAY_FLAG, RemotingCommand
 from reput.remoting.send_headers import V2_NAMES
+from reput.transport.client import RemotingClient
 from tests.support.sockets import Peer
 
 #: Files of a few pages, and no syncs: most tests are about answers.
@@ -138,6 +139,20 @@ def send_command(
     if code != RequestCode.SEND_MESSAGE:
         given = {_NAMES[name]: value for name, value in given.items()}
     return RemotingCommand(code, flag=ONE_WAY_FLAG * one_way, ext_fields=texts(given), body=body)
+
+
+def send_numbers(address: str, first: int, end: int, topic: str = "orders") -> None:
+    """Send messages to four queues in turn, each with its number as its body and, after a k, as its key."""
+
+    async def send() -> None:
+        client = RemotingClient()
+        for number in range(first, end):
+            properties = {"KEYS": f"k{number}", "TAGS": "paid"}
+            command = send_command(topic, str(number).encode(), properties=properties, queueId=number % 4)
+            assert (await client.call(address, command)).code == 0
+        client.close()
+
+    asyncio.run(send())
 
 
 def batch_command(topic: str, bodies: Sequence[bytes], **more: Any) -> RemotingCommand:
