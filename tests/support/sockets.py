@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
@@ -15,6 +15,9 @@ from reput.transport.server import RemotingServer
 _T = TypeVar("_T")
 _MOST_S = 60.0
 
+#: Makes the loop of `run`; tests of what holds for every loop set it.
+new_event_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
+
 
 def run(work: Coroutine[Any, Any, _T]) -> _T:
     """The result of a coroutine in a loop of its own; one that hangs is an error."""
@@ -22,7 +25,8 @@ def run(work: Coroutine[Any, Any, _T]) -> _T:
     async def timed() -> _T:
         return await asyncio.wait_for(work, _MOST_S)
 
-    return asyncio.run(timed())
+    with asyncio.Runner(loop_factory=lambda: new_event_loop()) as runner:
+        return runner.run(timed())
 
 
 class Serving:

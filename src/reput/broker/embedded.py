@@ -11,6 +11,7 @@ from typing import Self
 from reput.broker.broker import BrokerController
 from reput.config.broker import broker_configs
 from reput.config.message_store import FlushDiskType, MessageStoreConfig
+from reput.transport.loop import run
 
 
 class Broker:
@@ -62,7 +63,7 @@ class Broker:
 
     def _run(self) -> None:
         try:
-            asyncio.run(self._serve())
+            run(self._serve())
         except BaseException as error:
             if not self._started.done():
                 self._started.set_exception(error)

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from reput.cli.output import write_ready
+from reput.transport.loop import run
 
 logger = logging.getLogger("reput")
 
@@ -25,7 +26,7 @@ class Serving(NamedTuple):
 def serve(start: Callable[[], Awaitable[Serving]], *, as_json: bool) -> int:
     """Start a server, print where it is reached, and stop it at Ctrl-C or SIGTERM; returns the exit status."""
     with _logs_on_stderr():
-        asyncio.run(_serve(start, as_json=as_json))
+        run(_serve(start, as_json=as_json))
     return 0
 
 

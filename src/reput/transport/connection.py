@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from itertools import count
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from reput.errors import RemotingDecodeError, RemotingError
 from reput.formats.hosts import encode_host
@@ -66,7 +66,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the loop."""
-        assert isinstance(transport, asyncio.Transport)
+        transport = cast("asyncio.Transport", transport)  # uvloop's is no instance of it
         self._transport = transport
         transport.set_write_buffer_limits(_PAUSE_AT, _RESUME_AT)
         name = transport.get_extra_info("peername") or ("0.0.0.0", 0)

@@ -11,6 +11,7 @@ from reput.transport.connection import Connection, Owner
 
 logger = logging.getLogger("reput.transport")
 
+_MAX_PORT = 65_535
 _BACKLOG = 1024
 _IDLE_CHECK_S = 10.0
 #: An address to reach a server that listens on all of the machine's.
@@ -50,13 +51,15 @@ class RemotingServer:
         Raises RemotingError where the port is taken.
         """
         loop = asyncio.get_running_loop()
+        if not 0 <= port <= _MAX_PORT:  # uvloop would take another one
+            raise RemotingError(f"cannot listen on {host}:{port}: a port is a number from 0 to {_MAX_PORT}")
         try:
             self._server = await loop.create_server(
                 lambda: Connection(self), host, port, backlog=_BACKLOG, start_serving=False
             )
         except OSError as error:
             raise _port_taken(host, port, error) from None
-        except (OverflowError, ValueError) as error:  # no port, or no name
+        except ValueError as error:  # no name
             raise RemotingError(f"cannot listen on {host}:{port}: {error}") from None
         return int(self._server.sockets[0].getsockname()[1])
 

@@ -1,0 +1,15 @@
+"""Every test of this folder runs in asyncio's loop and in uvloop's."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+import uvloop
+
+from tests.support import sockets
+
+
+@pytest.fixture(autouse=True, params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def loop_of_sockets(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sockets, "new_event_loop", request.param)
