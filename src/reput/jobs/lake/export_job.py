@@ -17,7 +17,6 @@ from typing import Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import parquet
 
 from reput.errors import ConfigError, CorruptRecordError, DataLossError, ReputError
 from reput.extras import require
@@ -27,16 +26,10 @@ from reput.jobs.job_folder import JobFolder, Option
 from reput.jobs.lake.body_decoders import BodySchema, keep_decoders, kept_decoders, make_decoders
 from reput.jobs.lake.commits import LakeCommit, LakeCommits
 from reput.jobs.lake.delta_table import DeltaTables, check_names
-from reput.jobs.lake.files import (
-    SAMPLE_COLUMNS,
-    LakeFile,
-    LakeRows,
-    StagedSplit,
-    Staging,
-    groups_to_merge,
-    merge_files,
-    stage_split,
-)
+from reput.jobs.lake.export_task import SAMPLE_COLUMNS, StagedSplit, merge_files, stage_split
+from reput.jobs.lake.files import LakeFile, groups_to_merge
+from reput.jobs.lake.rows import LakeRows
+from reput.jobs.lake.staging import Staging
 from reput.jobs.runner import Runner
 from reput.jobs.sampled_fields import SampledFields, no_schema
 from reput.jobs.split_tasks import run_over_splits
@@ -436,9 +429,8 @@ class _ExportJob:
             if one.kind == "rejects":
                 first.setdefault(one.topic, one)
         for topic, one in first.items():
-            data = self._files.read_bytes(os.path.join(staging.folder, one.name))
             names = ["queue_id", "queue_offset", "commit_log_offset", "reason"]
-            row = parquet.ParquetFile(pa.BufferReader(data)).read_row_group(0, names).slice(0, 1).to_pylist()[0]
+            row = staging.open(one.name).read_row_group(0, names).slice(0, 1).to_pylist()[0]
             reject = Reject(topic, **row)
             if self._options.strict:
                 raise ConfigError(

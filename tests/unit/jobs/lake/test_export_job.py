@@ -14,7 +14,7 @@ from pyarrow import parquet
 
 import reput
 from reput.errors import ConfigError, CorruptRecordError, DataLossError, StoreFormatError
-from reput.jobs.lake import files as lake_files
+from reput.jobs.lake import export_task
 from reput.jobs.lake.export_job import Export, ExportOptions, export, follow
 from reput.jobs.lake.files import escaped, table_name
 from reput.jobs.runner import LocalRunner
@@ -130,7 +130,7 @@ def test_an_inner_batch_is_in_one_file_wherever_a_task_writes_its_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reput.log.reader, "MAX_ROWS", 2)
-    monkeypatch.setattr(lake_files, "_CHUNK_BYTES", 1)
+    monkeypatch.setattr(export_task, "_CHUNK_BYTES", 1)
     for corpus in ("batch", "bcq"):
         store = CORPORA / corpus / "store"
         expected = log_rows(store)

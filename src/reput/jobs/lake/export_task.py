@@ -1,0 +1,129 @@
+"""Tasks of an export: write one split of the log to staged files by topic and day, and merge small ones.
+
+The files of a task depend on its split alone, not on the runner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from reput.errors import CorruptRecordError
+from reput.jobs.lake.files import LakeFile, Partition, by_partition, by_topic
+from reput.jobs.lake.rows import LakeRows
+from reput.jobs.lake.staging import StagedFileWriter, Staging
+from reput.jobs.sampled_fields import SampledFields
+from reput.log.reader import record_batches
+from reput.log.scan import Damage, scan_split
+from reput.log.splits import Split, SplitResult
+
+#: Bytes of rows that a task holds before it writes them: this bounds a file, and a worker's memory.
+_CHUNK_BYTES = 96 << 20
+#: Bodies of a topic whose fields a task looks at, where its schema is to be inferred.
+_SAMPLE_ROWS = 4000
+#: Columns that a task needs to look at bodies.
+SAMPLE_COLUMNS = ("commit_log_offset", "topic", "body")
+
+
+@dataclass(frozen=True, slots=True)
+class StagedSplit:
+    """Outcome of the task for one split, a `SplitOutcome`.
+
+    Attributes:
+        damages: the ranges that were passed over.
+        samples: fields of the first bodies of topics whose schema is to be inferred; no row of them is written.
+    """
+
+    read: SplitResult
+    fault: CorruptRecordError | None
+    lake_files: tuple[LakeFile, ...]
+    damages: tuple[Damage, ...]
+    samples: Mapping[str, SampledFields]
+
+
+def stage_split(rows: LakeRows, staging: Staging, split: Split) -> StagedSplit:
+    """Task: write one split to staged files, synced, in log order for each kind, topic and day."""
+    scan = scan_split(split, level=rows.selection.level, on_damage=rows.selection.on_damage, files=staging.files)
+    chunk, staged = _Chunk(rows, staging), list[LakeFile]()
+    fault: CorruptRecordError | None = None
+    try:
+        for columns in scan:
+            for batch in record_batches(rows.selection.select(columns), rows.selection):
+                if chunk.bytes >= _CHUNK_BYTES and not chunk.ends_inside(batch):
+                    staged += chunk.write()
+                chunk.add(batch)
+        staged += chunk.write()
+    except CorruptRecordError as error:
+        fault = error
+    return StagedSplit(scan.result, fault, tuple(staged), tuple(scan.damages), chunk.samples)
+
+
+def merge_files(rows: LakeRows, staging: Staging, group: Sequence[LakeFile]) -> LakeFile:
+    """Task: merge small files of one kind, topic and day, in log order, to one staged file."""
+    with StagedFileWriter(rows.schema(group[0].kind, group[0].topic), staging) as writer:
+        for one in group:
+            writer.write(staging.open(one.name).read())
+        name, size = writer.finish()
+    merged = replace(group[0], name=name, size=size, rows=sum(one.rows for one in group))
+    return replace(merged, last_offset=group[-1].last_offset)
+
+
+class _Chunk:
+    """Rows of a task in memory, by partition, until they are written.
+
+    Attributes:
+        bytes: of the rows in memory.
+        samples: fields of bodies, by topic, where the schema of a topic is to be inferred.
+    """
+
+    def __init__(self, rows: LakeRows, staging: Staging) -> None:
+        self._rows, self._staging = rows, staging
+        self._batches: dict[Partition, list[pa.RecordBatch]] = {}
+        self._last_offset = -1
+        self.bytes = 0
+        self.samples: dict[str, SampledFields] = {}
+        self._full = set[str]()
+
+    def ends_inside(self, batch: pa.RecordBatch) -> bool:
+        """Whether a batch begins within the last record in memory. Files are named by their first records."""
+        return bool(batch.num_rows) and batch["commit_log_offset"][0].as_py() == self._last_offset
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Decode the bodies, and add each row to its partition."""
+        decoders = self._rows.decoders
+        if batch.num_rows:
+            self._last_offset = batch["commit_log_offset"][-1].as_py()
+        if decoders.is_same_for_all:
+            self._add_decoded("", batch)
+            return
+        for topic, rows in by_topic(batch, self._full):
+            if decoders.of(topic) is not None:
+                self._add_decoded(topic, rows)
+                continue
+            sample = self.samples.setdefault(topic, SampledFields())
+            sample.add(rows["body"].slice(0, _SAMPLE_ROWS - sample.bodies))
+            if sample.bodies == _SAMPLE_ROWS:
+                self._full.add(topic)
+
+    def _add_decoded(self, topic: str, batch: pa.RecordBatch) -> None:
+        for kind, rows, shown in self._rows.decode(topic, batch):
+            self.bytes += shown.nbytes
+            for partition, some in by_partition(kind, rows, shown):
+                self._batches.setdefault(partition, []).append(some)
+
+    def write(self) -> list[LakeFile]:
+        """Write all rows to staged files, a file for each partition."""
+        staged = []
+        for partition, batches in self._batches.items():
+            kind, topic, _ = partition
+            with StagedFileWriter(self._rows.schema(kind, topic), self._staging) as writer:
+                writer.write(pa.Table.from_batches(batches))
+                name, size = writer.finish()
+            first, last = batches[0]["commit_log_offset"][0].as_py(), batches[-1]["commit_log_offset"][-1].as_py()
+            count = sum(batch.num_rows for batch in batches)
+            table = self._rows.table(kind, topic)
+            staged.append(LakeFile(name, kind, topic, partition.date, first, last, count, size, table))
+        self._batches, self.bytes = {}, 0
+        return staged

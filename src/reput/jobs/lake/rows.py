@@ -1,0 +1,71 @@
+"""Rows of an export: columns and schemas of its files, and what messages and rejects come of rows of the log."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from reput.jobs.decoding import RawDecoder
+from reput.jobs.lake.body_decoders import BodyDecoders
+from reput.jobs.lake.files import Kind, table_name
+from reput.kernels.record_batch import SCHEMA
+from reput.log.selection import Selection
+
+
+@dataclass(frozen=True, slots=True)
+class LakeRows:
+    """Columns and decoders of the files. Picklable; the same for all tasks of a commit.
+
+    Attributes:
+        selection: the columns that are read: columns of the files, and columns for the partition and the decoder.
+        columns: of the files, in order; `body` is decoded.
+        decoders: of the bodies.
+    """
+
+    selection: Selection
+    columns: tuple[str, ...]
+    decoders: BodyDecoders
+
+    def table(self, kind: Kind, topic: str) -> str:
+        """Folder of the table of a kind and a topic: JSON bodies of each topic have fields of their own."""
+        return os.path.join(kind, table_name(topic)) if kind == "messages" and self.decoders.decode == "json" else kind
+
+    def schema(self, kind: Kind, topic: str) -> pa.Schema:
+        """Schema of the files of a kind and a topic."""
+        if kind == "rejects":
+            columns = [name for name in self.columns if name != "body"]
+            return pa.schema([*map(SCHEMA.field, columns), ("reason", pa.string()), SCHEMA.field("body")])
+        decoder = self.decoders.of(topic)
+        assert decoder is not None, "no row of a topic is written before its schema is known"
+        fields = map(SCHEMA.field, self.columns)
+        return pa.schema([field.with_type(decoder.type) if field.name == "body" else field for field in fields])
+
+    def decode(self, topic: str, batch: pa.RecordBatch) -> Iterator[tuple[Kind, pa.RecordBatch, pa.RecordBatch]]:
+        """Decode the bodies of a topic, or of all topics if they have one decoder.
+
+        Returns the messages, and the rejects if there are any: of each kind the rows of the batch, and the same rows as
+        the files have them.
+        """
+        decoder = self.decoders.of(topic)
+        assert decoder is not None, "no body of a topic is decoded before its schema is known"
+        if isinstance(decoder, RawDecoder):
+            yield "messages", batch, batch.select(list(self.columns))
+            return
+        values, reasons = decoder.decode(batch["body"], batch["status"])
+        decoded = pa.RecordBatch.from_arrays(
+            [values if name == "body" else batch[name] for name in self.columns], schema=self.schema("messages", topic)
+        )
+        if reasons.null_count == len(reasons):
+            yield "messages", batch, decoded
+            return
+        good = reasons.is_null()
+        yield "messages", batch.filter(good), decoded.filter(good)
+        bad = pc.invert(good)
+        rejected = batch.filter(bad)
+        schema = self.schema("rejects", topic)
+        arrays = [reasons.filter(bad) if name == "reason" else rejected[name] for name in schema.names]
+        yield "rejects", rejected, pa.RecordBatch.from_arrays(arrays, schema=schema)

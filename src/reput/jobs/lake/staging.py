@@ -1,0 +1,127 @@
+"""Staged Parquet files: written whole and synced under names that readers ignore, until a commit names them."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Self
+
+import pyarrow as pa
+from pyarrow import parquet
+
+from reput.files import File, FileLayer
+
+_ROW_GROUP_BYTES = 32 << 20
+#: Bytes of one write to a file: a buffer for a whole file would be new memory, which the system clears first.
+_WRITE_BYTES = 1 << 20
+#: Columns with few different values: for them a dictionary saves space; for other columns it only costs time.
+_FEW_VALUES = ("store", "queue_id", "born_host", "store_host", "tags", "status", "reason")
+
+
+@dataclass(frozen=True, slots=True)
+class Staging:
+    """Folder for the files of tasks, which all tasks must see."""
+
+    folder: str
+    files: FileLayer
+
+    def open(self, name: str) -> Any:
+        """Open a staged file to read: a `pyarrow.parquet.ParquetFile`."""
+        return parquet.ParquetFile(pa.BufferReader(self.files.read_bytes(os.path.join(self.folder, name))))
+
+
+class StagedFileWriter:
+    """Writer of one staged Parquet file; a context manager that closes the file."""
+
+    def __init__(self, schema: pa.Schema, staging: Staging) -> None:
+        # No statistics of bodies and properties: least and greatest values of them are large, and select nothing.
+        leaves = [name for name in _leaves(schema) if name != "body" and not name.startswith("properties.")]
+        encodings = {"commit_log_offset": "DELTA_BINARY_PACKED"}  # offsets ascend
+        if _has_bytes(schema):  # lengths apart from the bytes: between bodies, they slow zstd's search for repetitions
+            encodings["body"] = "DELTA_LENGTH_BYTE_ARRAY"
+        offset = schema.get_field_index("commit_log_offset")
+        self._name = uuid.uuid4().hex
+        self._file = staging.files.open(os.path.join(staging.folder, self._name), writable=True, create=True)
+        self._end = _FileEnd(self._file)
+        self._stream = pa.BufferedOutputStream(pa.PythonFile(self._end, mode="w"), _WRITE_BYTES)
+        self._writer = parquet.ParquetWriter(
+            self._stream,
+            schema,
+            compression="zstd",
+            compression_level=1,
+            use_dictionary=[name for name in _FEW_VALUES if name in schema.names],
+            write_statistics=leaves,
+            column_encoding=encodings,
+            sorting_columns=[parquet.SortingColumn(offset)],
+        )
+        self._waiting: list[pa.Table] = []
+        self._bytes = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._writer.is_open = False  # else Arrow would write the footer of an abandoned file when it is collected
+        self._end.close()
+        self._file.close()
+
+    def write(self, table: pa.Table) -> None:
+        """Add rows. Row groups have about 32 MiB."""
+        self._waiting.append(table)
+        self._bytes += table.nbytes
+        if self._bytes >= _ROW_GROUP_BYTES:
+            self._flush()
+
+    def finish(self) -> tuple[str, int]:
+        """Write the remaining rows, and sync; returns the file's name, unique to this task attempt, and its size."""
+        self._flush()
+        self._writer.close()
+        self._stream.flush()
+        self._file.sync()
+        return self._name, self._end.position
+
+    def _flush(self) -> None:
+        if not self._waiting:
+            return
+        table = pa.concat_tables(self._waiting)
+        rows = max(1, table.num_rows * _ROW_GROUP_BYTES // max(table.nbytes, 1))
+        self._writer.write_table(table, row_group_size=min(rows, table.num_rows))
+        self._waiting, self._bytes = [], 0
+
+
+class _FileEnd:
+    """File object for Arrow that appends to a file. `position` is the end of the file."""
+
+    def __init__(self, file: File) -> None:
+        self._file = file
+        self.position = 0
+        self.closed = False
+
+    def write(self, data: bytes) -> None:
+        """Append bytes; do nothing after `close`."""
+        if not self.closed:
+            self._file.write(self.position, data)
+            self.position += len(data)
+
+    def flush(self) -> None:
+        """Do nothing: no bytes are buffered."""
+
+    def close(self) -> None:
+        """Accept no more bytes."""
+        self.closed = True
+
+
+def _has_bytes(schema: pa.Schema) -> bool:
+    """Whether the schema has bodies as bytes or text, not as structs."""
+    return "body" in schema.names and not pa.types.is_struct(schema.field("body").type)
+
+
+@lru_cache(maxsize=8)
+def _leaves(schema: pa.Schema) -> list[str]:
+    """Paths of the columns as Parquet names them: `keys.list.element`, `body.price`."""
+    content = pa.BufferOutputStream()
+    parquet.write_table(schema.empty_table(), content)
+    columns = parquet.ParquetFile(pa.BufferReader(content.getvalue())).schema
+    return [columns.column(i).path for i in range(len(columns))]
