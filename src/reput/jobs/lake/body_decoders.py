@@ -1,26 +1,17 @@
-"""Decoders of an export's bodies: one for all topics, or for JSON a decoder with a schema for each topic.
-
-The schema of a topic is given, or inferred when the topic first appears. It is kept in `_reput/schemas`, so that it is
-the same in every task and in every later run.
-"""
+"""Decoders of an export's bodies: one for all topics, or for JSON a decoder with a schema for each topic."""
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Self, TypeAlias
+from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import pyarrow as pa
 
-from reput.files import FileLayer
-from reput.jobs.body_schema import body_schema_text, parse_body_schema
+from reput.jobs.body_schema import body_schema_text
 from reput.jobs.decoding import BodyDecoder, JsonDecoder, make_decoder
-from reput.jobs.sampled_fields import SampledFields
 
 BodySchema: TypeAlias = pa.Schema | str
-_SCHEMAS = "schemas"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +43,6 @@ class BodyDecoders:
         decoder = self.of(topic)
         return (body_schema_text(decoder.schema) or None) if isinstance(decoder, JsonDecoder) else None
 
-    def inferred(self, samples: Mapping[str, SampledFields]) -> Self:
-        """The decoders, and those of further topics.
-
-        They refuse a body with a value in a field that the schema lacks, as nobody has chosen the fields.
-        """
-        further = {topic: JsonDecoder(fields.schema(), refuses_others=True) for topic, fields in samples.items()}
-        return replace(self, by_topic={**self.by_topic, **further})
-
 
 def make_decoders(decode: str, schema: BodySchema | Mapping[str, BodySchema] | None) -> BodyDecoders:
     """Make the decoders that are known without a look at bodies.
@@ -74,29 +57,6 @@ def make_decoders(decode: str, schema: BodySchema | Mapping[str, BodySchema] | N
     if isinstance(schema, Mapping):
         schema = next(iter(schema.values()), None)
     return BodyDecoders(decode, make_decoder(decode, schema))
-
-
-def kept_decoders(decoders: BodyDecoders, folder: str, files: FileLayer) -> BodyDecoders:
-    """The decoders, and those that earlier runs have inferred and kept in a folder."""
-    path = os.path.join(folder, _SCHEMAS)
-    if not files.exists(path):
-        return decoders
-    texts: Mapping[str, str] = json.loads(files.read_bytes(path))
-    inferred = {
-        topic: JsonDecoder(parse_body_schema(text) if text else pa.schema([]), refuses_others=True)
-        for topic, text in texts.items()
-    }
-    return replace(decoders, by_topic={**inferred, **decoders.by_topic})
-
-
-def keep_decoders(decoders: BodyDecoders, folder: str, files: FileLayer) -> None:
-    """Keep the inferred schemas in a folder, durably."""
-    inferred = {
-        topic: body_schema_text(decoder.schema)
-        for topic, decoder in decoders.by_topic.items()
-        if decoder.refuses_others
-    }
-    files.write_atomically(os.path.join(folder, _SCHEMAS), json.dumps(inferred, ensure_ascii=False, indent=1).encode())
 
 
 def _json_decoder(schema: BodySchema) -> JsonDecoder:

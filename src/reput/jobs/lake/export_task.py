@@ -5,7 +5,7 @@ The files of a task depend on its split alone, not on the runner.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -14,15 +14,13 @@ from reput.errors import CorruptRecordError
 from reput.jobs.lake.files import LakeFile, Partition, by_partition, by_topic
 from reput.jobs.lake.rows import LakeRows
 from reput.jobs.lake.staging import StagedFileWriter, Staging
-from reput.jobs.sampled_fields import SampledFields
+from reput.jobs.lake.topic_schemas import TopicSamples
 from reput.log.reader import record_batches
 from reput.log.scan import Damage, scan_split
 from reput.log.splits import Split, SplitResult
 
 #: Bytes of rows that a task holds before it writes them: this bounds a file, and a worker's memory.
 _CHUNK_BYTES = 96 << 20
-#: Bodies of a topic whose fields a task looks at, where its schema is to be inferred.
-_SAMPLE_ROWS = 4000
 #: Columns that a task needs to look at bodies.
 SAMPLE_COLUMNS = ("commit_log_offset", "topic", "body")
 
@@ -33,14 +31,14 @@ class StagedSplit:
 
     Attributes:
         damages: the ranges that were passed over.
-        samples: fields of the first bodies of topics whose schema is to be inferred; no row of them is written.
+        samples: of topics whose schemas are to be inferred; no row of them is written.
     """
 
     read: SplitResult
     fault: CorruptRecordError | None
     lake_files: tuple[LakeFile, ...]
     damages: tuple[Damage, ...]
-    samples: Mapping[str, SampledFields]
+    samples: TopicSamples
 
 
 def stage_split(rows: LakeRows, staging: Staging, split: Split) -> StagedSplit:
@@ -75,7 +73,7 @@ class _Chunk:
 
     Attributes:
         bytes: of the rows in memory.
-        samples: fields of bodies, by topic, where the schema of a topic is to be inferred.
+        samples: of topics whose schemas are to be inferred.
     """
 
     def __init__(self, rows: LakeRows, staging: Staging) -> None:
@@ -83,29 +81,25 @@ class _Chunk:
         self._batches: dict[Partition, list[pa.RecordBatch]] = {}
         self._last_offset = -1
         self.bytes = 0
-        self.samples: dict[str, SampledFields] = {}
-        self._full = set[str]()
+        self.samples = TopicSamples()
 
     def ends_inside(self, batch: pa.RecordBatch) -> bool:
         """Whether a batch begins within the last record in memory. Files are named by their first records."""
         return bool(batch.num_rows) and batch["commit_log_offset"][0].as_py() == self._last_offset
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Decode the bodies, and add each row to its partition."""
+        """Decode the bodies, and add each row to its partition; of topics without a schema, look at the bodies."""
         decoders = self._rows.decoders
         if batch.num_rows:
             self._last_offset = batch["commit_log_offset"][-1].as_py()
         if decoders.is_same_for_all:
             self._add_decoded("", batch)
             return
-        for topic, rows in by_topic(batch, self._full):
+        for topic, rows in by_topic(batch, without=self.samples.full):
             if decoders.of(topic) is not None:
                 self._add_decoded(topic, rows)
-                continue
-            sample = self.samples.setdefault(topic, SampledFields())
-            sample.add(rows["body"].slice(0, _SAMPLE_ROWS - sample.bodies))
-            if sample.bodies == _SAMPLE_ROWS:
-                self._full.add(topic)
+            else:
+                self.samples.add(topic, rows["body"])
 
     def _add_decoded(self, topic: str, batch: pa.RecordBatch) -> None:
         for kind, rows, shown in self._rows.decode(topic, batch):

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from reput.jobs.decoding import RawDecoder
-from reput.jobs.lake.body_decoders import BodyDecoders
+from reput.jobs.lake.body_decoders import BodyDecoders, make_decoders
+from reput.jobs.lake.export_options import ExportOptions
 from reput.jobs.lake.files import Kind, table_name
+from reput.jobs.lake.rejects import rejects_schema
 from reput.kernels.record_batch import SCHEMA
-from reput.log.selection import Selection
+from reput.log.selection import Selection, make_selection
+
+#: Columns that every file has: the origin of a row.
+LINEAGE = ("store", "commit_log_offset", "queue_id", "queue_offset")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +42,7 @@ class LakeRows:
     def schema(self, kind: Kind, topic: str) -> pa.Schema:
         """Schema of the files of a kind and a topic."""
         if kind == "rejects":
-            columns = [name for name in self.columns if name != "body"]
-            return pa.schema([*map(SCHEMA.field, columns), ("reason", pa.string()), SCHEMA.field("body")])
+            return rejects_schema(self.columns)
         decoder = self.decoders.of(topic)
         assert decoder is not None, "no row of a topic is written before its schema is known"
         fields = map(SCHEMA.field, self.columns)
@@ -69,3 +73,21 @@ class LakeRows:
         schema = self.schema("rejects", topic)
         arrays = [reasons.filter(bad) if name == "reason" else rejected[name] for name in schema.names]
         yield "rejects", rejected, pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def make_rows(store: str, options: ExportOptions) -> LakeRows:
+    """Make the rows that the options ask for, with the decoders that are known without a look at bodies.
+
+    Args:
+        store: the value of the column `store`.
+
+    Raises ConfigError for an unknown column, and as `make_decoders`.
+    """
+    mode = "DROPMALFORMED" if options.damaged == "skip" else "FAILFAST"
+    selection = make_selection(topics=options.topics, store=store, mode=mode)
+    columns = options.columns if options.columns is not None else selection.columns
+    make_selection(columns=columns, store="")  # checks the names
+    shown = tuple(dict.fromkeys([*LINEAGE, *(name for name in columns if name != "topic")]))
+    needed = ["topic", "store_timestamp", *(["body", "status"] if options.decode != "raw" else [])]
+    selection = replace(selection, columns=tuple(dict.fromkeys([*shown, *needed])))
+    return LakeRows(selection, shown, make_decoders(options.decode, options.schema))

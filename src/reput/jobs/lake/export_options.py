@@ -1,0 +1,102 @@
+"""Options of an export, and the check of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import pyarrow as pa
+
+from reput.errors import ConfigError
+from reput.extras import require
+from reput.jobs.body_schema import body_schema_text
+from reput.jobs.job_folder import Option
+from reput.jobs.lake.body_decoders import BodySchema, make_decoders
+from reput.jobs.lake.delta_table import check_names
+
+Format = Literal["parquet", "delta"]
+
+SPLIT_BYTES = 64 << 20
+#: Log bytes of a commit: the most that a kill costs, and that is staged on the disk before readers see it.
+COMMIT_BYTES = 4 << 30
+#: A smaller file takes longer to open than to read (Spark's default of spark.sql.files.openCostInBytes).
+TARGET_FILE_BYTES = 4 << 20
+#: Version of the files' layout: a later reput with the same layout continues an export. That of raw bodies is older.
+_LAYOUT, _RAW_LAYOUT = "export 2", "export 1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportOptions:
+    """Options of an export. The first five must be the same in every run to one folder.
+
+    Attributes:
+        topics: of the messages; None: all topics, future ones included.
+        columns: of `read_log`; None: all. The lineage columns always come first; the topic is a folder's name.
+        decode: raw, utf8 or json; see `reput.jobs.decoding`.
+        schema: of the JSON bodies of all topics, or by topic; else inferred when a topic first appears, and kept.
+        format: parquet; or delta, which also makes the folders of messages and rejects Delta tables.
+        commit_log_path: as for `read_log`.
+        split_bytes: log bytes of a task.
+        commit_bytes: log bytes of a commit, rounded up to whole files of the log.
+        target_file_bytes: smaller files of a commit are merged.
+        fail_on_data_loss: whether it is an error that retention has deleted records that were not exported yet, or
+            that the log is another one now; False: the export continues with the log as it is.
+        damaged: treatment of damage in the log: "refuse" ends the run before the batch with the damage; "skip" exports
+            all whole records before and after it, and reports the ranges that were passed over.
+        strict: whether a body that cannot be decoded ends the run before the batch with the body; False: its row is
+            rejected.
+    """
+
+    topics: Sequence[str] | None = None
+    columns: Sequence[str] | None = None
+    decode: str = "raw"
+    schema: BodySchema | Mapping[str, BodySchema] | None = None
+    format: Format = "parquet"
+    commit_log_path: str | os.PathLike[str] | None = None
+    split_bytes: int = SPLIT_BYTES
+    commit_bytes: int = COMMIT_BYTES
+    target_file_bytes: int = TARGET_FILE_BYTES
+    fail_on_data_loss: bool = True
+    damaged: Literal["refuse", "skip"] = "refuse"
+    strict: bool = False
+
+    def check(self) -> None:
+        """Raise ConfigError for values, or values together, that no export can have."""
+        if self.format not in ("parquet", "delta"):
+            raise ConfigError(f"format: {self.format!r} is neither parquet nor delta")
+        if self.format == "delta":
+            require("deltalake", "format delta")
+        if self.decode != "raw" and self.columns is not None and "body" not in self.columns:
+            raise ConfigError(f"decode: {self.decode} decodes bodies, and the columns leave them out")
+        if self.damaged not in ("refuse", "skip"):
+            raise ConfigError(f"damaged: {self.damaged!r} is neither refuse nor skip")
+        for name in ("split_bytes", "commit_bytes", "target_file_bytes"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name}: {getattr(self, name)} is no size in bytes")
+        decoders = make_decoders(self.decode, self.schema)
+        if self.format == "delta":
+            for decoder in (decoders.common, *decoders.by_topic.values()):
+                if decoder is not None and pa.types.is_struct(decoder.type):
+                    check_names(decoder.type)
+
+    def kept(self, store_path: str) -> dict[str, Option]:
+        """Options that must be the same in every run, as the job's folder keeps them."""
+        return {
+            # in place of the version: a later reput with the same layout continues
+            "reput": _RAW_LAYOUT if self.decode == "raw" else _LAYOUT,
+            "store": store_path,
+            "topics": None if self.topics is None else sorted(set(self.topics)),
+            "columns": None if self.columns is None else list(self.columns),
+            "decode": self.decode,
+            "schema": _schema_option(self.schema),
+            "format": self.format,
+        }
+
+
+def _schema_option(schema: BodySchema | Mapping[str, BodySchema] | None) -> Option:
+    """Value of the option as the job's folder keeps it."""
+    if isinstance(schema, Mapping):
+        return [f"{topic}={_schema_option(one)}" for topic, one in sorted(schema.items())]
+    return body_schema_text(schema) if isinstance(schema, pa.Schema) else schema

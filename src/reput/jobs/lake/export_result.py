@@ -1,0 +1,75 @@
+"""Result of a run of an export."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from reput.jobs.lake.files import LakeFile
+from reput.jobs.lake.rejects import Reject
+from reput.log.scan import Damage
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSum:
+    """Sums of a topic's export; `bytes` are the sizes of its files."""
+
+    topic: str
+    messages: int
+    rejected: int
+    files: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """Result of one run of an export.
+
+    Attributes:
+        begin_offset, end_offset: the exported range of the commit log.
+        messages: rows of messages.
+        rejected: rows in `rejects/`, as their bodies could not be decoded.
+        commits: count of commits.
+        topics: sums, sorted by topic.
+        first_rejects: the first rejected row of each topic, sorted by topic.
+        body_schemas: schemas of JSON bodies by topic, as text, of the topics that this run has exported.
+        lost: ranges of offsets that were deleted or cut before they were exported, where that was allowed.
+        damages: ranges of the log that hold no whole records and were passed over, where that was allowed.
+        seconds: time of the run.
+    """
+
+    begin_offset: int
+    end_offset: int
+    messages: int
+    rejected: int
+    commits: int
+    topics: tuple[TopicSum, ...]
+    first_rejects: tuple[Reject, ...]
+    body_schemas: dict[str, str]
+    lost: tuple[tuple[int, int], ...]
+    damages: tuple[Damage, ...]
+    seconds: float
+
+    @property
+    def findings(self) -> list[str]:
+        """Texts of lost ranges, of damage that was passed over, and of rejected bodies."""
+        findings = [f"offsets {begin} to {end} were lost before they were exported" for begin, end in self.lost]
+        findings += [f"{damage.error()}; passed over {damage.end - damage.begin} bytes" for damage in self.damages]
+        rejected = {one.topic: one.rejected for one in self.topics}
+        findings += [
+            f"topic {first.topic}: {rejected[first.topic]} bodies could not be decoded: they are in rejects/, with the "
+            f"reason; the first is at {first}"
+            for first in self.first_rejects
+        ]
+        return findings
+
+
+def topic_sums(lake_files: Iterable[LakeFile]) -> tuple[TopicSum, ...]:
+    """Sums of the files of a run, sorted by topic."""
+    messages, rejected, count, size = Counter[str](), Counter[str](), Counter[str](), Counter[str]()
+    for one in lake_files:
+        (messages if one.kind == "messages" else rejected)[one.topic] += one.rows
+        count[one.topic] += 1
+        size[one.topic] += one.size
+    return tuple(TopicSum(t, messages[t], rejected[t], count[t], size[t]) for t in sorted(count))
