@@ -31,6 +31,8 @@ SMALL = {
 }
 SYNCED = SMALL | {"flush_disk_type": "SYNC_FLUSH"}
 BORN_MS = 1_700_000_000_000
+#: A pull that waits so long is answered by a message, or by a broker that stops.
+LONG_MS = 60_000
 _NAMES = {long: short for short, long in V2_NAMES.items()}
 
 
@@ -255,3 +257,10 @@ async def with_topic(client: Client, topic: str, queues: int = 1, perm: int = 6,
         order=fields.pop("order", False), **fields,
     )  # fmt: skip
     assert answer.code == 0, answer
+
+
+async def fill(client: Client, topic: str, *tags: str) -> None:
+    """Send a message for each tag, and return when they can be pulled."""
+    for number, tag in enumerate(tags):
+        assert (await client.send_message(topic, b"%d" % number, properties={"TAGS": tag})).code == 0
+    await client.pull(topic, len(tags) - 1, group="filler", hold_ms=LONG_MS)

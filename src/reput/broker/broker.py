@@ -128,7 +128,7 @@ class BrokerController:
             raise
         await self._registration.register()
         self._registration.start()
-        self._pulls.start()
+        self._held_pulls.start()
         self._every(config.flush_consumer_offset_interval / 1000, self._persist_offsets)
         self._every(_SCAN_CLIENTS_S, self._scan_clients)
 
@@ -170,11 +170,12 @@ class BrokerController:
             store, store.config.sync_flush_timeout, on_safe=self._dispatch_soon if is_sync else None
         )
         on_append = (lambda: None) if is_sync else self._dispatch_soon
-        self._pulls = PullMessageProcessor(state)
+        pulls = PullMessageProcessor(state)
+        self._held_pulls = pulls.held
         self._clients = ClientProcessor(state, creation, self._persist_groups_soon)
         sends = SendMessageProcessor(state, creation, self._answers, on_append)
         topics = TopicProcessor(state, self._registration.register, partial(self._persist, state.groups))
-        readers = self._pulls.handlers() | QueryProcessor(state).handlers()
+        readers = pulls.handlers() | QueryProcessor(state).handlers()
         self._requests = Requests(
             sends.handlers()
             | self._clients.handlers()
@@ -191,7 +192,7 @@ class BrokerController:
         """
         state = self._state
         await self._registration.stop()
-        self._pulls.answer_all()
+        self._held_pulls.answer_all()
         await self._requests.drain(_DRAIN_S)
         deadline = self._loop.time() + _DRAIN_S
         while not self._answers.is_empty and self._loop.time() < deadline:
@@ -222,13 +223,13 @@ class BrokerController:
         """Called by the server: what one read brings is one batch."""
         self._turns += 1
         self._sends.take_all(connection)
-        if isinstance(self._next_dispatch, asyncio.TimerHandle) and self._pulls.any_wait:
+        if isinstance(self._next_dispatch, asyncio.TimerHandle) and self._held_pulls.any_wait:
             self._next_dispatch.cancel()
             self._next_dispatch = self._loop.call_soon(self._dispatch_if_idle, self._turns)
 
     def closed(self, connection: Connection) -> None:
         """Called by the server."""
-        self._pulls.connection_closed(connection)
+        self._held_pulls.connection_closed(connection)
         self._clients.connection_closed(connection)
 
     # -- dispatch, in the loop's idle time
@@ -237,7 +238,7 @@ class BrokerController:
         """Dispatch when the loop is idle, if pulls wait for messages; else a moment later, more messages at once."""
         if self._next_dispatch is None:
             self._dispatch_at = self._loop.time() + _DISPATCH_WITHIN_S
-            if self._pulls.any_wait:
+            if self._held_pulls.any_wait:
                 self._next_dispatch = self._loop.call_soon(self._dispatch_if_idle, self._turns)
             else:
                 self._next_dispatch = self._loop.call_at(self._dispatch_at, self._dispatch)
@@ -265,7 +266,7 @@ class BrokerController:
         store = self._state.store
         rows = store.dispatch(_DISPATCH_BYTES)
         if rows:
-            self._pulls.messages_arrived()
+            self._held_pulls.messages_arrived()
         if store.dispatch_failure is not None:
             self._next_dispatch = self._loop.call_later(_RETRY_S, self._dispatch)
         elif store.dispatch_behind_bytes and rows:

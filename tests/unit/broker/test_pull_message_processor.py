@@ -1,8 +1,7 @@
-"""Pulls over sockets: the tables of checks and results, and pulls that wait."""
+"""Pulls over sockets: the tables of checks and results."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from collections.abc import Mapping
@@ -11,34 +10,21 @@ from typing import Any
 
 import pytest
 
-from reput.broker import pull_message_processor
 from reput.remoting.codes import RequestCode, ResponseCode
-from reput.remoting.command import RemotingCommand
 from reput.service.consumer_offset_manager import ConsumerOffsetManager
 from tests.support.broker import (
-    SYNCED,
+    LONG_MS,
     Client,
     Served,
     batch_command,
     consumer,
+    fill,
     messages_of,
     pull_command,
-    send_command,
     serving_broker,
     with_topic,
 )
-from tests.support.faulty_files import FaultyFiles
-from tests.support.held_disk import HeldDisk
 from tests.support.sockets import run
-
-LONG_MS = 60_000
-
-
-async def fill(client: Client, topic: str, *tags: str) -> None:
-    """Send a message for each tag, and return when they can be pulled."""
-    for number, tag in enumerate(tags):
-        assert (await client.send_message(topic, b"%d" % number, properties={"TAGS": tag})).code == 0
-    await client.pull(topic, len(tags) - 1, group="filler", hold_ms=LONG_MS)
 
 
 async def with_group(client: Client, group: str, **keys: object) -> None:
@@ -265,181 +251,5 @@ def test_a_reset_is_told_to_one_pull_and_what_that_one_commits_is_old(tmp_path: 
             assert answer.ext_fields["nextBeginOffset"] == "1"
             assert offset_of(served) == 1
             assert [message.body for message in messages_of(await client.pull("orders", 1))] == [b"1"]
-
-    run(scenario())
-
-
-# -- pulls that wait
-
-
-@pytest.mark.parametrize("first", [0, 1])
-def test_a_held_pull_is_answered_when_a_message_comes(tmp_path: Path, first: int) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store") as served:
-            client, other = await served.client(), await served.client()
-            await with_topic(client, "orders", 2)
-            if first:
-                await fill(client, "orders", "a")
-            held = client.begin_all([pull_command("orders", first, hold_ms=LONG_MS) for _ in range(2)])
-            elsewhere = client.begin_all([pull_command("orders", 0, queueId=1, hold_ms=LONG_MS)])[0]
-            await client.round_trip()
-            assert not any(one.done() for one in held)
-            await other.send_message("orders", b"new")
-            for one in held:
-                assert [message.body for message in messages_of(await one)] == [b"new"]
-            await client.round_trip()
-            assert not elsewhere.done()
-
-    run(scenario())
-
-
-def test_a_held_pull_sees_no_message_before_it_is_synced(tmp_path: Path) -> None:
-    disk = HeldDisk()
-
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store", files=FaultyFiles(disk.judge), **SYNCED) as served:
-            client = await served.client()
-            await fill(client, "orders", "a")  # the log has its file
-            (held,) = client.begin_all([pull_command("orders", 1, hold_ms=LONG_MS)])
-            with disk.held():
-                (sent,) = client.begin_all([send_command("orders", b"new")])
-                await asyncio.to_thread(disk.wait)
-                await client.round_trip()
-                assert not held.done()
-                assert not sent.done()
-            assert [message.body for message in messages_of(await held)] == [b"new"]
-            assert (await sent).code == 0
-
-    run(scenario())
-
-
-def test_messages_with_other_tags_leave_a_pull_waiting_and_move_its_next_offset(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(pull_message_processor, "_CHECK_EVERY_S", 0.01)
-
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store") as served:
-            client = await served.client()
-            await with_topic(client, "orders")
-            (held,) = client.begin_all([pull_command("orders", tags="wanted", hold_ms=LONG_MS)])
-            (short,) = client.begin_all([pull_command("orders", tags="wanted", hold_ms=300)])
-            await fill(client, "orders", "a", "b")
-            await client.round_trip()
-            assert not held.done()
-            answer = await short
-            assert (answer.code, answer.remark) == (ResponseCode.PULL_RETRY_IMMEDIATELY, "NO_MATCHED_MESSAGE")
-            assert answer.ext_fields is not None
-            assert answer.ext_fields["nextBeginOffset"] == "2"
-            await client.send_message("orders", b"2", properties={"TAGS": "wanted"})
-            assert [message.body for message in messages_of(await held)] == [b"2"]
-
-    run(scenario())
-
-
-def test_a_wanted_message_wakes_a_pull_however_many_others_come_before_it(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store") as served:
-            client = await served.client()
-            await with_topic(client, "orders")
-            (held,) = client.begin_all([pull_command("orders", tags="wanted", hold_ms=LONG_MS)])
-            await client.round_trip()
-            wanted = send_command("orders", properties={"TAGS": "wanted"})
-            await asyncio.gather(*client.begin_all([batch_command("orders", [b"x"] * 900), wanted]))
-            answer = await held
-            assert (answer.code, answer.ext_fields and answer.ext_fields["nextBeginOffset"]) == (20, "800")
-
-    run(scenario())
-
-
-@pytest.mark.parametrize("keys", [{}, {"longPollingEnable": "false", "shortPollingTimeMills": 20}])
-def test_a_held_pull_is_answered_when_its_time_is_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keys: dict[str, Any]
-) -> None:
-    monkeypatch.setattr(pull_message_processor, "_CHECK_EVERY_S", 0.01)
-
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store", **keys) as served:
-            client = await served.client()
-            await fill(client, "orders", "a")
-            patient = client.begin_all([pull_command("orders", 1, hold_ms=LONG_MS)])[0]
-            answer = await client.pull("orders", 1, hold_ms=LONG_MS if keys else 20)
-            assert (answer.code, answer.remark) == (ResponseCode.PULL_NOT_FOUND, "OFFSET_OVERFLOW_ONE")
-            assert answer.ext_fields is not None
-            assert (answer.ext_fields["nextBeginOffset"], answer.ext_fields["maxOffset"]) == ("1", "1")
-            if keys:
-                assert (await patient).code == ResponseCode.PULL_NOT_FOUND
-            else:
-                assert not patient.done()
-
-    run(scenario())
-
-
-def test_pulls_of_a_closed_connection_are_forgotten(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store") as served:
-            gone, stays = await served.client(), await served.client()
-            await with_topic(stays, "orders")
-            gone.begin_all([pull_command("orders", hold_ms=LONG_MS) for _ in range(3)])
-            await gone.round_trip()
-            (held,) = stays.begin_all([pull_command("orders", hold_ms=LONG_MS)])
-            await stays.round_trip()
-            pulls = served.controller._pulls
-            assert (pulls._count, len(pulls._held_of)) == (4, 2)
-            gone._answers.clear()
-            await gone.leave()
-            while pulls._count > 1:
-                await stays.round_trip()
-            await stays.send_message("orders", b"new")
-            assert [message.body for message in messages_of(await held)] == [b"new"]
-            assert (pulls._count, pulls._held_of, pulls._held) == (0, {}, {})
-
-    run(scenario())
-
-
-@pytest.mark.parametrize(("most", "of_connection", "kept"), [(3, 9, 3), (9, 2, 4)])
-def test_more_pulls_than_the_limits_allow_are_answered_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, of_connection: int, kept: int
-) -> None:
-    monkeypatch.setattr(pull_message_processor, "_MOST_HELD", most)
-    monkeypatch.setattr(pull_message_processor, "_MOST_HELD_OF_CONNECTION", of_connection)
-
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store") as served:
-            clients = [await served.client(), await served.client()]
-            await with_topic(clients[0], "orders")
-            begun: list[asyncio.Future[RemotingCommand]] = []
-            for client in clients:
-                begun += client.begin_all([pull_command("orders", hold_ms=LONG_MS) for _ in range(4)])
-                await client.round_trip()
-            assert len([one for one in begun if not one.done()]) == kept
-            assert all(one.result().code == ResponseCode.PULL_NOT_FOUND for one in begun if one.done())
-
-    run(scenario())
-
-
-def test_a_held_pull_of_a_topic_that_is_deleted_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pull_message_processor, "_CHECK_EVERY_S", 0.01)
-
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store") as served:
-            client = await served.client()
-            await with_topic(client, "orders")
-            (held,) = client.begin_all([pull_command("orders", hold_ms=200)])
-            assert (await client.ask(RequestCode.DELETE_TOPIC_IN_BROKER, topic="orders")).code == 0
-            assert (await held).code == ResponseCode.TOPIC_NOT_EXIST
-
-    run(scenario())
-
-
-def test_held_pulls_are_answered_when_the_broker_stops(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store") as served:
-            client = await served.client()
-            await with_topic(client, "orders")
-            (held,) = client.begin_all([pull_command("orders", hold_ms=LONG_MS)])
-            await client.round_trip()
-            await served.stop()
-            assert (await held).code == ResponseCode.PULL_NOT_FOUND
 
     run(scenario())
