@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -11,7 +12,9 @@ from reput.remoting.command import RemotingCommand
 from reput.remoting.pull_headers import PullMessageRequestHeader
 from reput.store.results import GetMessageStatus
 from reput.transport.connection import Connection
-from reput.transport.requests import Answer
+from reput.transport.requests import Answer, failure_answer
+
+logger = logging.getLogger("reput.broker")
 
 #: Held pulls of one broker, and of one connection; a pull beyond that is answered at once.
 _MOST_HELD, _MOST_HELD_OF_CONNECTION = 100_000, 10_000
@@ -124,7 +127,7 @@ class PullRequestHoldService:
             self._held.pop(key, None)
 
     def _answer(self, pull: _HeldPull) -> None:
-        """Pull again, and answer."""
+        """Pull again, and answer; an error is the answer of this pull, and of no other."""
         connection, command, header = pull.connection, pull.command, pull.header
         self._count -= 1
         left = self._held_of.get(connection, 1) - 1
@@ -132,9 +135,18 @@ class PullRequestHoldService:
             self._held_of[connection] = left
         else:
             self._held_of.pop(connection, None)
-        answer = self._pull_again(connection, command, header)
-        if answer is not None and not command.is_one_way:
-            connection.send(answer)
+        try:
+            answer = self._pull_again(connection, command, header)
+            if answer is not None and not command.is_one_way:
+                connection.send(answer)
+        except Exception as error:
+            logger.exception(
+                "%s: the held pull %d of group %s failed: topic %s, queue %d, offset %d",
+                connection.remote, command.opaque, header.consumer_group, header.topic, header.queue_id,
+                header.queue_offset,
+            )  # fmt: skip
+            if not command.is_one_way:
+                connection.send(failure_answer(command, error))
 
     def connection_closed(self, connection: Connection) -> None:
         """Forget the held pulls of a connection."""

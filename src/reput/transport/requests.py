@@ -116,9 +116,13 @@ def _encode(answer: RemotingCommand) -> bytes:
 
 
 def _failure(command: RemotingCommand, error: Exception) -> RemotingCommand:
+    if not isinstance(error, ReputError):  # a bug
+        logger.exception("request %d failed", command.code, exc_info=error)
+    return failure_answer(command, error)
+
+
+def failure_answer(command: RemotingCommand, error: Exception) -> RemotingCommand:
     """The answer to a request whose handler failed (`UtilAll.exceptionSimpleDesc`)."""
     if isinstance(error, RemotingCommandError):
         return command.response(error.code, error.remark)
-    if not isinstance(error, ReputError):  # a bug
-        logger.exception("request %d failed", command.code, exc_info=error)
     return command.response(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")

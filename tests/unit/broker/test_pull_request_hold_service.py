@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from reput.broker import pull_request_hold_service
+from reput.formats.message import Message
 from reput.remoting.codes import RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand
 from tests.support.broker import (
@@ -198,3 +199,24 @@ def test_held_pulls_are_answered_when_the_broker_stops(tmp_path: Path) -> None:
             assert (await held).code == ResponseCode.PULL_NOT_FOUND
 
     run(scenario())
+
+
+def test_a_held_pull_that_fails_is_answered_and_so_are_the_others(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        keys = {"max_message_size": 20 << 20, "mapped_file_size_commit_log": 32 << 20}
+        async with serving_broker(tmp_path / "store", **keys) as served:
+            client = await served.client()
+            await with_topic(client, "orders", 2)
+            failing, held = client.begin_all([pull_command("orders", queueId=n, hold_ms=LONG_MS) for n in range(2)])
+            await client.round_trip()
+            served.controller._state.store.put_message(Message("orders", bytes(17 << 20)))  # larger than an answer
+            await client.send_message("orders", b"new", queueId=1)
+            assert (await failing).code == ResponseCode.SYSTEM_ERROR
+            assert [message.body for message in messages_of(await held)] == [b"new"]
+            await client.round_trip()
+            assert served.controller._state.store.dispatch_failure is None
+
+    run(scenario())
+    assert "of group g failed: topic orders, queue 0, offset 0" in caplog.text
