@@ -49,6 +49,7 @@ from reput.kernels.multi_dispatch import add_multi_dispatch_rows
 from reput.kernels.record_batch import SCHEMA, record_batch
 from reput.kernels.record_encode import PLAN, encode, measure
 from reput.kernels.record_scan import RecordScanner, ScanLevel, find_record, read_records_at
+from reput.kernels.small_pass import SmallPass
 from reput.kernels.tags import keep_matching_tags
 from tests.oracles.record_bytes import SCHEDULE_TOPIC, Record, blank, pack_log
 from tests.oracles.record_scan import V1, V2
@@ -182,12 +183,17 @@ def record_lengths(record: Record) -> Iterator[bytes]:
 def scan_logs() -> int:
     """All scan levels, resynchronisation, reads at positions, and everything built on their columns."""
     scanners = [RecordScanner(8, level=level) for level in ScanLevel]
+    small, known = SmallPass(20 * 100, index_tags=True), set[tuple[bytes, int]]()
     count = 0
     for content in hostile_logs():
         for data in placed(content):
             count += 1
             for scanner in scanners:
                 columns = scanner.scan(data, _BASE, check_crc=True)
+            for key in set(columns.queues()) - known:
+                known.add(key)
+                small.add_queue(*key)
+            small.read(data.ctypes.data, data.size, _BASE)
             if columns.rows and count % 4 == 0:
                 record_batch(columns, SCHEMA.names)
             group_units(columns, np.zeros(columns.queue_rows.size, np.int64))

@@ -313,8 +313,7 @@ class FileLayer:
         """
         from reput.files.runs import write_runs  # not at the top: Numba takes 0.3 s to import
 
-        text = _text(paths)
-        index, code = write_runs(_address(text), addresses, sizes, positions)
+        index, code = write_runs(_text(paths), addresses, sizes, positions)
         if code:
             error = OSError(code, os.strerror(code))
             raise write_failure(error, paths[index], f"write at {positions[index]}", int(sizes[index])) from error
@@ -328,9 +327,8 @@ class FileLayer:
 
         from reput.files.runs import read_runs
 
-        text = _text(paths)
         data = numpy.zeros(int(sizes.sum()), numpy.uint8)
-        index, code = read_runs(_address(text), positions, sizes, data.ctypes.data)
+        index, code = read_runs(_text(paths), positions, sizes, data.ctypes.data)
         if code:
             error = OSError(code, os.strerror(code))
             raise failure(error, paths[index], f"read at {positions[index]}") from error
@@ -349,9 +347,9 @@ class FileLayer:
 
         from reput.files.runs import sync_paths
 
-        text, result = _text(paths), numpy.zeros(2, numpy.int64)
+        result = numpy.zeros(2, numpy.int64)
         try:
-            sync_paths(_address(text), len(paths), only_data, result)
+            sync_paths(_text(paths), len(paths), only_data, result)
         finally:  # after a KeyboardInterrupt, too: see `File.sync`
             index, code = result.tolist()
             if code:
@@ -371,11 +369,7 @@ def _text(paths: Sequence[str]) -> NDArray[uint8]:
     """The paths for the kernels, with a zero byte after each; uint8."""
     import numpy
 
-    return numpy.frombuffer(os.fsencode("\0".join(paths)) + b"\0", numpy.uint8)
-
-
-def _address(text: NDArray[uint8]) -> int:
-    return int(text.ctypes.data)
+    return numpy.frombuffer(bytearray(os.fsencode("\0".join(paths)) + b"\0"), numpy.uint8)
 
 
 DISK = FileLayer()

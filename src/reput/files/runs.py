@@ -57,15 +57,16 @@ def _opened(path, flags):  # type: ignore[no-untyped-def]
             return -code
 
 
-@kernel("UniTuple(int64, 2)(int64, int64[::1], int64[::1], int64[::1])")
+@kernel("UniTuple(int64, 2)(uint8[::1], int64[::1], int64[::1], int64[::1])")
 def write_runs(paths, addresses, sizes, positions):  # type: ignore[no-untyped-def]
     """Write `sizes[i]` bytes from address `addresses[i]` to `positions[i]` of file i, for each i in order.
 
-    `paths` is the address of the files' paths, with a zero byte after each. Returns (number of runs, 0), or (index of
+    `paths` are the files' paths, with a zero byte after each. Returns (number of runs, 0), or (index of
     the failed run, errno); the runs before it are written.
     """
+    path = np.int64(paths.ctypes.data)
     for i in range(sizes.size):
-        descriptor = _opened(paths, _WRITE_FLAGS)
+        descriptor = _opened(path, _WRITE_FLAGS)
         if descriptor < 0:
             return i, -descriptor
         written = code = 0
@@ -79,18 +80,19 @@ def write_runs(paths, addresses, sizes, positions):  # type: ignore[no-untyped-d
         _close(descriptor)
         if code:
             return i, code
-        paths = _after(paths)
+        path = _after(path)
     return sizes.size, 0
 
 
-@kernel("UniTuple(int64, 2)(int64, int64[::1], int64[::1], int64)")
+@kernel("UniTuple(int64, 2)(uint8[::1], int64[::1], int64[::1], int64)")
 def read_runs(paths, positions, sizes, target):  # type: ignore[no-untyped-def]
     """Read `sizes[i]` bytes from `positions[i]` of file i, for each i, one after the other to the address `target`.
 
     For bytes after the end of a file the target is left as it is. Paths and result as in `write_runs`.
     """
+    path = np.int64(paths.ctypes.data)
     for i in range(positions.size):
-        descriptor = _opened(paths, _READ_FLAGS)
+        descriptor = _opened(path, _READ_FLAGS)
         if descriptor < 0:
             return i, -descriptor
         read, code, ended = 0, 0, False
@@ -106,12 +108,12 @@ def read_runs(paths, positions, sizes, target):  # type: ignore[no-untyped-def]
         _close(descriptor)
         if code:
             return i, code
-        paths = _after(paths)
+        path = _after(path)
         target += sizes[i]
     return positions.size, 0
 
 
-@kernel("void(int64, int64, boolean, int64[::1])")
+@kernel("void(uint8[::1], int64, boolean, int64[::1])")
 def sync_paths(paths, count, only_data, result):  # type: ignore[no-untyped-def]
     """Sync the files (`only_data`: fdatasync) or folders of `count` paths; paths as in `write_runs`.
 
@@ -121,16 +123,17 @@ def sync_paths(paths, count, only_data, result):  # type: ignore[no-untyped-def]
     The writing of all files is started before the first is waited for, so that the file system allocates blocks for all
     of them at once: ten thousand new files take a third of the time.
     """
-    path = paths
+    path = np.int64(paths.ctypes.data)
     for _ in range(count if only_data else 0):
         descriptor = _opened(path, _READ_FLAGS)
         if descriptor >= 0:  # a file that cannot be opened is reported below
             _sync_file_range(descriptor, 0, 0, _SYNC_FILE_RANGE_WRITE)
             _close(descriptor)
         path = _after(path)
+    path = np.int64(paths.ctypes.data)
     for i in range(count):
         result[0] = i
-        descriptor = _opened(paths, _READ_FLAGS)
+        descriptor = _opened(path, _READ_FLAGS)
         if descriptor < 0:
             result[1] = -descriptor
             return
@@ -139,5 +142,5 @@ def sync_paths(paths, count, only_data, result):  # type: ignore[no-untyped-def]
         _close(descriptor)
         if result[1]:
             return
-        paths = _after(paths)
+        path = _after(path)
     result[0] = count

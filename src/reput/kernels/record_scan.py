@@ -111,7 +111,7 @@ def _mix(state, word):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _hash_queue(topic, size, queue_id):  # type: ignore[no-untyped-def]
+def hash_queue(topic, size, queue_id):  # type: ignore[no-untyped-def]
     """64-bit hash of (topic, queue id), never 0."""
     state = np.uint64(size) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(queue_id) * np.uint64(0xD6E8FEB86659FD93)
     if size >= 8:
@@ -136,7 +136,7 @@ def _queue_number(base, narrow, row, table_hash, table_queue, queue_rows, lines,
     """
     topic, size = base + narrow[N_TOPIC_POSITION, row], np.int64(narrow[N_TOPIC_SIZE, row])
     queue_id = narrow[N_QUEUE_ID, row]
-    hashed = _hash_queue(topic, size, queue_id)
+    hashed = hash_queue(topic, size, queue_id)
     mask = np.uint64(table_hash.size - 1)
     slot = hashed & mask
     while table_hash[slot]:
@@ -166,7 +166,7 @@ def _clear_table(base, narrow, table_hash, queue_rows, queues):  # type: ignore[
     for queue in range(queues):
         row = queue_rows[queue]
         topic, size = base + narrow[N_TOPIC_POSITION, row], np.int64(narrow[N_TOPIC_SIZE, row])
-        slot = _hash_queue(topic, size, narrow[N_QUEUE_ID, row]) & mask
+        slot = hash_queue(topic, size, narrow[N_QUEUE_ID, row]) & mask
         while table_hash[slot]:
             table_hash[slot] = np.uint64(0)
             slot = (slot + np.uint64(1)) & mask

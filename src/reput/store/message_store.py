@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from reput.formats.metadata import TopicConfig, Topics
     from reput.kernels.columns import RecordColumns
     from reput.kernels.consume_queue_ext import BitMaps
+    from reput.store.dispatch.arrivals import Arrivals
     from reput.store.dispatch.by_caller import DispatchByCaller
     from reput.store.log.pending import LogTail
     from reput.store.put_future import PutFuture
@@ -353,10 +354,10 @@ class MessageStore(MessageReader):
 
     # -- dispatch
 
-    def dispatch(self, max_bytes: int = 1 << 20) -> int:
+    def dispatch(self, max_bytes: int = 1 << 20) -> Arrivals | None:
         """Dispatch the next records, of at most so many bytes; for a store that was opened with `dispatch="caller"`.
 
-        Returns the number of records; 0 where nothing is to do, or nothing can be done, which `dispatch_failure` tells.
+        Returns which queues have got records; None where nothing is to do, or can be done: `dispatch_failure` tells.
 
         Raises:
             StoreStateError: The store is closed, read-only, or somebody else dispatches.

@@ -110,13 +110,14 @@ class Writer:
             if config.flush_disk_type is FlushDiskType.SYNC_FLUSH
             else FlushRealTimeService(log, config)
         )
-        index: list[Dispatcher] = [parts.index] if parts.index is not None else []
-        service = DispatchByCaller if dispatch == "caller" else ReputMessageService
-        reput = (
-            DispatchFollower(path, parts, config, files)
-            if dispatch == "external"
-            else service(log, [parts.queues, *index, reader.stats], config, on_arrival)
-        )
+        reput: ReputMessageService
+        if dispatch == "external":
+            reput = DispatchFollower(path, parts, config, files)
+        elif dispatch == "caller":
+            reput = DispatchByCaller(log, parts.queues, parts.index, reader.stats, config, on_arrival)
+        else:
+            index: list[Dispatcher] = [parts.index] if parts.index is not None else []
+            reput = ReputMessageService(log, [parts.queues, *index, reader.stats], config, on_arrival)
         reput.reput_from_offset = log.max_offset
         putting = PutMessage(log, flush, config, reput.wake_if_idle, reader.stats)
         return cls(

@@ -30,7 +30,7 @@ class DispatchFollower(ReputMessageService):
         self._files = files
         self._seen: tuple[object, ...] = ()
 
-    def run_once(self, max_bytes: int | None = None) -> int:
+    def run_once(self) -> int:
         """Read the marks once; returns 1 if the other process has come further, else 0."""
         files, parts = self._files, self._parts
         if not files.exists(self._marks_path):  # on some shared file systems it is missing while it is replaced

@@ -83,8 +83,13 @@ class ReputMessageService:
         """Bytes of the log that are not dispatched yet."""
         return max(0, self._commit_log.max_offset - self.reput_from_offset)
 
-    def run_once(self, max_bytes: int | None = None) -> int:
-        """Do one pass over at most so many bytes; returns the number of records, 0 when there is nothing to do.
+    def run_once(self) -> int:
+        """Do one pass; returns the number of records, 0 when there is nothing to do; raises as `take_pass`."""
+        columns = self.take_pass()
+        return 0 if columns is None else columns.rows or 1
+
+    def take_pass(self, max_bytes: int | None = None) -> RecordColumns | None:
+        """Do one pass over at most so many bytes; returns its records, None when there is nothing to do.
 
         Raises:
             StoreFullError: No space for a queue or index file; try again later.
@@ -93,10 +98,10 @@ class ReputMessageService:
         begin = self.reput_from_offset
         window = self._commit_log.window(begin, max_bytes or PASS_BYTES)
         if not window.size:
-            return 0
+            return None
         columns = self._scanner.scan(window, begin)
         if columns.next_offset == begin and max_bytes is not None and window.size == max_bytes:
-            return self.run_once()  # the first record is larger than that
+            return self.take_pass()  # the first record is larger than that
         for dispatcher in self._dispatchers:
             dispatcher.dispatch(columns)
         following = columns.next_offset
@@ -115,26 +120,24 @@ class ReputMessageService:
         if columns.rows == _FIRST_PASS_ROWS:
             self._scanner = self._new_scanner(_PASS_ROWS)
         if columns.rows and self._on_arrival is not None:
-            self._tell_listener(self._on_arrival, self._arrivals(columns))
+            # A copy: the next pass overwrites the scanner's memory.
+            self._tell_listener(self._on_arrival, self._with_further_queues(columns).copy())
         self._tell_waiting()
-        return columns.rows or 1
+        return columns
 
     def _tell_waiting(self) -> None:
         if self._waiting:
             with self._progress:
                 self._progress.notify_all()
 
-    def _arrivals(self, columns: RecordColumns) -> RecordColumns:
-        """Rows for listeners, one for each queue of a message, further queues too (`notifyMessageArrive4MultiQueue`).
-
-        A copy: the next pass overwrites the scanner's memory.
-        """
+    def _with_further_queues(self, columns: RecordColumns) -> RecordColumns:
+        """One row for each queue of a message, further queues too, for listeners (`notifyMessageArrive4MultiQueue`)."""
         config = self._config
         if config.enable_multi_dispatch:
             columns, _ = add_multi_dispatch_rows(
                 columns, enable_lmq=config.enable_lmq, any_topic=config.dispatch_rules.multi_dispatches_any_topic
             )
-        return columns.copy()
+        return columns
 
     def _tell_listener(self, on_arrival: Callable[[RecordColumns], None], arrivals: RecordColumns) -> None:
         """Call the listener, and log its error; of errors in successive calls the first."""

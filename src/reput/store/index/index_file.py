@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from reput.files import File, FileLayer
 from reput.formats.index_file import (
+    ENTRY_SIZE,
     HEADER_SIZE,
     PHY_OFFSET,
     IndexHeader,
@@ -55,7 +56,18 @@ class IndexFile:
         header: int64[6], the header's fields (see `reput.kernels.index_file`); each put writes them to the map.
     """
 
-    __slots__ = ("_file", "_is_followed", "_lookup", "_mapping", "_reserved", "capacity", "header", "path", "slots")
+    __slots__ = (
+        "_entries",
+        "_file",
+        "_is_followed",
+        "_lookup",
+        "_mapping",
+        "_reserved",
+        "capacity",
+        "header",
+        "path",
+        "slots",
+    )
 
     def __init__(self, files: FileLayer, path: str, slots: int, capacity: int, *, writable: bool, create: bool) -> None:
         self.path = path
@@ -64,6 +76,7 @@ class IndexFile:
         self._file: File = files.open(
             path, writable=writable, create=create, size=file_size(slots, capacity) if create else None
         )
+        self._entries = entry_position(slots, 0)
         self._reserved = 0
         self._is_followed = False
         if create:
@@ -156,15 +169,16 @@ class IndexFile:
         Raises:
             StoreFullError: No space for the entries; nothing has changed.
         """
-        count = min(keys.hashes.size - begin, self.capacity - self.count)
-        end = entry_position(self.slots, self.count + count)
+        before = self.count
+        count = min(keys.hashes.size - begin, self.capacity - before)
+        end = self._entries + (before + count) * ENTRY_SIZE
         if end > self._reserved:
-            start = max(self._reserved, entry_position(self.slots, self.count))
+            start = max(self._reserved, entry_position(self.slots, before))
             target = min(self._file.size, max(end, start + _RESERVE_STEP))
             self._file.allocate(start, target - start)
             self._reserved = target
         header = self.header.copy()
-        address, entries = self._mapping.address + HEADER_SIZE, self._mapping.address + entry_position(self.slots, 0)
+        address, entries = self._mapping.address + HEADER_SIZE, self._mapping.address + self._entries
         columns = keys.hashes, keys.offsets, keys.timestamps
         taken = put_keys(address, entries, self.slots, self.capacity, header, *columns, begin)
         self._mapping.view[:40] = encode_header(IndexHeader._make(header.tolist()))

@@ -453,6 +453,16 @@ class CommitLog(AppendGate):
         end = min(file.size, self.confirm_offset - file.start_offset, position + max_size)
         return np.frombuffer(file.view[position : max(end, position)], np.uint8)
 
+    def span(self, offset: int, max_size: int) -> tuple[int, int, Mapping | None]:
+        """Address and size of `window`, and the map that must be held meanwhile; (0, 0, None) if there is nothing."""
+        file = self.queue.find(offset)
+        if file is None:
+            return 0, 0, None
+        position = offset - file.start_offset
+        size = min(file.size - position, self.confirm_offset - offset, max_size)
+        mapping = file.mapping
+        return mapping.address + position, max(size, 0), mapping
+
     def close(self) -> None:
         """Close the files."""
         self._last_map = None

@@ -90,6 +90,18 @@ class ConsumeQueue(QueueFolder):
             self._writing_start, self._writing_path = start, self.file_path(start)
         return self._writing_path
 
+    def path_to_append(self, offset: int, count: int) -> str:
+        """Path of the file that has the last unit, if so many units at a queue offset follow there; else ''."""
+        inside = offset * UNIT_SIZE - self._writing_start
+        fit = offset == self.max_offset and 0 <= inside <= self.file_size - count * UNIT_SIZE
+        return self._writing_path if fit else ""
+
+    def append(self, count: int, physical_end: int) -> None:
+        """Count units that were written where `path_to_append` says."""
+        self.max_physical_offset = physical_end
+        self.max_offset += count
+        self.dirty.add(self._writing_start)  # only after the write: a flush during the write would have removed it
+
     def fill_to(self, offset: int) -> None:
         """Write filler units up to a queue offset; in a new queue from the start of the file (`fillPreBlank`)."""
         if self.max_offset == 0 and not self._starts:

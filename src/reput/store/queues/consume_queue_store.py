@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from threading import Lock
 from types import MappingProxyType
 from typing import TYPE_CHECKING, cast
@@ -21,6 +21,7 @@ from reput.kernels.columns import RecordColumns
 from reput.kernels.consume_queue import UnitRuns, group_units
 from reput.kernels.consume_queue_ext import ExtRuns, bit_maps_of, encode_ext_units
 from reput.kernels.multi_dispatch import add_multi_dispatch_rows
+from reput.kernels.small_pass import QueueRuns
 from reput.log.directory import QueueFiles
 from reput.log.file_sizes import SIMPLE, check_queue_sizes
 from reput.store.queues.consume_queue import ConsumeQueue
@@ -50,6 +51,7 @@ class ConsumeQueueStore:
     """RocketMQ's `ConsumeQueueStore`: finds, makes, writes and flushes queues.
 
     Attributes:
+        file_size: Bytes of a queue file.
         built_timestamp: Store timestamp (ms) of the last record that was dispatched.
         counts: Counts of each topic since the store was opened.
     """
@@ -69,7 +71,7 @@ class ConsumeQueueStore:
         self._files = files
         self._root = path
         self._path = f"{path}/{CONSUME_QUEUE}"
-        self._file_size = file_size
+        self.file_size = file_size
         self._table: dict[tuple[str, int], ConsumeQueue] = {}
         self._by_bytes: dict[tuple[bytes, int], ConsumeQueue] = {}
         self._maps = 0
@@ -88,7 +90,7 @@ class ConsumeQueueStore:
         Raises:
             StoreFormatError: Files have another size than the configured size, or several sizes.
         """
-        check_queue_sizes(listed, SIMPLE, self._root, self._file_size)
+        check_queue_sizes(listed, SIMPLE, self._root, self.file_size)
         self._extensions.check()
 
     def load(
@@ -164,7 +166,7 @@ class ConsumeQueueStore:
     def _make(self, topic: str, queue_id: int) -> ConsumeQueue:
         path = f"{self._path}/{topic}/{queue_id}"
         queue = ConsumeQueue(
-            self._files, path, topic, queue_id, self._file_size,
+            self._files, path, topic, queue_id, self.file_size,
             on_new_name=self._unsynced_folders.add, on_map=self._mapped,
             counts=self.counts.setdefault(topic, TopicCounts()),
         )  # fmt: skip
@@ -212,6 +214,38 @@ class ConsumeQueueStore:
                 queue = queues[columns["queue"][row]]
                 self._fill_gap(queue, int(columns["queue_offset"][row]), int(columns["commit_log_offset"][row]))
         self.built_timestamp = int(columns["store_timestamp"][-1])
+
+    @property
+    def writes_plain_units(self) -> bool:
+        """Whether a record makes one unit, and nothing else: there are no ext units, and no further queues."""
+        return self._extensions.file_size is None and not self._multi_dispatch
+
+    def append(self, queues: Sequence[ConsumeQueue], runs: QueueRuns, store_timestamp: int) -> bool:
+        """Append a run of units to each queue, where `writes_plain_units`; `dispatch` writes the same bytes.
+
+        Args:
+            queues: The queues of the runs.
+            runs: The units.
+            store_timestamp: Of the last record (ms).
+
+        Returns:
+            Whether it is done. Where a run leaves a gap, repeats units, or does not fit into the file that has the last
+            unit, nothing is changed: that is for `dispatch`.
+
+        Raises:
+            StoreFullError: No space. Nothing counts as dispatched.
+        """
+        paths = [
+            queue.path_to_append(offset, count)
+            for queue, offset, count in zip(queues, runs.offsets, runs.counts, strict=True)
+        ]
+        if not all(paths):
+            return False
+        self._files.write_runs(paths, runs.addresses, runs.sizes, runs.positions)
+        for queue, count, end in zip(queues, runs.counts, runs.ends, strict=True):
+            queue.append(count, end)
+        self.built_timestamp = store_timestamp
+        return True
 
     def check_dispatch(self, columns: RecordColumns, ends: dict[tuple[bytes, int], int]) -> bool:
         """Whether `dispatch` would find no gap before the units of scanned records; nothing is changed.
@@ -283,7 +317,7 @@ class ConsumeQueueStore:
         self, runs: UnitRuns, queues: list[ConsumeQueue], next_offsets: npt.NDArray[np.int64], ext: ExtRuns | None
     ) -> None:
         """Write each queue's units after its last unit, one run for each file, and count them."""
-        located = locate_units(runs, queues, next_offsets, self._file_size)
+        located = locate_units(runs, queues, next_offsets, self.file_size)
         if not located.numbers.size:
             return
         paths = [queue.path_to_write(start) for queue, start in zip(located.owners, located.files, strict=True)]
@@ -315,7 +349,7 @@ class ConsumeQueueStore:
         queues = self._queues_of(columns)
         next_offsets = np.array([queue.max_offset for queue in queues], np.int64)
         runs = group_units(columns, next_offsets)
-        located = locate_units(runs, queues, next_offsets, self._file_size)
+        located = locate_units(runs, queues, next_offsets, self.file_size)
         pairs = list(zip(located.owners, located.files, strict=True))
         if runs.stop_row < columns.rows or not all(start in queue.file_starts for queue, start in pairs):
             return False

@@ -20,12 +20,14 @@ def put(store: MessageStore, count: int, size: int = 10) -> None:
 
 def test_nothing_is_dispatched_before_the_caller_does(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "s", dispatch="caller", **SMALL) as store:
-        assert store.dispatch() == 0
+        assert store.dispatch() is None
         put(store, 3)
         assert (store.max_offset("orders", 0), store.dispatch_behind_bytes > 0) == (0, True)
-        assert store.dispatch() == 3
+        arrivals = store.dispatch()
+        assert arrivals is not None
+        assert (arrivals.records, arrivals.queues, arrivals.max_offsets) == (3, [("orders", 0)], [3])
         assert (store.max_offset("orders", 0), store.dispatch_behind_bytes) == (3, 0)
-        assert store.dispatch() == 0
+        assert store.dispatch() is None
         assert not [thread for thread in threading.enumerate() if thread.name == "reput-dispatch"]
 
 
@@ -33,8 +35,8 @@ def test_a_pass_takes_so_many_bytes(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "s", dispatch="caller", **SMALL) as store:
         put(store, 10, 1000)
         passes = []
-        while rows := store.dispatch(3000):
-            passes.append(rows)
+        while arrivals := store.dispatch(3000):
+            passes.append(arrivals.records)
         assert sum(passes) == 10
         assert len(passes) > 2
 
@@ -73,12 +75,36 @@ def test_after_a_full_disk_dispatch_is_tried_again(tmp_path: Path, monkeypatch: 
     with MessageStore.open(tmp_path / "s", dispatch="caller", files=FaultyFiles(judge), **SMALL) as store:
         put(store, 3)
         full.set()
-        assert store.dispatch() == 0
+        assert store.dispatch() is None
         assert isinstance(store.dispatch_failure, StoreFullError)
         full.clear()
         while not store.dispatch():
             assert isinstance(store.dispatch_failure, StoreFullError)
         assert (store.dispatch_failure, store.max_offset("orders", 0)) == (None, 3)
+
+
+def test_a_small_pass_whose_keys_find_no_space_leaves_no_unit_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(by_caller, "RETRY_WAIT_S", 0.001)
+    full = threading.Event()
+
+    def judge(operation: Operation) -> None:
+        if full.is_set() and "/index/" in operation.path:
+            raise OSError(28, "No space left on device")
+
+    with MessageStore.open(tmp_path / "s", dispatch="caller", files=FaultyFiles(judge), **SMALL) as store:
+        store.put_messages([Message("orders", b"", keys=[f"k{n}"]) for n in range(399)])  # one index file
+        store.wait_dispatched()
+        store.put_message(Message("orders", b"", keys=["last"]))
+        full.set()
+        assert store.dispatch() is None
+        assert (isinstance(store.dispatch_failure, StoreFullError), store.max_offset("orders", 0)) == (True, 400)
+        full.clear()
+        while (arrivals := store.dispatch()) is None:
+            assert isinstance(store.dispatch_failure, StoreFullError)
+        assert (arrivals.records, arrivals.max_offsets) == (1, [400])
+        assert len(store.query_message("orders", "last", 9, 0, 1 << 62)) == 1
 
 
 def test_a_full_disk_is_left_alone_for_a_while_but_not_by_a_close(tmp_path: Path) -> None:
@@ -91,9 +117,9 @@ def test_a_full_disk_is_left_alone_for_a_while_but_not_by_a_close(tmp_path: Path
     with MessageStore.open(tmp_path / "s", dispatch="caller", files=FaultyFiles(judge), **SMALL) as store:
         put(store, 1)
         full.set()
-        assert store.dispatch() == 0
+        assert store.dispatch() is None
         full.clear()
-        assert store.dispatch() == 0
+        assert store.dispatch() is None
         assert isinstance(store.dispatch_failure, StoreFullError)
     with MessageStore.open(tmp_path / "s", read_only=True) as closed:
         assert closed.max_offset("orders", 0) == 1
