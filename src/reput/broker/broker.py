@@ -264,12 +264,12 @@ class BrokerController:
     def _dispatch(self) -> None:
         self._next_dispatch = None
         store = self._state.store
-        rows = store.dispatch(_DISPATCH_BYTES)
-        if rows:
-            self._held_pulls.messages_arrived()
+        arrivals = store.dispatch(_DISPATCH_BYTES)
+        if arrivals is not None:
+            self._held_pulls.messages_arrived(arrivals)
         if store.dispatch_failure is not None:
             self._next_dispatch = self._loop.call_later(_RETRY_S, self._dispatch)
-        elif store.dispatch_behind_bytes and rows:
+        elif store.dispatch_behind_bytes and arrivals is not None:
             self._dispatch_soon()
 
     # -- files and clients, by time

@@ -5,31 +5,39 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import TypeVar
 
 from reput.broker.state import BrokerState
 from reput.remoting.command import RemotingCommand
 from reput.remoting.pull_headers import PullMessageRequestHeader
-from reput.store.results import GetMessageStatus
+from reput.service.subscription_data import build_subscription_data
+from reput.store.dispatch.arrivals import Arrivals
 from reput.transport.connection import Connection
 from reput.transport.requests import Answer, failure_answer
 
 logger = logging.getLogger("reput.broker")
+
+_Key = TypeVar("_Key")
 
 #: Held pulls of one broker, and of one connection; a pull beyond that is answered at once.
 _MOST_HELD, _MOST_HELD_OF_CONNECTION = 100_000, 10_000
 _CHECK_EVERY_S = 1.0
 
 
-class _HeldPull(NamedTuple):
-    """A pull that waits for a message: nothing matches before `offset`."""
+@dataclass(slots=True, eq=False)
+class _HeldPull:
+    """A pull that waits for a message with one of some tags codes; None: for any message."""
 
     connection: Connection
     command: RemotingCommand
     header: PullMessageRequestHeader
-    tags: str | None
-    offset: int
+    codes: frozenset[int] | None
     until: float
+
+
+#: In the order in which they came.
+_HeldPulls = dict[_HeldPull, None]
 
 
 class PullRequestHoldService:
@@ -48,8 +56,10 @@ class PullRequestHoldService:
         self._state = state
         self._pull_again = pull_again
         self._loop = asyncio.get_running_loop()
-        self._held: dict[tuple[str, int], list[_HeldPull]] = {}
-        self._held_of: dict[Connection, int] = {}
+        # Each held pull is in three tables: by its queue, its connection, and the look at which its time is over.
+        self._held: dict[tuple[str, int], _HeldPulls] = {}
+        self._held_of: dict[Connection, _HeldPulls] = {}
+        self._held_until: dict[int, _HeldPulls] = {}
         self._count = 0
         self._timer: asyncio.TimerHandle | None = None
 
@@ -64,15 +74,16 @@ class PullRequestHoldService:
 
         tags: an expression that some tags match; None takes all messages (`suspendPullRequest`).
         """
-        of_connection = self._held_of.get(connection, 0)
-        if self._count >= _MOST_HELD or of_connection >= _MOST_HELD_OF_CONNECTION:
+        if self._count >= _MOST_HELD or len(self._held_of.get(connection, ())) >= _MOST_HELD_OF_CONNECTION:
             return False
         config = self._state.config
         wait_ms = header.suspend_timeout_millis if config.long_polling_enable else config.short_polling_time_mills
         until = self._loop.time() + max(wait_ms, 0) / 1000
-        pull = _HeldPull(connection, command, header, tags, header.queue_offset, until)
-        self._held.setdefault((header.topic, header.queue_id), []).append(pull)
-        self._held_of[connection] = of_connection + 1
+        codes = None if tags is None else build_subscription_data(header.topic, tags).codes
+        pull = _HeldPull(connection, command, header, codes, until)
+        self._held.setdefault((header.topic, header.queue_id), {})[pull] = None
+        self._held_of.setdefault(connection, {})[pull] = None
+        self._held_until.setdefault(int(until / _CHECK_EVERY_S), {})[pull] = None
         self._count += 1
         return True
 
@@ -81,60 +92,39 @@ class PullRequestHoldService:
         """Whether pulls wait for messages."""
         return bool(self._held)
 
-    def messages_arrived(self) -> None:
-        """Answer the held pulls for which a message has come; called after each dispatch."""
+    def messages_arrived(self, arrivals: Arrivals) -> None:
+        """Answer the held pulls for which a message has come; called after each dispatch (`notifyMessageArriving`).
+
+        Pulls of other queues cost nothing. As in RocketMQ only hashes are compared (`isMatchedByConsumeQueue`).
+        """
         if not self._held:
             return
-        store = self._state.store
-        for key, pulls in list(self._held.items()):
-            high = store.max_offset(*key)
-            if any(high > pull.offset for pull in pulls):
-                self._replace(key, [kept for pull in pulls if (kept := self._look_again(pull, high)) is not None])
-
-    def _look_again(self, pull: _HeldPull, high: int) -> _HeldPull | None:
-        """The pull, if it waits on; None where it was answered."""
-        if high <= pull.offset:
-            return pull
-        header = pull.header
-        if pull.tags is not None:
-            get, following = self._state.store.get_message, pull.offset
-            while following < high:
-                result = get(header.topic, header.queue_id, following, 32, pull.tags)
-                if result.status is not GetMessageStatus.NO_MATCHED_MESSAGE:
-                    break
-                following = result.next_begin_offset
-            else:  # it waits on, but not for these again
-                return pull._replace(offset=following)
-        self._answer(pull)
-        return None
+        for number, (key, max_offset) in enumerate(zip(arrivals.queues, arrivals.max_offsets, strict=True)):
+            for pull in list(self._held.get(key, ())):
+                is_wanted = pull.codes is None or not pull.codes.isdisjoint(arrivals.tags_codes[number])
+                if is_wanted and max_offset > pull.header.queue_offset:
+                    self._answer(pull)
 
     def _check(self) -> None:
         """Answer the held pulls whose time is over."""
         self._timer = self._loop.call_later(_CHECK_EVERY_S, self._check)
         now = self._loop.time()
-        for key, pulls in list(self._held.items()):
-            if any(pull.until <= now for pull in pulls):
-                kept = [pull for pull in pulls if pull.until > now]
-                over = [pull for pull in pulls if pull.until <= now]
-                self._replace(key, kept)
-                for pull in over:
+        for look in [look for look in self._held_until if look <= now / _CHECK_EVERY_S]:
+            for pull in list(self._held_until[look]):
+                if pull.until <= now:
                     self._answer(pull)
 
-    def _replace(self, key: tuple[str, int], kept: list[_HeldPull]) -> None:
-        if kept:
-            self._held[key] = kept
-        else:
-            self._held.pop(key, None)
+    def _forget(self, pull: _HeldPull) -> None:
+        self._count -= 1
+        header = pull.header
+        _remove(self._held, (header.topic, header.queue_id), pull)
+        _remove(self._held_of, pull.connection, pull)
+        _remove(self._held_until, int(pull.until / _CHECK_EVERY_S), pull)
 
     def _answer(self, pull: _HeldPull) -> None:
         """Pull again, and answer; an error is the answer of this pull, and of no other."""
         connection, command, header = pull.connection, pull.command, pull.header
-        self._count -= 1
-        left = self._held_of.get(connection, 1) - 1
-        if left:
-            self._held_of[connection] = left
-        else:
-            self._held_of.pop(connection, None)
+        self._forget(pull)
         try:
             answer = self._pull_again(connection, command, header)
             if answer is not None and not command.is_one_way:
@@ -150,19 +140,19 @@ class PullRequestHoldService:
 
     def connection_closed(self, connection: Connection) -> None:
         """Forget the held pulls of a connection."""
-        if self._held_of.pop(connection, None) is None:
-            return
-        for key, pulls in list(self._held.items()):
-            kept = [pull for pull in pulls if pull.connection is not connection]
-            if len(kept) < len(pulls):
-                self._count -= len(pulls) - len(kept)
-                self._replace(key, kept)
+        for pull in list(self._held_of.get(connection, ())):
+            self._forget(pull)
 
     def answer_all(self) -> None:
         """Answer all held pulls with what there is, and hold none any more: the broker stops."""
         if self._timer is not None:
             self._timer.cancel()
-        held, self._held = self._held, {}
-        for pulls in held.values():
-            for pull in pulls:
-                self._answer(pull)
+        for pull in [pull for pulls in self._held.values() for pull in pulls]:
+            self._answer(pull)
+
+
+def _remove(table: dict[_Key, _HeldPulls], key: _Key, pull: _HeldPull) -> None:
+    pulls = table[key]
+    del pulls[pull]
+    if not pulls:
+        del table[key]

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from reput.broker import pull_request_hold_service
 from reput.formats.message import Message
 from reput.remoting.codes import RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand
+from reput.store.dispatch.arrivals import Arrivals
 from tests.support.broker import (
     LONG_MS,
     SYNCED,
@@ -91,6 +94,57 @@ def test_messages_with_other_tags_leave_a_pull_waiting_and_move_its_next_offset(
             assert [message.body for message in messages_of(await held)] == [b"2"]
 
     run(scenario())
+
+
+def test_a_message_with_another_tag_costs_a_held_pull_no_look_into_the_store(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store") as served:
+            client = await served.client()
+            await with_topic(client, "orders")
+            held, equal_hash = client.begin_all(
+                [pull_command("orders", tags=tags, hold_ms=LONG_MS) for tags in ("wanted", "other || Aa")]
+            )
+            await client.round_trip()
+            stats = served.controller._state.store._stats
+            before = stats.get_miss_times
+            await client.send_message("orders", properties={"TAGS": "a"})
+            await client.round_trip()
+            assert (stats.get_miss_times, held.done(), equal_hash.done()) == (before, False, False)
+            await client.send_message("orders", properties={"TAGS": "BB"})
+            assert (await equal_hash).code == ResponseCode.PULL_RETRY_IMMEDIATELY
+            assert (stats.get_miss_times, held.done()) == (before + 1, False)
+
+    run(scenario())
+
+
+def test_a_message_costs_the_same_however_many_pulls_wait_for_other_queues(tmp_path: Path) -> None:
+    calls = 0
+
+    def count(frame: object, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    async def scenario() -> list[int]:
+        nonlocal calls
+        costs = []
+        async with serving_broker(tmp_path / "store") as served:
+            client = await served.client()
+            await with_topic(client, "orders", 500)
+            held_pulls = served.controller._held_pulls
+            arrivals = Arrivals(1, [("orders", 0)], [1], np.zeros(1, np.int32), np.zeros(1, np.int32))
+            for queues in (range(1, 2), range(2, 500)):
+                held = client.begin_all([pull_command("orders", queueId=n, hold_ms=LONG_MS) for n in queues])
+                await client.round_trip()
+                calls = 0
+                sys.setprofile(count)
+                held_pulls.messages_arrived(arrivals)
+                sys.setprofile(None)
+                costs.append(calls)
+                assert not any(one.done() for one in held)
+        return costs
+
+    few, many = run(scenario())
+    assert few == many
 
 
 def test_a_wanted_message_wakes_a_pull_however_many_others_come_before_it(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from reput import Message, MessageStore, StoreFullError, StoreStateError
+from reput.formats.java import string_hash
 from reput.store.dispatch import by_caller
 from tests.support.broker import SMALL, SYNCED
 from tests.support.faulty_files import FaultyFiles, Operation
@@ -29,6 +30,31 @@ def test_nothing_is_dispatched_before_the_caller_does(tmp_path: Path) -> None:
         assert (store.max_offset("orders", 0), store.dispatch_behind_bytes) == (3, 0)
         assert store.dispatch() is None
         assert not [thread for thread in threading.enumerate() if thread.name == "reput-dispatch"]
+
+
+def test_arrivals_name_the_tags_of_each_queue_and_stay_as_they_are(tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path / "s", dispatch="caller", **SMALL) as store:
+        kept = []
+        for _ in range(2):  # in the plain way, then by a small pass
+            for queue_id, tags in ((0, "a"), (1, "b"), (0, "c"), (0, "")):
+                store.put_message(Message("orders", b"", tags), queue_id)
+            kept.append(store.dispatch())
+        for rounds, arrivals in enumerate(kept, 1):
+            assert arrivals is not None
+            assert (arrivals.records, arrivals.queues) == (4, [("orders", 0), ("orders", 1)])
+            assert arrivals.max_offsets == [3 * rounds, rounds]
+            assert arrivals.tags_codes == [{string_hash("a"), string_hash("c"), 0}, {string_hash("b")}]
+
+
+def test_arrivals_name_light_queues(tmp_path: Path) -> None:
+    keys = SMALL | {"enable_multi_dispatch": True, "enable_lmq": True}
+    with MessageStore.open(tmp_path / "s", dispatch="caller", **keys) as store:
+        for count in (1, 2):
+            store.put_message(Message("orders", b"", "a", properties={"INNER_MULTI_DISPATCH": "%LMQ%a"}))
+            arrivals = store.dispatch()
+            assert arrivals is not None
+            assert (arrivals.records, arrivals.queues) == (1, [("orders", 0), ("%LMQ%a", 0)])
+            assert (arrivals.max_offsets, arrivals.tags_codes) == ([count, count], [{97}, {97}])
 
 
 def test_a_pass_takes_so_many_bytes(tmp_path: Path) -> None:
