@@ -24,6 +24,7 @@ KERNEL_MODULES = (
     "reput.kernels.tags",
     "reput.kernels.content_hash",
     "reput.kernels.gather",
+    "reput.kernels.segments",
     "reput.kernels.json_objects",
     "reput.kernels.send_frames",
     "reput.files.runs",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import mmap
 import os
 import shutil
 import stat
@@ -10,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from reput.errors import StoreError
 from reput.files.failure import failure, sync_failure, write_failure
-from reput.files.file import File
+from reput.files.file import File, Mapping
 from reput.files.lock import RecordLock, lock_text
 
 if TYPE_CHECKING:
@@ -333,6 +335,29 @@ class FileLayer:
             error = OSError(code, os.strerror(code))
             raise failure(error, paths[index], f"read at {positions[index]}") from error
         return data
+
+    def are_in_memory(self, runs: int, count: int) -> bool:
+        """Whether all mapped bytes of some runs are in the page cache, so that reading them waits for no disk.
+
+        Args:
+            runs: Address of `count` runs, each two native int64, memory address and size; they must be mapped.
+        """
+        from reput.files import runs as kernels
+
+        return bool(kernels.are_in_memory(runs, count, mmap.PAGESIZE, kernels.PAGES_ADDRESS))
+
+    def read_in(self, path: str, mapping: Mapping, runs: int, count: int) -> None:
+        """Read the pages of mapped bytes of a file from the disk into memory, without the interpreter lock.
+
+        Runs as of `are_in_memory`. Raises StoreError where the disk cannot read them; a read through the map would end
+        the process (SIGBUS).
+        """
+        from reput.files.runs import read_in
+
+        address, code = read_in(runs, count, mmap.PAGESIZE)
+        if code:
+            code = errno.EIO if code == errno.EFAULT else code
+            raise failure(OSError(code, os.strerror(code)), path, f"read at {address - mapping.address}")
 
     def sync_files(self, paths: Sequence[str]) -> None:
         """`File.sync` for many files in one call; after an error the files before the failed one are synced."""

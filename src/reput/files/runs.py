@@ -1,4 +1,4 @@
-"""Kernels that open, read, write or sync many files in one call, without the interpreter lock.
+"""Kernels that open, read, write or sync many files in one call, or read pages of maps, without the interpreter lock.
 
 A store can have ten thousand queues, and beside a busy thread each of Python's system calls waits up to 5 ms for the
 interpreter lock. The kernels open a file, do their work and close it, 4 to 5 us a file; no descriptor stays open.
@@ -7,6 +7,7 @@ interpreter lock. The kernels open a file, do their work and close it, 4 to 5 us
 from __future__ import annotations
 
 import errno
+import mmap
 import os
 
 import numpy as np
@@ -14,11 +15,18 @@ from numba import njit
 
 from reput.kernels._jit import kernel
 from reput.kernels.c_functions import INT32, INT64, POINTER, c_function
-from reput.kernels.memory import load_i32_native, load_u8
+from reput.kernels.memory import load_i32_native, load_i64_native, load_u8
 
-_EINTR, _EIO = errno.EINTR, errno.EIO
+_EINTR, _EIO, _EAGAIN, _EINVAL = errno.EINTR, errno.EIO, errno.EAGAIN, errno.EINVAL
 _SYNC_FILE_RANGE_WRITE = 2
 _FLAGS = os.O_CLOEXEC | os.O_NONBLOCK  # opening a pipe does not wait then; positioned reads and writes of it fail
+_WILL_NEED, _POPULATE_READ = mmap.MADV_WILLNEED, 22  # the second one since Linux 5.14
+#: Pages that one `mincore` tells about, a byte each; one array for all threads, as its kernel keeps the lock.
+_PAGES = 1024
+#: Runs that are so many pages apart, or fewer, are looked at in one call, which costs as much as 200 pages.
+_NEAR_PAGES = 64
+_pages = np.empty(_PAGES, np.uint8)
+PAGES_ADDRESS = _pages.ctypes.data
 _READ_FLAGS, _WRITE_FLAGS = os.O_RDONLY | _FLAGS, os.O_WRONLY | _FLAGS
 
 _open = c_function("open", INT32, [POINTER, INT32], variadic=True)
@@ -28,6 +36,8 @@ _pread = c_function("pread", INT64, [INT32, POINTER, INT64, INT64])
 _sync_file_range = c_function("sync_file_range", INT32, [INT32, INT64, INT64, INT32])
 _fsync = c_function("fsync", INT32, [INT32])
 _fdatasync = c_function("fdatasync", INT32, [INT32])
+_mincore = c_function("mincore", INT32, [POINTER, INT64, POINTER])
+_madvise = c_function("madvise", INT32, [POINTER, INT64, INT32])
 _errno_location = c_function("__errno_location", POINTER, [])
 
 
@@ -144,3 +154,52 @@ def sync_paths(paths, count, only_data, result):  # type: ignore[no-untyped-def]
             return
         path = _after(path)
     result[0] = count
+
+
+@kernel("boolean(int64, int64, int64, int64)", short=True)
+def are_in_memory(runs, count, page_size, pages):  # type: ignore[no-untyped-def]
+    """Whether all pages of mapped bytes are in the page cache (`mincore`); a microsecond, with the interpreter lock.
+
+    Args:
+        runs: Address of `count` runs of one map, each two native int64, address and size.
+        pages: `PAGES_ADDRESS`.
+    """
+    seen = seen_end = np.int64(0)
+    for i in range(count):
+        page, end = load_i64_native(runs + 16 * i), load_i64_native(runs + 16 * i) + load_i64_native(runs + 16 * i + 8)
+        page -= page % page_size
+        while page < end:
+            if not seen <= page < seen_end:
+                seen, seen_end, j = page, end, i + 1
+                while j < count and seen_end <= load_i64_native(runs + 16 * j) <= seen_end + _NEAR_PAGES * page_size:
+                    seen_end = load_i64_native(runs + 16 * j) + load_i64_native(runs + 16 * j + 8)
+                    j += 1
+                seen_end = min(seen_end + -seen_end % page_size, seen + _PAGES * page_size)
+                if _mincore(seen, seen_end - seen, pages):
+                    return False
+            if load_u8(pages + (page - seen) // page_size) & 1 == 0:
+                return False
+            page += page_size
+    return True
+
+
+@kernel("UniTuple(int64, 2)(int64, int64, int64)")
+def read_in(runs, count, page_size):  # type: ignore[no-untyped-def]
+    """Read the pages of runs, as of `are_in_memory`, into memory, all at once, and wait for them.
+
+    Returns (0, 0), or (address of the failed run, errno). Linux before 5.14 begins to read, and does not wait.
+    """
+    for i in range(count):
+        begin = load_i64_native(runs + 16 * i)
+        inside = begin % page_size
+        _madvise(begin - inside, load_i64_native(runs + 16 * i + 8) + inside, _WILL_NEED)
+    for i in range(count):
+        begin = load_i64_native(runs + 16 * i)
+        inside = begin % page_size
+        while _madvise(begin - inside, load_i64_native(runs + 16 * i + 8) + inside, _POPULATE_READ):
+            code = _errno()
+            if code == _EINVAL:  # an older system
+                return np.int64(0), np.int64(0)
+            if code != _EINTR and code != _EAGAIN:
+                return begin, code
+    return np.int64(0), np.int64(0)

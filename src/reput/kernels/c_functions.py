@@ -49,8 +49,11 @@ def c_function(name: str, result: Any, arguments: list[Any], *, variadic: bool =
     def two(typing_context, a, b):  # type: ignore[no-untyped-def]
         return int64(int64, int64), generate
 
+    def three(typing_context, a, b, c):  # type: ignore[no-untyped-def]
+        return int64(int64, int64, int64), generate
+
     def four(typing_context, a, b, c, d):  # type: ignore[no-untyped-def]
         return int64(int64, int64, int64, int64), generate
 
-    by_count = {0: none, 1: one, 2: two, 4: four}
+    by_count = {0: none, 1: one, 2: two, 3: three, 4: four}
     return intrinsic(by_count[len(arguments)])  # type: ignore[no-any-return]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from functools import lru_cache
 from threading import local
 from typing import NamedTuple
@@ -14,12 +15,12 @@ from reput.files import FileLayer, Mapping
 from reput.formats.batch_consume_queue import BATCH_UNIT_SIZE
 from reput.formats.consume_queue import UNIT_SIZE
 from reput.formats.java import string_hash
-from reput.kernels import consume_queue
+from reput.kernels import consume_queue, segments
 from reput.kernels.batch_consume_queue import select_batch_units
 from reput.kernels.consume_queue import PULL_RESULT_COUNT, PullLimits, select_units
 from reput.kernels.index_file import scratch_row
 from reput.kernels.tags import keep_matching_tags
-from reput.store.get_result import PAIR_TYPE, GetMessageResult
+from reput.store.get_result import PAIR_TYPE, GetMessageResult, GetRawResult
 from reput.store.log.commit_log import CommitLog
 from reput.store.log.mapped_file import MappedFile
 from reput.store.queues.consume_queue import ConsumeQueue
@@ -36,6 +37,17 @@ _SELECTED = (
 _MAX_PULL_SIZE = 128 << 20
 _MIN_PULL_SIZE = 100
 _PAIR_SIZE = PAIR_TYPE.itemsize
+
+
+class Cold(Enum):
+    """What a pull does where a page is not in memory: end with NotInMemory, or read it without the interpreter lock."""
+
+    REFUSE = 0
+    READ = 1
+
+
+class NotInMemory(Exception):
+    """A page that a pull needs is not in memory."""
 
 
 class TagFilter(NamedTuple):
@@ -60,7 +72,12 @@ def parse_tags(expression: str | None) -> TagFilter | None:
 
 
 class _Scratch(local):
-    """Memory of one thread for the kernel's answer; addresses are taken once, as asking for one costs 1 us."""
+    """Memory of one thread for the kernels' answers; addresses are taken once, as asking for one costs 1 us.
+
+    Attributes:
+        runs: int64[2 * count], memory address and size of each run of bytes that a pull is about to read.
+        found: Of the messages that a raw pull has found: number of runs, bytes, position of the first in its file.
+    """
 
     def __init__(self) -> None:
         self.grow(64)
@@ -73,6 +90,9 @@ class _Scratch(local):
         self.pairs_address = self.address + 8 * PULL_RESULT_COUNT
         self.result = answer[:PULL_RESULT_COUNT]
         self.pairs = answer[PULL_RESULT_COUNT:].data.cast("B")
+        runs = np.empty(2 * count, np.int64)
+        self.runs, self.runs_address = runs.data, runs.ctypes.data
+        self.found = (0, 0, 0)
 
 
 class GetMessage:
@@ -93,6 +113,7 @@ class GetMessage:
         stats: StoreStatsService,
     ) -> None:
         self._log = log
+        self._files = files
         self._stats = stats
         self._queues = queues.simple
         self._batch_queues = queues.batch
@@ -117,9 +138,25 @@ class GetMessage:
         self._scratch = _Scratch()
 
     def get(
-        self, topic: str, queue_id: int, offset: int, max_msg_nums: int, tags: str | None, max_total_size: int | None
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_msg_nums: int,
+        tags: str | None,
+        max_total_size: int | None,
+        cold: Cold | None = None,
     ) -> GetMessageResult:
-        """See `MessageStore.get_message`."""
+        """See `MessageStore.get_message`.
+
+        Args:
+            cold: What is done at pages that are not in memory; None: they are not looked for. Whoever reads them
+                through the map then holds the interpreter lock meanwhile.
+
+        Raises:
+            NotInMemory: With Cold.REFUSE.
+            StoreError: The disk cannot read a page; with Cold.READ.
+        """
         queue: Queue | None = self._queues.find(topic, queue_id)
         if queue is None:
             queue = self._batch_queues.find(topic, queue_id)
@@ -134,6 +171,8 @@ class GetMessage:
                 GetMessageStatus.OFFSET_OVERFLOW_ONE if overflow else GetMessageStatus.OFFSET_OVERFLOW_BADLY,
                 high, low, high,
             )  # fmt: skip
+        if cold is Cold.REFUSE and not queue.is_at_hand(offset):
+            raise NotInMemory
         units = queue.units_from(offset)
         if units is None:
             return self._empty(GetMessageStatus.OFFSET_FOUND_NULL, queue.roll_next_file(offset), low, high)
@@ -148,20 +187,77 @@ class GetMessage:
         if tag_filter is None and files and type(queue) is ConsumeQueue:
             address, count, mapping = units
             log_begin = files[0].start_offset
+            if cold is not None:
+                self._look_at_units(cold, queue, offset, units, most)
             taken, size, first, is_on_disk = consume_queue.select_run(
                 address, count, log_begin, end, most, most_size, self._limits_address
             )
             if taken:
+                file = files[(first - log_begin) // self._file_size]  # retention maps a file before it deletes it
+                if cold is not None:
+                    self._look_at_records(cold, file, address, taken, are_pairs=False)
                 counts = queue.counts
                 counts.get_times += 1
                 counts.got_messages += taken
                 counts.got_bytes += size
-                file = files[(first - log_begin) // self._file_size]  # retention maps a file before it deletes it
                 return GetMessageResult(
                     _FOUND, offset + taken, low, high, is_on_disk == 1, taken, mapping.view, address - mapping.address,
                     file.mapping.view, file.start_offset, self._store_path,
                 )  # fmt: skip
-        return self._select(queue, offset, units, max_msg_nums, tag_filter, most_size, files, end)
+        return self._select(queue, offset, units, max_msg_nums, tag_filter, most_size, files, end, cold)
+
+    def get_raw(
+        self, topic: str, queue_id: int, offset: int, max_msg_nums: int, tags: str | None, *, may_wait: bool
+    ) -> GetRawResult | None:
+        """See `MessageStore.get_raw`."""
+        try:
+            result = self.get(topic, queue_id, offset, max_msg_nums, tags, None, Cold.READ if may_wait else Cold.REFUSE)
+        except NotInMemory:
+            return None
+        records = b""
+        if result.status is _FOUND:
+            scratch = self._scratch
+            count, size, position = scratch.found
+            if count == 1:
+                records = bytes(result.buffer[position : position + size])
+            else:
+                gathered = np.empty(size, np.uint8)
+                segments.gather_segments(scratch.runs_address, count, gathered.ctypes.data)
+                records = gathered.tobytes()
+        return GetRawResult(result.status, result.next_begin_offset, result.min_offset, result.max_offset, records)
+
+    def _look_at_units(
+        self, cold: Cold, queue: ConsumeQueue, offset: int, units: tuple[int, int, Mapping], most: int
+    ) -> None:
+        """See to it that the first units, at most so many, are in memory."""
+        address, count, mapping = units
+        runs = self._scratch.runs
+        runs[0], runs[1] = address, max(min(count, most), 1) * UNIT_SIZE
+        if not self._are_in_memory(cold, 1):
+            start = offset * UNIT_SIZE - (address - mapping.address)
+            self._files.read_in(queue.file_path(start), mapping, self._scratch.runs_address, 1)
+
+    def _look_at_records(self, cold: Cold, file: MappedFile, units: int, count: int, *, are_pairs: bool) -> None:
+        """See to it that records of a log file are in memory, and note their runs; `units`: see `find_segments`."""
+        if cold is Cold.REFUSE and not file.is_mapped:
+            raise NotInMemory
+        scratch, mapping = self._scratch, file.mapping
+        if count > scratch.count:
+            scratch.grow(count)
+        runs, size = segments.find_segments(
+            units, count, are_pairs, mapping.address - file.start_offset, scratch.runs_address
+        )
+        scratch.found = runs, size, scratch.runs[0] - mapping.address
+        if not self._are_in_memory(cold, runs):
+            self._files.read_in(file.path, mapping, scratch.runs_address, runs)
+
+    def _are_in_memory(self, cold: Cold, count: int) -> bool:
+        """Whether all runs of this thread are in memory; raises NotInMemory in place of False with Cold.REFUSE."""
+        if self._files.are_in_memory(self._scratch.runs_address, count):
+            return True
+        if cold is Cold.REFUSE:
+            raise NotInMemory
+        return False
 
     def _empty(
         self, status: GetMessageStatus, following: int, low: int, high: int, is_on_disk: bool = False
@@ -180,6 +276,7 @@ class GetMessage:
         most_size: int,
         files: list[MappedFile],
         end: int,
+        cold: Cold | None,
     ) -> GetMessageResult:
         """A pull with a tag filter, from a batch consume queue, or whose first units give no message."""
         scratch = self._scratch
@@ -192,8 +289,12 @@ class GetMessage:
         address, count, _ = units
         if type(queue) is ConsumeQueue:
             examine = min(max(max_msg_nums, self._filter_units), count)
+            if cold is not None:
+                self._look_at_units(cold, queue, offset, units, examine)
             resolved = None  # kept until the kernel has read it
             if tag_count and queue.ext is not None:
+                if cold is Cold.REFUSE:
+                    raise NotInMemory
                 resolved = queue.ext.resolve(address, examine)
                 address = resolved.ctypes.data
             select_units(
@@ -217,12 +318,16 @@ class GetMessage:
         if not taken:
             return self._empty(_SELECTED[selected], following, low, high, is_on_disk)
         file = files[(first - log_begin) // self._file_size]
+        if cold is not None:
+            self._look_at_records(cold, file, scratch.pairs_address, taken, are_pairs=True)
         buffer, base = file.mapping.view, file.start_offset
         if tag_filter is not None:
             taken = _keep_matching(scratch, taken, buffer, base, tag_filter)
             if not taken:
                 return self._empty(GetMessageStatus.NO_MATCHED_MESSAGE, following, low, high, is_on_disk)
             size = sum(scratch.pairs[: taken * _PAIR_SIZE].cast("q")[1::2])
+            if cold is not None:
+                self._look_at_records(cold, file, scratch.pairs_address, taken, are_pairs=True)
         counts = queue.counts
         counts.get_times += 1
         counts.got_messages += taken

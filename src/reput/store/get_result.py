@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,19 @@ if TYPE_CHECKING:
 _NOTHING = memoryview(b"")
 #: Offset and size of a message that a kernel chose among units: native int64.
 PAIR_TYPE = np.dtype([("commit_log_offset", np.int64), ("size", np.int64)])
+
+
+class GetRawResult(NamedTuple):
+    """The messages of one pull as a broker sends them: the bytes of their records, one after the other.
+
+    `status`, `next_begin_offset`, `min_offset` and `max_offset` as of `GetMessageResult`.
+    """
+
+    status: GetMessageStatus
+    next_begin_offset: int
+    min_offset: int
+    max_offset: int
+    records: bytes
 
 
 class GetMessageResult:

@@ -12,7 +12,7 @@ from reput.formats.message_ext import MessageExt
 from reput.store.results import QueueInfo
 
 if TYPE_CHECKING:
-    from reput.store.get_result import GetMessageResult
+    from reput.store.get_result import GetMessageResult, GetRawResult
     from reput.store.preload import Preloaded
     from reput.store.query import QueryMessageResult
     from reput.store.reader import Reader
@@ -104,6 +104,35 @@ class MessageReader:
             self._check_open()
         begin = monotonic()
         result = self._getting.get(topic, queue_id, offset, max_msg_nums, tags, max_total_size)
+        elapsed = monotonic() - begin
+        if elapsed > self._stats.get_entire_time_max_s:
+            self._stats.get_took(elapsed)
+        return result
+
+    def get_raw(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_msg_nums: int = 32,
+        tags: str | None = None,
+        *,
+        may_wait: bool = True,
+    ) -> GetRawResult | None:
+        """`get_message` for a broker: a copy of the records' bytes; a disk that it waits for stops no other thread.
+
+        Args:
+            topic, queue_id, offset, max_msg_nums, tags: As of `get_message`.
+            may_wait: Read from the disk what is not in memory. False: return None instead; the call takes
+                microseconds then. Messages of batch consume queues, and with tags those of queues with an extension,
+                count as not in memory.
+
+        Raises:
+            StoreError: The disk cannot read the messages.
+        """
+        self._check_open()
+        begin = monotonic()
+        result = self._getting.get_raw(topic, queue_id, offset, max_msg_nums, tags, may_wait=may_wait)
         elapsed = monotonic() - begin
         if elapsed > self._stats.get_entire_time_max_s:
             self._stats.get_took(elapsed)

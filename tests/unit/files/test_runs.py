@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import mmap
 import os
 from pathlib import Path
 
@@ -103,3 +104,52 @@ def test_every_path_is_synced_and_no_descriptor_stays_open(tmp_path: Path) -> No
         with pytest.raises(StoreError, match="^/dev/null: cannot sync: " + os.strerror(22)):
             DISK.sync_files([*paths[:i], "/dev/null", *paths[i:]])
     assert os.listdir("/proc/self/fd") == before
+
+
+PAGES = 300
+
+
+@given(
+    st.sets(st.integers(0, PAGES - 1)),
+    st.lists(
+        st.tuples(st.integers(0, (PAGES - 9) * mmap.PAGESIZE), st.integers(1, 9 * mmap.PAGESIZE)),
+        min_size=1, max_size=9,
+    ),
+)  # fmt: skip
+def test_pages_are_in_memory_if_they_were_written_or_read_in(
+    tmp_path_factory: pytest.TempPathFactory, written: set[int], runs: list[tuple[int, int]]
+) -> None:
+    path = str(tmp_path_factory.mktemp("pages") / "file")
+    with DISK.open(path, writable=True, create=True, size=PAGES * mmap.PAGESIZE) as file:
+        for page in written:
+            file.write(page * mmap.PAGESIZE, b"x" * mmap.PAGESIZE)
+        mapping = file.map()
+    wanted = {
+        page for begin, size in runs for page in range(begin // mmap.PAGESIZE, -(-(begin + size) // mmap.PAGESIZE))
+    }
+    pairs = column([number for begin, size in sorted(runs) for number in (mapping.address + begin, size)])
+    assert DISK.are_in_memory(pairs.ctypes.data, len(runs)) == (wanted <= written)
+    DISK.read_in(path, mapping, pairs.ctypes.data, len(runs))
+    assert DISK.are_in_memory(pairs.ctypes.data, len(runs))
+
+
+def test_a_run_of_more_pages_than_one_call_is_told_about_is_looked_at_to_its_end(tmp_path: Path) -> None:
+    size = 2500 * mmap.PAGESIZE
+    with DISK.open(str(tmp_path / "file"), writable=True, create=True, size=size) as file:
+        file.write(0, bytes(size - mmap.PAGESIZE))
+        mapping = file.map()
+        run = column([mapping.address, size])
+        assert not DISK.are_in_memory(run.ctypes.data, 1)
+        file.write(size - 1, b"x")
+        assert DISK.are_in_memory(run.ctypes.data, 1)
+
+
+def test_a_page_that_cannot_be_read_is_an_error_and_no_signal(tmp_path: Path) -> None:
+    path = str(tmp_path / "file")
+    with DISK.open(path, writable=True, create=True, size=9 * mmap.PAGESIZE) as file:
+        mapping = file.map()
+        os.truncate(path, 4 * mmap.PAGESIZE)
+        runs = column([mapping.address, 10, mapping.address + 5 * mmap.PAGESIZE + 7, 10])
+        assert not DISK.are_in_memory(runs.ctypes.data, 2)
+        with pytest.raises(StoreError, match=rf"{path}: cannot read at {5 * mmap.PAGESIZE + 7}: Input/output error"):
+            DISK.read_in(path, mapping, runs.ctypes.data, 2)

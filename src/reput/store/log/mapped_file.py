@@ -72,6 +72,11 @@ class MappedFile:
         return self._file
 
     @property
+    def is_mapped(self) -> bool:
+        """Whether `mapping` does not need to open the file."""
+        return self._mapping is not None
+
+    @property
     def mapping(self) -> Mapping:
         """The mapped file; its address is valid as long as somebody holds the mapping."""
         mapping = self._mapping

@@ -186,6 +186,10 @@ class BatchConsumeQueue(QueueFolder):
         number = find_batch_unit(mapping.address, count, offset)
         return mapping.address + number * BATCH_UNIT_SIZE, count - number, mapping
 
+    def is_at_hand(self, offset: int) -> bool:
+        """Whether `units_from` needs no disk: it may, as it looks into files to find the right one."""
+        return False
+
     def roll_next_file(self, offset: int) -> int:
         """Queue offset at which a pull without a unit goes on: 0 (`BatchConsumeQueue.rollNextFile`).
 

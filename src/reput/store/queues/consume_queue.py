@@ -171,6 +171,12 @@ class ConsumeQueue(QueueFolder):
         in_file = (self.file_size - inside) // UNIT_SIZE
         return mapping.address + inside, count if count < in_file else in_file, mapping
 
+    def is_at_hand(self, offset: int) -> bool:
+        """Whether `units_from` needs no disk: the file is mapped, or the last one, which is being written."""
+        start = offset * UNIT_SIZE
+        start -= start % self.file_size
+        return start in self._mappings or self._starts[-1:] == [start]
+
     def roll_next_file(self, offset: int) -> int:
         """Queue offset at which a pull without a unit goes on: the first of the next file (`rollNextFile`)."""
         units = self.file_size // UNIT_SIZE

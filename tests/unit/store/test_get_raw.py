@@ -1,0 +1,126 @@
+"""Pulls for a broker: the records' bytes, and whether the disk is waited for."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+import reput
+from reput.errors import StoreError
+from reput.formats.metadata import TopicConfig
+from reput.store.message_store import MessageStore
+from reput.store.results import GetMessageStatus
+from tests.support.cold_pages import ColdPages
+from tests.support.fixtures import OpenStore
+
+KEYS = {"mapped_file_size_consume_queue": 20_000, "mapped_file_size_commit_log": 1 << 16}
+
+
+def fill(store: MessageStore, count: int = 600) -> None:
+    """Messages with the tags a, b and c, in two queues in turn at first, then in the first one alone."""
+    for number in range(count):
+        queue_id = number % 2 if number < 200 else 0
+        store.put_message(reput.Message("orders", b"x" * (number % 300), tags="abc"[number % 3]), queue_id)
+    store.wait_dispatched()
+
+
+@pytest.mark.parametrize("tags", [None, "b", "a || c", "d"])
+@pytest.mark.parametrize("may_wait", [False, True])
+def test_a_raw_pull_has_the_bytes_of_the_messages_of_a_pull(
+    open_store: OpenStore, tags: str | None, may_wait: bool
+) -> None:
+    store = open_store(**KEYS)
+    fill(store)
+    for queue_id, offset in [(0, 0), (1, 3), (0, 90), (0, 150), (0, 499), (0, 500), (0, 501), (2, 0), (0, -1)]:
+        for most in (0, 1, 7, 32):
+            expected = store.get_message("orders", queue_id, offset, most, tags)
+            store.get_raw("orders", queue_id, offset, most, tags)  # maps the log's file
+            found = store.get_raw("orders", queue_id, offset, most, tags, may_wait=may_wait)
+            assert found is not None
+            assert found == (
+                expected.status, expected.next_begin_offset, expected.min_offset, expected.max_offset,
+                b"".join(expected.raw()),
+            )  # fmt: skip
+
+
+@pytest.mark.parametrize("tags", [None, "b"])
+def test_a_raw_pull_that_may_not_wait_tells_that_a_page_is_not_in_memory(
+    open_store: OpenStore, path: Path, tags: str | None
+) -> None:
+    files = ColdPages()
+    store = open_store(files=files, **KEYS)
+    fill(store)
+    expected = store.get_raw("orders", 0, 5, 32, tags)
+    assert expected is not None
+    with files.cold():
+        assert store.get_raw("orders", 0, 5, 32, tags, may_wait=False) is None
+        assert files.reads == []
+        assert store.get_raw("orders", 0, 5, 32, tags) == expected
+        assert {Path(read).relative_to(path).parts[0] for read in files.reads} == {"consumequeue", "commitlog"}
+    assert store.get_raw("orders", 0, 5, 32, tags, may_wait=False) == expected
+
+
+def test_statuses_without_messages_need_no_page(open_store: OpenStore) -> None:
+    files = ColdPages()
+    store = open_store(files=files, **KEYS)
+    fill(store)
+    with files.cold():
+        for queue_id, offset in [(0, 500), (0, 501), (2, 0), (0, -1)]:
+            found = store.get_raw("orders", queue_id, offset, may_wait=False)
+            assert found is not None
+            assert found.status is not GetMessageStatus.FOUND
+
+
+def test_a_file_that_was_not_read_before_is_not_opened_by_a_pull_that_may_not_wait(
+    open_store: OpenStore, path: Path
+) -> None:
+    store = open_store(**KEYS)
+    fill(store, 2000)
+    store.close()
+    store = open_store(**KEYS)
+    assert len(list((path / "consumequeue/orders/0").iterdir())) == 2
+    assert store.get_raw("orders", 0, 0, may_wait=False) is None
+    assert store.get_raw("orders", 0, 0) == store.get_raw("orders", 0, 0, may_wait=False)
+    last = store.max_offset("orders", 0) - 1
+    assert store.get_raw("orders", 0, last, may_wait=False) is not None
+
+
+def test_messages_of_a_batch_queue_count_as_not_in_memory(open_store: OpenStore) -> None:
+    store = open_store(**KEYS)
+    store.update_topic(TopicConfig("orders", attributes={"queue.type": "BatchCQ"}))
+    store.put_batch([reput.Message("orders", b"1"), reput.Message("orders", b"2")])
+    store.wait_dispatched()
+    assert store.get_raw("orders", 0, 0, may_wait=False) is None
+    found = store.get_raw("orders", 0, 0)
+    assert found is not None
+    assert found.records == b"".join(store.get_message("orders", 0, 0).raw())
+
+
+def test_messages_that_the_disk_cannot_read_are_an_error(open_store: OpenStore) -> None:
+    files = ColdPages()
+    store = open_store(files=files, **KEYS)
+    fill(store)
+    files.fails = True
+    with files.cold(), pytest.raises(StoreError, match=r"consumequeue/orders/0/0{20}: cannot read at 0: Input/output"):
+        store.get_raw("orders", 0, 0)
+    assert store.get_raw("orders", 0, 0) is not None
+
+
+def test_a_read_that_takes_long_is_right_though_retention_and_close_come_in_between(open_store: OpenStore) -> None:
+    files = ColdPages()
+    store = open_store(files=files, file_reserved_time=0, **KEYS)
+    fill(store, 2000)
+    expected = store.get_raw("orders", 0, 5)
+    found: list[object] = []
+    with files.cold(), files.held():
+        reader = threading.Thread(target=lambda: found.append(store.get_raw("orders", 0, 5)))
+        reader.start()
+        files.wait()
+        before = store.min_commit_log_offset
+        store.delete_expired()
+        assert store.min_commit_log_offset > before
+        store.close()
+    reader.join()
+    assert found == [expected]
