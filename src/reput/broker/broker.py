@@ -206,6 +206,7 @@ class BrokerController:
             await self._persist(state.offsets)
             await self._persist(state.groups)
         finally:
+            await state.in_pool(state.reads.stop)
             await state.in_pool(state.store.close)
             state.pool.shutdown()
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from functools import partial
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
 
 from reput.broker.pull_request_hold_service import PullRequestHoldService
 from reput.broker.state import SEE_FAQ, BrokerState
@@ -14,9 +16,10 @@ from reput.remoting.command import RemotingCommand
 from reput.remoting.header import decode_header, encode_header
 from reput.remoting.pull_headers import PullMessageRequestHeader, PullMessageResponseHeader
 from reput.service.subscription_data import TAG, SubscriptionData, build_subscription_data
+from reput.store.get_result import GetRawResult
 from reput.store.results import GetMessageStatus
 from reput.transport.connection import Connection
-from reput.transport.requests import Answer, Handler
+from reput.transport.requests import Answer, Handler, answer_later
 
 _CODES = {
     GetMessageStatus.FOUND: ResponseCode.SUCCESS,
@@ -44,21 +47,31 @@ class PullMessageProcessor:
 
     def __init__(self, state: BrokerState) -> None:
         self._state = state
-        self.held = PullRequestHoldService(state, partial(self._pull, may_wait=False))
-        self._hold = self.held.hold
+        self.held = PullRequestHoldService(state, self._pull_again)
+        self._tasks: set[asyncio.Task[None]] = set()
 
     def handlers(self) -> dict[int, Handler]:
         """The requests that it takes."""
         return {RequestCode.PULL_MESSAGE: self.pull, RequestCode.LITE_PULL_MESSAGE: self.pull}
 
-    def pull(self, connection: Connection, command: RemotingCommand) -> Answer:
-        """Take one request; None where it is held."""
+    def pull(self, connection: Connection, command: RemotingCommand) -> Answer | Coroutine[Any, Any, Answer]:
+        """Take one request; None where it is held, a coroutine where the disk must be waited for."""
         header = decode_header(PullMessageRequestHeader, command.ext_fields)
         return self._pull(connection, command, header, may_wait=True)
 
+    def _pull_again(self, connection: Connection, command: RemotingCommand, header: PullMessageRequestHeader) -> Answer:
+        """Take a request that was held; None where the disk must be waited for: it is answered then."""
+        answer = self._pull(connection, command, header, may_wait=False)
+        if not isinstance(answer, Coroutine):
+            return answer
+        task = asyncio.get_running_loop().create_task(answer_later(connection, command, answer))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return None
+
     def _pull(
         self, connection: Connection, command: RemotingCommand, header: PullMessageRequestHeader, *, may_wait: bool
-    ) -> Answer:
+    ) -> Answer | Coroutine[Any, Any, Answer]:
         state = self._state
         group = state.groups.find_subscription_group_config(header.consumer_group, state.now_ms())
         topic = state.topics.select_topic_config(header.topic)
@@ -77,18 +90,38 @@ class PullMessageProcessor:
             answer = _offsets(reset, low, high, topic, group)
             return command.response(ResponseCode.PULL_OFFSET_MOVED, _OFFSET_RESET, encode_header(answer))
         tags = subscription.sub_string if subscription.tags and not subscription.class_filter_mode else None
-        result = state.store.get_message(header.topic, header.queue_id, header.queue_offset, header.max_msg_nums, tags)
+        result = state.store.get_raw(
+            header.topic, header.queue_id, header.queue_offset, header.max_msg_nums, tags, may_wait=False
+        )
+        if result is None:
+            return self._read(connection, command, header, tags, topic, group, first=may_wait)
         self._commit(header, result.next_begin_offset, first=may_wait)
-        if result.status is GetMessageStatus.NO_MESSAGE_IN_QUEUE:
-            code = ResponseCode.PULL_OFFSET_MOVED if header.queue_offset else ResponseCode.PULL_NOT_FOUND
-        else:
-            code = _CODES[result.status]
+        code = _code(header, result)
         may_wait = may_wait and bool(header.sys_flag & PullSysFlag.SUSPEND)
-        if code is ResponseCode.PULL_NOT_FOUND and may_wait and self._hold(connection, command, header, tags):
+        if code is ResponseCode.PULL_NOT_FOUND and may_wait and self.held.hold(connection, command, header, tags):
             return None
-        fields = _offsets(result.next_begin_offset, result.min_offset, result.max_offset, topic, group)
-        body = b"".join(result.raw()) if result.status is GetMessageStatus.FOUND else b""
-        return command.response(code, result.status.name, encode_header(fields), body)
+        return _answer(command, code, result, topic, group)
+
+    async def _read(
+        self,
+        connection: Connection,
+        command: RemotingCommand,
+        header: PullMessageRequestHeader,
+        tags: str | None,
+        topic: TopicConfig,
+        group: SubscriptionGroupConfig,
+        *,
+        first: bool,
+    ) -> Answer:
+        """Take a pull of messages that are not in memory, beside the loop; it is not held."""
+        state = self._state
+        result = await state.reads.run(
+            connection, state.store.get_raw, header.topic, header.queue_id, header.queue_offset, header.max_msg_nums,
+            tags,
+        )  # fmt: skip
+        assert result is not None
+        self._commit(header, result.next_begin_offset, first=first)
+        return _answer(command, _code(header, result), result, topic, group)
 
     # -- checks
 
@@ -177,6 +210,23 @@ class PullMessageProcessor:
             state.offsets.commit_offset(
                 header.consumer_group, header.topic, header.queue_id, header.commit_offset, state.now_ms()
             )
+
+
+def _code(header: PullMessageRequestHeader, result: GetRawResult) -> ResponseCode:
+    if result.status is GetMessageStatus.NO_MESSAGE_IN_QUEUE:
+        return ResponseCode.PULL_OFFSET_MOVED if header.queue_offset else ResponseCode.PULL_NOT_FOUND
+    return _CODES[result.status]
+
+
+def _answer(
+    command: RemotingCommand,
+    code: ResponseCode,
+    result: GetRawResult,
+    topic: TopicConfig,
+    group: SubscriptionGroupConfig,
+) -> RemotingCommand:
+    fields = _offsets(result.next_begin_offset, result.min_offset, result.max_offset, topic, group)
+    return command.response(code, result.status.name, encode_header(fields), result.records)
 
 
 def _offsets(

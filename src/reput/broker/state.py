@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from reput.broker.disk_reads import DiskReads
 from reput.config.broker import BrokerConfig
 from reput.service.consumer_manager import ConsumerManager
 from reput.service.consumer_offset_manager import ConsumerOffsetManager
@@ -31,7 +32,8 @@ class BrokerState:
 
     Attributes:
         address: "host:port" that clients are told.
-        pool: Threads for what may wait for the disk.
+        reads: Threads for reads that may wait for the disk.
+        pool: Threads for all else that may.
     """
 
     config: BrokerConfig
@@ -43,6 +45,7 @@ class BrokerState:
     consumers: ConsumerManager[Connection]
     producers: ProducerManager[Connection]
     locks: RebalanceLockManager[tuple[str, str, int]] = field(default_factory=RebalanceLockManager)
+    reads: DiskReads = field(default_factory=DiskReads)
     pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(2, "reput-broker-disk"))
 
     @property

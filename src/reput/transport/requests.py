@@ -84,7 +84,7 @@ class Requests:
             if not command.is_one_way:
                 connection.send(command.response(ResponseCode.SYSTEM_BUSY, remark))
             return
-        task = asyncio.get_running_loop().create_task(_answer_later(connection, command, work))
+        task = asyncio.get_running_loop().create_task(answer_later(connection, command, work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -94,7 +94,8 @@ class Requests:
             await asyncio.wait(self._tasks, timeout=timeout_s)
 
 
-async def _answer_later(connection: Connection, command: RemotingCommand, work: Coroutine[Any, Any, Answer]) -> None:
+async def answer_later(connection: Connection, command: RemotingCommand, work: Coroutine[Any, Any, Answer]) -> None:
+    """Wait for the answer to a request, and send it."""
     try:
         answer = await work
     except Exception as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import Mapping
@@ -10,8 +11,11 @@ from typing import Any
 
 import pytest
 
+from reput.broker import broker, disk_reads
 from reput.remoting.codes import RequestCode, ResponseCode
+from reput.remoting.command import RemotingCommand
 from reput.service.consumer_offset_manager import ConsumerOffsetManager
+from reput.store.message_store import MessageStore
 from tests.support.broker import (
     LONG_MS,
     Client,
@@ -24,6 +28,7 @@ from tests.support.broker import (
     serving_broker,
     with_topic,
 )
+from tests.support.cold_pages import ColdPages
 from tests.support.sockets import run
 
 
@@ -251,5 +256,157 @@ def test_a_reset_is_told_to_one_pull_and_what_that_one_commits_is_old(tmp_path: 
             assert answer.ext_fields["nextBeginOffset"] == "1"
             assert offset_of(served) == 1
             assert [message.body for message in messages_of(await client.pull("orders", 1))] == [b"1"]
+
+    run(scenario())
+
+
+# -- messages that are not in memory
+
+
+def bodies_of(answer: RemotingCommand) -> list[bytes]:
+    return [message.body for message in messages_of(answer)]
+
+
+def test_a_pull_that_waits_for_the_disk_delays_no_other_request(tmp_path: Path) -> None:
+    files = ColdPages()
+
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store", files=files) as served:
+            slow, other = await served.client(), await served.client()
+            await fill(slow, "orders", "a", "b")
+            with files.held():
+                with files.cold():
+                    (cold,) = slow.begin_all([pull_command("orders", 0, commit=1)])
+                    await asyncio.to_thread(files.wait)
+                assert (await other.send_message("orders", b"new", properties={"TAGS": "c"})).code == 0
+                assert (await other.send_message("payments", b"topic")).code == 0
+                assert bodies_of(await other.pull("orders", 1, group="other")) == [b"1", b"new"]
+                assert bodies_of(await slow.pull("payments", 0)) == [b"topic"]
+                assert not cold.done()
+            answer = await cold
+            assert bodies_of(answer) == [b"0", b"1"]
+            assert answer.ext_fields == {
+                "suggestWhichBrokerId": "0", "nextBeginOffset": "2", "minOffset": "0", "maxOffset": "2",
+                "topicSysFlag": "0", "groupSysFlag": "0",
+            }  # fmt: skip
+            assert offset_of(served) == 1
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(("pull", "code", "bodies"), [({"tags": "b"}, 0, [b"1"]), ({"tags": "d"}, 20, [])])
+def test_a_pull_with_tags_that_waits_for_the_disk_is_not_held(
+    tmp_path: Path, pull: dict[str, Any], code: int, bodies: list[bytes]
+) -> None:
+    files = ColdPages()
+
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store", files=files) as served:
+            client = await served.client()
+            await fill(client, "orders", "a", "b")
+            with files.cold():
+                answer = await client.pull("orders", hold_ms=LONG_MS, **pull)
+            assert answer.code == code
+            assert not bodies or bodies_of(answer) == bodies
+            assert files.reads
+
+    run(scenario())
+
+
+def test_a_held_pull_whose_messages_are_not_in_memory_is_answered_beside_the_loop(tmp_path: Path) -> None:
+    files = ColdPages()
+
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store", files=files) as served:
+            client, other = await served.client(), await served.client()
+            await with_topic(client, "orders")
+            held = client.begin_all([pull_command("orders", tags=tags, hold_ms=LONG_MS) for tags in ("*", "b")])
+            await client.round_trip()
+            with files.held():
+                with files.cold():
+                    await other.send_message("orders", b"0", properties={"TAGS": "b"})
+                    for _ in held:
+                        await asyncio.to_thread(files.wait)
+                await other.round_trip()
+                assert not any(one.done() for one in held)
+            for one in held:
+                assert bodies_of(await one) == [b"0"]
+
+    run(scenario())
+
+
+def test_a_pull_that_the_disk_cannot_read_is_an_error_of_that_pull(tmp_path: Path) -> None:
+    files = ColdPages()
+
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store", files=files) as served:
+            client = await served.client()
+            await fill(client, "orders", "a")
+            files.fails = True
+            with files.cold():
+                answer = await client.pull("orders")
+            assert answer.code == ResponseCode.SYSTEM_ERROR
+            assert "cannot read at 0: Input/output error" in (answer.remark or "")
+            assert bodies_of(await client.pull("orders")) == [b"0"]
+
+    run(scenario())
+
+
+def test_a_connection_may_close_while_its_pull_waits_for_the_disk(tmp_path: Path) -> None:
+    files = ColdPages()
+
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store", files=files) as served:
+            gone, stays = await served.client(), await served.client()
+            await fill(stays, "orders", "a")
+            reads = served.controller._state.reads
+            with files.held():
+                with files.cold():
+                    gone.begin_all([pull_command("orders") for _ in range(disk_reads._THREADS + 3)])
+                    for _ in range(disk_reads._THREADS):
+                        await asyncio.to_thread(files.wait)
+                gone._answers.clear()
+                await gone.leave()
+                while stays_open(served, gone):
+                    await stays.round_trip()
+            while reads._count:
+                await stays.round_trip()
+            assert reads._of == {}
+            assert len([read for read in files.reads if "consumequeue" in read]) == disk_reads._THREADS
+            assert bodies_of(await stays.pull("orders")) == [b"0"]
+
+    run(scenario())
+
+
+def stays_open(served: Served, client: Client) -> bool:
+    """Whether the broker has not seen that a client has gone."""
+    return any(one.is_open for one in served.controller._state.reads._of)
+
+
+@pytest.mark.parametrize("is_patient", [True, False])
+def test_the_broker_may_stop_while_a_pull_waits_for_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_patient: bool
+) -> None:
+    files = ColdPages()
+    if not is_patient:
+        monkeypatch.setattr(broker, "_DRAIN_S", 0)
+
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store", files=files) as served:
+            client = await served.client()
+            await fill(client, "orders", "a")
+            with files.held():
+                with files.cold():
+                    (cold,) = client.begin_all([pull_command("orders")])
+                    await asyncio.to_thread(files.wait)
+                stopping = asyncio.get_running_loop().create_task(served.stop())
+                if not is_patient:
+                    await client.ended()
+                    assert not stopping.done()
+            if is_patient:
+                assert bodies_of(await cold) == [b"0"]
+            await stopping
+        with MessageStore.open(tmp_path / "store") as store:
+            assert not store.recovery.was_killed
 
     run(scenario())
