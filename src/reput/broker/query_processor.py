@@ -27,7 +27,10 @@ _MOST_MESSAGES, _MOST_BYTES = 1024, 8 << 20
 
 
 class QueryProcessor:
-    """Takes queries; all but those for a queue's ends may wait for the disk, so they run beside the loop."""
+    """Takes queries; all but those for a queue's ends may wait for the disk, so they run beside the loop.
+
+    They read without the interpreter lock, or the loop would wait for it.
+    """
 
     def __init__(self, state: BrokerState) -> None:
         self._state = state
@@ -48,7 +51,7 @@ class QueryProcessor:
         header = decode_header(QueryMessageRequestHeader, command.ext_fields)
         is_unique = (command.ext_fields or {}).get(_UNIQUE_KEY_QUERY) == "true"
         count = self._state.config.default_query_max_num if is_unique else header.max_num
-        body, ends = await self._state.in_pool(self._query, header, min(count, _MOST_MESSAGES))
+        body, ends = await self._state.reads.run(connection, self._query, header, min(count, _MOST_MESSAGES))
         fields = encode_header(QueryMessageResponseHeader(*ends))
         if not body:
             remark = "can not find message, maybe time range not correct"
@@ -57,13 +60,27 @@ class QueryProcessor:
 
     def _query(self, header: QueryMessageRequestHeader, count: int) -> tuple[bytes, tuple[int, int]]:
         store = self._state.store
-        found = store.query_message(header.topic, header.key, count, header.begin_timestamp, header.end_timestamp)
-        return _joined(found), store.index_end()
+        times = header.begin_timestamp, header.end_timestamp
+        # Of keys, as the query of one key keeps the interpreter lock.
+        found = store.query_messages(header.topic, [header.key], count, *times)
+        return self._joined(found.offsets.tolist()), store.index_end()
+
+    def _joined(self, offsets: list[int]) -> bytes:
+        """The records at commit log offsets, as many of the newest as fit."""
+        parts: list[bytes] = []
+        size = 0
+        for offset in reversed(offsets):
+            record = self._view(offset)
+            size += len(record)
+            if parts and size > _MOST_BYTES:
+                break
+            parts.append(record)
+        return b"".join(reversed(parts))
 
     async def view_message(self, connection: Connection, command: RemotingCommand) -> Answer:
         """The message at a commit log offset."""
         header = decode_header(ViewMessageRequestHeader, command.ext_fields)
-        body = await self._state.in_pool(self._view, header.offset)
+        body = await self._state.reads.run(connection, self._view, header.offset)
         if not body:
             remark = f"can not find message by the offset, {header.offset}"
             return command.response(ResponseCode.SYSTEM_ERROR, remark)
@@ -77,8 +94,8 @@ class QueryProcessor:
         """The queue offset for a store time."""
         header = decode_header(SearchOffsetRequestHeader, command.ext_fields)
         boundary = "upper" if (header.boundary_type or "").upper() == "UPPER" else "lower"
-        offset = await self._state.in_pool(
-            self._state.store.offset_by_time, header.topic, header.queue_id, header.timestamp, boundary
+        offset = await self._state.reads.run(
+            connection, self._state.store.offset_by_time, header.topic, header.queue_id, header.timestamp, boundary
         )
         return command.response(ext_fields=encode_header(SearchOffsetResponseHeader(offset)))
 
@@ -97,22 +114,10 @@ class QueryProcessor:
     async def earliest_store_time(self, connection: Connection, command: RemotingCommand) -> Answer:
         """The store time of a queue's first message."""
         header = decode_header(GetEarliestMsgStoretimeRequestHeader, command.ext_fields)
-        timestamp = await self._state.in_pool(self._earliest, header.topic, header.queue_id)
+        timestamp = await self._state.reads.run(connection, self._earliest, header.topic, header.queue_id)
         return command.response(ext_fields=encode_header(GetEarliestMsgStoretimeResponseHeader(timestamp)))
 
     def _earliest(self, topic: str, queue_id: int) -> int:
         store = self._state.store
-        messages = store.get_message(topic, queue_id, store.min_offset(topic, queue_id), 1).messages()
-        return messages[0].store_timestamp if messages else -1
-
-
-def _joined(messages: list[MessageExt]) -> bytes:
-    """The records of messages, as many of the newest as fit."""
-    parts: list[bytes] = []
-    size = 0
-    for message in reversed(messages):
-        size += message.store_size
-        if parts and size > _MOST_BYTES:
-            break
-        parts.append(message.raw)
-    return b"".join(reversed(parts))
+        found = store.get_raw(topic, queue_id, store.min_offset(topic, queue_id), 1)
+        return MessageExt(found.records).store_timestamp if found is not None and found.records else -1

@@ -11,7 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from reput.errors import CorruptRecordError
-from reput.formats.consume_queue import FILLER
+from reput.files import FileLayer
+from reput.files import Mapping as FileMapping
+from reput.formats.consume_queue import FILLER, UNIT_SIZE
 from reput.formats.message_ext import MessageExt
 from reput.formats.message_id import decode_message_id
 from reput.formats.record_layout import TOTAL_SIZE
@@ -28,6 +30,7 @@ from reput.store.index.index_file import Block
 from reput.store.index.index_service import IndexService
 from reput.store.log.commit_log import CommitLog
 from reput.store.log.mapped_file_queue import FEW_LOG_FILES, LogMaps
+from reput.store.queues.consume_queue import ConsumeQueue
 from reput.store.queues.tables import Queue
 
 _END_OF_TIME = (1 << 62) - 1
@@ -35,10 +38,15 @@ _SEPARATOR = chr(KEY_SEPARATOR)
 
 
 class _Scratch(local):
-    """Memory of one thread for a query by one key; addresses are taken once, as asking for one costs 1 us."""
+    """Memory of one thread for a query by one key; addresses are taken once, as asking for one costs 1 us.
+
+    `run`: int64[2], memory address and size of bytes that are about to be read.
+    """
 
     def __init__(self) -> None:
         self.grow(1024, 64)
+        run = np.empty(2, np.int64)
+        self.run, self.run_address = run.data, run.ctypes.data
 
     def grow(self, text_size: int, count: int) -> None:
         """Make room for the text of a key, and for so many offsets."""
@@ -123,11 +131,16 @@ class QueryMessageResult(Mapping[str, "list[MessageExt]"]):
 
 
 class QueryMessage:
-    """Queries over the log of one store; `index` is None where it has none."""
+    """Queries over the log of one store; `index` is None where it has none.
 
-    def __init__(self, log: CommitLog, index: IndexService | None) -> None:
+    What is not in memory is read without the interpreter lock, but for the query of one key (`by_key`), a kernel of a
+    microsecond that keeps it.
+    """
+
+    def __init__(self, log: CommitLog, index: IndexService | None, files: FileLayer) -> None:
         self._log = log
         self._index = index
+        self._files = files
         self._scratch = _Scratch()
 
     def by_key(self, topic: str, key: str, max_num: int, begin: int, end: int | None) -> list[MessageExt]:
@@ -210,11 +223,11 @@ class QueryMessage:
 
     def by_offset(self, commit_log_offset: int) -> MessageExt | None:
         """The message whose record starts at an offset; None where no record does (`lookMessageByOffset`)."""
-        head = self._log.view(commit_log_offset, 8)
+        head = self._view(commit_log_offset, 8)
         if head is None:
             return None
         size = int.from_bytes(head[TOTAL_SIZE : TOTAL_SIZE + 4], "big", signed=True)
-        record = self._log.view(commit_log_offset, size)
+        record = self._view(commit_log_offset, size)
         if record is None:
             return None
         message = MessageExt(record)
@@ -222,6 +235,20 @@ class QueryMessage:
             return message if message.commit_log_offset == commit_log_offset else None
         except CorruptRecordError:
             return None
+
+    def _view(self, offset: int, size: int) -> memoryview | None:
+        """`CommitLog.view` of bytes that are in memory."""
+        file, view = self._log.queue.find(offset), self._log.view(offset, size)
+        if file is not None and view is not None:
+            self._read_in(file.path, file.mapping, offset - file.start_offset, size)
+        return view
+
+    def _read_in(self, path: str, mapping: FileMapping, position: int, size: int) -> None:
+        """Read bytes of a map from the disk, if they are not in memory."""
+        scratch = self._scratch
+        scratch.run[0], scratch.run[1] = mapping.address + position, size
+        if not self._files.are_in_memory(scratch.run_address, 1):
+            self._files.read_in(path, mapping, scratch.run_address, 1)
 
     def by_message_id(self, message_id: str) -> MessageExt | None:
         """The message of an offset message id; None where the offset has no record, or a record of another host.
@@ -234,6 +261,10 @@ class QueryMessage:
 
     def store_timestamp(self, queue: Queue, offset: int) -> int:
         """Store time (ms) of the message at a queue offset; -1 where the log no longer has it."""
+        found = queue.units_from(offset) if type(queue) is ConsumeQueue else None
+        if found is not None:
+            position = found[0] - found[2].address
+            self._read_in(queue.file_path(offset * UNIT_SIZE - position), found[2], position, UNIT_SIZE)
         unit = queue.unit(offset)
         if unit is None or unit == FILLER:
             return -1

@@ -50,7 +50,7 @@ class Reader:
         """The reader of parts that are open."""
         stats = StoreStatsService(parts.queues.counts)
         getting = GetMessage(parts.log, parts.queues, config, files, path, stats)
-        return cls(path, config, files, parts, stats, getting, QueryMessage(parts.log, parts.index))
+        return cls(path, config, files, parts, stats, getting, QueryMessage(parts.log, parts.index, files))
 
     @property
     def topics(self) -> Topics:

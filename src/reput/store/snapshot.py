@@ -37,7 +37,7 @@ def take_runtime_info(
         stats: The store's statistics; None for a reader, which has none.
         reput_from_offset: Commit log offset up to which the log is dispatched; a reader sees that in the queues.
     """
-    log, query = parts.log, QueryMessage(parts.log, parts.index)
+    log, query = parts.log, QueryMessage(parts.log, parts.index, files)
     findings = [str(parts.report.damage)] if parts.report.damage is not None else []
     counted: dict[str, Any] = dict.fromkeys(_COUNTED) if stats is None else _counted(stats)
     _read_or_tell(path, Topics, files, findings)

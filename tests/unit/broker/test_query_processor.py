@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 
 from reput.broker import query_processor
 from reput.formats.java import INT64_MAX
+from reput.formats.message_ext import MessageExt
 from reput.remoting.codes import RequestCode, ResponseCode
+from reput.remoting.command import RemotingCommand
 from tests.support.broker import Client, batch_command, messages_of, send_command, serving_broker, with_topic
+from tests.support.cold_pages import ColdPages
 from tests.support.sockets import run
 
 
@@ -124,5 +129,49 @@ def test_messages_of_a_batch_are_found_by_key_too(tmp_path: Path) -> None:
             await client.begin_all([send_command("orders", b"c", properties={"KEYS": "k"})])[0]
             await client.pull("orders", 2, hold_ms=60_000)
             assert await by_key(client, "k") == (0, [b"c"])
+
+    run(scenario())
+
+
+#: Requests that read messages, and what of the three messages of `orders` they are answered with.
+READS: Mapping[str, tuple[int, dict[str, object], Callable[[RemotingCommand, list[MessageExt]], bool]]] = {
+    "by key": (
+        RequestCode.QUERY_MESSAGE,
+        {"topic": "orders", "key": "all", "maxNum": 9, "beginTimestamp": 0, "endTimestamp": INT64_MAX},
+        lambda answer, stored: messages_of(answer) == stored,
+    ),
+    "by id": (
+        RequestCode.VIEW_MESSAGE_BY_ID, {"offset": 0}, lambda answer, stored: messages_of(answer) == stored[:1],
+    ),
+    "by time": (
+        RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, {"topic": "orders", "queueId": 0, "timestamp": INT64_MAX},
+        lambda answer, stored: answer.ext_fields == {"offset": "3"},
+    ),
+    "earliest": (
+        RequestCode.GET_EARLIEST_MSG_STORETIME, {"topic": "orders", "queueId": 0},
+        lambda answer, stored: answer.ext_fields == {"timestamp": str(stored[0].store_timestamp)},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", READS)
+def test_a_query_that_waits_for_the_disk_delays_no_other_request(tmp_path: Path, case: str) -> None:
+    files = ColdPages()
+    code, fields, is_right = READS[case]
+
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store", files=files) as served:
+            client, other = await served.client(), await served.client()
+            await fill(client, 3)
+            stored = messages_of(await client.pull("orders"))
+            with files.cold(), files.held():
+                asked = client.begin(code, **fields)
+                await asyncio.to_thread(files.wait)
+                assert (await other.send_message("orders", b"new")).code == 0
+                assert (await other.send_message("payments", b"topic")).code == 0
+                assert not asked.done()
+            answer = await asked
+            assert answer.code == 0
+            assert is_right(answer, stored), answer
 
     run(scenario())
