@@ -158,3 +158,11 @@ class RemotingCommandError(RemotingError):
 
     def __str__(self) -> str:
         return f"code {self.code}: {self.remark}"
+
+
+class MissingFieldError(RemotingCommandError):
+    """Raised when a request lacks a field that it must have; `field` is its name on the wire."""
+
+    def __init__(self, code: int, remark: str, field: str) -> None:
+        super().__init__(code, remark)
+        self.field = field

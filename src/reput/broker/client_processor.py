@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 
 from reput.broker.state import BrokerState
 from reput.broker.topic_creation import TopicCreation
+from reput.errors import MissingFieldError
 from reput.remoting.body import decode_body, decode_json, encode_body
 from reput.remoting.client_bodies import (
     ConsumerData,
@@ -32,6 +33,8 @@ from reput.store.results import GetMessageStatus
 from reput.transport.connection import Connection
 from reput.transport.requests import Answer, Handler
 
+#: Fields of UPDATE_CONSUMER_OFFSET that RocketMQ looks for itself, as its remark names them.
+_NULL_OFFSET_FIELDS = {"queueId": "QueueId", "commitOffset": "Offset"}
 _HEARTBEAT_V2 = {"IS_SUPPORT_HEART_BEAT_V2": "true", "IS_SUB_CHANGE": "true"}
 
 
@@ -121,8 +124,8 @@ class ClientProcessor:
                 )
 
     def unregister_client(self, connection: Connection, command: RemotingCommand) -> Answer:
-        """Take a client out of a group."""
-        header = decode_header(UnregisterClientRequestHeader, command.ext_fields)
+        """Take a client out of a group; the connection says which client it is."""
+        header = decode_header(UnregisterClientRequestHeader, {"clientID": ""} | (command.ext_fields or {}))
         if header.producer_group:
             self._state.producers.unregister_producer(header.producer_group, connection)
         if header.consumer_group:
@@ -187,12 +190,20 @@ class ClientProcessor:
 
     def update_offset(self, connection: Connection, command: RemotingCommand) -> Answer:
         """Keep the offset of a group in a queue."""
-        header = decode_header(UpdateConsumerOffsetRequestHeader, command.ext_fields)
-        state, group, topic = self._state, header.consumer_group, header.topic
+        fields = {"consumerGroup": "null"} | (command.ext_fields or {})
+        state, group, topic = self._state, fields["consumerGroup"], fields.get("topic")
         if state.groups.subscription_group_table.get(group) is None:
             return command.response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {group} not exist!", {})
-        if state.topics.select_topic_config(topic) is None:
+        if topic is not None and state.topics.select_topic_config(topic) is None:
             return command.response(ResponseCode.TOPIC_NOT_EXIST, f"Topic {topic} not exist!", {})
+        try:
+            header = decode_header(UpdateConsumerOffsetRequestHeader, fields)
+        except MissingFieldError as error:
+            name = _NULL_OFFSET_FIELDS.get(error.field)
+            if name is None:
+                raise
+            return command.response(ResponseCode.INVALID_PARAMETER, f"{name} is null, topic is {topic}", {})
+        topic = header.topic
         if state.offsets.has_offset_reset(topic, group, header.queue_id):
             return command.response(ResponseCode.SUCCESS, "Offset has been previously reset", {})
         state.offsets.commit_offset(group, topic, header.queue_id, header.commit_offset, state.now_ms())

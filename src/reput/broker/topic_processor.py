@@ -59,7 +59,7 @@ class TopicProcessor:
 
     async def update_topic(self, connection: Connection, command: RemotingCommand) -> Answer:
         """Make a topic or change it."""
-        header = decode_header(CreateTopicRequestHeader, command.ext_fields)
+        header = decode_header(CreateTopicRequestHeader, {"topic": "", "defaultTopic": ""} | (command.ext_fields or {}))
         remark = self._state.topics.validate_update(header.topic)
         if remark is not None:
             return command.response(ResponseCode.INVALID_PARAMETER, remark)
@@ -78,7 +78,7 @@ class TopicProcessor:
 
     async def delete_topic(self, connection: Connection, command: RemotingCommand) -> Answer:
         """Delete a topic."""
-        header = decode_header(DeleteTopicRequestHeader, command.ext_fields)
+        header = decode_header(DeleteTopicRequestHeader, {"topic": ""} | (command.ext_fields or {}))
         remark = self._state.topics.validate_delete(header.topic)
         if remark is not None:
             return command.response(ResponseCode.INVALID_PARAMETER, remark)

@@ -10,7 +10,7 @@ from dataclasses import MISSING, fields
 from functools import cache
 from typing import Annotated, Any, NamedTuple, TypeVar, get_args, get_type_hints
 
-from reput.errors import RemotingCommandError
+from reput.errors import MissingFieldError
 from reput.formats.java import INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN
 from reput.remoting.codes import ResponseCode
 
@@ -46,7 +46,7 @@ def decode_header(kind: type[_H], ext_fields: dict[str, str] | None) -> _H:
 
     As RocketMQ does, unknown fields are ignored, and a number that is none leaves the field at its default.
 
-    Raises RemotingCommandError (SYSTEM_ERROR) where a required field is missing; RocketMQ then fails on null.
+    Raises MissingFieldError where a required field is missing; RocketMQ then fails on null, if it needs the field.
     """
     found: dict[str, Any] = {}
     given = ext_fields or {}
@@ -58,7 +58,8 @@ def decode_header(kind: type[_H], ext_fields: dict[str, str] | None) -> _H:
             found[one.name] = value
         elif one.is_required:
             what = "is missing" if text is None else f"is {text[:40]!r}, no number"
-            raise RemotingCommandError(ResponseCode.SYSTEM_ERROR, f"{kind.__name__}: the field {one.wire_name} {what}")
+            remark = f"{kind.__name__}: the field {one.wire_name} {what}"
+            raise MissingFieldError(ResponseCode.SYSTEM_ERROR, remark, one.wire_name)
     return kind(**found)
 
 

@@ -192,6 +192,33 @@ def test_the_offset_of_a_group_is_what_it_committed_last(tmp_path: Path) -> None
     run(scenario())
 
 
+def test_an_offset_without_a_field_is_refused_as_rocketmq_refuses_it(tmp_path: Path) -> None:
+    fields = {"consumerGroup": "g", "topic": "orders", "queueId": "0", "commitOffset": "5"}
+
+    async def refused(client: Client, **more: str | None) -> tuple[int, str | None]:
+        given = {name: value for name, value in (fields | more).items() if value is not None}
+        answer = await client.ask(RequestCode.UPDATE_CONSUMER_OFFSET, **given)
+        return answer.code, answer.remark
+
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store") as served:
+            client = await served.client()
+            await client.send_message("orders")
+            await client.heartbeat("c", consumer("g", "orders"))
+            assert await refused(client, queueId=None) == (29, "QueueId is null, topic is orders")
+            assert await refused(client, queueId="x") == (29, "QueueId is null, topic is orders")
+            assert await refused(client, commitOffset=None) == (29, "Offset is null, topic is orders")
+            assert await refused(client, queueId=None, consumerGroup="none") == (26, "Group none not exist!")
+            assert await refused(client, consumerGroup=None) == (26, "Group null not exist!")
+            assert await refused(client, queueId=None, topic="none") == (17, "Topic none not exist!")
+            code, remark = await refused(client, topic=None)
+            assert (code, remark) == (1, "UpdateConsumerOffsetRequestHeader: the field topic is missing")
+            assert await offset(client) == (0, "0")  # none was kept
+            assert (await client.ask(RequestCode.UNREGISTER_CLIENT, consumerGroup="g")).code == 0
+
+    run(scenario())
+
+
 def test_a_group_without_an_offset_begins_at_zero_where_the_first_message_is_in_memory(tmp_path: Path) -> None:
     first = "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
     none = "Not found, do not set to zero, maybe this group boot first"

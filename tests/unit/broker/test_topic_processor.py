@@ -68,11 +68,13 @@ def test_topics_that_rocketmq_refuses_are_refused(tmp_path: Path) -> None:
             cases = [
                 (RequestCode.UPDATE_AND_CREATE_TOPIC, fields | {"topic": "TBW102"}, 29, system),
                 (RequestCode.UPDATE_AND_CREATE_TOPIC, fields | {"topic": " "}, 29, "The specified topic is blank."),
+                (RequestCode.UPDATE_AND_CREATE_TOPIC, fields, 29, "The specified topic is blank."),
                 (
                     RequestCode.UPDATE_AND_CREATE_TOPIC, fields | {"topic": "a", "attributes": "+x=1"}, 1,
                     "unsupported key: x",
                 ),
                 (RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "TBW102"}, 29, system),
+                (RequestCode.DELETE_TOPIC_IN_BROKER, {}, 29, "The specified topic is blank."),
                 (RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": ""}, 29, "The specified topic is blank."),
             ]  # fmt: skip
             for code, given, expected, remark in cases:
