@@ -23,6 +23,7 @@ _ODD_PROPERTIES = (
         "CLUSTER\x01c\x02",
         "KEYS\x01twice\x02",
         "no-value",
+        "INNER_NUM\x012\x02",
     ),
 )
 _ODD_FIELDS = (

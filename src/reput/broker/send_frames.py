@@ -14,6 +14,7 @@ from reput.formats.message import RETRY_TOPIC_PREFIX
 from reput.formats.metadata import TopicConfig, TopicFilterType
 from reput.formats.record_layout import V1_MAX_TOPIC_SIZE
 from reput.kernels.send_frames import SendFrames, Stop
+from reput.log.queue_types import is_batch_cq
 from reput.remoting.codes import VERSION, PermName, RequestCode
 from reput.remoting.command import RemotingCommand, decode_command, encode_command
 from reput.remoting.send_headers import decode_send_header
@@ -194,7 +195,7 @@ class SendFrameProcessor:
             and name not in NOT_ALLOWED_SEND_TOPICS
             and not name.startswith((RETRY_TOPIC_PREFIX, SYSTEM_TOPIC_PREFIX))
             and config.topic_filter_type is TopicFilterType.SINGLE_TAG
-            and config.attributes.get("queue.type", "SimpleCQ") != "BatchCQ"
+            and not is_batch_cq(config)
             and config.attributes.get("cleanup.policy") != "COMPACTION"
             and (bool(self._state.config.broker_permission & PermName.WRITE) or not config.order)
         )

@@ -14,15 +14,18 @@ from reput.config.message_store import FlushDiskType
 from reput.errors import MessageIllegalError, ReputError, StoreBusyError
 from reput.formats.hosts import encode_host
 from reput.formats.message import RETRY_TOPIC_PREFIX
+from reput.formats.message_batch import INNER_BATCH
 from reput.formats.metadata import TopicConfig, TopicFilterType
+from reput.formats.properties import INNER_NUM
 from reput.formats.record_layout import SysFlag
+from reput.log.queue_types import is_batch_cq
 from reput.remoting.codes import PermName, RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand
 from reput.remoting.header import encode_header
 from reput.remoting.send_headers import SendMessageRequestHeader, SendMessageResponseHeader, decode_send_header
 from reput.service.topic_validator import NOT_ALLOWED_SEND_TOPICS, validate_topic
 from reput.service.unique_id import UniqueIds
-from reput.store.put_rows import PutRow, PutRowResult
+from reput.store.put_rows import PutRow
 from reput.transport.connection import Connection
 from reput.transport.requests import Answer, Handler
 
@@ -130,6 +133,9 @@ class SendMessageProcessor:
             properties[_UNIQ_KEY] = properties[_UNIQ_KEY] or self._unique_ids.create(self._state.now_ms())
         properties[_CLUSTER] = self._state.config.broker_cluster_name
         sys_flag = header.sys_flag | (SysFlag.MULTI_TAGS if topic.topic_filter_type is TopicFilterType.MULTI_TAG else 0)
+        is_inner_batch = bool(header.batch) and is_batch_cq(topic) and _UNIQ_KEY in properties
+        if is_inner_batch:
+            sys_flag |= INNER_BATCH
         row = PutRow(
             header.topic, queue_id, command.body, write_properties(properties), header.flag, sys_flag,
             header.born_timestamp, connection.host, header.reconsume_times or 0,
@@ -139,18 +145,16 @@ class SendMessageProcessor:
         if isinstance(result, ReputError):
             return self._refuse(command, *_fault(result, self._state.store.config.max_message_size))
         self._on_append()
-        answer = self._stored(command, queue_id, result, properties.get(_UNIQ_KEY))
+        key = properties.get(_UNIQ_KEY)
+        stored = SendMessageResponseHeader(
+            result.message_id, queue_id, result.queue_offset, key, key if is_inner_batch else None
+        )
+        answer = command.response(ResponseCode.SUCCESS, None, {**encode_header(stored), **self._ext})
         if not self._is_sync:
             return answer
         waits = properties.get(_WAIT, "true").lower() != "false"
         self._answers.add(connection, answer if waits and not command.is_one_way else None, result.end_offset)
         return None if waits else answer
-
-    def _stored(
-        self, command: RemotingCommand, queue_id: int, result: PutRowResult, unique_key: str | None
-    ) -> RemotingCommand:
-        header = SendMessageResponseHeader(result.message_id, queue_id, result.queue_offset, unique_key)
-        return command.response(ResponseCode.SUCCESS, None, {**encode_header(header), **self._ext})
 
     def _refusal_of_properties(
         self,
@@ -173,6 +177,10 @@ class SendMessageProcessor:
         if properties.get(_TRAN_MSG, "").lower() == "true":
             remark = f"the broker[{self._state.ip}] sending transaction message is forbidden"
             return self._refuse(command, ResponseCode.NO_PERMISSION, remark)
+        if INNER_NUM in properties:  # the broker counts an inner batch itself (`HookUtils.checkInnerBatch`)
+            return self._refuse(
+                command, ResponseCode.MESSAGE_ILLEGAL, _illegal(self._state.store.config.max_message_size)
+            )
         if _is_delayed(properties):
             remark = "this broker does not delay messages yet"
             return self._refuse(command, ResponseCode.MESSAGE_ILLEGAL, remark)
@@ -218,13 +226,17 @@ def _is_delayed(properties: Mapping[str, str]) -> bool:
     return not level.isdigit() or int(level) > 0 or any(name in properties for name in _TIMERS)
 
 
+def _illegal(max_message_size: int) -> str:
+    return (
+        "the message is illegal, maybe msg body or properties length not matched. msg body length limit "
+        f"{max_message_size}B, msg properties length limit 32KB."
+    )
+
+
 def _fault(error: ReputError, max_message_size: int) -> tuple[int, str]:
     """(code, remark) of the answer to a message that was not stored (`handlePutMessageResult`)."""
     if isinstance(error, MessageIllegalError):
-        return ResponseCode.MESSAGE_ILLEGAL, (
-            "the message is illegal, maybe msg body or properties length not matched. msg body length limit "
-            f"{max_message_size}B, msg properties length limit 32KB."
-        )
+        return ResponseCode.MESSAGE_ILLEGAL, _illegal(max_message_size)
     if isinstance(error, StoreBusyError):
         return ResponseCode.SYSTEM_BUSY, "[PC_SYNCHRONIZED]broker busy, start flow control for a while"
     return ResponseCode.SERVICE_NOT_AVAILABLE, (

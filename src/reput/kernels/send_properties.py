@@ -21,7 +21,7 @@ from reput.kernels.send_block import B_IS_SYNC, B_SCRATCH, B_TABLE, MOST_NAMES, 
 #: Names of properties that make a send odd: what the broker sets itself, or has to look into. Each after its size.
 _ODD_NAMES = (
     b"DELAY", b"TRAN_MSG", b"TIMER_DELAY_SEC", b"TIMER_DELAY_MS", b"TIMER_DELIVER_MS", b"POP_CK", b"MSG_REGION",
-    b"TRACE_ON", b"CLUSTER",
+    b"TRACE_ON", b"CLUSTER", b"INNER_NUM",
 )  # fmt: skip
 ODD_TABLE = np.frombuffer(b"".join(bytes([len(name)]) + name for name in _ODD_NAMES), np.uint8).copy()
 _ODD_COUNT = len(_ODD_NAMES)

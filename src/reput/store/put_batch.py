@@ -74,7 +74,7 @@ class PutBatch:
                 "queues; make it with queue.type=BatchCQ (update_topic), or leave the bits out"
             )
         if has_batch_queues and (wants_inner or batch.unique_key):
-            inner = _inner_batch(record, len(items), self._reserved)
+            inner = inner_batch(record, len(items), self._reserved)
             append = self._log.append_inner_batch(inner, len(items), self._types.batch)
             offsets = (append.commit_log_offset,)
         else:
@@ -114,8 +114,14 @@ def _items(batch: MessageExtBatch) -> list[BatchItem]:
     return items
 
 
-def _inner_batch(record: PendingRecord, message_count: int, reserved: int) -> PendingRecord:
-    """The record of an inner batch, but for INNER_BASE (`SendMessageProcessor.sendBatchMessage`)."""
+def inner_batch(record: PendingRecord, message_count: int, reserved: int) -> PendingRecord:
+    """The record of an inner batch, but for INNER_BASE (`SendMessageProcessor.sendBatchMessage`).
+
+    `reserved`: bytes that the record takes at its end, for its CRC.
+
+    Raises:
+        MessageIllegalError: Too many messages, or the properties are too large.
+    """
     if message_count > MAX_MESSAGE_COUNT:
         raise MessageIllegalError(f"{message_count} messages; an inner batch holds up to {MAX_MESSAGE_COUNT}")
     properties = record.properties + encode_properties([(INNER_NUM, str(message_count))])

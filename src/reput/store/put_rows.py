@@ -11,16 +11,17 @@ from reput.errors import MessageIllegalError, ReputError
 from reput.formats.hosts import encode_host
 from reput.formats.java import body_crc
 from reput.formats.message import check_topic
-from reput.formats.message_batch import decode_batch
+from reput.formats.message_batch import INNER_BATCH, decode_batch
 from reput.formats.message_id import encode_message_id
 from reput.formats.properties import PROPERTY_SEPARATOR
 from reput.formats.property_crc import PROPERTY_CRC_SIZE
 from reput.formats.record_layout import MAX_PROPERTIES_SIZE, MAX_QUEUE_ID, Buffer
+from reput.log.queue_types import QueueTypes
 from reput.store.log.commit_log import CommitLog
 from reput.store.log.flush import FlushPolicy
 from reput.store.log.pending import PendingRecord
 from reput.store.put import PutMessage
-from reput.store.put_batch import encode_items
+from reput.store.put_batch import encode_items, inner_batch
 from reput.store.statistics import StoreStatsService
 
 
@@ -31,6 +32,7 @@ class PutRow(NamedTuple):
         properties: name 0x01 value 0x02 ..., as sent; of a batch: what is added to each of its messages.
         born_timestamp: ms since 1970 UTC.
         born_host: 8 or 20 bytes (`encode_host`).
+        sys_flag: Of a batch that becomes one record, an inner batch, with the bits `INNER_BATCH`.
         is_batch: The body holds messages (`encode_batch`).
     """
 
@@ -51,7 +53,7 @@ class PutRowResult(NamedTuple):
     """Where a row went.
 
     Attributes:
-        commit_log_offsets: Of its record; of a batch, of each record.
+        commit_log_offsets: Of its record; of a batch that is no inner batch, of each record.
         queue_offset: Of its first message.
         store_timestamp: ms.
         end_offset: Commit log offset after its last record: `when_safe` takes it.
@@ -80,6 +82,7 @@ class PutRows:
         config: The store's configuration.
         on_append: Called after the last append: there is something to dispatch.
         stats: Where puts are timed.
+        types: Which topics have batch consume queues.
     """
 
     def __init__(
@@ -90,12 +93,14 @@ class PutRows:
         config: MessageStoreConfig,
         on_append: Callable[[], None],
         stats: StoreStatsService,
+        types: QueueTypes,
     ) -> None:
         self._putting = putting
         self._log = log
         self._flush = flush
         self._on_append = on_append
         self._stats = stats
+        self._types = types
         self._max_message_size = config.max_message_size
         self._store_host = encode_host(config.store_host)
         self._reserved = PROPERTY_CRC_SIZE if config.enabled_append_prop_crc else 0
@@ -118,6 +123,8 @@ class PutRows:
         return results
 
     def _put_message(self, row: PutRow, clock_s: float) -> PutRowResult:
+        if row.sys_flag & INNER_BATCH:
+            raise MessageIllegalError(f"sys_flag {row.sys_flag:#x}: one message is no inner batch (0x40, 0x80)")
         append = self._putting.append(self._pending(row, row.properties), clock_s)
         return PutRowResult(
             (append.commit_log_offset,), append.queue_offset, append.store_timestamp, append.end_offset,
@@ -128,6 +135,12 @@ class PutRows:
         items = decode_batch(bytes(row.body))
         if items is None:
             raise MessageIllegalError(f"the body of {len(row.body)} bytes is no batch")
+        if row.sys_flag & INNER_BATCH:
+            record = inner_batch(self._pending(row, row.properties, reserved=0), len(items), self._reserved)
+            one = self._log.append_inner_batch(record, len(items), self._types.batch)
+            return PutRowResult(
+                (one.commit_log_offset,), one.queue_offset, one.store_timestamp, one.end_offset, self._store_host
+            )
         rows = encode_items(
             self._pending(row, row.properties, reserved=0), items,
             with_batch_properties=self._with_batch_properties, reserved=self._reserved,

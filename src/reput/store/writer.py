@@ -129,7 +129,7 @@ class Writer:
             CleanService(parts, config, files, path, lambda: reput.reput_from_offset),
             putting,
             PutBatch(putting, log, flush, config, reput.wake_if_idle, parts.queues.types),
-            PutRows(putting, log, flush, config, reput.wake_if_idle, reader.stats),
+            PutRows(putting, log, flush, config, reput.wake_if_idle, reader.stats, parts.queues.types),
             dispatch == "external",
         )
 

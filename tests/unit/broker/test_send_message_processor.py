@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from reput import MessageStore
 from reput.broker.send_message_processor import read_properties, write_properties
 from reput.formats.hosts import encode_host
+from reput.formats.message_batch import INNER_BATCH, decode_batch
 from reput.formats.message_id import encode_message_id
 from reput.remoting.codes import RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand, SerializeType
@@ -252,9 +254,72 @@ def test_a_batch_is_stored_message_by_message(tmp_path: Path) -> None:
     run(scenario())
 
 
+def test_a_batch_for_batch_consume_queues_is_one_inner_batch(tmp_path: Path) -> None:
+    bodies = [b"one", b"two", b"three"]
+
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store") as served:
+            client = await served.client()
+            await with_topic(client, "orders", 2, attributes="+queue.type=BatchCQ")
+            command = batch_command("orders", bodies, queueId=1, properties={"UNIQ_KEY": "u", "KEYS": "k"})
+            answer = await client.begin_all([command])[0]
+            assert answer.ext_fields == {
+                "msgId": encode_message_id(encode_host(served.controller.address), 0), "queueId": "1",
+                "queueOffset": "0", "transactionId": "u", "batchUniqId": "u", "MSG_REGION": "DefaultRegion",
+                "TRACE_ON": "true",
+            }  # fmt: skip
+            following = await client.send_message("orders", b"four", queueId=1)
+            assert (following.ext_fields or {})["queueOffset"] == "3"
+            assert "batchUniqId" not in (following.ext_fields or {})
+            plain = await client.begin_all([batch_command("orders", bodies, queueId=1)])[0]
+            assert (plain.ext_fields or {})["msgId"].count(",") == 2  # without an id it is stored message by message
+            await served.stop()
+
+    run(scenario())
+    with MessageStore.open(tmp_path / "store", read_only=True) as store:
+        first, *others = store.get_message("orders", 1, 0, 32).messages()
+        assert first.sys_flag & INNER_BATCH == INNER_BATCH
+        assert first.properties == {
+            "MSG_REGION": "DefaultRegion", "TRACE_ON": "true", "CLUSTER": "DefaultCluster", "INNER_NUM": "3",
+            "INNER_BASE": "0",
+        }  # fmt: skip
+        assert (first.unique_key, first.keys) == ("u", ("k",))
+        assert [item.body for item in decode_batch(first.body) or ()] == bodies
+        assert [(one.queue_offset, one.body) for one in others] == [
+            (3, b"four"),
+            (4, b"one"),
+            (5, b"two"),
+            (6, b"three"),
+        ]
+
+
+@pytest.mark.parametrize("attributes", ["+queue.type=BatchCQ", "+queue.type=SimpleCQ"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        send_command("orders", properties={"INNER_NUM": "3"}),
+        send_command("orders", sysFlag=0xC0),
+        send_command("orders", sysFlag=0xC0, properties={"INNER_NUM": "3"}),
+    ],
+)
+def test_one_message_is_no_inner_batch(tmp_path: Path, command: RemotingCommand, attributes: str) -> None:
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store") as served:
+            client = await served.client()
+            await with_topic(client, "orders", 1, attributes=attributes)
+            assert (await client.send_message("orders")).code == 0  # the kernel knows the topic from now on
+            answer = await client.begin_all([command])[0]
+            assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+            assert (answer.remark or "").startswith("the message is illegal, ")
+            assert len(await stored(client, "orders")) == 1
+
+    run(scenario())
+
+
 @pytest.mark.parametrize(
     ("command", "remark"),
     [
+        (batch_command("orders", [b"a"], sysFlag=0xC0), "the message is illegal, "),
         (batch_command("%RETRY%g", [b"a"]), "batch request does not support retry group %RETRY%g"),
         (send_command("orders", b"no batch", batch=True), "the message is illegal, "),
     ],
