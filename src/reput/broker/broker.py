@@ -26,6 +26,7 @@ from reput.files import DISK, FileLayer
 from reput.formats.metadata import ConsumerOffsets, SubscriptionGroups, TopicConfig
 from reput.log.metadata import read_metadata
 from reput.namesrv.name_server import NameServer
+from reput.remoting.codes import RequestCode
 from reput.remoting.command import RemotingCommand
 from reput.service.config_manager import ConfigManager
 from reput.service.consumer_manager import ConsumerManager
@@ -35,6 +36,7 @@ from reput.service.subscription_group_manager import SubscriptionGroupManager
 from reput.service.topic_config_manager import TopicConfigManager, broker_topics
 from reput.store.message_store import MessageStore
 from reput.transport.connection import Connection
+from reput.transport.request_queue import RequestQueue
 from reput.transport.requests import Answer, Handler, Requests
 from reput.transport.server import RemotingServer, reached_at
 
@@ -83,6 +85,7 @@ class BrokerController:
         self._dispatch_at = 0.0
         self._next_dispatch: asyncio.Handle | None = None
         self._turns = 0
+        self._persists_groups = False
         self.address = ""
         self.namesrv = ""
 
@@ -118,7 +121,7 @@ class BrokerController:
             )
             try:
                 self._serve_from(store, own_topics, servers)
-                await self._state.in_pool(self._state.topics.create, own_topics)
+                await self._state.writes.run(self._state.topics.create, own_topics)
                 await self._server.listen()
             except BaseException:
                 store.close()
@@ -166,8 +169,9 @@ class BrokerController:
         self._registration = Registration(state, servers)
         creation = TopicCreation(state, self._registration.register)
         is_sync = store.config.flush_disk_type is FlushDiskType.SYNC_FLUSH
+        sending = RequestQueue("sends", config.send_thread_pool_queue_capacity)
         self._answers = DurableAnswers(
-            store, store.config.sync_flush_timeout, on_safe=self._dispatch_soon if is_sync else None
+            store, sending, store.config.sync_flush_timeout, on_safe=self._dispatch_soon if is_sync else None
         )
         on_append = (lambda: None) if is_sync else self._dispatch_soon
         pulls = PullMessageProcessor(state)
@@ -180,9 +184,15 @@ class BrokerController:
             sends.handlers()
             | self._clients.handlers()
             | topics.handlers()
-            | {code: self._with_all_messages(handler) for code, handler in readers.items()}
+            | {code: self._with_all_messages(handler) for code, handler in readers.items()},
+            dict.fromkeys(sends.handlers(), sending)
+            | dict.fromkeys(
+                (RequestCode.QUERY_MESSAGE, RequestCode.VIEW_MESSAGE_BY_ID),
+                RequestQueue("queries", config.query_thread_pool_queue_capacity),
+            ),
+            RequestQueue("requests", config.admin_broker_thread_pool_queue_capacity),
         )
-        self._sends = SendFrameProcessor(state, self._requests, creation, self._answers, on_append)
+        self._sends = SendFrameProcessor(state, self._requests, creation, self._answers, sending, on_append)
 
     async def stop(self) -> None:
         """Answer what was accepted, unregister, persist, and close the store clean.
@@ -206,9 +216,9 @@ class BrokerController:
             await self._persist(state.offsets)
             await self._persist(state.groups)
         finally:
-            await state.in_pool(state.reads.stop)
-            await state.in_pool(state.store.close)
-            state.pool.shutdown()
+            await state.writes.run(state.reads.stop)
+            await state.writes.run(state.store.close)
+            state.writes.stop()
 
     async def _close_ports(self) -> None:
         await self._server.stop()
@@ -298,11 +308,22 @@ class BrokerController:
         await self._persist(self._state.offsets)
 
     def _persist_groups_soon(self) -> None:
-        if self._state.groups.snapshot() is not None:
-            self._spawn(self._persist(self._state.groups))
+        """Write the groups beside the loop, one write at a time, however many heartbeats make groups meanwhile."""
+        if not self._persists_groups and self._state.groups.snapshot() is not None:
+            self._persists_groups = True
+            self._spawn(self._persist_groups())
+
+    async def _persist_groups(self) -> None:
+        try:
+            while self._state.groups.snapshot() is not None:
+                await self._persist(self._state.groups)
+        except ReputError as error:  # the next heartbeat tries again
+            logger.error("%s", error)
+        finally:
+            self._persists_groups = False
 
     async def _persist(self, manager: ConfigManager) -> None:  # type: ignore[type-arg]
         """Write a file of the broker's beside the loop, if it has changed."""
         snapshot = manager.snapshot()
         if snapshot is not None:
-            await self._state.in_pool(manager.persist, snapshot)
+            await self._state.writes.run(manager.persist, snapshot)

@@ -13,26 +13,35 @@ from reput.remoting.command import RemotingCommand, decode_command, encode_comma
 from reput.store.message_store import MessageStore
 from reput.store.results import PutMessageStatus
 from reput.transport.connection import Connection
+from reput.transport.request_queue import RequestQueue
 
 
 class _Answer(NamedTuple):
-    """Answers to one connection: frames that say that all is well."""
+    """Answers to one connection: frames that say that all is well, and how many sends they are for."""
 
     connection: Connection
     frames: bytes
+    sends: int
 
 
 class DurableAnswers:
     """Answers to sends under SYNC_FLUSH: those of one turn wait for one sync, and are sent by one write a connection.
 
+    A send is in the `queue` until it is synced, though it may have been answered FLUSH_DISK_TIMEOUT: so a disk that
+    stands still is not given more and more.
+
     Args:
         store: The store; its flush thread calls back.
+        queue: Where sends are counted.
         timeout_ms: After so long a send is answered FLUSH_DISK_TIMEOUT (`syncFlushTimeout`).
         on_safe: Called in the loop after each sync: more may be dispatched.
     """
 
-    def __init__(self, store: MessageStore, timeout_ms: int, on_safe: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self, store: MessageStore, queue: RequestQueue, timeout_ms: int, on_safe: Callable[[], None] | None = None
+    ) -> None:
         self._store = store
+        self._queue = queue
         self._timeout_s = timeout_ms / 1000
         self._loop = asyncio.get_running_loop()
         self._turn: list[_Answer] = []
@@ -41,38 +50,48 @@ class DurableAnswers:
         self._number = 0
         self._on_safe = on_safe
 
-    def add_frames(self, connection: Connection, frames: bytes, end_offset: int) -> None:
-        """Send answers, whole frames, once the log is safe up to an offset."""
+    def add_frames(self, connection: Connection, frames: bytes, sends: int, end_offset: int) -> None:
+        """Send answers to so many sends, whole frames, once the log is safe up to an offset."""
         if not self._turn:
             self._loop.call_soon(self._submit)
-        self._turn.append(_Answer(connection, frames))
+        self._turn.append(_Answer(connection, frames, sends))
+        self._queue.enter(connection, sends, len(frames))
         self._end_offset = max(self._end_offset, end_offset)
 
     def add(self, connection: Connection, answer: RemotingCommand | None, end_offset: int) -> None:
         """Send an answer once the log is safe up to an offset; None: nobody waits for an answer."""
-        self.add_frames(connection, b"" if answer is None else encode_command(answer), end_offset)
+        self.add_frames(connection, b"" if answer is None else encode_command(answer), 1, end_offset)
 
     def _submit(self) -> None:
         self._number += 1
         number = self._number
         self._waiting[number], self._turn = self._turn, []
+        held = [(one.connection, one.sends, len(one.frames)) for one in self._waiting[number]]
         timer = self._loop.call_later(self._timeout_s, self._answer, number, PutMessageStatus.FLUSH_DISK_TIMEOUT)
 
         def done(status: PutMessageStatus | StorePoisonedError) -> None:  # in the store's flush thread
-            self._loop.call_soon_threadsafe(partial(self._done, number, status, timer))
+            self._loop.call_soon_threadsafe(partial(self._done, number, status, timer, held))
 
         self._store.when_safe(self._end_offset, done)
 
-    def _done(self, number: int, status: PutMessageStatus | StorePoisonedError, timer: asyncio.TimerHandle) -> None:
+    def _done(
+        self,
+        number: int,
+        status: PutMessageStatus | StorePoisonedError,
+        timer: asyncio.TimerHandle,
+        held: list[tuple[Connection, int, int]],
+    ) -> None:
         timer.cancel()
         self._answer(number, status)
+        for connection, sends, size in held:
+            self._queue.leave(connection, sends, size)
         if self._on_safe is not None:
             self._on_safe()
 
     def _answer(self, number: int, status: PutMessageStatus | StorePoisonedError) -> None:
         """Send the answers of one turn, unless that has been done."""
         frames: dict[Connection, list[bytes]] = {}
-        for connection, answers in self._waiting.pop(number, ()):
+        for connection, answers, _ in self._waiting.pop(number, ()):
             if answers:
                 told = answers if status is PutMessageStatus.PUT_OK else _with_status(answers, status)
                 frames.setdefault(connection, []).append(told)

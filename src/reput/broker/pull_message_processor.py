@@ -115,7 +115,7 @@ class PullMessageProcessor:
     ) -> Answer:
         """Take a pull of messages that are not in memory, beside the loop; it is not held."""
         state = self._state
-        result = await state.reads.run(
+        result = await state.reads.run_for(
             connection, state.store.get_raw, header.topic, header.queue_id, header.queue_offset, header.max_msg_nums,
             tags,
         )  # fmt: skip

@@ -51,7 +51,7 @@ class QueryProcessor:
         header = decode_header(QueryMessageRequestHeader, command.ext_fields)
         is_unique = (command.ext_fields or {}).get(_UNIQUE_KEY_QUERY) == "true"
         count = self._state.config.default_query_max_num if is_unique else header.max_num
-        body, ends = await self._state.reads.run(connection, self._query, header, min(count, _MOST_MESSAGES))
+        body, ends = await self._state.reads.run_for(connection, self._query, header, min(count, _MOST_MESSAGES))
         fields = encode_header(QueryMessageResponseHeader(*ends))
         if not body:
             remark = "can not find message, maybe time range not correct"
@@ -80,7 +80,7 @@ class QueryProcessor:
     async def view_message(self, connection: Connection, command: RemotingCommand) -> Answer:
         """The message at a commit log offset."""
         header = decode_header(ViewMessageRequestHeader, command.ext_fields)
-        body = await self._state.reads.run(connection, self._view, header.offset)
+        body = await self._state.reads.run_for(connection, self._view, header.offset)
         if not body:
             remark = f"can not find message by the offset, {header.offset}"
             return command.response(ResponseCode.SYSTEM_ERROR, remark)
@@ -94,7 +94,7 @@ class QueryProcessor:
         """The queue offset for a store time."""
         header = decode_header(SearchOffsetRequestHeader, command.ext_fields)
         boundary = "upper" if (header.boundary_type or "").upper() == "UPPER" else "lower"
-        offset = await self._state.reads.run(
+        offset = await self._state.reads.run_for(
             connection, self._state.store.offset_by_time, header.topic, header.queue_id, header.timestamp, boundary
         )
         return command.response(ext_fields=encode_header(SearchOffsetResponseHeader(offset)))
@@ -114,7 +114,7 @@ class QueryProcessor:
     async def earliest_store_time(self, connection: Connection, command: RemotingCommand) -> Answer:
         """The store time of a queue's first message."""
         header = decode_header(GetEarliestMsgStoretimeRequestHeader, command.ext_fields)
-        timestamp = await self._state.reads.run(connection, self._earliest, header.topic, header.queue_id)
+        timestamp = await self._state.reads.run_for(connection, self._earliest, header.topic, header.queue_id)
         return command.response(ext_fields=encode_header(GetEarliestMsgStoretimeResponseHeader(timestamp)))
 
     def _earliest(self, topic: str, queue_id: int) -> int:

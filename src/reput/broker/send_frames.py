@@ -22,6 +22,7 @@ from reput.service.topic_validator import NOT_ALLOWED_SEND_TOPICS, SYSTEM_TOPIC_
 from reput.service.unique_id import UniqueIds
 from reput.store.log.pending import LogTail
 from reput.transport.connection import Connection
+from reput.transport.request_queue import RequestQueue
 from reput.transport.requests import Requests
 
 _SEND_CODES = (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
@@ -35,6 +36,7 @@ class SendFrameProcessor:
         requests: Takes one frame in the plain way.
         creation: Knows the topics that are being made.
         answers: Holds back answers under SYNC_FLUSH.
+        queue: Where sends wait; what it has no room for is refused in the plain way.
         on_append: Called after an append: there is something to dispatch.
     """
 
@@ -44,9 +46,11 @@ class SendFrameProcessor:
         requests: Requests,
         creation: TopicCreation,
         answers: DurableAnswers,
+        queue: RequestQueue,
         on_append: Callable[[], None],
     ) -> None:
         self._state = state
+        self._queue = queue
         self._requests = requests
         self._creation = creation
         self._answers = answers
@@ -75,6 +79,7 @@ class SendFrameProcessor:
         self._starts_at = config.start_accept_send_request_time_stamp
         self._end_offset = 0
         self._has_appended = False
+        self._sends = 0
 
     def take_all(self, connection: Connection) -> None:
         """Take all whole frames of a connection, and send what is to be answered at once in one write."""
@@ -86,9 +91,10 @@ class SendFrameProcessor:
         kernel, frames = self._kernel, connection.frames
         kernel.begin(host, self._unique_ids.month_begin_ms(now_ms))
         self._has_appended = False
+        self._sends = 0
         try:
             while len(frames) and not connection.is_paused and connection.is_open:
-                stop, size = self._take_plain(connection)
+                stop, size = (Stop.ODD, 0) if self._queue.is_full(connection) else self._take_plain(connection)
                 frames.taken(size)
                 if stop is Stop.NO_ANSWER_ROOM:
                     self._send_answers(connection)
@@ -118,6 +124,7 @@ class SendFrameProcessor:
             return Stop.ODD, 0
         if kernel.records:
             self._has_appended = True
+            self._sends += kernel.sends
             self._end_offset = end_offset
         return stop, kernel.at - begin
 
@@ -152,8 +159,9 @@ class SendFrameProcessor:
     def _send_answers(self, connection: Connection) -> None:
         if self._is_sync:
             if self._has_appended:
-                self._answers.add_frames(connection, self._kernel.take_answers(), self._end_offset)
+                self._answers.add_frames(connection, self._kernel.take_answers(), self._sends, self._end_offset)
                 self._has_appended = False
+                self._sends = 0
         elif self._kernel.answered:
             connection.write(self._kernel.take_answers())
 

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TypeVar
 
-from reput.broker.disk_reads import DiskReads
+from reput.broker.disk_work import DiskWork
 from reput.config.broker import BrokerConfig
 from reput.service.consumer_manager import ConsumerManager
 from reput.service.consumer_offset_manager import ConsumerOffsetManager
@@ -20,7 +16,7 @@ from reput.service.topic_config_manager import TopicConfigManager
 from reput.store.message_store import MessageStore
 from reput.transport.connection import Connection
 
-_T = TypeVar("_T")
+_READING_THREADS, _WRITING_THREADS = 8, 2
 
 #: What RocketMQ adds to some remarks (`FAQUrl.suggestTodo`); its tools look for the text before it.
 SEE_FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
@@ -28,12 +24,12 @@ SEE_FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further
 
 @dataclass(slots=True)
 class BrokerState:
-    """State and services of one broker; all is used in the loop's thread, but what runs in the `pool`.
+    """State and services of one broker; all is used in the loop's thread, but what `reads` and `writes` run.
 
     Attributes:
         address: "host:port" that clients are told.
-        reads: Threads for reads that may wait for the disk.
-        pool: Threads for all else that may.
+        reads: For what reads the store, and may wait for the disk.
+        writes: For what writes files of the broker's, or opens and closes.
     """
 
     config: BrokerConfig
@@ -45,8 +41,14 @@ class BrokerState:
     consumers: ConsumerManager[Connection]
     producers: ProducerManager[Connection]
     locks: RebalanceLockManager[tuple[str, str, int]] = field(default_factory=RebalanceLockManager)
-    reads: DiskReads = field(default_factory=DiskReads)
-    pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(2, "reput-broker-disk"))
+    reads: DiskWork = field(init=False)
+    writes: DiskWork = field(init=False)
+
+    def __post_init__(self) -> None:
+        config = self.config
+        wait_ms = config.wait_time_mills_in_admin_broker_queue if config.broker_fast_failure_enable else None
+        self.reads = DiskWork("reput-broker-read", _READING_THREADS, wait_ms)
+        self.writes = DiskWork("reput-broker-write", _WRITING_THREADS, wait_ms)
 
     @property
     def ip(self) -> str:
@@ -57,7 +59,3 @@ class BrokerState:
     def now_ms() -> int:
         """The time in ms since 1970 UTC."""
         return int(time.time() * 1000)
-
-    async def in_pool(self, function: Callable[..., _T], *arguments: object) -> _T:
-        """Call a function in a thread of the pool: it may wait for the disk, the loop may not."""
-        return await asyncio.get_running_loop().run_in_executor(self.pool, function, *arguments)

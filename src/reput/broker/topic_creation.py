@@ -41,5 +41,5 @@ class TopicCreation:
         return self._state.topics.select_topic_config(config.topic_name) or config
 
     async def _create(self, config: TopicConfig) -> None:
-        if await self._state.in_pool(self._state.topics.create, [config]):
+        if await self._state.writes.run(self._state.topics.create, [config]):
             await self._register()

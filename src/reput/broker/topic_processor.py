@@ -69,7 +69,7 @@ class TopicProcessor:
                 TopicFilterType(header.topic_filter_type), header.topic_sys_flag or 0, header.order,
                 parse_attributes(header.attributes or ""),
             )  # fmt: skip
-            changed = await self._state.in_pool(self._state.topics.update, [config])
+            changed = await self._state.writes.run_for(connection, self._state.topics.update, [config])
         except (ConfigError, ValueError) as error:
             return command.response(ResponseCode.SYSTEM_ERROR, str(error))
         if changed:
@@ -82,7 +82,7 @@ class TopicProcessor:
         remark = self._state.topics.validate_delete(header.topic)
         if remark is not None:
             return command.response(ResponseCode.INVALID_PARAMETER, remark)
-        await self._state.in_pool(self._state.topics.delete, [header.topic])
+        await self._state.writes.run_for(connection, self._state.topics.delete, [header.topic])
         self._state.offsets.clean_offset_by_topic(header.topic, self._state.now_ms())
         await self._register()
         return command.response()

@@ -69,6 +69,21 @@ class BrokerConfig(RocketmqConfig):
         0, "Refuse messages before this time (ms since 1970 UTC).", unit="ms", maximum=INT64_MAX
     )
 
+    # under pressure: what is more is answered SYSTEM_BUSY
+    send_thread_pool_queue_capacity: int = config_key(
+        10_000, "Sends that wait for the disk or for their topic; half of them of one connection.", minimum=1
+    )
+    query_thread_pool_queue_capacity: int = config_key(
+        20_000, "Queries by key and id that wait; half of them of one connection.", minimum=1
+    )
+    admin_broker_thread_pool_queue_capacity: int = config_key(
+        10_000, "Other requests that wait for the disk; half of them of one connection.", minimum=1
+    )
+    broker_fast_failure_enable: bool = config_key(True, "Refuse what has waited too long for its turn.")
+    wait_time_mills_in_admin_broker_queue: int = config_key(
+        5_000, "The longest wait of a request for a thread that may wait for the disk.", unit="ms", minimum=1
+    )
+
     # pulling
     long_polling_enable: bool = config_key(True, "A pull without a message waits as long as the client asks for.")
     short_polling_time_mills: int = config_key(1_000, "... else so long.", unit="ms")

@@ -11,6 +11,7 @@ from reput.errors import RemotingCommandError, RemotingDecodeError, ReputError
 from reput.remoting.codes import ResponseCode
 from reput.remoting.command import RemotingCommand, decode_command, encode_command
 from reput.transport.connection import Connection
+from reput.transport.request_queue import RequestQueue
 
 logger = logging.getLogger("reput.transport")
 
@@ -18,7 +19,7 @@ Answer = RemotingCommand | None
 #: Takes a request; returns its answer, None where there is none yet or ever, or a coroutine that will return either.
 Handler = Callable[[Connection, RemotingCommand], "Answer | Coroutine[Any, Any, Answer]"]
 
-#: Requests that handlers work on beside the loop; more are refused, as by RocketMQ's full queues.
+#: Requests that handlers work on beside the loop, where no configuration says how many.
 _MOST_TASKS = 10_000
 #: Bytes of answers that wait for the other answers of a read.
 _WRITE_AT = 1 << 20
@@ -27,12 +28,24 @@ _WRITE_AT = 1 << 20
 class Requests:
     """The requests of a server's connections, one at a time, by their codes.
 
+    A request that finds its queue full is refused before anything is done for it (`processRequestCommand`): it is
+    answered SYSTEM_BUSY, or dropped where nobody waits for an answer.
+
     Args:
         handlers: By request code.
+        queues: Where requests wait that handlers work on beside the loop, by request code.
+        others: Where those of all other codes do.
     """
 
-    def __init__(self, handlers: Mapping[int, Handler]) -> None:
+    def __init__(
+        self,
+        handlers: Mapping[int, Handler],
+        queues: Mapping[int, RequestQueue] | None = None,
+        others: RequestQueue | None = None,
+    ) -> None:
         self._handlers = handlers
+        self._queues = queues or {}
+        self._others = RequestQueue("requests", _MOST_TASKS) if others is None else others
         self._tasks: set[asyncio.Task[None]] = set()
 
     def take_all(self, connection: Connection) -> None:
@@ -64,9 +77,12 @@ class Requests:
             connection.answered(command)
             return None
         handler = self._handlers.get(command.code)
-        if handler is None:
+        queue = self._queues.get(command.code)
+        if queue is not None and queue.is_full(connection):
+            answer: Any = _busy(command)
+        elif handler is None:
             remark = f" request type {command.code} not supported"
-            answer: Any = command.response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark)
+            answer = command.response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark)
         else:
             try:
                 answer = handler(connection, command)
@@ -78,15 +94,22 @@ class Requests:
         return None if command.is_one_way else answer
 
     def _run(self, connection: Connection, command: RemotingCommand, work: Coroutine[Any, Any, Answer]) -> None:
-        if len(self._tasks) >= _MOST_TASKS:
+        queue = self._queues.get(command.code, self._others)
+        if queue.is_full(connection):
             work.close()
-            remark = "[OVERLOAD]system busy, start flow control for a while"
             if not command.is_one_way:
-                connection.send(command.response(ResponseCode.SYSTEM_BUSY, remark))
+                connection.send(_busy(command))
             return
+        size = _size(command)
+        queue.enter(connection, 1, size)
         task = asyncio.get_running_loop().create_task(answer_later(connection, command, work))
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+
+        def done(task: asyncio.Task[None]) -> None:
+            self._tasks.discard(task)
+            queue.leave(connection, 1, size)
+
+        task.add_done_callback(done)
 
     async def drain(self, timeout_s: float) -> None:
         """Wait until the requests that handlers work on are answered, at most so long."""
@@ -102,6 +125,16 @@ async def answer_later(connection: Connection, command: RemotingCommand, work: C
         answer = _failure(command, error)
     if answer is not None and not command.is_one_way:
         connection.write(_encode(answer))
+
+
+def _busy(command: RemotingCommand) -> RemotingCommand:
+    return command.response(ResponseCode.SYSTEM_BUSY, "[OVERLOAD]system busy, start flow control for a while")
+
+
+def _size(command: RemotingCommand) -> int:
+    """About how many bytes of memory a request holds."""
+    fields = command.ext_fields or {}
+    return len(command.body) + sum(map(len, fields)) + sum(map(len, fields.values()))
 
 
 def _encode(answer: RemotingCommand) -> bytes:

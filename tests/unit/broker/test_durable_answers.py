@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import tracemalloc
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from reput import MessageStore
 from reput.errors import StoreError
 from reput.remoting.codes import RequestCode, ResponseCode
+from reput.remoting.command import RemotingCommand
 from tests.support.broker import (
     SYNCED,
     Served,
@@ -132,5 +138,103 @@ def test_answers_that_wait_are_sent_before_a_broker_stops(tmp_path: Path) -> Non
             assert (await begun).code == 0
             await stopping
             assert held.done()
+
+    run(scenario())
+
+
+# -- under pressure
+
+BUSY = "[OVERLOAD]system busy, start flow control for a while"
+
+
+def codes(begun: Sequence[asyncio.Future[RemotingCommand]]) -> Counter[int]:
+    """How often each code was answered."""
+    return Counter(one.result().code for one in begun if one.done())
+
+
+def test_sends_beyond_the_bound_are_refused_as_busy_and_memory_stays_flat(tmp_path: Path) -> None:
+    disk, bound, at_once = HeldDisk(), 400, 300
+
+    async def scenario() -> None:
+        keys = SYNCED | {"sendThreadPoolQueueCapacity": bound, "syncFlushTimeout": 60_000}
+        async with serving_broker(tmp_path / "store", files=FaultyFiles(disk.judge), **keys) as served:
+            client = await served.client()
+            await client.send_message("orders", b"first")
+            with disk.held():
+                held = client.begin_all([send_command("orders", b"held") for _ in range(bound // 2)])
+                await asyncio.to_thread(disk.wait)
+                await client.round_trip()
+                assert not codes(held)
+                sizes = []
+                for turn in range(10):
+                    begun = client.begin_all(
+                        [send_command("orders", b"refused", one_way=number % 2 == 0) for number in range(at_once)]
+                    )
+                    answers = await asyncio.gather(*begun[1::2])
+                    assert {(one.code, one.remark) for one in answers} == {(ResponseCode.SYSTEM_BUSY, BUSY)}
+                    if turn in (2, 9):
+                        sizes.append(traced_bytes())
+                assert sizes[1] < sizes[0] + 50_000
+                assert not codes(held)
+            assert {answer.code for answer in await asyncio.gather(*held)} == {0}
+            assert (await client.send_message("orders", b"last")).code == 0
+            assert client.requests.empty()
+            await served.stop()
+
+    tracemalloc.start()
+    try:
+        run(scenario())
+    finally:
+        tracemalloc.stop()
+    with MessageStore.open(tmp_path / "store", read_only=True) as store:
+        assert store.max_offset("orders", 0) == bound // 2 + 2
+
+
+def traced_bytes() -> int:
+    """Memory that code of reput's has allocated, and not given back."""
+    gc.collect()
+    traces = tracemalloc.take_snapshot().filter_traces([tracemalloc.Filter(True, "*/reput/*")])
+    return sum(one.size for one in traces.statistics("filename"))
+
+
+def test_a_client_that_fills_its_share_leaves_room_for_others(tmp_path: Path) -> None:
+    disk = HeldDisk()
+
+    async def scenario() -> None:
+        keys = SYNCED | {"sendThreadPoolQueueCapacity": 12}
+        async with serving_broker(tmp_path / "store", files=FaultyFiles(disk.judge), **keys) as served:
+            greedy, modest = await served.client(), await served.client()
+            await greedy.send_message("orders", b"0")
+            with disk.held():
+                begun = []
+                for _ in range(20):
+                    begun += greedy.begin_all([send_command("orders")])
+                    await greedy.round_trip()
+                assert codes(begun) == {ResponseCode.SYSTEM_BUSY: 14}
+                others = modest.begin_all([send_command("orders")])
+                await modest.round_trip()
+                assert not codes(others)
+            assert (await others[0]).code == 0
+            await asyncio.gather(*begun)
+            assert codes(begun) == {ResponseCode.SYSTEM_BUSY: 14, 0: 6}
+
+    run(scenario())
+
+
+def test_a_disk_that_stands_still_is_given_no_more_after_flush_disk_timeout(tmp_path: Path) -> None:
+    disk = HeldDisk()
+
+    async def scenario() -> None:
+        keys = SYNCED | {"sendThreadPoolQueueCapacity": 2, "syncFlushTimeout": 20}
+        async with serving_broker(tmp_path / "store", files=FaultyFiles(disk.judge), **keys) as served:
+            client = await served.client()
+            await client.send_message("orders", b"0")
+            with disk.held():
+                assert (await client.send_message("orders", b"1")).code == ResponseCode.FLUSH_DISK_TIMEOUT
+                answer = await client.send_message("orders", b"2")
+                assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_BUSY, BUSY)
+            (message,) = messages_of(await client.pull("orders", 1, hold_ms=60_000))
+            assert message.body == b"1"
+            assert (await client.send_message("orders", b"3")).code in (0, ResponseCode.FLUSH_DISK_TIMEOUT)
 
     run(scenario())

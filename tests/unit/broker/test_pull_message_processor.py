@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from reput.broker import broker, disk_reads
+from reput.broker import broker, state
 from reput.remoting.codes import RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand
 from reput.service.consumer_offset_manager import ConsumerOffsetManager
@@ -362,8 +362,8 @@ def test_a_connection_may_close_while_its_pull_waits_for_the_disk(tmp_path: Path
             reads = served.controller._state.reads
             with files.held():
                 with files.cold():
-                    gone.begin_all([pull_command("orders") for _ in range(disk_reads._THREADS + 3)])
-                    for _ in range(disk_reads._THREADS):
+                    gone.begin_all([pull_command("orders") for _ in range(state._READING_THREADS + 3)])
+                    for _ in range(state._READING_THREADS):
                         await asyncio.to_thread(files.wait)
                 gone._answers.clear()
                 await gone.leave()
@@ -372,7 +372,7 @@ def test_a_connection_may_close_while_its_pull_waits_for_the_disk(tmp_path: Path
             while reads._count:
                 await stays.round_trip()
             assert reads._of == {}
-            assert len([read for read in files.reads if "consumequeue" in read]) == disk_reads._THREADS
+            assert len([read for read in files.reads if "consumequeue" in read]) == state._READING_THREADS
             assert bodies_of(await stays.pull("orders")) == [b"0"]
 
     run(scenario())

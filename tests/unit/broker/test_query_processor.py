@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Event
 
 import pytest
 
@@ -13,7 +15,15 @@ from reput.formats.java import INT64_MAX
 from reput.formats.message_ext import MessageExt
 from reput.remoting.codes import RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand
-from tests.support.broker import Client, batch_command, messages_of, send_command, serving_broker, with_topic
+from tests.support.broker import (
+    Client,
+    Served,
+    batch_command,
+    messages_of,
+    send_command,
+    serving_broker,
+    with_topic,
+)
 from tests.support.cold_pages import ColdPages
 from tests.support.sockets import run
 
@@ -173,5 +183,88 @@ def test_a_query_that_waits_for_the_disk_delays_no_other_request(tmp_path: Path,
             answer = await asked
             assert answer.code == 0
             assert is_right(answer, stored), answer
+
+
+# -- under pressure
+
+
+@contextmanager
+def busy_pool(served: Served) -> Iterator[None]:
+    """Until the end of the block the threads that may wait for the disk wait for it."""
+    gate = Event()
+    state = served.controller._state
+    for pool in (state.reads._pool, state.writes._pool):
+        for _ in range(pool._max_workers):
+            pool.submit(gate.wait, 60)
+    try:
+        yield
+    finally:
+        gate.set()
+
+
+KEY = {"topic": "orders", "key": "all", "maxNum": 32, "beginTimestamp": 0, "endTimestamp": INT64_MAX}
+SEARCH = {"topic": "orders", "queueId": 0, "timestamp": 0}
+
+
+def test_queries_beyond_their_bound_are_refused_and_other_requests_are_not(tmp_path: Path) -> None:
+    busy = "[OVERLOAD]system busy, start flow control for a while"
+
+    async def scenario() -> None:
+        keys = {"queryThreadPoolQueueCapacity": 4, "adminBrokerThreadPoolQueueCapacity": 2}
+        async with serving_broker(tmp_path / "store", **keys) as served:
+            client, other = await served.client(), await served.client()
+            await fill(client, 1)
+            with busy_pool(served):
+                begun = [client.begin(RequestCode.QUERY_MESSAGE, **KEY) for _ in range(2)]
+                begun += [client.begin(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, **SEARCH)]
+                for code, fields in (
+                    (RequestCode.QUERY_MESSAGE, KEY), (RequestCode.VIEW_MESSAGE_BY_ID, {"offset": 0}),
+                    (RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, SEARCH),
+                    (RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "x"}),
+                ):  # fmt: skip
+                    answer = await client.ask(code, **fields)
+                    assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_BUSY, busy)
+                await client.heartbeat("c")
+                assert (await client.send_message("orders")).code == 0
+                begun.append(other.begin(RequestCode.QUERY_MESSAGE, **KEY))
+                await other.round_trip()
+                assert not any(one.done() for one in begun)
+            assert [(await one).code for one in begun] == [0, 0, 0, 0]
+            assert (await by_key(client, "all"))[0] == 0
+
+    run(scenario())
+
+
+def test_a_query_whose_turn_does_not_come_is_refused_and_not_done(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store", waitTimeMillsInAdminBrokerQueue=20) as served:
+            client = await served.client()
+            await fill(client, 1)
+            with busy_pool(served):
+                begun = [client.begin(RequestCode.QUERY_MESSAGE, **KEY) for _ in range(2)]
+                answers = await asyncio.gather(*begun)
+                remark = (
+                    "[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while, period in queue: 20ms, "
+                    "size of queue: "
+                )
+                assert [(one.code, one.remark) for one in answers] == [
+                    (ResponseCode.SYSTEM_BUSY, f"{remark}1"),
+                    (ResponseCode.SYSTEM_BUSY, f"{remark}0"),
+                ]
+            assert await by_key(client, "all") == (0, [b"0"])
+
+    run(scenario())
+
+
+def test_without_fast_failure_a_query_waits_for_its_turn(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        keys = {"waitTimeMillsInAdminBrokerQueue": 1, "brokerFastFailureEnable": False}
+        async with serving_broker(tmp_path / "store", **keys) as served:
+            client = await served.client()
+            await fill(client, 1)
+            with busy_pool(served):
+                begun = client.begin(RequestCode.QUERY_MESSAGE, **KEY)
+                await client.round_trip()
+            assert (await begun).code == 0
 
     run(scenario())

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reput.broker import disk_reads
+from reput.broker import disk_work
 from reput.remoting.codes import ResponseCode
 from reput.remoting.command import RemotingCommand
 from tests.support.broker import messages_of, pull_command, serving_broker
@@ -19,8 +19,8 @@ from tests.support.sockets import run
 def test_more_reads_than_the_limits_allow_are_answered_system_busy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, of_connection: int, taken: int
 ) -> None:
-    monkeypatch.setattr(disk_reads, "_MOST", most)
-    monkeypatch.setattr(disk_reads, "_MOST_OF_CONNECTION", of_connection)
+    monkeypatch.setattr(disk_work, "_MOST", most)
+    monkeypatch.setattr(disk_work, "_MOST_OF_CONNECTION", of_connection)
     files = ColdPages()
 
     async def scenario() -> None:
