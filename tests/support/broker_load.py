@@ -35,12 +35,16 @@ class Sent(NamedTuple):
 
 
 @contextmanager
-def broker_process(store: Path, **keys: object) -> Iterator[tuple[subprocess.Popen[str], dict[str, str]]]:
+def broker_process(
+    store: Path, *, log_level: str = "info", **keys: object
+) -> Iterator[tuple[subprocess.Popen[str], dict[str, str]]]:
     """The command, when it is ready, and its ready line; killed at the end, if it still runs."""
     given = SMALL | {"bindAddress": "127.0.0.1", "brokerIP1": "127.0.0.1"} | keys
     settings = [word for name, value in given.items() for word in ("--set", f"{name}={value}")]
     command = [sys.executable, "-m", "reput", "broker", str(store), "--port", "0", "--namesrv-port", "0", "--json"]
-    process = subprocess.Popen([*command, *settings], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [*command, "--log-level", log_level, *settings], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     try:
         assert process.stdout is not None
         line = process.stdout.readline()

@@ -22,6 +22,7 @@ from reput.broker.topic_processor import TopicProcessor
 from reput.config.broker import BrokerConfig
 from reput.config.message_store import FlushDiskType, MessageStoreConfig
 from reput.errors import ReputError
+from reput.events import Event
 from reput.files import DISK, FileLayer
 from reput.formats.metadata import ConsumerOffsets, SubscriptionGroups, TopicConfig
 from reput.log.metadata import read_metadata
@@ -292,7 +293,7 @@ class BrokerController:
                 try:
                     await work()  # type: ignore[operator]
                 except ReputError as error:
-                    logger.error("%s", error)
+                    logger.error(Event("a file of the broker's was not written", error=error))
 
         self._spawn(repeat())
 
@@ -318,7 +319,7 @@ class BrokerController:
             while self._state.groups.snapshot() is not None:
                 await self._persist(self._state.groups)
         except ReputError as error:  # the next heartbeat tries again
-            logger.error("%s", error)
+            logger.error(Event("a file of the broker's was not written", error=error))
         finally:
             self._persists_groups = False
 

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
 from reput.errors import StorePoisonedError
+from reput.events import Event
 from reput.remoting.codes import ResponseCode
 from reput.remoting.command import RemotingCommand, decode_command, encode_command, frame_size
 from reput.store.message_store import MessageStore
 from reput.store.results import PutMessageStatus
 from reput.transport.connection import Connection
 from reput.transport.request_queue import RequestQueue
+
+logger = logging.getLogger("reput.broker")
 
 
 class _Answer(NamedTuple):
@@ -90,6 +94,8 @@ class DurableAnswers:
 
     def _answer(self, number: int, status: PutMessageStatus | StorePoisonedError) -> None:
         """Send the answers of one turn, unless that has been done."""
+        if status is not PutMessageStatus.PUT_OK and number in self._waiting:
+            self._log(status)
         frames: dict[Connection, list[bytes]] = {}
         for connection, answers, _ in self._waiting.pop(number, ()):
             if answers:
@@ -97,6 +103,12 @@ class DurableAnswers:
                 frames.setdefault(connection, []).append(told)
         for connection, parts in frames.items():
             connection.write(b"".join(parts))
+
+    def _log(self, status: PutMessageStatus | StorePoisonedError) -> None:
+        if isinstance(status, StorePoisonedError):
+            logger.error(Event("a sync has failed, nothing more is taken", error=status))
+        else:
+            logger.warning(Event("a sync is late", sends=len(self._queue), timeout_ms=int(self._timeout_s * 1000)))
 
     @property
     def is_empty(self) -> bool:

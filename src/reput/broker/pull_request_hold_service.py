@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from reput.broker.state import BrokerState
+from reput.events import Event
 from reput.remoting.command import RemotingCommand
 from reput.remoting.pull_headers import PullMessageRequestHeader
 from reput.service.subscription_data import build_subscription_data
@@ -130,11 +131,8 @@ class PullRequestHoldService:
             if answer is not None and not command.is_one_way:
                 connection.send(answer)
         except Exception as error:
-            logger.exception(
-                "%s: the held pull %d of group %s failed: topic %s, queue %d, offset %d",
-                connection.remote, command.opaque, header.consumer_group, header.topic, header.queue_id,
-                header.queue_offset,
-            )  # fmt: skip
+            fields = {"topic": header.topic, "queue": header.queue_id, "offset": header.queue_offset}
+            logger.exception(Event("held pull failed", client=connection.remote, group=header.consumer_group, **fields))
             if not command.is_one_way:
                 connection.send(failure_answer(command, error))
 

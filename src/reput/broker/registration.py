@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from reput.broker.state import BrokerState
 from reput.errors import RemotingError
+from reput.events import Event
 from reput.formats.metadata import Topics
 from reput.remoting.codes import PermName, RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand
@@ -38,6 +39,7 @@ class Registration:
         self._client = RemotingClient()
         self._registering = asyncio.Lock()
         self._wanted = self._done = 0
+        self._is_at: set[str] = set()
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -83,10 +85,15 @@ class Registration:
         try:
             answer = await self._client.call(name_server, command, timeout_s)
         except RemotingError as error:
-            logger.warning("cannot register at the name server: %s", error)
+            self._is_at.discard(name_server)
+            logger.warning(Event(f"cannot register at {name_server}", error=error))
             return
         if answer.code != ResponseCode.SUCCESS:
-            logger.warning("%s refused the registration: code %d, %s", name_server, answer.code, answer.remark)
+            self._is_at.discard(name_server)
+            logger.warning(Event(f"registration refused by {name_server}", code=answer.code, remark=answer.remark))
+        elif name_server not in self._is_at:
+            self._is_at.add(name_server)
+            logger.info(Event("registered", namesrv=name_server))
 
     async def stop(self) -> None:
         """Unregister at all name servers."""
@@ -102,7 +109,9 @@ class Registration:
             try:
                 await self._client.call(name_server, command, _UNREGISTER_S)
             except RemotingError as error:
-                logger.warning("cannot unregister at the name server: %s", error)
+                logger.warning(Event(f"cannot unregister at {name_server}", error=error))
+            else:
+                logger.info(Event("unregistered", namesrv=name_server))
 
         await asyncio.gather(*map(unregister, self._name_servers))
         self._client.close()

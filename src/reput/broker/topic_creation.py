@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 
 from reput.broker.state import BrokerState
+from reput.events import Event
 from reput.formats.metadata import TopicConfig
+
+logger = logging.getLogger("reput.broker")
 
 
 class TopicCreation:
@@ -42,4 +46,5 @@ class TopicCreation:
 
     async def _create(self, config: TopicConfig) -> None:
         if await self._state.writes.run(self._state.topics.create, [config]):
+            logger.info(Event("topic made by a client", topic=config.topic_name, queues=config.write_queue_nums))
             await self._register()

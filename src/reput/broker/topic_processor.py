@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from reput.broker.state import SEE_FAQ, BrokerState
 from reput.errors import ConfigError
+from reput.events import Event
 from reput.formats.java_bean import encode_bean
 from reput.formats.metadata import SubscriptionGroupConfig, TopicConfig, TopicFilterType
 from reput.remoting.body import decode_body, encode_body
@@ -23,6 +25,8 @@ from reput.remoting.topic_headers import (
 from reput.service.attributes import parse_attributes
 from reput.transport.connection import Connection
 from reput.transport.requests import Answer, Handler
+
+logger = logging.getLogger("reput.broker")
 
 
 class TopicProcessor:
@@ -72,6 +76,9 @@ class TopicProcessor:
             changed = await self._state.writes.run_for(connection, self._state.topics.update, [config])
         except (ConfigError, ValueError) as error:
             return command.response(ResponseCode.SYSTEM_ERROR, str(error))
+        logger.info(
+            Event("topic made or changed", topic=header.topic, queues=header.write_queue_nums, client=connection.remote)
+        )
         if changed:
             await self._register()
         return command.response()
@@ -83,6 +90,7 @@ class TopicProcessor:
         if remark is not None:
             return command.response(ResponseCode.INVALID_PARAMETER, remark)
         await self._state.writes.run_for(connection, self._state.topics.delete, [header.topic])
+        logger.info(Event("topic deleted", topic=header.topic, client=connection.remote))
         self._state.offsets.clean_offset_by_topic(header.topic, self._state.now_ms())
         await self._register()
         return command.response()
@@ -115,6 +123,7 @@ class TopicProcessor:
         except ConfigError as error:
             return command.response(ResponseCode.INVALID_PARAMETER, str(error))
         await self._persist_groups()
+        logger.info(Event("group made or changed", group=config.group_name, client=connection.remote))
         return command.response()
 
     async def delete_group(self, connection: Connection, command: RemotingCommand) -> Answer:
@@ -126,6 +135,7 @@ class TopicProcessor:
         if header.clean_offset or fields.get("removeOffset") == "true":  # 4.9's name
             self._state.offsets.remove_offset(header.group_name, now_ms)
         await self._persist_groups()
+        logger.info(Event("group deleted", group=header.group_name, client=connection.remote))
         return command.response()
 
     def group_config(self, connection: Connection, command: RemotingCommand) -> Answer:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from reput.cli.options import Json, Settings, Store, broker_and_store_config, check_path
+from reput.cli.options import Json, LogLevel, Settings, Store, broker_and_store_config, check_path
 
 
 def broker(
@@ -27,19 +27,21 @@ def broker(
         typer.Option("--config", metavar="FILE", callback=check_path, help="A broker.conf of RocketMQ's."),
     ] = None,
     settings: Settings,
+    log_level: LogLevel = "info",
     as_json: Json = False,
 ) -> int:
     """Serve a store to RocketMQ's clients, until Ctrl-C or SIGTERM.
 
     A name server comes with it, unless --namesrv or a broker.conf says where another one is. When clients can be
     served, one line on stdout says where: `ready broker=127.0.0.1:10911 namesrv=127.0.0.1:9876`. Port 0 takes a free
-    one. Messages are synced before they are acknowledged, unless flushDiskType=ASYNC_FLUSH. Logs go to stderr.
+    one. Messages are synced before they are acknowledged, unless flushDiskType=ASYNC_FLUSH. Logs go to stderr, as JSON
+    with --json.
 
     Example:
       reput broker store --set flushDiskType=ASYNC_FLUSH --set brokerIP1=10.0.0.5
     """
     from reput.broker.broker import BrokerController
-    from reput.cli.serving import Serving, log_ignored, serve
+    from reput.cli.serving import Serving, serve
 
     more = {} if port is None else {"listenPort": str(port)}
     more |= {} if namesrv is None else {"namesrvAddr": namesrv}
@@ -50,5 +52,4 @@ def broker(
         await controller.start()
         return Serving({"broker": controller.address, "namesrv": controller.namesrv}, controller.stop)
 
-    log_ignored(ignored)
-    return serve(start, as_json=as_json)
+    return serve(start, log_level=log_level, as_json=as_json, ignored=ignored)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from reput.cli.options import Json, Settings, check_path, parse_pairs
+from reput.cli.options import Json, LogLevel, Settings, check_path, parse_pairs
 
 
 def namesrv(
@@ -21,18 +21,19 @@ def namesrv(
         ),
     ] = None,
     settings: Settings,
+    log_level: LogLevel = "info",
     as_json: Json = False,
 ) -> int:
     """Run a name server, until Ctrl-C or SIGTERM.
 
     Brokers register here, and clients ask here for the brokers and queues of a topic: reput's and Apache RocketMQ's.
     When clients can be served, one line on stdout says where: `ready namesrv=127.0.0.1:9876`. Port 0 takes a free one.
-    Logs go to stderr.
+    Logs go to stderr, as JSON with --json.
 
     Example:
       reput namesrv --port 0 --set kvConfigPath=/tmp/kvConfig.json
     """
-    from reput.cli.serving import Serving, log_ignored, serve
+    from reput.cli.serving import Serving, serve
     from reput.config.namesrv import NamesrvConfig
     from reput.files import DISK
     from reput.namesrv.name_server import NameServer
@@ -50,5 +51,4 @@ def namesrv(
         bound = await server.start()
         return Serving({"namesrv": reached_at(chosen.bind_address, bound)}, server.stop)
 
-    log_ignored(chosen.ignored)
-    return serve(start, as_json=as_json)
+    return serve(start, log_level=log_level, as_json=as_json, ignored=chosen.ignored)

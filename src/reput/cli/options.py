@@ -34,6 +34,10 @@ Store = Annotated[
     typer.Argument(metavar="STORE", callback=check_path, help="The store's directory (storePathRootDir)."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="JSON instead of text; times in ms since 1970 UTC.")]
+LogLevel = Annotated[
+    Literal["debug", "info", "warning", "error"],
+    typer.Option("--log-level", help="Logs on stderr from this level on."),
+]
 CommitLogPath = Annotated[
     str | None,
     typer.Option(

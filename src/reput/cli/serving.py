@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-import sys
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from reput import __version__
+from reput.cli.logs import logs_on_stderr
 from reput.cli.output import write_ready
+from reput.events import Event
 from reput.transport.loop import run
 
 logger = logging.getLogger("reput")
@@ -23,9 +24,16 @@ class Serving(NamedTuple):
     stop: Callable[[], Awaitable[None]]
 
 
-def serve(start: Callable[[], Awaitable[Serving]], *, as_json: bool) -> int:
-    """Start a server, print where it is reached, and stop it at Ctrl-C or SIGTERM; returns the exit status."""
-    with _logs_on_stderr():
+def serve(
+    start: Callable[[], Awaitable[Serving]], *, log_level: str, as_json: bool, ignored: Sequence[str] = ()
+) -> int:
+    """Start a server, print where it is reached, and stop it at Ctrl-C or SIGTERM; returns the exit status.
+
+    `ignored`: keys of RocketMQ's that were given and do nothing here.
+    """
+    with logs_on_stderr(log_level, as_json=as_json):
+        if ignored:
+            logger.warning(Event("these keys are RocketMQ's, and do nothing here", keys=", ".join(ignored)))
         run(_serve(start, as_json=as_json))
     return 0
 
@@ -38,28 +46,9 @@ async def _serve(start: Callable[[], Awaitable[Serving]], *, as_json: bool) -> N
     serving = await start()
     try:
         write_ready(serving.addresses, as_json=as_json)
+        logger.info(Event("started", version=__version__, **serving.addresses))
         await ended.wait()
-        logger.info("stopping")
+        logger.info(Event("stopping"))
     finally:
         await serving.stop()
-
-
-def log_ignored(keys: Sequence[str]) -> None:
-    """Say which of RocketMQ's keys were given and do nothing here."""
-    if keys:
-        with _logs_on_stderr():
-            logger.warning("these keys are RocketMQ's, and do nothing here: %s", ", ".join(keys))
-
-
-@contextmanager
-def _logs_on_stderr() -> Iterator[None]:
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    level = logger.level
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
-        logger.removeHandler(handler)
+    logger.info(Event("stopped"))

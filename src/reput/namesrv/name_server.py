@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from reput.config.namesrv import NamesrvConfig
 from reput.errors import RemotingError
+from reput.events import Event
 from reput.files import DISK
 from reput.files.layer import FileLayer
 from reput.namesrv.configuration import Configuration
@@ -113,7 +114,7 @@ class NameServer:
         try:
             (await self._client.connection(address)).send_one_way(command)
         except RemotingError as error:
-            logger.warning("a broker is not told of the smallest broker id: %s", error)
+            logger.warning(Event("a broker is not told of the smallest broker id", broker=address, error=error))
 
     def _changed(self, config: NamesrvConfig) -> None:
         self._routes.config = config

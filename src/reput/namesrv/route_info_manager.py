@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from reput.config.namesrv import NamesrvConfig
 from reput.errors import RemotingCommandError
+from reput.events import Event
 from reput.formats.metadata import DataVersion, TopicConfig
 from reput.remoting.codes import PermName, ResponseCode
 from reput.remoting.namesrv_headers import (
@@ -146,7 +147,15 @@ class RouteInfoManager:
         if old_address is not None and old_address != address:
             old = self._live.get(_Address(header.cluster_name, old_address))
             if old is not None and old.data_version.state_version > topics.data_version.state_version:
-                logger.warning("%s: ignored: %s has its id %d of %s", address, old_address, broker_id, name)
+                logger.warning(
+                    Event(
+                        "registration ignored: another broker has its id",
+                        address=address,
+                        other=old_address,
+                        broker=name,
+                        id=broker_id,
+                    )
+                )
                 self._live.pop(process, None)
                 return RegisterBrokerResult()
 
@@ -160,7 +169,9 @@ class RouteInfoManager:
             self._register_topics(name, body, is_changed=is_changed, wipes_write=wipes_write)
 
         if process not in self._live:
-            logger.info("%s: registered as %s, id %d, cluster %s", address, name, broker_id, header.cluster_name)
+            logger.info(
+                Event("broker registered", address=address, broker=name, id=broker_id, cluster=header.cluster_name)
+            )
         timeout_ms = header.heartbeat_timeout_millis
         self._live[process] = _Live(
             now_ms,
@@ -221,7 +232,7 @@ class RouteInfoManager:
         process = _Address(header.cluster_name, header.broker_addr)
         self._filter_servers.pop(process, None)
         if self._live.pop(process, None) is not None:
-            logger.info("%s: unregistered from %s", header.broker_addr, header.broker_name)
+            logger.info(Event("broker unregistered", address=header.broker_addr, broker=header.broker_name))
         broker = self._brokers.get(header.broker_name)
         if broker is None:
             return []
@@ -258,7 +269,7 @@ class RouteInfoManager:
             process: live for process, live in self._live.items() if live.last_update_ms + live.timeout_ms < now_ms
         }
         for process, live in silent.items():
-            logger.warning("%s: silent for more than %d ms", process.address, live.timeout_ms)
+            logger.warning(Event("broker is silent", address=process.address, timeout_ms=live.timeout_ms))
         return Expired([live.channel for live in silent.values()], self._drop(silent))
 
     def _drop(self, processes: Iterable[_Address]) -> list[MinBrokerIdChange]:
@@ -280,7 +291,7 @@ class RouteInfoManager:
         found = self._topics.get(topic, {})
         for data in queue_datas:
             if data.broker_name not in self._brokers:
-                logger.warning("topic %s: not registered on %s, an unknown broker", topic, data.broker_name)
+                logger.warning(Event("topic not registered: unknown broker", topic=topic, broker=data.broker_name))
                 return
             found[data.broker_name] = data
         if found:

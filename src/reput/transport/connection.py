@@ -8,6 +8,7 @@ from itertools import count
 from typing import Any, Protocol, cast
 
 from reput.errors import RemotingDecodeError, RemotingError
+from reput.events import Event
 from reput.formats.hosts import encode_host
 from reput.formats.java import INT32_MAX
 from reput.remoting.command import ONE_WAY_FLAG, RemotingCommand, encode_command
@@ -93,7 +94,7 @@ class Connection(asyncio.BufferedProtocol):
         try:
             self._owner.readable(self)
         except RemotingDecodeError as error:
-            logger.warning("%s: closed: %s", self.remote, error)
+            logger.warning(Event("connection closed: no frame", client=self.remote, error=error))
             self.abort()
 
     def pause_writing(self) -> None:
@@ -130,7 +131,8 @@ class Connection(asyncio.BufferedProtocol):
         self.last_active = self._loop.time()
         transport.write(data)
         if transport.get_write_buffer_size() > _CLOSE_AT:
-            logger.warning("%s: closed: it has left %d bytes unread", self.remote, transport.get_write_buffer_size())
+            size = transport.get_write_buffer_size()
+            logger.warning(Event("connection closed: too much left unread", client=self.remote, bytes=size))
             self.abort()
 
     def send(self, command: RemotingCommand) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+from reput.events import Event
 from reput.transport.connection import Connection
 
 logger = logging.getLogger("reput.transport")
@@ -40,7 +41,9 @@ class RequestQueue:
         is_full = self._size >= self._max_bytes or self._count_of.get(connection, 0) >= self._capacity - self._count
         if is_full and not self._has_refused:
             self._has_refused = True
-            logger.warning("%s: refused as busy: %d %s wait already", connection.remote, self._count, self._name)
+            logger.warning(
+                Event("requests refused as busy", client=connection.remote, of=self._name, waiting=self._count)
+            )
         return is_full
 
     def enter(self, connection: Connection, count: int, size: int) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 from reput.errors import RemotingCommandError, RemotingDecodeError, ReputError
+from reput.events import Event
 from reput.remoting.codes import ResponseCode
 from reput.remoting.command import RemotingCommand, decode_command, encode_command
 from reput.transport.connection import Connection
@@ -151,7 +152,7 @@ def _encode(answer: RemotingCommand) -> bytes:
 
 def _failure(command: RemotingCommand, error: Exception) -> RemotingCommand:
     if not isinstance(error, ReputError):  # a bug
-        logger.exception("request %d failed", command.code, exc_info=error)
+        logger.error(Event("request failed", code=command.code), exc_info=error)
     return failure_answer(command, error)
 
 

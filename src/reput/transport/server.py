@@ -7,6 +7,7 @@ import contextlib
 import logging
 
 from reput.errors import RemotingError
+from reput.events import Event
 from reput.transport.connection import Connection, Owner
 
 logger = logging.getLogger("reput.transport")
@@ -93,7 +94,7 @@ class RemotingServer:
         oldest = loop.time() - self._max_idle_s
         for connection in list(self.connections):
             if connection.last_active < oldest:
-                logger.info("%s: closed: idle for %g s", connection.remote, self._max_idle_s)
+                logger.debug(Event("connection closed: idle", client=connection.remote, seconds=self._max_idle_s))
                 connection.abort()
         self._watch = loop.call_later(_IDLE_CHECK_S, self._close_idle)
 
@@ -102,7 +103,9 @@ class RemotingServer:
     def opened(self, connection: Connection) -> None:
         """Called by a connection."""
         if len(self.connections) >= self._max_connections:
-            logger.warning("%s: closed: %d connections are open already", connection.remote, len(self.connections))
+            logger.warning(
+                Event("connection closed: too many", client=connection.remote, connections=len(self.connections))
+            )
             connection.abort()
         self.connections.add(connection)
         self._owner.opened(connection)

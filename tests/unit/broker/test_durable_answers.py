@@ -73,7 +73,7 @@ def test_a_message_that_does_not_wait_is_answered_before_the_sync(tmp_path: Path
     run(scenario())
 
 
-def test_a_slow_sync_is_answered_flush_disk_timeout_once(tmp_path: Path) -> None:
+def test_a_slow_sync_is_answered_flush_disk_timeout_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     disk = HeldDisk()
 
     async def scenario() -> None:
@@ -84,6 +84,7 @@ def test_a_slow_sync_is_answered_flush_disk_timeout_once(tmp_path: Path) -> None
             with disk.held():
                 answer = await client.send_message("orders", b"1")
                 assert answer.code == ResponseCode.FLUSH_DISK_TIMEOUT
+                assert "a sync is late sends=1 timeout_ms=20" in caplog.messages
                 assert answer.ext_fields is not None
                 assert answer.ext_fields["queueOffset"] == "1"
             # A second answer would have an opaque that nobody waits for, which ends the client's reading.
@@ -93,7 +94,9 @@ def test_a_slow_sync_is_answered_flush_disk_timeout_once(tmp_path: Path) -> None
     run(scenario())
 
 
-def test_after_a_failed_sync_nothing_is_acknowledged_and_nothing_more_is_taken(tmp_path: Path) -> None:
+def test_after_a_failed_sync_nothing_is_acknowledged_and_nothing_more_is_taken(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     disk = HeldDisk()
 
     async def scenario() -> None:
@@ -105,6 +108,7 @@ def test_after_a_failed_sync_nothing_is_acknowledged_and_nothing_more_is_taken(t
         disk.fail()
         answer = await client.send_message("orders", b"1")
         assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
+        assert [one.levelname for one in caplog.records if one.name == "reput.broker"] == ["ERROR"]
         assert answer.remark is not None
         assert "may be lost: close the store" in answer.remark
         assert answer.ext_fields is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 import socket
 import subprocess
@@ -14,7 +15,7 @@ import pytest
 
 from reput import MessageStore
 from reput.remoting.codes import RequestCode
-from tests.support.broker import Client, with_topic
+from tests.support.broker import Client, send_command, with_topic
 from tests.support.broker_load import broker_process
 from tests.support.commands import Run
 from tests.support.sockets import run
@@ -68,6 +69,50 @@ def test_the_ready_line_is_text_without_json(tmp_path: Path) -> None:
         process.communicate(timeout=60)
     assert words[0] == "ready"
     assert [word.partition("=127.0.0.1:")[0] for word in words[1:]] == ["broker", "namesrv"]
+
+
+def test_what_happens_is_told_in_lines_with_fields(tmp_path: Path) -> None:
+    with broker_process(tmp_path / "store") as (process, ready):
+        assert run(_put(ready["broker"])) == 0
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=60)
+    lines = [json.loads(line) for line in errors.splitlines()]
+    assert {line["level"] for line in lines} == {"info"}
+    assert [(line["logger"], line["message"]) for line in lines] == [
+        ("reput.namesrv", "broker registered"),
+        ("reput.broker", "registered"),
+        ("reput", "started"),
+        ("reput.broker", "topic made or changed"),
+        ("reput", "stopping"),
+        ("reput.namesrv", "broker unregistered"),
+        ("reput.broker", "unregistered"),
+        ("reput", "stopped"),
+    ]
+    assert (lines[2]["broker"], lines[2]["namesrv"]) == (ready["broker"], ready["namesrv"])
+    assert (lines[3]["topic"], lines[3]["queues"]) == ("orders", 1)
+
+
+def test_bodies_and_properties_are_in_no_log(tmp_path: Path) -> None:
+    secret = {"SECRET": "SECRET"}
+
+    async def send(address: str) -> None:
+        host, _, port = address.rpartition(":")
+        client = Client(*await asyncio.open_connection(host, int(port)))
+        for command in (
+            send_command("orders", b"SECRET", properties=secret, queueId=-9),
+            send_command("orders", b"SECRET", properties=secret, sysFlag=0xC0),
+        ):
+            command.ext_fields = (command.ext_fields or {}) | {"SecretKey": "SECRET"}
+            await client.begin_all([command])[0]
+        client.writer.write(b"SECRET" * 100)
+        await client.ended()
+
+    with broker_process(tmp_path / "store", log_level="debug") as (process, ready):
+        run(send(ready["broker"]))
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=60)
+    assert "connection closed: no frame" in errors
+    assert "SECRET" not in errors
 
 
 def test_a_taken_port_is_one_line_and_nothing_is_made(tmp_path: Path) -> None:

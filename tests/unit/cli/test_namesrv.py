@@ -78,8 +78,8 @@ def test_json_says_that_it_is_ready_and_the_port_wins_over_the_file(tmp_path: Pa
         assert conf.read_text() == "clusterTest=true\nlistenPort=1\norderMessageEnable=true\nserverWorkerThreads=3\n"
         process.send_signal(signal.SIGTERM)
         _, err = process.communicate(timeout=60)
-        (ignored,) = [line for line in err.splitlines() if "do nothing here" in line]
-        assert ignored.endswith("do nothing here: clusterTest, serverWorkerThreads")
+        (ignored,) = [one for one in map(json.loads, err.splitlines()) if "do nothing here" in one["message"]]
+        assert (ignored["level"], ignored["keys"]) == ("warning", "clusterTest, serverWorkerThreads")
 
 
 def test_a_port_in_use_is_one_line_and_nothing_is_changed(tmp_path: Path) -> None:

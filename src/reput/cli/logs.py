@@ -1,0 +1,106 @@
+"""Logs of commands that serve, on stderr: lines with fields, as logfmt or JSON, and bounded in number."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+from reput.events import Event, encode_fields
+
+#: Of one message, from the level WARNING on, one line is written in so many seconds.
+_EVERY_S = 10.0
+
+
+@contextmanager
+def logs_on_stderr(level: str, *, as_json: bool) -> Iterator[None]:
+    """Write logs of reput from a level on (`debug`, `info`, `warning`, `error`), and warnings of libraries."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(LineFormatter(as_json=as_json))
+    bound = RateBound()
+    handler.addFilter(bound)
+    root, own = logging.getLogger(), logging.getLogger("reput")
+    former = own.level
+    root.addHandler(handler)
+    own.setLevel(level.upper())
+    try:
+        yield
+    finally:
+        handler.removeFilter(bound)
+        for record in bound.left_out():
+            handler.handle(record)
+        own.setLevel(former)
+        root.removeHandler(handler)
+
+
+class LineFormatter(logging.Formatter):
+    """One line a record: time (ISO 8601, UTC, ms), level, logger, message, fields."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        super().__init__()
+        self._as_json = as_json
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Called by a handler."""
+        event: Any = record.msg
+        event = event if isinstance(event, Event) else Event(record.getMessage())
+        moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        line: dict[str, Any] = {
+            "time": moment.replace("+00:00", "Z"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message" if self._as_json else "msg": event.message,
+            **event.fields,
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        repeated = getattr(record, "repeated", 0)
+        if repeated:
+            line["repeated"] = repeated
+        return json.dumps(line) if self._as_json else encode_fields(line)
+
+
+class RateBound(logging.Filter):
+    """Lets one record of a message through in ten seconds, so that no client fills a disk with logs; the next one says
+    how many were left out (`repeated`). Records below WARNING pass.
+
+    Args:
+        clock: Seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._clock = clock
+        self._next: dict[tuple[str, str], float] = {}
+        self._last: dict[tuple[str, str], tuple[logging.LogRecord, int]] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Called by a handler."""
+        if record.levelno < logging.WARNING:
+            return True
+        message: Any = record.msg
+        key = record.name, message.message if isinstance(message, Event) else str(message)
+        now = self._clock()
+        _, count = self._last.get(key, (record, 0))
+        if now < self._next.get(key, now):
+            self._last[key] = record, count + 1
+            return False
+        self._next[key] = now + _EVERY_S
+        self._last.pop(key, None)
+        record.repeated = count
+        return True
+
+    def left_out(self) -> list[logging.LogRecord]:
+        """The last record of each message that was left out, with the number of those before it."""
+        records = []
+        for record, count in self._last.values():
+            record.repeated = count - 1
+            records.append(record)
+        self._last.clear()
+        self._next.clear()
+        return records
