@@ -33,6 +33,11 @@ class FrameBuffer:
         """Bytes of memory."""
         return len(self._data)
 
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of memory beyond those that each connection has."""
+        return len(self._data) - _FIRST_SIZE
+
     def room(self) -> memoryview:
         """Memory for the next read; `received` says how much of it was used."""
         if len(self._data) - self._end < _LEAST_ROOM:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
+import socket
 from itertools import count
 from typing import Any, Protocol, cast
 
@@ -45,6 +47,7 @@ class Connection(asyncio.BufferedProtocol):
         remote_host: (address, port) of the peer as the socket names it; ("", 0) once it is gone.
         host: The peer in 8 or 20 bytes, as records have it.
         last_active: Loop time of the last read or write.
+        frame_since: Loop time since which a frame has not come whole; infinite where none has begun.
         is_open: False once it is closed or about to be.
         is_paused: True while the peer leaves too much unread: its requests wait.
     """
@@ -55,6 +58,7 @@ class Connection(asyncio.BufferedProtocol):
         self.remote_host: tuple[str, int] = ("", 0)
         self.host = b""
         self.last_active = 0.0
+        self.frame_since = math.inf
         self.is_open = False
         self.is_paused = False
         self._owner = owner
@@ -88,7 +92,13 @@ class Connection(asyncio.BufferedProtocol):
         self.last_active = self._loop.time()
         self.frames.received(nbytes)
         if self.is_open:
+            size = len(self.frames)
             self._read()
+            left = len(self.frames)
+            if not left:
+                self.frame_since = math.inf
+            elif left < size or self.frame_since == math.inf:  # another frame has begun
+                self.frame_since = self.last_active
 
     def _read(self) -> None:
         try:
@@ -111,6 +121,12 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport is not None and self.is_open and not self.is_paused:
             self._transport.resume_reading()
 
+    def end_unacknowledged(self, seconds: float) -> None:
+        """Let the connection end where the peer's machine acknowledges nothing for so long: it may be gone."""
+        sock = None if self._transport is None else self._transport.get_extra_info("socket")
+        if sock is not None and hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux has it
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(seconds * 1000))
+
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by the loop, once."""
         self.is_open = False
@@ -120,6 +136,12 @@ class Connection(asyncio.BufferedProtocol):
             if not call.done():
                 call.set_exception(RemotingError(f"{self.remote}: the connection ended before the answer came"))
         self._owner.closed(self)
+
+    @property
+    def held_bytes(self) -> int:
+        """Memory for what was received and is not taken, and for what was written and is not sent."""
+        unsent = 0 if self._transport is None else self._transport.get_write_buffer_size()
+        return self.frames.held_bytes + unsent
 
     # -- sending
 

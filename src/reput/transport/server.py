@@ -14,7 +14,9 @@ logger = logging.getLogger("reput.transport")
 
 _MAX_PORT = 65_535
 _BACKLOG = 1024
-_IDLE_CHECK_S = 10.0
+_CHECK_S = 1.0
+#: Memory for frames that come and answers that nobody reads, of all connections.
+_MOST_HELD_BYTES = 2 << 30
 #: An address to reach a server that listens on all of the machine's.
 _REACHED = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
@@ -25,7 +27,8 @@ class RemotingServer:
     Args:
         owner: Takes the frames of all connections.
         max_connections: More are closed at once.
-        max_idle_s: A connection without a read or a write for so long is closed (`serverChannelMaxIdleTimeSeconds`).
+        max_idle_s: A connection without a read or a write for so long is closed (`serverChannelMaxIdleTimeSeconds`). So
+            is one with a frame that has not come whole, or whose machine has acknowledged nothing.
 
     Attributes:
         connections: Those that are open.
@@ -72,7 +75,7 @@ class RemotingServer:
             await self._server.start_serving()
         except OSError as error:
             raise _port_taken(host, port, error) from None
-        self._watch = asyncio.get_running_loop().call_later(_IDLE_CHECK_S, self._close_idle)
+        self._watch = asyncio.get_running_loop().call_later(_CHECK_S, self._check)
 
     async def stop(self, timeout_s: float = 1.0) -> None:
         """Close the port and all connections; what was written to them is sent, if they read it in time."""
@@ -89,14 +92,33 @@ class RemotingServer:
         for connection in list(self.connections):
             connection.abort()
 
-    def _close_idle(self) -> None:
+    def _check(self) -> None:
+        """Close connections that are idle, or that hold more memory than there is for all."""
         loop = asyncio.get_running_loop()
         oldest = loop.time() - self._max_idle_s
+        held = 0
         for connection in list(self.connections):
             if connection.last_active < oldest:
                 logger.debug(Event("connection closed: idle", client=connection.remote, seconds=self._max_idle_s))
                 connection.abort()
-        self._watch = loop.call_later(_IDLE_CHECK_S, self._close_idle)
+            elif connection.frame_since < oldest:
+                logger.warning(Event("connection closed: a frame did not come whole", client=connection.remote))
+                connection.abort()
+            else:
+                held += connection.held_bytes
+        if held > _MOST_HELD_BYTES:
+            self._close_largest(held)
+        self._watch = loop.call_later(_CHECK_S, self._check)
+
+    def _close_largest(self, held: int) -> None:
+        """Close the connections that hold most memory, until the others hold no more than there is for all."""
+        for connection in sorted(self.connections, key=lambda one: one.held_bytes, reverse=True):
+            if held <= _MOST_HELD_BYTES:
+                return
+            size = connection.held_bytes
+            logger.warning(Event("connection closed: it holds most memory", client=connection.remote, bytes=size))
+            connection.abort()
+            held -= size
 
     # -- Owner of the connections
 
@@ -108,6 +130,7 @@ class RemotingServer:
             )
             connection.abort()
         self.connections.add(connection)
+        connection.end_unacknowledged(self._max_idle_s)
         self._owner.opened(connection)
 
     def readable(self, connection: Connection) -> None:

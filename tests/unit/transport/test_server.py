@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import socket
 
 import pytest
 
@@ -60,7 +62,7 @@ def test_connections_above_the_limit_are_closed_and_the_others_served() -> None:
 
 
 def test_idle_connections_are_closed_and_busy_ones_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_IDLE_CHECK_S", 0.001)
+    monkeypatch.setattr(module, "_CHECK_S", 0.001)
 
     async def ask() -> None:
         async with serving({ECHO: echo}, max_idle_s=1000.0) as here:
@@ -78,6 +80,72 @@ def test_idle_connections_are_closed_and_busy_ones_are_not(monkeypatch: pytest.M
             assert (await busy.receive()).opaque == 1
 
     run(ask())
+
+
+def test_a_frame_that_does_not_come_whole_in_time_ends_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_CHECK_S", 0.001)
+    frame = encode_command(RemotingCommand(ECHO, 1, body=bytes(100)))
+
+    async def ask() -> None:
+        async with serving({ECHO: echo}, max_idle_s=1000.0) as here:
+            slow, steady = await here.peer(), await here.peer()
+            by_port = {}
+            for _ in range(2):
+                connection = await here.opened_connections.get()
+                by_port[connection.remote_host[1]] = connection
+            one, other = (by_port[peer.writer.get_extra_info("sockname")[1]] for peer in (slow, steady))
+            for peer in (slow, steady):
+                peer.writer.write(frame + frame[:50])
+                assert (await peer.receive()).opaque == 1
+            one.frame_since -= 999  # it has begun long ago
+            other.frame_since -= 999
+            began = one.frame_since
+            slow.writer.write(frame[50:60])  # a little of it, which is life, but does not end the frame
+            steady.writer.write(frame[50:] + frame[:50])
+            assert (await steady.receive()).opaque == 1
+            while len(one.frames) < 60:
+                await asyncio.sleep(0)
+            assert one.frame_since == began
+            assert other.frame_since > began + 998
+            one.frame_since -= 2
+            assert await slow.ends() == b""
+            assert await here.closed_connections.get() is one
+            steady.writer.write(frame[50:])
+            assert (await steady.receive()).opaque == 1
+            assert other.frame_since == math.inf
+
+    run(ask())
+
+
+def test_memory_of_all_connections_is_bounded_and_the_largest_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_CHECK_S", 0.001)
+    monkeypatch.setattr(module, "_MOST_HELD_BYTES", 6 << 20)
+    frame = encode_command(RemotingCommand(ECHO, 1, body=bytes(8 << 20)))
+
+    async def ask() -> None:
+        async with serving({ECHO: echo}) as here:
+            small, large = await here.peer(), await here.peer()
+            small.writer.write(frame[: 1 << 20])
+            await small.writer.drain()
+            large.writer.write(frame[: 6 << 20])
+            assert await large.ends() == b""
+            await here.closed_connections.get()
+            (left,) = here.server.connections
+            assert left.remote_host == small.writer.get_extra_info("sockname")
+
+    run(ask())
+
+
+def test_a_peer_whose_machine_is_gone_is_not_written_to_for_ever() -> None:
+    async def ask() -> int:
+        async with serving({}, max_idle_s=70.0) as here:
+            await here.peer()
+            connection = await here.opened_connections.get()
+            assert connection._transport is not None
+            sock = connection._transport.get_extra_info("socket")
+            return int(sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT))
+
+    assert run(ask()) == 70_000
 
 
 def test_reads_and_writes_both_count_as_life() -> None:
