@@ -174,7 +174,7 @@ class ClientProcessor:
 
     def query_offset(self, connection: Connection, command: RemotingCommand) -> Answer:
         """The offset of a group in a queue; 0 for a new group where the queue's first message is still in memory."""
-        header = decode_header(QueryConsumerOffsetRequestHeader, command.ext_fields)
+        header = decode_header(QueryConsumerOffsetRequestHeader, {"consumerGroup": "null"} | (command.ext_fields or {}))
         store = self._state.store
         offset = self._state.offsets.query_offset(header.consumer_group, header.topic, header.queue_id)
         if offset < 0:

@@ -63,7 +63,11 @@ _V2_CODES = (RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE, Reques
 
 
 def decode_send_header(code: int, ext_fields: dict[str, str] | None) -> SendMessageRequestHeader:
-    """The header of a request that sends, in the names of its code; errors as of `decode_header`."""
-    if code in _V2_CODES and ext_fields is not None:
-        ext_fields = {V2_NAMES.get(name, name): value for name, value in ext_fields.items()}
-    return decode_header(SendMessageRequestHeader, ext_fields)
+    """The header of a request that sends, in the names of its code; errors as of `decode_header`.
+
+    A group or a template that is missing is blank: RocketMQ stores the message all the same.
+    """
+    fields = ext_fields or {}
+    if code in _V2_CODES:
+        fields = {V2_NAMES.get(name, name): value for name, value in fields.items()}
+    return decode_header(SendMessageRequestHeader, {"producerGroup": "", "defaultTopic": ""} | fields)

@@ -214,6 +214,7 @@ def test_an_offset_without_a_field_is_refused_as_rocketmq_refuses_it(tmp_path: P
             code, remark = await refused(client, topic=None)
             assert (code, remark) == (1, "UpdateConsumerOffsetRequestHeader: the field topic is missing")
             assert await offset(client) == (0, "0")  # none was kept
+            assert (await client.ask(RequestCode.QUERY_CONSUMER_OFFSET, topic="orders", queueId=0)).code == 0
             assert (await client.ask(RequestCode.UNREGISTER_CLIENT, consumerGroup="g")).code == 0
 
     run(scenario())

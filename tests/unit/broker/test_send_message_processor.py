@@ -426,8 +426,23 @@ def test_fields_that_are_missing_are_named_and_the_connection_lives(tmp_path: Pa
             answer = await client.ask(RequestCode.SEND_MESSAGE_V2, b"x", b="orders")
             assert answer.code == ResponseCode.SYSTEM_ERROR
             assert answer.remark is not None
-            assert "producerGroup is missing" in answer.remark
+            assert "defaultTopicQueueNums is missing" in answer.remark
             assert (await client.send_message("orders")).code == 0
+
+    run(scenario())
+
+
+def test_a_send_needs_no_group_and_no_template(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store") as served:
+            client = await served.client()
+            await with_topic(client, "orders")
+            for name in ("a", "c"):
+                command = send_command("orders", name.encode())
+                assert command.ext_fields is not None
+                del command.ext_fields[name]
+                assert (await client.begin_all([command])[0]).code == 0
+            assert [message.body for message in await stored(client, "orders")] == [b"a", b"c"]
 
     run(scenario())
 

@@ -112,7 +112,7 @@ def test_a_send_of_v2_has_short_names() -> None:
     assert decode_send_header(RequestCode.SEND_MESSAGE, fields) == long
     for code in (RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2):
         assert decode_send_header(code, short) == long
-    with pytest.raises(RemotingCommandError, match="producerGroup is missing"):
+    with pytest.raises(RemotingCommandError, match="topic is missing"):
         decode_send_header(RequestCode.SEND_MESSAGE_V2, None)
 
 
