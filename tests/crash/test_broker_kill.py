@@ -1,35 +1,38 @@
-"""kill -9 of a broker under load: each message whose SEND_OK came is there after the restart."""
+"""kill -9 of a broker under load: what clients were answered is there after it, and the next life goes on there."""
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
 
-from tests.support.broker import messages_of, serving_broker
-from tests.support.broker_load import GROUP, TOPIC, check_killed, load_and_kill
-from tests.support.sockets import run
+from tests.support.broker_ledger import Ledger
+from tests.support.broker_load import Death, kill_starting, load_until_death
+
+LAST = Death(100, is_stopped=True, is_drained=True)
 
 
 @pytest.mark.parametrize("kills", [1, pytest.param(3, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("flush_disk_type", ["SYNC_FLUSH", "ASYNC_FLUSH"])
-def test_a_killed_broker_has_every_message_that_it_acknowledged(
+def test_a_killed_broker_has_all_that_it_answered_and_groups_go_on(
     tmp_path: Path, flush_disk_type: str, kills: int
 ) -> None:
-    store = tmp_path / "store"
+    store, ledger = tmp_path / "store", Ledger()
     for kill in range(kills):
-        sent, committed = load_and_kill(store, 200 + 331 * kill, flush_disk_type=flush_disk_type)
-        assert len(sent) >= 200
-        check_killed(store, tmp_path / f"rebuilt-{kill}", sent, committed)
+        death = Death(200 + 331 * kill)
+        assert not load_until_death(store, ledger, f"{kill}", death, flush_disk_type=flush_disk_type)
+        ledger.check(store, tmp_path / f"check-{kill}", is_clean=False)
+    assert load_until_death(store, ledger, "last", LAST, flush_disk_type=flush_disk_type)
+    ledger.check(store, tmp_path / "check", is_clean=True)
 
-    async def scenario() -> None:
-        async with serving_broker(store, flush_disk_type=flush_disk_type) as served:
-            client = await served.client()
-            last = max(sent, key=lambda one: one.queue_offset)
-            answer = await client.pull(TOPIC, last.queue_offset, queueId=last.queue_id, group=GROUP, maxMsgNums=1)
-            assert [message.body for message in messages_of(answer)] == [last.body]
-            answers = await asyncio.gather(*[client.send_message(TOPIC, queueId=queue_id) for queue_id in range(3)])
-            assert [answer.code for answer in answers] == [0, 0, 0]
 
-    run(scenario())
+@pytest.mark.slow
+def test_a_broker_that_is_killed_while_it_starts_or_stops_has_all_that_it_answered(tmp_path: Path) -> None:
+    store, ledger = tmp_path / "store", Ledger()
+    assert not load_until_death(store, ledger, "first", Death(300))
+    assert kill_starting(store, 0.3)
+    ledger.check(store, tmp_path / "check-0", is_clean=False)
+    assert not load_until_death(store, ledger, "second", Death(300, is_stopped=True, stop_s=0.0))
+    ledger.check(store, tmp_path / "check-1", is_clean=False)
+    assert load_until_death(store, ledger, "last", LAST)
+    ledger.check(store, tmp_path / "check", is_clean=True)

@@ -44,6 +44,7 @@ class Client(Peer):
         self.requests: asyncio.Queue[RemotingCommand] = asyncio.Queue()
         self._answers: dict[int, asyncio.Future[RemotingCommand]] = {}
         self._last = 0
+        self._gone: Exception | None = None
         self._reading = asyncio.get_running_loop().create_task(self._read())
 
     async def _read(self) -> None:
@@ -55,10 +56,14 @@ class Client(Peer):
                 else:
                     self.requests.put_nowait(command)
         except (asyncio.IncompleteReadError, ConnectionError) as error:
-            for answer in self._answers.values():
-                if not answer.done():
-                    answer.set_exception(error)
-                    answer.exception()  # a test need not wait for it
+            self._gone = error
+            self._fail_all(error)
+
+    def _fail_all(self, error: Exception) -> None:
+        for answer in self._answers.values():
+            if not answer.done():
+                answer.set_exception(error)
+                answer.exception()  # a test need not wait for it
 
     def begin(
         self, code: int, body: bytes = b"", *, flag: int = 0, **fields: object
@@ -76,6 +81,8 @@ class Client(Peer):
             if not command.is_one_way:
                 self._answers[command.opaque] = begun[-1]
         self.send(*commands)
+        if self._gone is not None:
+            self._fail_all(self._gone)
         return begun
 
     async def ask(self, code: int, body: bytes = b"", **fields: object) -> RemotingCommand:
