@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
+from typing import IO
 
 from campaign.soak.ledger import Ledger
 from campaign.soak.load import SoakedStore
@@ -18,6 +19,11 @@ from campaign.soak.samples import children_of
 from campaign.soak.telling import Acknowledgement, Listener
 
 ROOT = Path(__file__).parents[2]
+
+
+def module(name: str) -> list[str]:
+    """The command that runs a module."""
+    return [sys.executable, "-m", name]
 
 
 class Child:
@@ -30,12 +36,12 @@ class Child:
         failures: What broke, by its own words or by its end.
     """
 
-    def __init__(self, role: str, folder: Path, module: str, arguments: Iterable[str]) -> None:
+    def __init__(self, role: str, folder: Path, command: Iterable[str], arguments: Iterable[str]) -> None:
         self.role = role
         self.counts: Counter[str] = Counter()
         self.failures: list[str] = []
         self._folder = folder
-        self._command = [sys.executable, "-m", module]
+        self._command = list(command)
         self._arguments = list(arguments)
         self._lives = 0
         self._errors = folder / f"{role}.stderr"
@@ -47,11 +53,14 @@ class Child:
         self._said_why = False
         self.started_at = time.monotonic()
         self.opened_at: float | None = None
-        command = [*self._command, str(self._told), *self._arguments, *self._of_this_life()]
         with self._errors.open("wb") as errors:
-            self._process = subprocess.Popen(command, cwd=ROOT, stderr=errors)
+            self._process = self._popen(errors)
         self.pid = self._process.pid
         self._lives += 1
+
+    def _popen(self, errors: IO[bytes]) -> subprocess.Popen[bytes]:
+        command = [*self._command, str(self._told), *self._arguments, *self._of_this_life()]
+        return subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stderr=errors)
 
     def _of_this_life(self) -> list[str]:
         """Further arguments."""
@@ -63,9 +72,12 @@ class Child:
         self._hear()
         if ended is not None:
             if not self._said_why:
-                text = self._errors.read_text(errors="replace")[-1000:]
-                self.failures.append(f"{self.role}: ended by itself with {ended}: {text}")
+                self.failures.append(f"{self.role}: ended by itself with {ended}: {self._last_words()}")
             self.replace()
+
+    def _last_words(self) -> str:
+        """The end of what it has written to its standard error."""
+        return self._errors.read_text(errors="replace")[-1000:]
 
     def _hear(self) -> None:
         for word, text in self._listener.lines():
@@ -77,12 +89,17 @@ class Child:
                 self.counts[name] += int(number)
             elif word == "acknowledged":
                 self._acknowledged(Acknowledgement.parse(text))
+            elif word == "consumed":
+                self._consumed(*text.split(" "))
             else:
                 self.opened_at = time.monotonic()
                 self.counts[word] += 1
 
     def _acknowledged(self, acknowledgement: Acknowledgement) -> None:
         raise AssertionError(f"{self.role} does not write")
+
+    def _consumed(self, group: str, key: str) -> None:
+        raise AssertionError(f"{self.role} is in no group")
 
     def kill(self) -> None:
         """SIGKILL, to what it has started too, and hear what it said before."""
@@ -100,14 +117,22 @@ class Child:
         self._start()
 
 
-class WriterChild(Child):
-    """The writer of a store, whose acknowledgements go to the store's ledger."""
+class StoreChild(Child):
+    """Who has a store open to write, and what must be in it."""
 
-    def __init__(self, store: SoakedStore, folder: Path, rate: float) -> None:
+    def __init__(self, store: SoakedStore, folder: Path, command: Iterable[str], arguments: Iterable[str]) -> None:
         self.store = store
         self.path = folder / store.name
         self.ledger = Ledger(self.path)
-        super().__init__(store.name, folder, "campaign.soak.writer", [store.name, str(self.path), str(rate)])
+        super().__init__(store.name, folder, command, arguments)
+
+
+class WriterChild(StoreChild):
+    """The writer of a store, whose acknowledgements go to the store's ledger."""
+
+    def __init__(self, store: SoakedStore, folder: Path, rate: float) -> None:
+        arguments = [store.name, str(folder / store.name), str(rate)]
+        super().__init__(store, folder, module("campaign.soak.writer"), arguments)
 
     def _of_this_life(self) -> list[str]:
         return [str(self._lives)]

@@ -103,5 +103,31 @@ class Ledger:
         raise AssertionError
 
 
+class Deliveries:
+    """What a group of consumers has got of what was acknowledged.
+
+    Attributes:
+        waiting: Keys of messages that were acknowledged, and have not come.
+    """
+
+    def __init__(self) -> None:
+        self.waiting: set[str] = set()
+        self._early: set[str] = set()
+
+    def acknowledged(self, key: str) -> None:
+        """A consumer may have it before its producer hears of it."""
+        if key in self._early:
+            self._early.remove(key)
+        else:
+            self.waiting.add(key)
+
+    def consumed(self, key: str, *, is_acknowledged: bool) -> None:
+        """Again, maybe: after a kill of its broker a group goes back by a few seconds."""
+        if key in self.waiting:
+            self.waiting.remove(key)
+        elif not is_acknowledged:
+            self._early.add(key)
+
+
 def _rows(table: pa.Table) -> list[tuple[int, str, int, int, list[str], bytes]]:
     return list(zip(*(table[name].to_pylist() for name in _COLUMNS), strict=True))

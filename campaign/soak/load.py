@@ -17,7 +17,7 @@ _LARGE_BODY = 40_000
 
 
 class SoakedStore(NamedTuple):
-    """One store of the run: its name, how it flushes, and whether its writer is killed again and again."""
+    """One store of the run: its name, how it flushes, and whether who writes to it is killed again and again."""
 
     name: str
     flush_disk_type: str
@@ -48,12 +48,19 @@ STORES = (
     SoakedStore("killed-sync", "SYNC_FLUSH", is_killed=True),
     SoakedStore("killed-async", "ASYNC_FLUSH", is_killed=True),
 )
+#: Those of brokers, to which Java clients send.
+BROKERS = (
+    SoakedStore("broker-steady", "SYNC_FLUSH", is_killed=False),
+    SoakedStore("broker-killed", "ASYNC_FLUSH", is_killed=True),
+)
+#: Groups of the Java clients: each gets every message.
+GROUPS = ("concurrent", "orderly")
 
 
 def body_of(key: str) -> bytes:
     """The body of the message with this key: up to 1000 bytes, and 40 000 of one in 256."""
     digest = sha256(key.encode()).digest()
-    size = _LARGE_BODY if digest[0] == 0 else int.from_bytes(digest[1:3], "big") % 1000
+    size = _LARGE_BODY if digest[0] == 0 else 1 + int.from_bytes(digest[1:3], "big") % 1000
     return (digest * (size // len(digest) + 1))[:size]
 
 

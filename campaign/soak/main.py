@@ -3,7 +3,8 @@
 Four stores: two whose writers live for the whole run (what leaks?), two whose writers are killed again and again (what
 is lost?), one of each under SYNC_FLUSH. Each writer puts messages one by one, several at once and as tables, follows
 its queues, queries keys, and deletes what has expired, while another process opens the stores read-only, and Spark
-reads them as batches and as a stream. What was acknowledged is kept outside. The exit status is 1 where something was
+reads them as batches and as a stream. Two brokers, of which one is killed or stopped again and again, have Java clients
+that send and consume. What was acknowledged is kept outside. The exit status is 1 where something was
 lost, failed, or grew.
 """
 
@@ -23,12 +24,12 @@ from rich.console import Console
 
 import reput
 from campaign.pages import source_commit
-from campaign.soak.load import STORES
+from campaign.soak.load import BROKERS, STORES
 from campaign.soak.run import Soak
-from campaign.soak.samples import Thirds, compare_thirds
+from campaign.soak.samples import Sample, Thirds, compare_thirds
 
 #: Those that live from the beginning to the end without a JVM, whose memory must be flat.
-_FLAT = (*(store.name for store in STORES if not store.is_killed), "reader")
+_FLAT = (*(store.name for store in (*STORES, *BROKERS) if not store.is_killed), "reader")
 #: A shorter run is not judged by it: it has not filled its log files and caches.
 _SHORTEST_MINUTES_OF_FLATNESS = 10
 
@@ -44,6 +45,7 @@ def main(arguments: list[str] | None = None) -> int:
             rate=options.rate,
             kill_every_s=options.kill_every,
             spark=not options.no_spark,
+            brokers=not options.no_brokers,
             minutes=options.minutes,
         )
         soak.run(lambda text: console.print(f"soak: {text}"), options.sample_every)
@@ -63,6 +65,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--kill-every", type=float, default=30.0, metavar="SECONDS", help="on average, of one writer")
     parser.add_argument("--sample-every", type=float, default=15.0, metavar="SECONDS")
     parser.add_argument("--no-spark", action="store_true", help="without a Spark session beside it")
+    parser.add_argument("--no-brokers", action="store_true", help="without brokers and Java clients, so without a JDK")
     parser.add_argument("--folder", help="where the stores are made, and removed at the end")
     parser.add_argument("--output", metavar="FILE.json", help="write the figures there, samples included")
     return parser.parse_args(arguments)
@@ -72,9 +75,9 @@ def _flatness(soak: Soak) -> dict[str, Thirds]:
     """Each process and quantity that must not grow."""
     series: dict[tuple[str, str], list[float | None]] = {("all stores", "disk"): [*soak.disk]}
     for role in _FLAT:
-        for quantity in ("anonymous", "resident", "descriptors", "maps"):
+        for quantity in Sample._fields:
             series[role, quantity] = [
-                None if sample is None else float(getattr(sample, quantity)) for sample in soak.samples[role]
+                None if sample is None else float(getattr(sample, quantity)) for sample in soak.samples.get(role, [])
             ]
     found = {
         f"{role}: {quantity}": compare_thirds(quantity, soak.sampled_at, values)

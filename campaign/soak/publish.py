@@ -21,15 +21,19 @@ from reput.jobs.report.plot import Plot, Series
 from reput.jobs.report.report import Report
 
 _DOCS = Path(__file__).parents[2] / "docs" / "design"
-_WIDTH, _HEIGHT = 1160, 2960
+_WIDTH, _HEIGHT = 1160, 3420
 _QUANTITIES = {
     "anonymous": ("Memory of its own", "MB"),
     "resident": ("Resident memory, mapped files included", "MB"),
     "descriptors": ("Open descriptors", "descriptors"),
     "maps": ("Maps", "maps"),
+    "threads": ("Threads", "threads"),
 }
 _PICTURE = "![Memory, descriptors, maps, disk and work over the run](soak.png)\n\n"
-_WORK = ("messages acknowledged", "got", "queried", "read", "rows of Spark reads", "rows of the Spark stream")
+_WORK = (
+    "messages acknowledged", "got", "queried", "read", "consumed by Java clients", "rows of Spark reads",
+    "rows of the Spark stream",
+)  # fmt: skip
 
 
 def main(arguments: list[str] | None = None) -> None:

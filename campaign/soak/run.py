@@ -10,8 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import reput
-from campaign.soak.children import Child, WriterChild
-from campaign.soak.load import STORES, body_of
+from campaign.soak.broker import BrokerChild, ClientsChild
+from campaign.soak.children import Child, StoreChild, WriterChild, module
+from campaign.soak.load import BROKERS, STORES, body_of
 from campaign.soak.samples import Sample, children_of, disk_mb, look_at
 from reput.jobs.audit.job import audit
 from reput.jobs.runner import LocalRunner
@@ -22,6 +23,10 @@ _MOST_FAILURES = 50
 _KILLS_AN_AUDIT = 5
 #: What the writers and the reader count: a run ends only after each of these.
 _WORK = ("got", "queried", "read")
+#: Of a broker's deaths, those by SIGTERM.
+_STOPS = 0.3
+#: What consumers may take for the last messages, once nobody sends any more: the broker may just have started.
+_DRAIN_S = 120
 
 
 class Soak:
@@ -31,12 +36,15 @@ class Soak:
         folder: Where stores and notes go.
         seed: Of the times of the kills.
         rate: Messages a second and store.
-        kill_every_s: Mean time between two kills of one writer.
+        kill_every_s: Mean time between two kills of one writer or broker.
         spark: Whether a Spark session reads along.
+        brokers: Whether there are brokers with Java clients, too.
         minutes: How long.
     """
 
-    def __init__(self, folder: Path, *, seed: int, rate: float, kill_every_s: float, spark: bool, minutes: float):
+    def __init__(
+        self, folder: Path, *, seed: int, rate: float, kill_every_s: float, spark: bool, brokers: bool, minutes: float
+    ):
         self._folder = folder
         self._chance = random.Random(seed)
         self._kill_every_s = kill_every_s
@@ -47,15 +55,19 @@ class Soak:
         self.samples: dict[str, list[Sample | None]] = {}
         self.disk: list[float] = []
         self.progress: dict[str, list[float]] = {}
-        self._deaths = {store.name: self._next_death() for store in STORES}
+        self.writers: list[StoreChild] = [WriterChild(store, folder, rate) for store in STORES]
+        served = [BrokerChild(store, folder, self._chance) for store in BROKERS if brokers]
+        self.clients = [ClientsChild(broker, folder, rate) for broker in served]
+        self.writers += served
+        self._deaths = {writer.role: self._next_death() for writer in self.writers}
         self._check_at = dict.fromkeys(self._deaths, 2 * kill_every_s)
-        self.writers = [WriterChild(store, folder, rate) for store in STORES]
         paths = [str(writer.path) for writer in self.writers]
-        self.children: list[Child] = [*self.writers, Child("reader", folder, "campaign.soak.reader", paths)]
+        reader = Child("reader", folder, module("campaign.soak.reader"), paths)
+        self.children: list[Child] = [*self.writers, *self.clients, reader]
         if spark:
             (folder / "spark").mkdir()
             arguments = [str(folder / "spark"), *paths]
-            self.children.append(Child("spark", folder, "campaign.soak.spark", arguments))
+            self.children.append(Child("spark", folder, module("campaign.soak.spark"), arguments))
 
     def run(self, say: Callable[[str], None], sample_every_s: float) -> None:
         """Until the time is over, or too much has failed; then all die at once, and everything is looked at."""
@@ -75,6 +87,7 @@ class Soak:
                     say(f"{now:6.0f} s  {self._status()}")
                     sample_at += sample_every_s
                 time.sleep(1)
+            self._drain()
         finally:
             for child in self.children:
                 child.kill()
@@ -94,11 +107,24 @@ class Soak:
         killed = all(writer.counts["kills"] for writer in self.writers if writer.store.is_killed)
         return now >= self._seconds and told and worked and wrote and killed
 
+    def _drain(self) -> None:
+        """Let consumers get all that was acknowledged."""
+        for clients in self.clients:
+            clients.stop_sending()
+        deadline = time.monotonic() + _DRAIN_S
+        while any(clients.missing() for clients in self.clients) and time.monotonic() < deadline:
+            time.sleep(1)
+            self._listen()
+        for clients in self.clients:
+            missing = clients.missing()
+            if missing:
+                self.failures.append(f"{clients.role}: {len(missing)} messages are missing, as {missing[0]}")
+
     def _next_death(self) -> tuple[float, bool]:
         """Seconds of a life, and whether they count from when its store is open: else it may die before."""
         return self._chance.uniform(0.1, 1.9) * self._kill_every_s, self._chance.random() < 0.5
 
-    def _is_to_die(self, writer: WriterChild) -> bool:
+    def _is_to_die(self, writer: StoreChild) -> bool:
         seconds, opened = self._deaths[writer.role]
         since = writer.opened_at if opened else writer.started_at
         return since is not None and time.monotonic() - since >= seconds
@@ -115,17 +141,23 @@ class Soak:
             self.failures += child.failures
             child.failures = []
 
-    def _kill(self, writer: WriterChild) -> None:
+    def _kill(self, writer: StoreChild) -> None:
         """Kill a writer; what is left is compared with what it said, and its next life begins."""
-        writer.kill()
+        if isinstance(writer, BrokerChild) and writer.opened_at is not None and self._chance.random() < _STOPS:
+            writer.stop()
+            writer.counts["stops of brokers"] += 1
+        else:
+            writer.kill()
+            writer.counts["kills"] += 1
+        for clients in self.clients:
+            clients.listen()
         self._check(writer)
         if writer.counts["kills"] % _KILLS_AN_AUDIT == 0:
             self._audit_a_copy(writer)
-        writer.counts["kills"] += 1
         writer.replace()
         self._deaths[writer.role] = self._next_death()
 
-    def _check(self, writer: WriterChild) -> None:
+    def _check(self, writer: StoreChild) -> None:
         try:
             checked = writer.ledger.check()
         except (AssertionError, reput.ReputError) as error:
@@ -136,14 +168,14 @@ class Soak:
         self.counts["records compared"] += checked.records
         self.counts["acknowledgements compared"] += checked.acknowledged
 
-    def _audit_a_copy(self, writer: WriterChild) -> None:
+    def _audit_a_copy(self, writer: StoreChild) -> None:
         copy = self._folder / "copy"
         if writer.path.is_dir():
             shutil.copytree(writer.path, copy)
             self._recover_and_audit(copy, writer)
             shutil.rmtree(copy)
 
-    def _recover_and_audit(self, path: Path, writer: WriterChild) -> None:
+    def _recover_and_audit(self, path: Path, writer: StoreChild) -> None:
         try:
             with reput.MessageStore.open(path, **writer.store.options):
                 pass
@@ -155,7 +187,7 @@ class Soak:
             self.failures.append(f"{writer.role}: {type(error).__name__}: {error}")
         self.counts["audits"] += 1
 
-    def _finish(self, writer: WriterChild) -> None:
+    def _finish(self, writer: StoreChild) -> None:
         """After the last kill: every message by its queue, its place and its key; then a clean exit and an audit."""
         try:
             places = {row[4][0]: row[0] for row in writer.ledger.rows()}
@@ -201,5 +233,6 @@ class Soak:
         return (
             f"{totals['messages acknowledged']} acknowledged, {totals['kills']} kills, "
             f"{self.counts['checks of a log']} checks, {totals['Spark reads']} Spark reads, "
+            f"{totals['consumed by Java clients']} consumed by Java clients, "
             f"{len(self.failures)} failures"
         )

@@ -12,18 +12,19 @@ from typing import NamedTuple
 _WARM_UP = 0.1
 #: What the last third may have over the first: a share of it, and so much besides.
 _GROWTH = 0.1
-_BESIDES = {"anonymous": 16.0, "resident": 32.0, "descriptors": 4.0, "maps": 8.0, "disk": 8.0}
+_BESIDES = {"anonymous": 16.0, "resident": 32.0, "descriptors": 4.0, "maps": 8.0, "threads": 2.0, "disk": 8.0}
 
 
 class Sample(NamedTuple):
     """Of one process, or of several together: MB of anonymous memory, MB resident (the page cache's shared pages are
-    in it), open descriptors, maps.
+    in it), open descriptors, maps, threads.
     """
 
     anonymous: float
     resident: float
     descriptors: float
     maps: float
+    threads: float
 
     def plus(self, other: Sample) -> Sample:
         """Of both together."""
@@ -42,7 +43,7 @@ def look_at(pid: int) -> Sample | None:
         maps = (folder / "maps").read_bytes().count(b"\n")
     except (FileNotFoundError, ProcessLookupError):
         return None
-    return Sample(round(anonymous, 1), round(resident, 1), descriptors, maps)
+    return Sample(round(anonymous, 1), round(resident, 1), descriptors, maps, int(fields["Threads"]))
 
 
 def children_of(pid: int) -> Iterator[tuple[int, str]]:

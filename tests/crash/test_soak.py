@@ -10,8 +10,8 @@ import pytest
 
 import reput
 from campaign.soak import main as soak
-from campaign.soak.ledger import Ledger
-from campaign.soak.load import LOG_FILE_SIZE, STORES, body_of
+from campaign.soak.ledger import Deliveries, Ledger
+from campaign.soak.load import BROKERS, LOG_FILE_SIZE, STORES, body_of
 from campaign.soak.publish import report, tables
 from campaign.soak.samples import compare_thirds
 from campaign.soak.telling import Acknowledgement
@@ -20,7 +20,8 @@ from campaign.soak.telling import Acknowledgement
 @pytest.mark.slow
 def test_a_few_seconds_of_everything_lose_nothing(tmp_path: Path) -> None:
     output = tmp_path / "soak.json"
-    arguments = ["--minutes=0.2", "--seed=1", "--rate=300", "--kill-every=4", "--sample-every=2", "--no-spark"]
+    arguments = ["--minutes=0.2", "--seed=1", "--rate=300", "--kill-every=4", "--sample-every=2"]
+    arguments += ["--no-spark", "--no-brokers"]
     assert soak.main([*arguments, f"--folder={tmp_path}", f"--output={output}"]) == 0
     figures = json.loads(output.read_text())
     assert figures["failures"] == []
@@ -29,7 +30,20 @@ def test_a_few_seconds_of_everything_lose_nothing(tmp_path: Path) -> None:
     assert totals["audits"] >= len(STORES)
     assert {store["acknowledged"] > 0 for store in figures["stores"].values()} == {True}
     assert "steady-sync" in tables(figures)
-    assert len(report(figures).plots) == 6
+    assert len(report(figures).plots) == 7
+
+
+@pytest.mark.java
+def test_java_clients_of_a_broker_that_is_killed_lose_nothing_and_go_on(tmp_path: Path) -> None:
+    output = tmp_path / "soak.json"
+    arguments = ["--minutes=0.5", "--seed=1", "--rate=60", "--kill-every=10", "--sample-every=2", "--no-spark"]
+    assert soak.main([*arguments, f"--folder={tmp_path}", f"--output={output}"]) == 0
+    figures = json.loads(output.read_text())
+    assert figures["failures"] == []
+    stores = figures["stores"]
+    assert all(stores[store.name]["acknowledged"] for store in BROKERS)
+    assert stores["broker-killed"]["kills"] > stores["broker-steady"]["kills"]
+    assert figures["totals"]["consumed by Java clients"] > stores["broker-killed"]["acknowledged"]
 
 
 def filled(path: Path) -> tuple[Ledger, list[Acknowledgement]]:
@@ -74,6 +88,16 @@ def test_a_log_file_that_went_before_it_expired_is_told(tmp_path: Path) -> None:
     os.rename(log / f"{0:020}", log / f"{LOG_FILE_SIZE:020}")
     with pytest.raises(AssertionError, match="nothing behind 0 has expired"):
         ledger.check()
+
+
+def test_a_group_waits_for_what_has_not_come_to_it() -> None:
+    group = Deliveries()
+    group.consumed("before its answer", is_acknowledged=False)
+    for key in ("before its answer", "got", "not got"):
+        group.acknowledged(key)
+    for _ in range(2):
+        group.consumed("got", is_acknowledged=True)
+    assert group.waiting == {"not got"}
 
 
 def test_what_grows_is_not_flat() -> None:

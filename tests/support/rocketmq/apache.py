@@ -55,6 +55,16 @@ def build(version: str) -> Path:
     return built
 
 
+def classes_command(version: str, home: Path, java_options: tuple[str, ...] = JAVA_OPTIONS) -> list[str]:
+    """What runs a class of interop/, whose name comes behind it. home: of the Java user, for logs."""
+    built = build(version)
+    opened = [word for name in _OPENED for word in ("--add-opens", f"java.base/{name}=ALL-UNNAMED")]
+    # 5.x has a logback of its own, with names of its own.
+    silent = f"-Drmq.logback.configurationFile={built / 'classes/logback.xml'}"
+    path = f"{built / 'classes'}:{built / 'jars'}/*"
+    return ["java", *java_options, *opened, silent, f"-Duser.home={home}", "-cp", path]
+
+
 class Apache:
     """One Java process of a RocketMQ version; it starts with the first command, and again after a kill.
 
@@ -71,12 +81,7 @@ class Apache:
         self._errors = Path(self._home.name, "errors.txt")
 
     def _start(self) -> subprocess.Popen[str]:
-        built = build(self.version)
-        opened = [word for name in _OPENED for word in ("--add-opens", f"java.base/{name}=ALL-UNNAMED")]
-        # 5.x has a logback of its own, with names of its own.
-        silent = f"-Drmq.logback.configurationFile={built / 'classes/logback.xml'}"
-        path = f"{built / 'classes'}:{built / 'jars'}/*"
-        command = ["java", *self._java_options, *opened, silent, f"-Duser.home={self._home.name}", "-cp", path]
+        command = classes_command(self.version, Path(self._home.name), self._java_options)
         with self._errors.open("w") as errors:
             return subprocess.Popen(
                 [*command, "reput.interop.Main"],
