@@ -61,7 +61,7 @@ bench: setup ## measure each hot path, beside RocketMQ's own store and the machi
 campaign: setup ## try to lose a message: power cuts, kills, failing disks; each case is repeated by its number
 	@$(BIN)/python -m campaign.main
 
-soak: setup ## an hour of puts, gets, queries, retention, Spark and kills at once: nothing lost, memory and descriptors flat
+soak: setup ## an hour of puts, gets, queries, brokers with Java clients, Spark and kills at once: nothing lost, memory and descriptors flat
 	@$(BIN)/python -m campaign.soak.main
 
 clean: ## remove the environment, caches and outputs

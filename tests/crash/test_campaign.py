@@ -34,6 +34,12 @@ def test_the_figures_in_the_docs_are_those_of_their_file() -> None:
     assert page == page_with(json.loads(FIGURES.read_text()), page)
 
 
+def test_each_part_has_published_figures_without_a_broken_promise() -> None:
+    parts = json.loads(FIGURES.read_text())["parts"]
+    assert set(parts) == {part.name for part in campaign.PARTS}
+    assert not any(part["failures"] for part in parts.values())
+
+
 def test_the_published_run_flips_each_bit_once_and_has_more_than_a_hundred_thousand() -> None:
     assert flips.PART.cases == flips.count_bytes()
     assert 8 * flips.PART.cases >= 100_000
