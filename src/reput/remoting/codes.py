@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import IntEnum, IntFlag
+from enum import IntEnum
 
 #: Version that this side names in each frame, 5.3.3's (`MQVersion`); clients use less of a broker before 4.9.7 (407).
 VERSION = 479
@@ -246,8 +246,8 @@ class ResponseCode(IntEnum):
     GO_AWAY = 1500
 
 
-class PullSysFlag(IntFlag):
-    """Bits of `sys_flag` in a pull (`PullSysFlag`)."""
+class PullSysFlag(IntEnum):
+    """Bits of `sys_flag` in a pull (`PullSysFlag`); plain numbers, as an operation of IntFlag takes a microsecond."""
 
     COMMIT_OFFSET = 1
     SUSPEND = 2
@@ -256,7 +256,7 @@ class PullSysFlag(IntFlag):
     LITE_PULL = 16
 
 
-class PermName(IntFlag):
+class PermName(IntEnum):
     """Bits of a topic's or a broker's `perm` (`PermName`)."""
 
     INHERIT = 1

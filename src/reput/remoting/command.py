@@ -143,16 +143,19 @@ def decode_command(frame: bytes | memoryview) -> RemotingCommand:
 
 def _encode_json(command: RemotingCommand) -> bytes:
     """Members by name, as fastjson writes them; null members are left out."""
-    members: dict[str, Any] = {"code": command.code}
+    fields = remark = ""
     if command.ext_fields is not None:
-        members["extFields"] = command.ext_fields
-    members |= {"flag": command.flag, "language": command.language.name, "opaque": command.opaque}
+        members = ",".join([f"{_quoted(name)}:{_quoted(value)}" for name, value in command.ext_fields.items()])
+        fields = f'"extFields":{{{members}}},'
     if command.remark is not None:
-        members["remark"] = command.remark
-    members |= {"serializeTypeCurrentRPC": command.serialize_type.name, "version": command.version}
-    return _dumps(members).encode("utf-8", "replace")
+        remark = f'"remark":{_quoted(command.remark)},'
+    return (
+        f'{{"code":{int(command.code)},{fields}"flag":{int(command.flag)},"language":"{command.language.name}",'
+        f'"opaque":{command.opaque},{remark}"serializeTypeCurrentRPC":"JSON","version":{command.version}}}'
+    ).encode("utf-8", "replace")
 
 
+_quoted = json.encoder.encode_basestring
 _dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _loads = json.JSONDecoder(strict=False).decode
 
@@ -176,13 +179,22 @@ def _decode_json(data: bytes) -> _Header:
         _int32(members, "opaque"),
         _int32(members, "flag"),
         None if remark is None else _text(remark),
-        None if fields is None else {name: _text(value) for name, value in fields.items() if value is not None},
+        None if fields is None else _texts(fields),
     )
+
+
+def _texts(fields: dict[str, Any]) -> dict[str, str]:
+    """Fields as text, without those that are null; most are text already."""
+    if set(map(type, fields.values())) == {str}:
+        return fields
+    return {name: _text(value) for name, value in fields.items() if value is not None}
 
 
 def _int32(members: dict[str, Any], name: str) -> int:
     """A number of the header, 0 where it is missing; text with a number counts, as for fastjson."""
     value = members.get(name)
+    if type(value) is int and INT32_MIN <= value <= INT32_MAX:
+        return value
     if value is None:
         return 0
     if isinstance(value, str) and len(value) <= 11:

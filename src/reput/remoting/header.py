@@ -48,19 +48,27 @@ def decode_header(kind: type[_H], ext_fields: dict[str, str] | None) -> _H:
 
     Raises MissingFieldError where a required field is missing; RocketMQ then fails on null, if it needs the field.
     """
-    found: dict[str, Any] = {}
-    given = ext_fields or {}
     header_class: Any = kind
-    for one in header_fields(header_class):
-        text = given.get(one.wire_name)
-        value = None if text is None else one.read(text)
-        if value is not None:
-            found[one.name] = value
-        elif one.is_required:
-            what = "is missing" if text is None else f"is {text[:40]!r}, no number"
-            remark = f"{kind.__name__}: the field {one.wire_name} {what}"
-            raise MissingFieldError(ResponseCode.SYSTEM_ERROR, remark, one.wire_name)
-    return kind(**found)
+    given, values = ext_fields or {}, []
+    for wire_name, read, default in _readers(header_class):
+        text = given.get(wire_name)
+        value = None if text is None else read(text)
+        if value is None:
+            if default is MISSING:
+                what = "is missing" if text is None else f"is {text[:40]!r}, no number"
+                remark = f"{kind.__name__}: the field {wire_name} {what}"
+                raise MissingFieldError(ResponseCode.SYSTEM_ERROR, remark, wire_name)
+            value = default
+        values.append(value)
+    return kind(*values)
+
+
+@cache
+def _readers(kind: Any) -> tuple[tuple[str, Callable[[str], Any], Any], ...]:
+    """Name on the wire, reader and default of each field, in their order: this is all that reading needs."""
+    return tuple(
+        (one.wire_name, one.read, field.default) for one, field in zip(header_fields(kind), fields(kind), strict=True)
+    )
 
 
 def encode_header(header: Any) -> dict[str, str]:
@@ -89,6 +97,8 @@ def header_fields(kind: Any) -> tuple[HeaderField, ...]:
 def _read_int(low: int, high: int, digits: int) -> Callable[[str], int | None]:
     def read(text: str) -> int | None:
         """A number as Java's parseInt and parseLong take it; None for another text."""
+        if len(text) < digits and text.isdigit() and text.isascii():  # as most are
+            return int(text)
         plain = text[1:] if text[:1] in ("-", "+") else text
         if not (plain.isascii() and plain.isdigit()):
             return None
@@ -105,5 +115,5 @@ _READERS: dict[Any, Callable[[str], Any]] = {
     Int32: _read_int(INT32_MIN, INT32_MAX, 10),
     Int64: _read_int(INT64_MIN, INT64_MAX, 19),
     bool: lambda text: text.lower() == "true",
-    str: lambda text: text,
+    str: str,
 }
