@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import Enum
 from functools import lru_cache
 from threading import local
 from typing import NamedTuple
@@ -15,7 +14,7 @@ from reput.files import FileLayer, Mapping
 from reput.formats.batch_consume_queue import BATCH_UNIT_SIZE
 from reput.formats.consume_queue import UNIT_SIZE
 from reput.formats.java import string_hash
-from reput.kernels import consume_queue, segments
+from reput.kernels import consume_queue
 from reput.kernels.batch_consume_queue import select_batch_units
 from reput.kernels.consume_queue import PULL_RESULT_COUNT, PullLimits, select_units
 from reput.kernels.index_file import scratch_row
@@ -23,6 +22,7 @@ from reput.kernels.tags import keep_matching_tags
 from reput.store.get_result import PAIR_TYPE, GetMessageResult, GetRawResult
 from reput.store.log.commit_log import CommitLog
 from reput.store.log.mapped_file import MappedFile
+from reput.store.pages import Cold, NotInMemory, Pages
 from reput.store.queues.consume_queue import ConsumeQueue
 from reput.store.queues.tables import Queue, QueueTables
 from reput.store.results import GetMessageStatus
@@ -37,17 +37,6 @@ _SELECTED = (
 _MAX_PULL_SIZE = 128 << 20
 _MIN_PULL_SIZE = 100
 _PAIR_SIZE = PAIR_TYPE.itemsize
-
-
-class Cold(Enum):
-    """What a pull does where a page is not in memory: end with NotInMemory, or read it without the interpreter lock."""
-
-    REFUSE = 0
-    READ = 1
-
-
-class NotInMemory(Exception):
-    """A page that a pull needs is not in memory."""
 
 
 class TagFilter(NamedTuple):
@@ -72,12 +61,7 @@ def parse_tags(expression: str | None) -> TagFilter | None:
 
 
 class _Scratch(local):
-    """Memory of one thread for the kernels' answers; addresses are taken once, as asking for one costs 1 us.
-
-    Attributes:
-        runs: int64[2 * count], memory address and size of each run of bytes that a pull is about to read.
-        found: Of the messages that a raw pull has found: number of runs, bytes, position of the first in its file.
-    """
+    """Memory of one thread for the kernel's answer; addresses are taken once, as asking for one costs 1 us."""
 
     def __init__(self) -> None:
         self.grow(64)
@@ -90,9 +74,6 @@ class _Scratch(local):
         self.pairs_address = self.address + 8 * PULL_RESULT_COUNT
         self.result = answer[:PULL_RESULT_COUNT]
         self.pairs = answer[PULL_RESULT_COUNT:].data.cast("B")
-        runs = np.empty(2 * count, np.int64)
-        self.runs, self.runs_address = runs.data, runs.ctypes.data
-        self.found = (0, 0, 0)
 
 
 class GetMessage:
@@ -113,7 +94,7 @@ class GetMessage:
         stats: StoreStatsService,
     ) -> None:
         self._log = log
-        self._files = files
+        self._pages = Pages(files)
         self._stats = stats
         self._queues = queues.simple
         self._batch_queues = queues.batch
@@ -188,14 +169,14 @@ class GetMessage:
             address, count, mapping = units
             log_begin = files[0].start_offset
             if cold is not None:
-                self._look_at_units(cold, queue, offset, units, most)
+                self._pages.look_at_units(cold, queue, offset, units, most)
             taken, size, first, is_on_disk = consume_queue.select_run(
                 address, count, log_begin, end, most, most_size, self._limits_address
             )
             if taken:
                 file = files[(first - log_begin) // self._file_size]  # retention maps a file before it deletes it
                 if cold is not None:
-                    self._look_at_records(cold, file, address, taken, are_pairs=False)
+                    self._pages.look_at_records(cold, file, address, taken, are_pairs=False)
                 counts = queue.counts
                 counts.get_times += 1
                 counts.got_messages += taken
@@ -214,50 +195,8 @@ class GetMessage:
             result = self.get(topic, queue_id, offset, max_msg_nums, tags, None, Cold.READ if may_wait else Cold.REFUSE)
         except NotInMemory:
             return None
-        records = b""
-        if result.status is _FOUND:
-            scratch = self._scratch
-            count, size, position = scratch.found
-            if count == 1:
-                records = bytes(result.buffer[position : position + size])
-            else:
-                gathered = np.empty(size, np.uint8)
-                segments.gather_segments(scratch.runs_address, count, gathered.ctypes.data)
-                records = gathered.tobytes()
+        records = self._pages.gather(result.buffer) if result.status is _FOUND else b""
         return GetRawResult(result.status, result.next_begin_offset, result.min_offset, result.max_offset, records)
-
-    def _look_at_units(
-        self, cold: Cold, queue: ConsumeQueue, offset: int, units: tuple[int, int, Mapping], most: int
-    ) -> None:
-        """See to it that the first units, at most so many, are in memory."""
-        address, count, mapping = units
-        runs = self._scratch.runs
-        runs[0], runs[1] = address, max(min(count, most), 1) * UNIT_SIZE
-        if not self._are_in_memory(cold, 1):
-            start = offset * UNIT_SIZE - (address - mapping.address)
-            self._files.read_in(queue.file_path(start), mapping, self._scratch.runs_address, 1)
-
-    def _look_at_records(self, cold: Cold, file: MappedFile, units: int, count: int, *, are_pairs: bool) -> None:
-        """See to it that records of a log file are in memory, and note their runs; `units`: see `find_segments`."""
-        if cold is Cold.REFUSE and not file.is_mapped:
-            raise NotInMemory
-        scratch, mapping = self._scratch, file.mapping
-        if count > scratch.count:
-            scratch.grow(count)
-        runs, size = segments.find_segments(
-            units, count, are_pairs, mapping.address - file.start_offset, scratch.runs_address
-        )
-        scratch.found = runs, size, scratch.runs[0] - mapping.address
-        if not self._are_in_memory(cold, runs):
-            self._files.read_in(file.path, mapping, scratch.runs_address, runs)
-
-    def _are_in_memory(self, cold: Cold, count: int) -> bool:
-        """Whether all runs of this thread are in memory; raises NotInMemory in place of False with Cold.REFUSE."""
-        if self._files.are_in_memory(self._scratch.runs_address, count):
-            return True
-        if cold is Cold.REFUSE:
-            raise NotInMemory
-        return False
 
     def _empty(
         self, status: GetMessageStatus, following: int, low: int, high: int, is_on_disk: bool = False
@@ -290,7 +229,7 @@ class GetMessage:
         if type(queue) is ConsumeQueue:
             examine = min(max(max_msg_nums, self._filter_units), count)
             if cold is not None:
-                self._look_at_units(cold, queue, offset, units, examine)
+                self._pages.look_at_units(cold, queue, offset, units, examine)
             resolved = None  # kept until the kernel has read it
             if tag_count and queue.ext is not None:
                 if cold is Cold.REFUSE:
@@ -319,7 +258,7 @@ class GetMessage:
             return self._empty(_SELECTED[selected], following, low, high, is_on_disk)
         file = files[(first - log_begin) // self._file_size]
         if cold is not None:
-            self._look_at_records(cold, file, scratch.pairs_address, taken, are_pairs=True)
+            self._pages.look_at_records(cold, file, scratch.pairs_address, taken, are_pairs=True)
         buffer, base = file.mapping.view, file.start_offset
         if tag_filter is not None:
             taken = _keep_matching(scratch, taken, buffer, base, tag_filter)
@@ -327,7 +266,7 @@ class GetMessage:
                 return self._empty(GetMessageStatus.NO_MATCHED_MESSAGE, following, low, high, is_on_disk)
             size = sum(scratch.pairs[: taken * _PAIR_SIZE].cast("q")[1::2])
             if cold is not None:
-                self._look_at_records(cold, file, scratch.pairs_address, taken, are_pairs=True)
+                self._pages.look_at_records(cold, file, scratch.pairs_address, taken, are_pairs=True)
         counts = queue.counts
         counts.get_times += 1
         counts.got_messages += taken

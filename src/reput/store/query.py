@@ -12,7 +12,6 @@ import numpy.typing as npt
 
 from reput.errors import CorruptRecordError
 from reput.files import FileLayer
-from reput.files import Mapping as FileMapping
 from reput.formats.consume_queue import FILLER, UNIT_SIZE
 from reput.formats.message_ext import MessageExt
 from reput.formats.message_id import decode_message_id
@@ -30,6 +29,7 @@ from reput.store.index.index_file import Block
 from reput.store.index.index_service import IndexService
 from reput.store.log.commit_log import CommitLog
 from reput.store.log.mapped_file_queue import FEW_LOG_FILES, LogMaps
+from reput.store.pages import Pages
 from reput.store.queues.consume_queue import ConsumeQueue
 from reput.store.queues.tables import Queue
 
@@ -38,15 +38,10 @@ _SEPARATOR = chr(KEY_SEPARATOR)
 
 
 class _Scratch(local):
-    """Memory of one thread for a query by one key; addresses are taken once, as asking for one costs 1 us.
-
-    `run`: int64[2], memory address and size of bytes that are about to be read.
-    """
+    """Memory of one thread for a query by one key; addresses are taken once, as asking for one costs 1 us."""
 
     def __init__(self) -> None:
         self.grow(1024, 64)
-        run = np.empty(2, np.int64)
-        self.run, self.run_address = run.data, run.ctypes.data
 
     def grow(self, text_size: int, count: int) -> None:
         """Make room for the text of a key, and for so many offsets."""
@@ -140,7 +135,7 @@ class QueryMessage:
     def __init__(self, log: CommitLog, index: IndexService | None, files: FileLayer) -> None:
         self._log = log
         self._index = index
-        self._files = files
+        self._pages = Pages(files)
         self._scratch = _Scratch()
 
     def by_key(self, topic: str, key: str, max_num: int, begin: int, end: int | None) -> list[MessageExt]:
@@ -240,15 +235,8 @@ class QueryMessage:
         """`CommitLog.view` of bytes that are in memory."""
         file, view = self._log.queue.find(offset), self._log.view(offset, size)
         if file is not None and view is not None:
-            self._read_in(file.path, file.mapping, offset - file.start_offset, size)
+            self._pages.read_in(file.path, file.mapping, offset - file.start_offset, size)
         return view
-
-    def _read_in(self, path: str, mapping: FileMapping, position: int, size: int) -> None:
-        """Read bytes of a map from the disk, if they are not in memory."""
-        scratch = self._scratch
-        scratch.run[0], scratch.run[1] = mapping.address + position, size
-        if not self._files.are_in_memory(scratch.run_address, 1):
-            self._files.read_in(path, mapping, scratch.run_address, 1)
 
     def by_message_id(self, message_id: str) -> MessageExt | None:
         """The message of an offset message id; None where the offset has no record, or a record of another host.
@@ -264,7 +252,7 @@ class QueryMessage:
         found = queue.units_from(offset) if type(queue) is ConsumeQueue else None
         if found is not None:
             position = found[0] - found[2].address
-            self._read_in(queue.file_path(offset * UNIT_SIZE - position), found[2], position, UNIT_SIZE)
+            self._pages.read_in(queue.file_path(offset * UNIT_SIZE - position), found[2], position, UNIT_SIZE)
         unit = queue.unit(offset)
         if unit is None or unit == FILLER:
             return -1
