@@ -30,6 +30,7 @@ __all__ = [
     "StoreStateError",
     "StoreSyncError",
     "SubscriptionError",
+    "WouldWaitError",
 ]
 
 
@@ -93,6 +94,17 @@ class StoreSyncError(StoreError):
 
     Linux counts pages that it could not write as written, and a later sync succeeds without them.
     """
+
+
+class WouldWaitError(ReputError):
+    """Raised when a thread that may not wait for the disk (`NeverWaiting`) would have to; nothing has changed.
+
+    `room` is the number of bytes for which the log needs room (`MessageStore.make_room`); 0 where it is not the log.
+    """
+
+    def __init__(self, text: str, room: int = 0) -> None:
+        super().__init__(text)
+        self.room = room
 
 
 class DataLossError(StoreError):

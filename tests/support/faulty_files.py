@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from reput import MessageStore
 from reput.errors import StoreError
-from reput.files import File, FileLayer, RecordLock
+from reput.files import File, FileLayer, RecordLock, about_to_wait
 from reput.files.failure import failure, sync_failure, write_failure
 
 
@@ -67,6 +67,9 @@ def fail_at(number: int, code: int) -> Judge:
 TAKES_SPACE = {"create", "write", "allocate", "write_runs", "make_directories", "rename"}
 
 
+#: Operations on the page cache.
+_NEVER_WAITS = {"write", "write_runs"}
+
 _SECTOR = 512
 #: Who waits for a thread looks so often whether it has died, and so many times: a minute.
 _LOOK_S, _MOST_LOOKS = 0.02, 3000
@@ -98,6 +101,8 @@ class FaultyFiles(FileLayer):
     # -- what is judged
 
     def step(self, kind: str, path: str, size: int = 0) -> None:
+        if kind not in _NEVER_WAITS:
+            about_to_wait(path, kind)
         with self._guard:
             operation = Operation(len(self.operations), kind, path)
             self.operations.append(operation)

@@ -7,5 +7,16 @@ not synced.
 from reput.files.file import File, Mapping
 from reput.files.layer import DISK, Entry, FileLayer
 from reput.files.lock import RecordLock
+from reput.files.waiting import NeverWaiting, about_to_wait, may_wait
 
-__all__ = ["DISK", "Entry", "File", "FileLayer", "Mapping", "RecordLock"]
+__all__ = [
+    "DISK",
+    "Entry",
+    "File",
+    "FileLayer",
+    "Mapping",
+    "NeverWaiting",
+    "RecordLock",
+    "about_to_wait",
+    "may_wait",
+]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Self
 
 from reput.errors import StoreError
 from reput.files.failure import failure, sync_failure, write_failure
+from reput.files.waiting import about_to_wait
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
@@ -179,6 +180,7 @@ class File:
 
     def allocate(self, position: int, size: int) -> None:
         """Reserve disk space for `size` bytes at `position`; they read as zeros, and the file grows if it must."""
+        about_to_wait(self.path, "allocate")
         try:
             os.posix_fallocate(self._descriptor, position, size)
         except OSError as error:
@@ -246,6 +248,7 @@ class File:
         Raises StoreSyncError: what is on the disk is unknown then, and another try may succeed without the lost bytes.
         A KeyboardInterrupt that arrived during the failed sync is replaced by this error.
         """
+        about_to_wait(self.path, "sync")
         try:
             os.fdatasync(self._descriptor)
         except OSError as error:

@@ -14,6 +14,7 @@ from reput.errors import StoreError
 from reput.files.failure import failure, sync_failure, write_failure
 from reput.files.file import File, Mapping
 from reput.files.lock import RecordLock, lock_text
+from reput.files.waiting import about_to_wait
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -42,7 +43,10 @@ class Entry(NamedTuple):
 
 
 class FileLayer:
-    """The real disk; without state. Every method raises StoreError, or StoreFullError if the disk is full."""
+    """The real disk; without state. Every method raises StoreError, or StoreFullError if the disk is full.
+
+    In `NeverWaiting` what changes names or syncs raises WouldWaitError.
+    """
 
     def open(self, path: str, *, writable: bool = False, create: bool = False, size: int | None = None) -> File:
         """Open a file; with `size`, extend a shorter file to that length by a hole.
@@ -53,6 +57,8 @@ class FileLayer:
         """
         flags = (os.O_RDWR if writable else os.O_RDONLY) | (os.O_CREAT if create else 0) | os.O_CLOEXEC
         missing = create and not os.path.exists(path)
+        if missing:
+            about_to_wait(path, "make the file")
         try:
             file = File(path, os.open(path, flags | os.O_NONBLOCK, 0o644))  # without O_NONBLOCK a pipe would block
         except OSError as error:
@@ -197,6 +203,8 @@ class FileLayer:
         while not os.path.isdir(current):
             missing.append(current)
             current = os.path.dirname(current)
+        if missing:
+            about_to_wait(path, "make the folder")
         for folder in reversed(missing):
             try:
                 os.mkdir(folder)
@@ -209,6 +217,7 @@ class FileLayer:
 
     def sync_directory(self, path: str) -> None:
         """Make the names in a folder durable: created, renamed and unlinked files and folders."""
+        about_to_wait(path, "sync the folder")
         try:
             descriptor = os.open(path or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
@@ -220,6 +229,7 @@ class FileLayer:
 
     def rename(self, source: str, target: str) -> None:
         """Rename a file or folder, durably; a file at `target` is replaced."""
+        about_to_wait(source, "rename")
         try:
             os.rename(source, target)
         except OSError as error:
@@ -232,6 +242,7 @@ class FileLayer:
 
         After an error the files before the failed one have their new names.
         """
+        about_to_wait(names[0][0] if names else "", "rename")
         for source, target in names:
             try:
                 os.rename(source, target)
@@ -244,6 +255,7 @@ class FileLayer:
 
     def link(self, source: str, target: str) -> None:
         """Add another name to a file (a hard link), durably."""
+        about_to_wait(target, "link")
         try:
             os.link(source, target)
         except OSError as error:
@@ -252,6 +264,7 @@ class FileLayer:
 
     def unlink(self, path: str) -> None:
         """Remove a file, durably."""
+        about_to_wait(path, "remove")
         try:
             os.unlink(path)
         except OSError as error:
@@ -260,6 +273,7 @@ class FileLayer:
 
     def remove_tree(self, path: str) -> None:
         """Remove a folder with its content, durably; only for folders that reput has made."""
+        about_to_wait(path, "remove the folder")
         try:
             shutil.rmtree(path)
         except OSError as error:
@@ -368,6 +382,7 @@ class FileLayer:
         self._sync(paths, only_data=False)
 
     def _sync(self, paths: Sequence[str], *, only_data: bool) -> None:
+        about_to_wait(paths[0] if paths else "", "sync")
         import numpy
 
         from reput.files.runs import sync_paths
