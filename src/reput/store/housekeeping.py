@@ -1,4 +1,4 @@
-"""Background work of an open store: sync the queues, move the checkpoint, make the next log file ahead."""
+"""Background work of an open store: sync the queues, and move the checkpoint."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from reput.store.statistics import StoreStatsService
 
 
 class FlushConsumeQueueService:
-    """RocketMQ's `FlushConsumeQueueService`, with the checkpoint and the next log file.
+    """RocketMQ's `FlushConsumeQueueService`, with the checkpoint.
 
     Every `flushIntervalConsumeQueue` it syncs the queues with at least `flushConsumeQueueLeastPages` unsynced pages;
     every `flushConsumeQueueThoroughInterval` it syncs all queues. An error ends all puts: it is kept in
@@ -55,7 +55,6 @@ class FlushConsumeQueueService:
         """Do one round; returns whether all was done. On a full disk it was not: puts raise that error themselves."""
         log, queues = self._parts.log, self._parts.queues
         try:
-            log.make_ready()
             logics = 0
             if thorough:
                 logics = queues.flush()

@@ -271,7 +271,8 @@ class MessageStore(MessageReader):
         The properties are stored as sent. `when_safe` says when a row is as safe as the flush mode promises.
 
         Returns:
-            For each row where it went, or the error that `put_message` would have raised.
+            For each row where it went, or the error that `put_message` would have raised; in `NeverWaiting` also a
+            WouldWaitError, after which `make_room` in another thread helps.
 
         Raises:
             StoreStateError: The store is closed or read-only.
@@ -283,11 +284,15 @@ class MessageStore(MessageReader):
 
         Raises:
             StoreBusyError, StoreFullError, StorePoisonedError, StoreStateError: As of `put_message`; nothing changed.
+            WouldWaitError: In `NeverWaiting`; `make_room` in another thread helps.
         """
         return self._writable().parts.log.append_written(write, time.time())
 
     def make_room(self, size: int) -> None:
-        """Make room for records of so many bytes, for `append_written`; raises as it, and MessageIllegalError."""
+        """Make room for records of so many bytes; raises as `append_written`, and MessageIllegalError.
+
+        The disk is waited for beside other appends.
+        """
         self._writable().parts.log.make_room(size)
 
     def number_queues(self, topic: str, queues: int) -> npt.NDArray[np.int32]:
@@ -361,6 +366,8 @@ class MessageStore(MessageReader):
 
         Raises:
             StoreStateError: The store is closed, read-only, or somebody else dispatches.
+            WouldWaitError: In `NeverWaiting`: the pass makes a file, or another one is under way; dispatch in another
+                thread.
         """
         return self._dispatch_by_caller().dispatch(max_bytes)
 

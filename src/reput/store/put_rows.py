@@ -118,6 +118,7 @@ class PutRows:
                 results.append(error)
             else:
                 self._stats.put_took(time.time() - begin)
+        self._log.tell_if_low()
         self._flush.nudge()
         self._on_append()
         return results

@@ -19,6 +19,7 @@ from reput.store.dispatch.by_caller import DispatchByCaller
 from reput.store.dispatch.follower import DispatchFollower
 from reput.store.dispatch.reput import Dispatcher, ReputMessageService
 from reput.store.housekeeping import FlushConsumeQueueService
+from reput.store.log.allocate import AllocateMappedFileService
 from reput.store.log.flush import FlushPolicy, FlushRealTimeService
 from reput.store.log.group_commit import GroupCommitService
 from reput.store.parts import WriterParts, close_cleanly
@@ -48,6 +49,7 @@ class Writer:
         reader: What it reads with.
         flush: Syncs the log; puts wait for it (thread `reput-flush`).
         reput: Dispatches records to queues and index (`reput-dispatch`).
+        allocate: Makes the next log file (`reput-allocate`).
         housekeeping: Syncs queues and index, and moves the checkpoint (`reput-flush-queues`).
         cleaning: Deletes expired files (`reput-retention`, where it was asked for).
         putting: Puts of single messages, lists and tables.
@@ -60,6 +62,7 @@ class Writer:
     reader: Reader
     flush: FlushPolicy
     reput: ReputMessageService
+    allocate: AllocateMappedFileService
     housekeeping: FlushConsumeQueueService
     cleaning: CleanService
     putting: PutMessage
@@ -85,7 +88,7 @@ class Writer:
         parts = open_for_writing(path, config, files, progress, bit_maps, external=dispatch == "external")
         try:
             writer = cls._of(path, parts.config, files, parts, on_arrival, dispatch)
-            for service in (writer.flush, writer.reput, writer.housekeeping):
+            for service in (writer.flush, writer.reput, writer.allocate, writer.housekeeping):
                 service.start()
             if retention:
                 writer.cleaning.start()
@@ -125,6 +128,7 @@ class Writer:
             reader,
             flush,
             reput,
+            AllocateMappedFileService(log, config),
             FlushConsumeQueueService(path, parts, flush.sync, config, reader.stats),
             CleanService(parts, config, files, path, lambda: reput.reput_from_offset),
             putting,
@@ -172,6 +176,7 @@ class Writer:
         """
         self.parts.log.refuse(refusal)
         self.cleaning.shutdown()
+        self.allocate.shutdown()
         self.housekeeping.shutdown()
         self.flush.shutdown()
         self.reput.shutdown()

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Lock
 
-from reput.errors import ReputError, StoreBusyError, StoreFullError
+from reput.errors import ReputError, StoreBusyError, StoreFullError, WouldWaitError
+from reput.files import may_wait
 
 
 class AppendGate(ABC):
@@ -55,11 +56,14 @@ class AppendGate(ABC):
         Raises:
             StoreBusyError: No put was appended for `osPageCacheBusyTimeOutMills`: the thread that holds the lock waits
                 for the disk (`DefaultMessageStore.isOSPageCacheBusy`).
+            WouldWaitError: In `NeverWaiting`, at once.
         """
         # A sleeping waiter would take the lock before it has the interpreter lock, and every put would become a thread
         # switch (14 us). Trying and yielding keeps sixteen threads as fast as one.
         if not self._lock.locked():
             return
+        if not may_wait():
+            raise WouldWaitError(f"{self._folder}: another thread appends, or waits for the disk", room=1)
         end, since = self.max_offset, time.monotonic()
         while self._lock.locked():
             if self.max_offset != end:

@@ -12,8 +12,9 @@ from collections.abc import Callable, Sequence, Set
 import numpy as np
 import numpy.typing as npt
 
-from reput.errors import MessageIllegalError, StoreSyncError
-from reput.files import FileLayer, Mapping
+from reput.errors import MessageIllegalError, StoreSyncError, WouldWaitError
+from reput.files import FileLayer, Mapping, NeverWaiting, may_wait
+from reput.formats.java import INT64_MAX
 from reput.formats.message import Message
 from reput.formats.property_crc import PROPERTY_CRC_SIZE, encode_property_crc, pack_record_with_crc
 from reput.formats.record import encode_blank
@@ -38,6 +39,10 @@ _PREPARED, _ROLLBACK = SysFlag.TRANSACTION_PREPARED, SysFlag.TRANSACTION_ROLLBAC
 _TRANSACTION = SysFlag.TRANSACTION_MASK
 #: Makes a named tuple in half the time of its class: a put takes few microseconds.
 _new_tuple = tuple.__new__
+
+
+def _nothing() -> None:
+    """Nobody makes files ahead."""
 
 
 class CommitLog(AppendGate):
@@ -77,6 +82,9 @@ class CommitLog(AppendGate):
         self._last: MappedFile | None = None
         #: Of the last file, once a put needs its address.
         self._last_map: Mapping | None = None
+        #: Called where `make_ready` is due, by the appends of a broker.
+        self.on_low: Callable[[], None] = _nothing
+        self._low_at = 0
         self._offsets_array: npt.NDArray[np.int64] | None = None
         self._offsets_address = 0
 
@@ -117,7 +125,15 @@ class CommitLog(AppendGate):
 
         Raises:
             StoreFullError: No space for the next file, or for these bytes; nothing has changed.
+            WouldWaitError: In `NeverWaiting`, where `make_room` has not been called; nothing has changed.
         """
+        try:
+            return self._room_for(size)
+        except WouldWaitError as error:
+            error.room = max(size, 1)
+            raise
+
+    def _room_for(self, size: int) -> MappedFile:
         files = self.queue.mapped_files
         if not files:
             self.queue.append_file(self._next_file())
@@ -148,7 +164,7 @@ class CommitLog(AppendGate):
             raise
 
     def _go_on_in(self, file: MappedFile) -> None:
-        self._last, self._last_map = file, None
+        self._last, self._last_map, self._low_at = file, None, 0
 
     def check_size(self, size: int) -> None:
         """Refuse a record that no file can hold, before anything is written."""
@@ -271,6 +287,7 @@ class CommitLog(AppendGate):
 
         Raises:
             StoreBusyError, StorePoisonedError, StoreFullError: As `append`; nothing has changed.
+            WouldWaitError: In `NeverWaiting`; `make_room` helps.
         """
         if self._lock.locked():
             self._wait()
@@ -292,21 +309,49 @@ class CommitLog(AppendGate):
             if size:
                 file.wrote_position = position + size
                 self.last_store_timestamp = now
+            if file.wrote_position >= self._low_at:
+                self.tell_if_low()
             return file.start_offset + file.wrote_position
 
     def make_room(self, size: int) -> None:
         """Go on in the next file, or reserve space, so that records of `size` bytes have room.
 
+        The disk is waited for without the append lock, so that others go on appending.
+
         Raises:
             MessageIllegalError: No file can hold them.
             StoreBusyError, StorePoisonedError, StoreFullError: As `append`; nothing has changed.
+            WouldWaitError: In `NeverWaiting`, where the disk would have to be waited for.
         """
         self.check_size(size)
-        self._wait()
-        with self._lock:
-            if self._refusal is not None:
-                raise self._refusal.with_traceback(None)  # one object for many puts: traces would pile up in it
-            self._room(size)
+        while True:
+            self._wait()
+            with self._lock, NeverWaiting():
+                if self._refusal is not None:
+                    raise self._refusal.with_traceback(None)  # one object for many puts: traces would pile up in it
+                try:
+                    self._room(size)
+                    return
+                except WouldWaitError as error:
+                    would_wait = error
+            if not may_wait():
+                raise would_wait
+            self._prepare_room(size)
+
+    def _prepare_room(self, size: int) -> None:
+        """Do what `_room` would wait for the disk for, without the append lock."""
+        file = self._last
+        if file is not None:
+            position = file.wrote_position
+            is_last = position + size + BLANK_SIZE <= file.size
+            file.reserve(min(file.size, position + BLANK_SIZE + (size if is_last else 0)))
+            if is_last:
+                return
+        try:
+            self.queue.make_ahead().reserve(size + BLANK_SIZE)
+        except StoreSyncError as error:
+            self.failure = error
+            raise
 
     def number_queues(self, keys: list[QueueKey]) -> npt.NDArray[np.int32]:
         """int32[len(keys)], the queues' numbers for `EncodedRows`; new queues get one."""
@@ -422,6 +467,8 @@ class CommitLog(AppendGate):
     def make_ready(self) -> None:
         """Make the next file, and reserve disk space, before a put needs them; called by a thread that may wait.
 
+        The next file is made once half of the last file is written. The append lock is not held.
+
         Raises:
             StoreFullError: No space; puts go on as long as there is room.
             StoreSyncError: A sync failed; nothing is appended any more.
@@ -429,12 +476,25 @@ class CommitLog(AppendGate):
         file = self._last
         if file is None:
             return
-        with self._lock:
-            if file is self._last:
-                if file.reserved_position - file.wrote_position < RESERVE_STEP // 2:
-                    file.reserve(min(file.size, file.wrote_position + RESERVE_STEP))
-                if file.size - file.wrote_position < file.size // 4:
-                    self._next_file()
+        if file.reserved_position - file.wrote_position < RESERVE_STEP // 2:
+            file.reserve(min(file.size, file.wrote_position + RESERVE_STEP))
+        if file.wrote_position >= file.size // 2:
+            self._next_file()
+        if file is self._last:
+            self._low_at = self._low_position(file)
+
+    def _low_position(self, file: MappedFile) -> int:
+        """Position in the last file from which on `make_ready` has something to do."""
+        of_space = INT64_MAX if file.reserved_position == file.size else file.reserved_position - RESERVE_STEP // 2
+        of_file = INT64_MAX if self.queue.made_ahead is not None else file.size // 2
+        return min(of_space, of_file)
+
+    def tell_if_low(self) -> None:
+        """Call `on_low` where `make_ready` is due, once until it is done."""
+        file = self._last
+        if file is not None and file.wrote_position >= self._low_at:
+            self._low_at = INT64_MAX
+            self.on_low()
 
     def view(self, offset: int, size: int) -> memoryview | None:
         """The bytes of a record, as they lie; None outside what may be read."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from threading import Lock
 
-from reput.files import File, FileLayer, Mapping
+from reput.files import File, FileLayer, Mapping, about_to_wait
 from reput.log.directory import open_listed
 
 #: Disk space is reserved in steps of this many bytes. A step takes 70 us, and a fresh store stays small.
@@ -31,6 +32,7 @@ class MappedFile:
         "_mapping",
         "_on_map",
         "_read_ahead",
+        "_reserving",
         "_writable",
         "flushed_position",
         "path",
@@ -57,6 +59,7 @@ class MappedFile:
         self._read_ahead = read_ahead
         self._file: File | None = None
         self._mapping: Mapping | None = None
+        self._reserving = Lock()
         self.path = path
         self.start_offset = start_offset
         self.size = size
@@ -99,25 +102,34 @@ class MappedFile:
 
     def close_descriptor(self) -> None:
         """Close the descriptor; `file` opens it again when it is needed."""
-        file, self._file = self._file, None
-        if file is not None:
-            file.close()
+        with self._reserving:  # else another file may get its number, and the space
+            file, self._file = self._file, None
+            if file is not None:
+                file.close()
 
     def create(self) -> None:
-        """Make the file, all zeros, and reserve its first step. Its length and its name are durable afterwards."""
+        """Make the file, all zeros, reserve its first step, and map it.
+
+        Its length and its name are durable afterwards.
+        """
         self._file = self._files.open(self.path, writable=True, create=True, size=self.size)
         self.wrote_position = self.flushed_position = 0
         self.reserve(1)
         self._file.sync()  # its length: a file of another length than the other files is taken for damage
         self._files.sync_directory(self.path.rpartition("/")[0])
+        _ = self.mapping
 
     def reserve(self, end: int) -> None:
         """Reserve disk space up to position `end` at least; raises StoreFullError where there is no space."""
-        if end > self.reserved_position:
+        if end <= self.reserved_position:
+            return
+        about_to_wait(self.path, "allocate")  # before the lock, whose holder may wait for the disk
+        with self._reserving:
             begin = self.reserved_position
-            target = min(self.size, max(end, begin + RESERVE_STEP))
-            self.file.allocate(begin, target - begin)
-            self.reserved_position = target
+            if end > begin:
+                target = min(self.size, max(end, begin + RESERVE_STEP))
+                self.file.allocate(begin, target - begin)
+                self.reserved_position = target
 
     def write(self, position: int, data: memoryview) -> None:
         """Write many bytes by a system call. Bytes of a write that failed are zeroed again: they were not stored."""

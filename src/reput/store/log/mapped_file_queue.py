@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reput.errors import StoreFormatError, StoreFullError
-from reput.files import FileLayer, Mapping
+from reput.files import FileLayer, Mapping, about_to_wait
 from reput.formats.paths import offset_to_file_name
 from reput.kernels.index_file import LogFields
 from reput.log.directory import LogFile
@@ -71,6 +71,7 @@ class MappedFileQueue:
         self._maps: tuple[list[MappedFile], LogMaps] | None = None
         self._mapped_count = 0
         self._changing = Lock()
+        self._making = Lock()
         self._ahead: MappedFile | None = None
         self.file_size = file_size
         #: Replaced by a new list, never changed in place: readers take it without a lock, and keep to it.
@@ -165,25 +166,37 @@ class MappedFileQueue:
 
         Raises:
             StoreFullError: No space for it; nothing has changed.
+            WouldWaitError: In `NeverWaiting`, where it has not been made ahead.
         """
-        self.make_ahead()
-        assert self._ahead is not None
-        return self._ahead
+        return self.made_ahead or self.make_ahead()
 
-    def make_ahead(self) -> None:
-        """Make the next file before it is needed (`AllocateMappedFileService`)."""
-        if self._ahead is None:
-            paths = self._paths_of(self._end)
-            for path in paths:
-                try:
-                    self._ahead = self._make(path)
-                    break
-                except StoreFullError:
-                    if path == paths[-1]:
-                        raise
-                    if self._files.exists(path):  # two folders must not have the same name, not even after a power cut
-                        self._files.unlink(path)
-                        self._files.sync_directory(path.rpartition("/")[0])
+    @property
+    def made_ahead(self) -> MappedFile | None:
+        """The file that was made ahead; None where there is none."""
+        ahead = self._ahead
+        return ahead if ahead is not None and ahead.start_offset == self._end else None
+
+    def make_ahead(self) -> MappedFile:
+        """Make the file after the last file, if that has not been done; any thread.
+
+        Errors as of `next_file`. No file becomes the last file meanwhile, but this one.
+        """
+        about_to_wait(self.folders[0], "make the next file")  # before the lock, whose holder waits for the disk
+        with self._making:
+            return self.made_ahead or self._make_ahead()
+
+    def _make_ahead(self) -> MappedFile:
+        *others, last = self._paths_of(self._end)
+        for path in others:
+            try:
+                self._ahead = self._make(path)
+                return self._ahead
+            except StoreFullError:
+                if self._files.exists(path):  # two folders must not have the same name, not even after a power cut
+                    self._files.unlink(path)
+                    self._files.sync_directory(path.rpartition("/")[0])
+        self._ahead = self._make(last)
+        return self._ahead
 
     def _make(self, path: str) -> MappedFile:
         file = self._file(path, self._end, writable=True)
@@ -219,7 +232,7 @@ class MappedFileQueue:
 
     def remove_ahead(self) -> None:
         """Remove the file that was made ahead, also where it was made in part only."""
-        ahead, self._ahead = self._ahead, None
+        ahead, self._ahead = self.made_ahead, None
         if ahead is not None:
             ahead.close()
         for path in self._paths_of(self._end):
@@ -229,7 +242,6 @@ class MappedFileQueue:
     def append_file(self, file: MappedFile) -> None:
         """Make `next_file` the last file of the queue."""
         assert file is self._ahead
-        self._ahead = None
         with self._changing:
             self.mapped_files = [*self.mapped_files, file]
 
@@ -282,7 +294,7 @@ class MappedFileQueue:
         """Close all files; a file that was made ahead and not used is removed, as RocketMQ does at shutdown."""
         for file in self.mapped_files:
             file.close()
-        ahead, self._ahead = self._ahead, None
+        ahead, self._ahead = self.made_ahead, None
         if ahead is not None:
             ahead.close()
             self._files.unlink(ahead.path)

@@ -1,0 +1,53 @@
+"""Thread that makes the next log file, and reserves disk space, before appends need them."""
+
+from __future__ import annotations
+
+from threading import Event
+
+from reput.config.message_store import MessageStoreConfig
+from reput.errors import ReputError, StoreError, StoreFullError
+from reput.store.log.commit_log import CommitLog
+from reput.store.service_thread import ServiceThread
+
+
+class AllocateMappedFileService:
+    """RocketMQ's `AllocateMappedFileService`. An error ends all puts: it is kept in `CommitLog.failure`.
+
+    Appends of a broker call it (`CommitLog.on_low`). For all others a look every `flushIntervalConsumeQueue` is enough:
+    where it comes too late, the put itself makes the file.
+    """
+
+    def __init__(self, commit_log: CommitLog, config: MessageStoreConfig) -> None:
+        self._commit_log = commit_log
+        self._interval_s = config.flush_interval_consume_queue / 1000
+        self._wake = Event()
+        self._stopping = False
+        self._thread = ServiceThread(self._run, "reput-allocate")
+        commit_log.on_low = self._wake.set
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def shutdown(self) -> None:
+        """Stop the thread; a file that is being made is finished first."""
+        self._stopping = True
+        self._wake.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        log = self._commit_log
+        while log.failure is None:
+            self._wake.wait(self._interval_s)
+            self._wake.clear()
+            if self._stopping:
+                return
+            try:
+                log.make_ready()
+            except StoreFullError:
+                continue  # puts raise that error themselves; space may return
+            except ReputError as error:
+                log.failure = error
+            except Exception as error:
+                log.failure = StoreError(f"{log.queue.folders[0]}: the thread that makes log files stopped: {error!r}")
+                raise
