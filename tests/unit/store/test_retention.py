@@ -22,8 +22,9 @@ from reput.files.layer import Entry
 from reput.formats.message_ext import MessageExt
 from reput.store.log.commit_log import CommitLog
 from reput.store.retention import Candidate, DeleteReason, DiskLevel, disk_level, is_due, plan_deletion
-from tests.support.faulty_files import FaultyFiles, fail_next, no_objection
+from tests.support.faulty_files import FaultyFiles, Operation, fail_next, no_objection
 from tests.support.fixtures import OpenStore
+from tests.support.invariants import SMALL
 from tests.support.retained import age, check_retained, files_in
 
 HOUR_MS = 3_600_000
@@ -554,3 +555,28 @@ def test_a_closed_store_deletes_nothing(open_store: OpenStore, path: Path) -> No
     with pytest.raises(StoreStateError):
         store._writer.cleaning.delete_expired(manual=True)
     assert {file for file in files_in(path) if file.parent.name == "commitlog"} <= before
+
+
+def test_no_reader_waits_for_the_removal_of_a_file_of_its_queue(tmp_path: Path) -> None:
+    came, go_on = threading.Event(), threading.Event()
+
+    def judge(operation: Operation) -> None:
+        if operation.kind == "unlink" and "/consumequeue/" in operation.path:
+            came.set()
+            go_on.wait(60)
+
+    files = FaultyFiles(judge)
+    with reput.MessageStore.open(tmp_path / "s", files=files, **FAST, **SMALL) as store:
+        fill(store)
+        age(tmp_path / "s", 3)
+        deleting = threading.Thread(target=store.delete_expired)
+        deleting.start()
+        assert came.wait(60)
+        for queue in store._queues.queues():
+            queue.drop_mappings()
+            result = store.get_message("t", queue.queue_id, queue.max_offset - 1)
+            assert [message.body for message in result.messages()] == [bytes(300)]
+        assert deleting.is_alive(), "the file is still being removed"
+        go_on.set()
+        deleting.join(60)
+        check_retained(store, tmp_path / "s")

@@ -141,12 +141,15 @@ class QueueFolder(ABC):
         """Delete the oldest file and return its path; called while no flush runs."""
         start = self._starts[0]
         path = self.file_path(start)
-        with self._lock:  # no reader maps it meanwhile
-            try:
-                self._files.unlink(path)
-            finally:
-                if not self._files.exists(path):
-                    del self._starts[0]
-                    self._mappings.pop(start, None)
-                    self.dirty.discard(start)
+        with self._lock:  # no reader maps it any more, and none waits for the disk
+            del self._starts[0]
+        try:
+            self._files.unlink(path)
+        finally:
+            if self._files.exists(path):
+                with self._lock:
+                    self._starts.insert(0, start)
+            else:
+                self._mappings.pop(start, None)
+                self.dirty.discard(start)
         return path
