@@ -80,6 +80,10 @@ class FrameBuffer:
         self._begin += size
         return view[:size]
 
+    def put_back(self, size: int) -> None:
+        """Let the last frame, of so many bytes, be the next one again; before anything else is done."""
+        self._begin -= size
+
     def _tidy(self) -> None:
         if self._begin == self._end:
             self._begin = self._end = 0

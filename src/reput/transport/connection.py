@@ -31,6 +31,8 @@ class Owner(Protocol):
     def readable(self, connection: Connection) -> None:
         """Bytes have come: take whole frames out of `connection.frames`, and answer.
 
+        Frames that are left there, since the connection is paused, are for the next call.
+
         Raises RemotingDecodeError at bytes that are no frame; the connection is then closed.
         """
 
@@ -49,7 +51,7 @@ class Connection(asyncio.BufferedProtocol):
         last_active: Loop time of the last read or write.
         frame_since: Loop time since which a frame has not come whole; infinite where none has begun.
         is_open: False once it is closed or about to be.
-        is_paused: True while the peer leaves too much unread: its requests wait.
+        is_paused: True while the peer leaves too much unread, or the owner holds the connection: its requests wait.
     """
 
     def __init__(self, owner: Owner) -> None:
@@ -61,6 +63,7 @@ class Connection(asyncio.BufferedProtocol):
         self.frame_since = math.inf
         self.is_open = False
         self.is_paused = False
+        self._is_choked = self._is_held = False
         self._owner = owner
         self._transport: asyncio.Transport | None = None
         self._loop = asyncio.get_running_loop()
@@ -109,14 +112,33 @@ class Connection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         """Called by the loop: the peer does not read, so nothing more is read of it."""
-        assert self._transport is not None
-        self.is_paused = True
-        self._transport.pause_reading()
+        self._is_choked = True
+        self._pause()
 
     def resume_writing(self) -> None:
-        """Called by the loop: the peer reads again; requests that came before the pause are first."""
-        self.is_paused = False
-        if self.is_open:
+        """Called by the loop: the peer reads again."""
+        self._is_choked = False
+        self._resume()
+
+    def hold(self) -> None:
+        """Take no requests of this connection until `go_on`."""
+        self._is_held = True
+        self._pause()
+
+    def go_on(self) -> None:
+        """Take requests again."""
+        self._is_held = False
+        self._resume()
+
+    def _pause(self) -> None:
+        self.is_paused = True
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def _resume(self) -> None:
+        """Go on, if nothing else is in the way; requests that came before the pause are first."""
+        self.is_paused = self._is_choked or self._is_held
+        if self.is_open and not self.is_paused:
             self._read()
         if self._transport is not None and self.is_open and not self.is_paused:
             self._transport.resume_reading()

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
-from reput.errors import RemotingCommandError, RemotingDecodeError, ReputError
+from reput.errors import RemotingCommandError, RemotingDecodeError, ReputError, WouldWaitError
 from reput.events import Event
 from reput.remoting.codes import ResponseCode
 from reput.remoting.command import RemotingCommand, decode_command, encode_command
@@ -53,12 +53,19 @@ class Requests:
         """Take all whole frames of a connection, and send what is to be answered at once in one write.
 
         Large answers are sent in several writes. Frames wait as long as the peer leaves too much unread.
+
+        Raises:
+            WouldWaitError: As `take`; the request is the next frame again.
         """
         answers: list[bytes] = []
         size = 0
         try:
             for frame in connection.frames.frames():
-                answer = self.take(connection, decode_command(frame))
+                try:
+                    answer = self.take(connection, decode_command(frame))
+                except WouldWaitError:
+                    connection.frames.put_back(len(frame))
+                    raise
                 if answer is not None:
                     answers.append(_encode(answer))
                     size += len(answers[-1])
@@ -73,7 +80,11 @@ class Requests:
                 connection.write(b"".join(answers))
 
     def take(self, connection: Connection, command: RemotingCommand) -> Answer:
-        """Handle one command; returns the answer, if there is one already."""
+        """Handle one command; returns the answer, if there is one already.
+
+        Raises:
+            WouldWaitError: The log has no room for what is sent; make it in another thread, and take the command again.
+        """
         if command.is_response:
             connection.answered(command)
             return None
@@ -88,6 +99,8 @@ class Requests:
             try:
                 answer = handler(connection, command)
             except Exception as error:
+                if isinstance(error, WouldWaitError) and error.room:
+                    raise
                 answer = _failure(command, error)
         if isinstance(answer, Coroutine):
             self._run(connection, command, answer)

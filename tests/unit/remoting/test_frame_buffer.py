@@ -99,3 +99,15 @@ def test_frames_that_were_not_asked_for_stay() -> None:
     assert bytes(next(buffer.frames())) == SMALL
     assert len(buffer) == 2 * len(SMALL)
     assert [bytes(frame) for frame in buffer.frames()] == [SMALL, SMALL]
+
+
+def test_a_frame_that_was_put_back_is_the_next_one_again() -> None:
+    buffer = FrameBuffer()
+    buffer.room()[: 2 * len(SMALL)] = SMALL + SMALL[::-1]
+    buffer.received(2 * len(SMALL))
+    for _ in range(2):
+        frame = buffer.frame()
+        assert frame is not None
+        assert bytes(frame) == SMALL
+        buffer.put_back(len(frame))
+    assert len(buffer) == 2 * len(SMALL)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 import pytest
 
-from reput.errors import RemotingDecodeError, RemotingError
+from reput.errors import RemotingDecodeError, RemotingError, WouldWaitError
 from reput.remoting.command import ONE_WAY_FLAG, RESPONSE_FLAG, RemotingCommand, encode_command
 from reput.transport import connection as module
 from reput.transport.connection import Connection
@@ -179,3 +180,57 @@ def test_a_connection_that_is_closed_sends_what_was_written() -> None:
             return await peer.ends()
 
     assert run(ask()) == bytes(8 * MIB)
+
+
+def test_a_connection_that_is_held_takes_the_same_request_again_when_it_goes_on() -> None:
+    taken: list[int] = []
+
+    def held_once(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        taken.append(request.opaque)
+        if taken.count(request.opaque) == 1 and request.opaque % 2:
+            connection.hold()
+            raise WouldWaitError("no room", room=1)
+        return request.response()
+
+    async def ask() -> None:
+        async with serving({ECHO: held_once}) as here:
+            readable = here.readable
+
+            def until_held(connection: Connection) -> None:
+                with suppress(WouldWaitError):
+                    readable(connection)
+
+            here.readable = until_held  # type: ignore[method-assign]
+            peer = await here.peer()
+            connection = await here.opened_connections.get()
+            peer.send(*(RemotingCommand(ECHO, opaque) for opaque in range(4)))
+            assert (await peer.receive()).opaque == 0
+            assert connection.is_paused
+            peer.send(RemotingCommand(ECHO, 4))
+            for _ in range(2):
+                connection.go_on()
+            assert not connection.is_paused
+            assert [(await peer.receive()).opaque for _ in range(4)] == [1, 2, 3, 4]
+
+    run(ask())
+    assert taken == [0, 1, 1, 2, 3, 3, 4]
+
+
+def test_a_connection_that_is_held_does_not_go_on_when_its_peer_reads_again() -> None:
+    async def ask() -> None:
+        async with serving({ECHO: echo}) as here:
+            peer = await here.peer()
+            connection = await here.opened_connections.get()
+            connection.hold()
+            connection.pause_writing()
+            connection.resume_writing()
+            assert connection.is_paused
+            connection.pause_writing()
+            connection.go_on()
+            assert connection.is_paused
+            connection.resume_writing()
+            assert not connection.is_paused
+            peer.send(RemotingCommand(ECHO, 7))
+            assert (await peer.receive()).opaque == 7
+
+    run(ask())
