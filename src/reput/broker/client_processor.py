@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any
 
 from reput.broker.state import BrokerState
 from reput.broker.topic_creation import TopicCreation
@@ -172,21 +173,27 @@ class ClientProcessor:
 
     # -- how far they are
 
-    def query_offset(self, connection: Connection, command: RemotingCommand) -> Answer:
+    def query_offset(self, connection: Connection, command: RemotingCommand) -> Answer | Coroutine[Any, Any, Answer]:
         """The offset of a group in a queue; 0 for a new group where the queue's first message is still in memory."""
         header = decode_header(QueryConsumerOffsetRequestHeader, {"consumerGroup": "null"} | (command.ext_fields or {}))
-        store = self._state.store
         offset = self._state.offsets.query_offset(header.consumer_group, header.topic, header.queue_id)
         if offset < 0:
             if header.set_zero_if_not_found is False:
                 remark = "Not found, do not set to zero, maybe this group boot first"
                 return command.response(ResponseCode.QUERY_NOT_FOUND, remark, {})
-            first = store.get_message(header.topic, header.queue_id, 0, 1)
-            if first.status is not GetMessageStatus.FOUND or first.suggest_pulling_from_slave:  # gone, or on the disk
-                remark = "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
-                return command.response(ResponseCode.QUERY_NOT_FOUND, remark, {})
-            offset = 0
+            return self._first_offset(connection, command, header)
         return command.response(ext_fields=encode_header(QueryConsumerOffsetResponseHeader(offset)))
+
+    async def _first_offset(
+        self, connection: Connection, command: RemotingCommand, header: QueryConsumerOffsetRequestHeader
+    ) -> Answer:
+        """The offset at which a new group begins; whether the first message is in memory is for the disk to say."""
+        get = self._state.store.get_message
+        first = await self._state.reads.run_for(connection, get, header.topic, header.queue_id, 0, 1)
+        if first.status is not GetMessageStatus.FOUND or first.suggest_pulling_from_slave:  # gone, or on the disk
+            remark = "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
+            return command.response(ResponseCode.QUERY_NOT_FOUND, remark, {})
+        return command.response(ext_fields=encode_header(QueryConsumerOffsetResponseHeader(0)))
 
     def update_offset(self, connection: Connection, command: RemotingCommand) -> Answer:
         """Keep the offset of a group in a queue."""
