@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
 from reput.broker.broker import BrokerController
 from reput.config.broker import broker_configs
-from reput.files import DISK, FileLayer
+from reput.files import DISK, FileLayer, NeverWaiting, waiting
 from reput.formats.message import Message
 from reput.formats.message_batch import encode_batch
 from reput.formats.message_ext import MessageExt
@@ -243,17 +243,32 @@ def controller_of(path: Path, *, files: FileLayer = DISK, **keys: object) -> Bro
     return BrokerController(str(path), config, store_config, namesrv_port=0, files=files)
 
 
+@contextmanager
+def _waiting() -> Iterator[None]:
+    """This thread may wait for the disk, also inside of `NeverWaiting`."""
+    before, waiting._of_thread.may_wait = waiting._of_thread.may_wait, True
+    try:
+        yield
+    finally:
+        waiting._of_thread.may_wait = before
+
+
 @asynccontextmanager
 async def serving_broker(path: Path, *, files: FileLayer = DISK, **keys: object) -> AsyncIterator[Served]:
-    """A broker on a folder, with these keys of broker and store; it is stopped, unless the test has done so."""
+    """A broker on a folder, with these keys of broker and store; it is stopped, unless the test has done so.
+
+    While it runs, whatever would make the loop's thread wait for the disk is an error.
+    """
     controller = controller_of(path, files=files, **keys)
-    await controller.start()
+    with _waiting():  # other brokers may be served in this loop
+        await controller.start()
     served = Served(controller)
-    try:
-        yield served
-    finally:
-        await served.leave_all()
-        await served.stop()
+    with NeverWaiting():
+        try:
+            yield served
+        finally:
+            await served.leave_all()
+            await served.stop()
 
 
 async def with_topic(client: Client, topic: str, queues: int = 1, perm: int = 6, **fields: object) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from reput.broker.client_processor import ClientProcessor
 from reput.broker.durable_answers import DurableAnswers
+from reput.broker.log_room import LogRoom
 from reput.broker.pull_message_processor import PullMessageProcessor
 from reput.broker.query_processor import QueryProcessor
 from reput.broker.registration import Registration
@@ -21,9 +22,9 @@ from reput.broker.topic_creation import TopicCreation
 from reput.broker.topic_processor import TopicProcessor
 from reput.config.broker import BrokerConfig
 from reput.config.message_store import FlushDiskType, MessageStoreConfig
-from reput.errors import ReputError
+from reput.errors import ReputError, WouldWaitError
 from reput.events import Event
-from reput.files import DISK, FileLayer
+from reput.files import DISK, FileLayer, NeverWaiting
 from reput.formats.metadata import ConsumerOffsets, SubscriptionGroups, TopicConfig
 from reput.log.metadata import read_metadata
 from reput.namesrv.name_server import NameServer
@@ -35,6 +36,7 @@ from reput.service.consumer_offset_manager import ConsumerOffsetManager
 from reput.service.producer_manager import ProducerManager
 from reput.service.subscription_group_manager import SubscriptionGroupManager
 from reput.service.topic_config_manager import TopicConfigManager, broker_topics
+from reput.store.dispatch.arrivals import Arrivals
 from reput.store.message_store import MessageStore
 from reput.transport.connection import Connection
 from reput.transport.request_queue import RequestQueue
@@ -85,6 +87,7 @@ class BrokerController:
         self._tasks: set[asyncio.Task[None]] = set()
         self._dispatch_at = 0.0
         self._next_dispatch: asyncio.Handle | None = None
+        self._dispatching: asyncio.Task[None] | None = None
         self._turns = 0
         self._persists_groups = False
         self.address = ""
@@ -175,10 +178,11 @@ class BrokerController:
             store, sending, store.config.sync_flush_timeout, on_safe=self._dispatch_soon if is_sync else None
         )
         on_append = (lambda: None) if is_sync else self._dispatch_soon
+        self._room = LogRoom(state)
         pulls = PullMessageProcessor(state)
         self._held_pulls = pulls.held
         self._clients = ClientProcessor(state, creation, self._persist_groups_soon)
-        sends = SendMessageProcessor(state, creation, self._answers, on_append)
+        sends = SendMessageProcessor(state, creation, self._room, self._answers, on_append)
         topics = TopicProcessor(state, self._registration.register, partial(self._persist, state.groups))
         readers = pulls.handlers() | QueryProcessor(state).handlers()
         self._requests = Requests(
@@ -210,9 +214,12 @@ class BrokerController:
             await asyncio.sleep(0.001)
         for task in self._tasks:
             task.cancel()
-        if self._next_dispatch is not None:
-            self._next_dispatch.cancel()
         await self._close_ports()
+        await self._room.drain()
+        while self._dispatching is not None:
+            await self._dispatching
+        if self._next_dispatch is not None:  # the close of the store dispatches the rest
+            self._next_dispatch.cancel()
         try:
             await self._persist(state.offsets)
             await self._persist(state.groups)
@@ -234,7 +241,11 @@ class BrokerController:
     def readable(self, connection: Connection) -> None:
         """Called by the server: what one read brings is one batch."""
         self._turns += 1
-        self._sends.take_all(connection)
+        try:
+            with NeverWaiting():
+                self._sends.take_all(connection)
+        except WouldWaitError as error:
+            self._room.hold(connection, error.room)
         if isinstance(self._next_dispatch, asyncio.TimerHandle) and self._held_pulls.any_wait:
             self._next_dispatch.cancel()
             self._next_dispatch = self._loop.call_soon(self._dispatch_if_idle, self._turns)
@@ -244,11 +255,11 @@ class BrokerController:
         self._held_pulls.connection_closed(connection)
         self._clients.connection_closed(connection)
 
-    # -- dispatch, in the loop's idle time
+    # -- dispatch, in the loop's idle time, or beside it where a pass must wait for the disk: it makes a file
 
     def _dispatch_soon(self) -> None:
         """Dispatch when the loop is idle, if pulls wait for messages; else a moment later, more messages at once."""
-        if self._next_dispatch is None:
+        if self._next_dispatch is None and self._dispatching is None:
             self._dispatch_at = self._loop.time() + _DISPATCH_WITHIN_S
             if self._held_pulls.any_wait:
                 self._next_dispatch = self._loop.call_soon(self._dispatch_if_idle, self._turns)
@@ -262,9 +273,23 @@ class BrokerController:
             if self._next_dispatch is not None:
                 self._next_dispatch.cancel()
                 self._dispatch()
+            if self._dispatching is not None:
+                return self._handle_later(handler, connection, command)
             return handler(connection, command)
 
         return handle
+
+    async def _handle_later(self, handler: Handler, connection: Connection, command: RemotingCommand) -> Answer:
+        """Handle a request once all is dispatched that was sent before it."""
+        store = self._state.store
+        end = store.max_commit_log_offset
+        while self._dispatching is not None and store.max_commit_log_offset - store.dispatch_behind_bytes < end:
+            await asyncio.shield(self._dispatching)
+            if self._next_dispatch is not None:
+                self._next_dispatch.cancel()
+                self._dispatch()
+        answer = handler(connection, command)
+        return await answer if isinstance(answer, Coroutine) else answer
 
     def _dispatch_if_idle(self, turns: int) -> None:
         """Do one pass, if no request has come since the last look, or too much time has passed."""
@@ -275,8 +300,23 @@ class BrokerController:
 
     def _dispatch(self) -> None:
         self._next_dispatch = None
+        try:
+            with NeverWaiting():
+                arrivals = self._state.store.dispatch(_DISPATCH_BYTES)
+        except WouldWaitError:
+            self._dispatching = self._loop.create_task(self._dispatch_beside())
+        else:
+            self._dispatched(arrivals)
+
+    async def _dispatch_beside(self) -> None:
+        try:
+            arrivals = await self._state.writes.run(self._state.store.dispatch, _DISPATCH_BYTES)
+        finally:
+            self._dispatching = None
+        self._dispatched(arrivals)
+
+    def _dispatched(self, arrivals: Arrivals | None) -> None:
         store = self._state.store
-        arrivals = store.dispatch(_DISPATCH_BYTES)
         if arrivals is not None:
             self._held_pulls.messages_arrived(arrivals)
         if store.dispatch_failure is not None:

@@ -8,7 +8,7 @@ from reput.broker.durable_answers import DurableAnswers
 from reput.broker.state import BrokerState
 from reput.broker.topic_creation import TopicCreation
 from reput.config.message_store import FlushDiskType, MessageStoreConfig
-from reput.errors import ReputError
+from reput.errors import ReputError, WouldWaitError
 from reput.formats.hosts import HOST_V4_SIZE, encode_host
 from reput.formats.message import RETRY_TOPIC_PREFIX
 from reput.formats.metadata import TopicConfig, TopicFilterType
@@ -82,7 +82,11 @@ class SendFrameProcessor:
         self._sends = 0
 
     def take_all(self, connection: Connection) -> None:
-        """Take all whole frames of a connection, and send what is to be answered at once in one write."""
+        """Take all whole frames of a connection, and send what is to be answered at once in one write.
+
+        Raises:
+            WouldWaitError: In `NeverWaiting`: the next frame needs room in the log, which is to be made elsewhere.
+        """
         host, now_ms = connection.host, self._state.now_ms()
         if not self._is_usable or len(host) != HOST_V4_SIZE or now_ms < self._starts_at:
             self._requests.take_all(connection)
@@ -120,7 +124,7 @@ class SendFrameProcessor:
 
         try:
             end_offset = self._state.store.append_written(write)
-        except ReputError:  # the plain way answers what it is
+        except ReputError:  # the plain way answers what it is, or says that a send is to wait
             return Stop.ODD, 0
         if kernel.records:
             self._has_appended = True
@@ -129,10 +133,10 @@ class SendFrameProcessor:
         return stop, kernel.at - begin
 
     def _make_room(self) -> bool:
-        """Go on in the next log file; False where the plain way is to say why there is no room."""
+        """Go on in the next log file; False where the plain way is to say why there is no room, or not yet."""
         try:
             self._state.store.make_room(self._kernel.needed)
-        except ReputError:  # no file can hold so much, or the disk is full
+        except ReputError:  # no file can hold so much, the file is not there yet, or the disk is full
             return False
         return True
 
@@ -143,7 +147,11 @@ class SendFrameProcessor:
             return False
         command = decode_command(frame)
         self._tell_appended()  # a request sees what was sent before it
-        answer = self._requests.take(connection, command)
+        try:
+            answer = self._requests.take(connection, command)
+        except WouldWaitError:
+            connection.frames.put_back(len(frame))
+            raise
         if answer is not None:
             self._send_answers(connection)
             connection.send(answer)

@@ -8,10 +8,12 @@ from datetime import datetime
 from typing import Any
 
 from reput.broker.durable_answers import DurableAnswers
+from reput.broker.log_room import LogRoom
 from reput.broker.state import SEE_FAQ, BrokerState
 from reput.broker.topic_creation import TopicCreation
 from reput.config.message_store import FlushDiskType
-from reput.errors import MessageIllegalError, ReputError, StoreBusyError
+from reput.errors import MessageIllegalError, ReputError, StoreBusyError, WouldWaitError
+from reput.files import NeverWaiting
 from reput.formats.hosts import encode_host
 from reput.formats.message import RETRY_TOPIC_PREFIX
 from reput.formats.message_batch import INNER_BATCH
@@ -42,15 +44,22 @@ class SendMessageProcessor:
     Args:
         state: The broker's.
         creation: Makes unknown topics.
+        room: Room in the log.
         answers: Holds back answers under SYNC_FLUSH.
         on_append: Called after an append: there is something to dispatch.
     """
 
     def __init__(
-        self, state: BrokerState, creation: TopicCreation, answers: DurableAnswers, on_append: Callable[[], None]
+        self,
+        state: BrokerState,
+        creation: TopicCreation,
+        room: LogRoom,
+        answers: DurableAnswers,
+        on_append: Callable[[], None],
     ) -> None:
         self._state = state
         self._creation = creation
+        self._room = room
         self._answers = answers
         self._on_append = on_append
         self._is_sync = state.store.config.flush_disk_type is FlushDiskType.SYNC_FLUSH
@@ -63,7 +72,7 @@ class SendMessageProcessor:
         return dict.fromkeys(codes, self.send)
 
     def send(self, connection: Connection, command: RemotingCommand) -> Answer | Coroutine[Any, Any, Answer]:
-        """Take one request."""
+        """Take one request; raises WouldWaitError where `room` must be made first."""
         header = decode_send_header(command.code, command.ext_fields)
         refusal = self._refusal(command, header)
         if refusal is not None:
@@ -85,9 +94,23 @@ class SendMessageProcessor:
     async def _send_to_new(
         self, connection: Connection, command: RemotingCommand, header: SendMessageRequestHeader, made: TopicConfig
     ) -> Answer:
-        return self._send_to(connection, command, header, await self._creation.create(made))
+        topic = await self._creation.create(made)
+        async with self._creation.turn(topic.topic_name):
+            while True:
+                try:
+                    with NeverWaiting():
+                        return self._send_to(connection, command, header, topic)
+                except WouldWaitError as error:
+                    size = error.room
+                try:
+                    await self._room.make(size)
+                except ReputError as error:
+                    return self._fault(command, error)
 
     # -- checks
+
+    def _fault(self, command: RemotingCommand, error: ReputError) -> RemotingCommand:
+        return self._refuse(command, *_fault(error, self._state.store.config.max_message_size))
 
     def _refuse(self, command: RemotingCommand, code: int, remark: str) -> RemotingCommand:
         return command.response(code, remark, dict(self._ext))
@@ -142,8 +165,12 @@ class SendMessageProcessor:
             is_batch=bool(header.batch),
         )  # fmt: skip
         (result,) = self._state.store.put_rows([row])
+        if isinstance(result, WouldWaitError):
+            if self._room.failure is None:
+                raise result
+            result = self._room.failure
         if isinstance(result, ReputError):
-            return self._refuse(command, *_fault(result, self._state.store.config.max_message_size))
+            return self._fault(command, result)
         self._on_append()
         key = properties.get(_UNIQ_KEY)
         stored = SendMessageResponseHeader(

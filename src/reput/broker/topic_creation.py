@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 
 from reput.broker.state import BrokerState
 from reput.events import Event
@@ -25,10 +26,24 @@ class TopicCreation:
         self._state = state
         self._register = register
         self._creating: dict[str, asyncio.Task[None]] = {}
+        self._turns: dict[str, tuple[asyncio.Lock, int]] = {}
 
     def is_creating(self, topic: str) -> bool:
         """Whether a topic is being made: what is sent to it waits, though it may be there already."""
-        return topic in self._creating
+        return topic in self._creating or topic in self._turns
+
+    @asynccontextmanager
+    async def turn(self, topic: str) -> AsyncIterator[None]:
+        """One send at a time of those that have waited for a topic, in their order; until then it counts as new."""
+        lock, count = self._turns.get(topic) or (asyncio.Lock(), 0)
+        self._turns[topic] = lock, count + 1
+        try:
+            async with lock:
+                yield
+        finally:
+            lock, count = self._turns.pop(topic)
+            if count > 1:
+                self._turns[topic] = lock, count - 1
 
     def start(self, config: TopicConfig) -> asyncio.Task[None]:
         """Begin to make a topic, if nobody does so already; the task is done when name servers know the topic."""

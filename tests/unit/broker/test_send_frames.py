@@ -6,6 +6,7 @@ import asyncio
 import random
 import re
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -98,6 +99,8 @@ def without_ids(data: bytes, port: int) -> bytes:
 def still_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.time", lambda: 1_700_000_000.123)
     monkeypatch.setattr("random.randrange", lambda *_: 0)  # the queue of a send that leaves it to the broker
+    # Files are made at once, so that each answer is, too: answers that wait for files would come in another order.
+    monkeypatch.setattr("reput.broker.broker.NeverWaiting", nullcontext)
 
 
 @pytest.mark.usefixtures("still_clock")

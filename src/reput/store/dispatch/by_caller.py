@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from reput.config.message_store import MessageStoreConfig
-from reput.errors import ReputError, StoreError, StoreFullError
+from reput.errors import ReputError, StoreError, StoreFullError, WouldWaitError
+from reput.files import about_to_wait
 from reput.formats.consume_queue import SCHEDULE_TOPIC
 from reput.formats.paths import topic_folder_name
 from reput.kernels.columns import RecordColumns
@@ -58,14 +59,21 @@ class DispatchByCaller(ReputMessageService):
 
         After a full disk nothing is done for a second. Any other failure ends dispatch, as it ends the thread's, and
         `failure` says so.
+
+        Raises:
+            WouldWaitError: In `NeverWaiting`: the pass makes a file, or another one is under way; do it elsewhere.
         """
         if self._retry_at and time.monotonic() < self._retry_at:
             return None
+        if self.between_passes.locked():
+            about_to_wait(self._commit_log.queue.folders[0], "dispatch while a pass or a change of topics is under way")
         try:
             with self.between_passes:
                 arrivals = self._dispatch_few(max_bytes) if self._takes_small_passes else None
                 if arrivals is None:
                     arrivals = self._dispatch_many(max_bytes)
+        except WouldWaitError:
+            raise
         except StoreFullError as error:  # space may return
             self.failure, self._retry_at = error, time.monotonic() + RETRY_WAIT_S
             return None

@@ -1,0 +1,58 @@
+"""LogRoom: room in the log for what is sent, made beside the loop where the disk must be waited for."""
+
+from __future__ import annotations
+
+import asyncio
+
+from reput.broker.state import BrokerState
+from reput.errors import ReputError, WouldWaitError
+from reput.files import NeverWaiting
+from reput.transport.connection import Connection
+
+
+class LogRoom:
+    """Holds connections whose next request needs room in the log, until there is room.
+
+    The next log file is mostly made ahead; who needs it earlier waits, as under RocketMQ's `AllocateMappedFileService`.
+
+    Attributes:
+        failure: Why there is no room, for the requests of the connection that goes on right now.
+    """
+
+    def __init__(self, state: BrokerState) -> None:
+        self._state = state
+        self._making = asyncio.Lock()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.failure: ReputError | None = None
+
+    async def make(self, size: int) -> None:
+        """Make room for records of `size` bytes; raises as `MessageStore.make_room`."""
+        store = self._state.store
+        async with self._making:  # one thread of the pool is enough
+            try:
+                with NeverWaiting():
+                    store.make_room(size)
+            except WouldWaitError:
+                await self._state.writes.run(store.make_room, size)
+
+    async def drain(self) -> None:
+        """Return when no room is being made."""
+        async with self._making:
+            return
+
+    def hold(self, connection: Connection, size: int) -> None:
+        """Take no requests of a connection until there is room, or an error says why there is none."""
+        connection.hold()
+        task = asyncio.get_running_loop().create_task(self._hold(connection, size))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _hold(self, connection: Connection, size: int) -> None:
+        try:
+            await self.make(size)
+        except ReputError as error:
+            self.failure = error
+        try:
+            connection.go_on()
+        finally:
+            self.failure = None
