@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from reput.config.message_store import MessageStoreConfig
-from reput.errors import MessageIllegalError, ReputError
+from reput.errors import MessageIllegalError, ReputError, WouldWaitError
 from reput.formats.hosts import encode_host
 from reput.formats.java import body_crc
 from reput.formats.message import check_topic
@@ -113,6 +113,8 @@ class PutRows:
             begin = time.time()
             try:
                 results.append(self._put_batch(row) if row.is_batch else self._put_message(row, begin))
+            except WouldWaitError as error:  # not a failure: it comes again
+                results.append(error)
             except ReputError as error:
                 self._stats.put_failed_times += 1
                 results.append(error)

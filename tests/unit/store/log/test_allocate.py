@@ -85,6 +85,7 @@ def test_an_append_that_may_not_wait_is_refused_until_room_is_made_and_others_go
                 assert not making.done()
             making.result(60)
             assert isinstance(put_row(store, 50_000), PutRowResult)
+        assert store._stats.put_failed_times == 0
     with MessageStore.open(tmp_path / "s", read_only=True) as store:
         assert store.max_offset("t", 0) == 22
 
