@@ -81,6 +81,7 @@ def test_a_slow_sync_is_answered_flush_disk_timeout_once(tmp_path: Path, caplog:
         async with serving_broker(tmp_path / "store", files=FaultyFiles(disk.judge), **keys) as served:
             client = await served.client()
             await client.send_message("orders", b"0")
+            await client.pull("orders", hold_ms=60_000)  # on a busy machine that sync is late, too
             with disk.held():
                 answer = await client.send_message("orders", b"1")
                 assert answer.code == ResponseCode.FLUSH_DISK_TIMEOUT
