@@ -12,10 +12,10 @@ from bench.figures import Other
 from tests.support.rocketmq.apache import Apache as Process
 from tests.support.rocketmq.apache import ApacheError, build
 
-__all__ = ["NAME", "Apache", "ApacheError", "Broker", "OpenStore", "forget_derived"]
+__all__ = ["NAME", "VERSION", "Apache", "ApacheError", "Broker", "OpenStore", "forget_derived"]
 
-_VERSION = "5.3.3"
-NAME = f"RocketMQ {_VERSION}"
+VERSION = "5.3.3"
+NAME = f"RocketMQ {VERSION}"
 _JAVA_OPTIONS = ("-Xms512m", "-Xmx512m", "-XX:+AlwaysPreTouch", "-XX:+UseG1GC")
 #: A batch of them has half a megabyte; maxMessageSize allows four.
 _BATCH_ROWS = 1_000
@@ -36,8 +36,8 @@ class Apache:
         Raises:
             ApacheError: There is no JDK or no Maven, or Maven has no way to its repository.
         """
-        build(_VERSION)
-        self._process = Process(_VERSION, _JAVA_OPTIONS)
+        build(VERSION)
+        self._process = Process(VERSION, _JAVA_OPTIONS)
         self.batch = 0
 
     def close(self) -> None:
@@ -71,7 +71,7 @@ class Broker:
     """RocketMQ's broker on a store, a name server and a client in one JVM; a context manager that ends it."""
 
     def __init__(self, path: str) -> None:
-        self._process = Process(_VERSION, _JAVA_OPTIONS)
+        self._process = Process(VERSION, _JAVA_OPTIONS)
         self._process.run("bench-serve", path=path, topic=messages.TOPIC, queues=messages.QUEUES, max=_BATCH_ROWS)
 
     def __enter__(self) -> Self:

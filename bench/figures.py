@@ -6,15 +6,16 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """A bound that a figure should keep: at least `least`, or at most `most`."""
+    """A bound that a figure should keep: at least `least`, or at most `most`; `stretch` is a better one."""
 
     least: float | None = None
     most: float | None = None
+    stretch: float | None = None
 
     def is_met(self, value: float) -> bool:
         """Whether the value keeps the bound."""
@@ -36,11 +37,15 @@ class Other:
         name: Whose it is.
         values: One a repeat, in the order of measuring.
         least: How many times as fast ours should be; None where that only informs.
+        most: In place of `least`, the part of theirs that ours may be at most.
+        stretch: A better bound to reach for, of the same kind.
     """
 
     name: str
     values: list[float] = field(default_factory=list)
     least: float | None = None
+    most: float | None = None
+    stretch: float | None = None
 
     @property
     def median(self) -> float:
@@ -90,13 +95,34 @@ class Figure:
         """How many times as fast as the other: of a rate ours / other's, of a time the other's / ours."""
         if self.other is None:
             return None
-        ours, others = self.median, self.other.median
+        return self._times(self.median, self.other.median)
+
+    def _times(self, ours: float, others: float) -> float:
         return ours / others if self.unit.endswith("/s") else others / ours
 
     @property
+    def part(self) -> float | None:
+        """The part of the other's that it is."""
+        return None if self.other is None else self.median / self.other.median
+
+    @property
+    def rounds(self) -> list[float]:
+        """`times`, or `part` where that is bounded, of each round; empty where not both were measured in each."""
+        if self.other is None or len(self.values) != len(self.other.values):
+            return []
+        pairs = zip(self.values, self.other.values, strict=True)
+        if self.other.most is None:
+            return [self._times(ours, others) for ours, others in pairs]
+        return [ours / others for ours, others in pairs]
+
+    @property
     def keeps_up(self) -> bool:
-        """Whether it is as many times as fast as the other as it should be."""
-        return self.times is not None and self.other is not None and self.times >= (self.other.least or 0)
+        """Whether it is as many times as fast as the other as it should be, or no greater a part of it."""
+        if self.other is None or self.times is None or self.part is None:
+            return False
+        if self.other.most is not None:
+            return self.part <= self.other.most
+        return self.times >= (self.other.least or 0)
 
     def to_json(self) -> dict[str, object]:
         """All of it, for the file that is kept."""
@@ -108,7 +134,7 @@ class Figure:
             "min": min(self.values),
             "max": max(self.values),
             "values": self.values,
-            "goal": None if self.goal is None else {"least": self.goal.least, "most": self.goal.most},
+            "goal": None if self.goal is None else asdict(self.goal),
             "met": None if self.goal is None else self.goal.is_met(self.median),
             "limit": None if self.limit is None else {"name": self.limit[0], "value": self.limit[1]},
             "ratio": self.ratio,
@@ -119,8 +145,12 @@ class Figure:
                 "median": other.median,
                 "values": other.values,
                 "times": self.times,
+                "part": self.part,
+                "rounds": self.rounds,
                 "least": other.least,
-                "met": None if other.least is None else self.keeps_up,
+                "most": other.most,
+                "stretch": other.stretch,
+                "met": None if other.least is None and other.most is None else self.keeps_up,
             },
         }
 

@@ -49,6 +49,7 @@ from bench import (
     statistics,
     sync_flush,
 )
+from bench.broker import batches, cold, frames, pulls, push, sends, stalls, start
 from bench.figures import Figure
 from bench.report import print_figures, print_others, print_verdicts
 from bench.setting import Setting
@@ -84,10 +85,21 @@ _QUESTIONS: dict[str, Callable[[Setting], list[Figure]]] = {
     "dispatch": dispatch.measure,
     "spark_cores": spark_cores.measure,
     "rebuild_cores": rebuild_cores.measure,
+    # The broker beside RocketMQ's. The first three start brokers of their own, the others share two.
+    "broker.start": start.measure,
+    "broker.cold": cold.measure,
+    "broker.sync": sends.measure_sync,
+    "broker.sends": sends.measure,
+    "broker.batches": batches.measure,
+    "broker.pulls": pulls.measure,
+    "broker.push": push.measure,
+    "broker.stalls": stalls.measure,
+    "broker.frames": frames.measure,
 }
+_BROKER = "broker"
 
-#: They take long, and say of more data what others say of less.
-_ONLY_IF_NAMED = {"spark_source_large"}
+#: They take long.
+_ONLY_IF_NAMED = {"spark_source_large", *(name for name in _QUESTIONS if name.startswith(f"{_BROKER}."))}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -99,12 +111,19 @@ def main(arguments: list[str] | None = None) -> int:
     def say(text: str) -> None:
         print(f"bench: {time.perf_counter() - started:5.0f} s  {text}", file=sys.stderr, flush=True)
 
-    setting = Setting(f"{options.directory}/data-{os.getpid()}", quick=options.quick, scale=scale, say=say)
+    setting = Setting(
+        f"{options.directory}/data-{os.getpid()}",
+        quick=options.quick,
+        scale=scale,
+        say=say,
+        beside_apache=not options.without_apache,
+    )
+    names = _chosen(options.only)
     result: dict[str, object] = {"begun": datetime.now(UTC).isoformat(timespec="seconds"), **_machine()}
     try:
-        if not options.without_apache:
+        if setting.beside_apache and not all(name.startswith(f"{_BROKER}.") for name in names):
             setting.start_apache()
-        answers = _ask(setting, options.only or [name for name in _QUESTIONS if name not in _ONLY_IF_NAMED])
+        answers = _ask(setting, names)
     finally:
         setting.clear()
     result |= {
@@ -130,7 +149,12 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
         description="Measure every hot path beside RocketMQ's own store and the machine's limits.",
         epilog="example: python -m bench.main --only put_arrow --scale 0.1",
     )
-    parser.add_argument("--only", action="append", choices=list(_QUESTIONS), help="one question; may be repeated")
+    parser.add_argument(
+        "--only",
+        action="append",
+        choices=[*_QUESTIONS, _BROKER],
+        help=f"one question, or all of {_BROKER}; may be repeated",
+    )
     parser.add_argument("--without-apache", action="store_true", help="leave RocketMQ's own store out")
     parser.add_argument("--quick", action="store_true", help="try everything once, on a hundredth: no figures to trust")
     parser.add_argument("--scale", type=_positive, metavar="X", help="multiply all counts and sizes (1; --quick: 0.01)")
@@ -146,6 +170,13 @@ def _positive(text: str) -> float:
     if value <= 0:
         raise ValueError(text)
     return value
+
+
+def _chosen(only: list[str] | None) -> list[str]:
+    """The questions that are asked: those that are named, alone or with others of their kind, or all but some."""
+    if only is None:
+        return [name for name in _QUESTIONS if name not in _ONLY_IF_NAMED]
+    return [name for name in _QUESTIONS if any(name == one or name.startswith(f"{one}.") for one in only)]
 
 
 def _ask(setting: Setting, names: list[str]) -> dict[str, list[Figure]]:

@@ -58,26 +58,42 @@ def _goal(figure: Figure) -> str:
     if figure.goal is None:
         return ""
     bound = ">=" if figure.goal.least is not None else "<="
-    return f"{bound} {format_value(figure.goal.value)}"
+    return f"{bound} {format_value(figure.goal.value)}" + _stretch(figure.goal.stretch)
+
+
+def _stretch(bound: float | None) -> str:
+    return "" if bound is None else f" ({format_value(bound)})"
 
 
 def print_others(console: Console, answers: Mapping[str, Sequence[Figure]]) -> None:
-    """A table of the figures that somebody else has too."""
-    names = ("figure", "unit", "ours", "min .. max", "beside", "theirs", "min .. max", "times as fast", "goal", "")
+    """A table of the figures that somebody else has too; behind a goal, in brackets, the better one to reach for."""
+    ours_and_theirs = ("figure", "unit", "ours", "min .. max", "beside", "theirs", "min .. max")
+    names = (*ours_and_theirs, "times as fast", "min .. max", "goal", "")
     table = Table(*names, box=box.SIMPLE_HEAD)
     for column in table.columns:
         column.no_wrap = True
     for figures in answers.values():
         for figure in figures:
             if figure.other is not None and figure.times is not None:
-                other, least = figure.other, figure.other.least
-                goal = ("", "") if least is None else (f">= {least:g}", "met" if figure.keeps_up else "missed")
+                other = figure.other
                 ours, others = (format_value(one.median) for one in (figure, other))
                 ranges = map(_range, (figure.values, other.values))
                 cells = [figure.name, figure.unit, ours, next(ranges), other.name, others, next(ranges)]
-                table.add_row(*map(Text, [*cells, f"{figure.times:.2f}", *goal]))
+                table.add_row(*map(Text, [*cells, *_comparison(figure)]))
         table.add_section()
     console.print(table)
+
+
+def _comparison(figure: Figure) -> tuple[str, ...]:
+    """Cells: times as fast, or the part of theirs; its least and most in a round; the goal; whether it was met."""
+    assert figure.other is not None
+    least, most = figure.other.least, figure.other.most
+    value = f"{figure.times:.2f}" if most is None else f"{figure.part:.2f} of it"
+    rounds = f"{min(figure.rounds):.2f} .. {max(figure.rounds):.2f}" if len(figure.rounds) > 1 else ""
+    if least is None and most is None:
+        return value, rounds, "", ""
+    goal = (f">= {least:g}" if most is None else f"<= {most:g}") + _stretch(figure.other.stretch)
+    return value, rounds, goal, "met" if figure.keeps_up else "missed"
 
 
 def _range(values: Sequence[float]) -> str:

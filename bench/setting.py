@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable
+from typing import Protocol, TypeVar, cast
 
 from bench import messages
 from bench.apache import Apache, ApacheError
@@ -14,6 +15,14 @@ from reput import MessageStore
 _TABLE_ROWS = 524_288
 _REPEATS = 3
 _WARM_UP = 300_000
+_SHORTEST_S = 0.2
+
+
+class _Closable(Protocol):
+    def close(self) -> None: ...
+
+
+_Shared = TypeVar("_Shared", bound=_Closable)
 
 
 class Setting:
@@ -24,12 +33,16 @@ class Setting:
         quick: Whether everything is only to be tried: each figure once, and of some series only a part.
         repeats: How often each figure is measured.
         scale: 1 for a full run; a quick one takes a fraction of all counts and sizes.
-        apache: RocketMQ's own store, to take turns with; None where it is left out.
+        beside_apache: Whether RocketMQ's own code takes turns with ours.
+        apache: Its store, to take turns with; None where it is left out.
         limits: Medians of the machine's limits by name, once `bench.limits` has run.
     """
 
-    def __init__(self, directory: str, *, quick: bool, scale: float, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, directory: str, *, quick: bool, scale: float, say: Callable[[str], None], beside_apache: bool = True
+    ) -> None:
         self.apache: Apache | None = None
+        self.beside_apache = beside_apache
         self.directory = os.path.abspath(directory)
         self.quick = quick
         self.repeats = 1 if quick else _REPEATS
@@ -38,10 +51,15 @@ class Setting:
         self.limits: dict[str, float] = {}
         self._stock: str | None = None
         self._apache_stock: str | None = None
+        self._shared: dict[str, _Closable] = {}
 
     def count(self, full: int) -> int:
         """How many, for something that a full run does `full` times."""
         return max(int(full * self.scale), 100)
+
+    def seconds(self, full: float) -> float:
+        """How long, for something that a full run does for `full` seconds."""
+        return max(full * self.scale, _SHORTEST_S)
 
     def bytes(self, full: int) -> int:
         """How many bytes; whole MiB."""
@@ -95,8 +113,16 @@ class Setting:
             return
         self.apache.warm_up(f"{self.directory}/warm-up", self.count(_WARM_UP))
 
+    def shared(self, name: str, make: Callable[[], _Shared]) -> _Shared:
+        """What several questions share, made when it is first asked for and closed at the end."""
+        if name not in self._shared:
+            self._shared[name] = make()
+        return cast(_Shared, self._shared[name])
+
     def clear(self) -> None:
         """End what this run began, and remove everything that it wrote."""
+        for shared in self._shared.values():
+            shared.close()
         if self.apache is not None:
             self.apache.close()
         self.remove(self.directory)

@@ -110,6 +110,12 @@ class Apache:
             raise ApacheError(f"RocketMQ {self.version}, {command}: {answer['error']}")
         return answer["result"]
 
+    @property
+    def pid(self) -> int:
+        """The number of the process, which has had a command."""
+        assert self._process is not None
+        return self._process.pid
+
     def kill(self) -> None:
         """kill -9 of the process with whatever it has open."""
         if self._process is not None:

@@ -21,7 +21,7 @@ import org.apache.rocketmq.remoting.netty.NettyClientConfig;
 import org.apache.rocketmq.remoting.netty.NettyServerConfig;
 import org.apache.rocketmq.store.config.MessageStoreConfig;
 
-/** What a user does to read all messages of a topic: RocketMQ's client pulls them from its broker, in this process. */
+/** RocketMQ's broker in this process, and what a user does to read all messages of a topic: its client pulls them. */
 final class BrokerPull {
     private static final long ROUTE_TIMEOUT_MS = 30_000;
 
@@ -34,7 +34,7 @@ final class BrokerPull {
      * broker is started; it ends with the process.
      */
     Object serve(JsonObject arguments) throws Exception {
-        startNames();
+        startNames(Names.freePort());
         BrokerController broker = broker(arguments);
         int queues = arguments.get("queues").getAsInt();
         broker.getTopicConfigManager().updateTopicConfig(new TopicConfig(arguments.get("topic").getAsString(), queues, queues, 6));
@@ -44,7 +44,7 @@ final class BrokerPull {
 
     /** path: a store with a topic, which a broker serves until broker-stop. Its name server, which knows the topic by then. */
     Object serveKept(JsonObject arguments) throws Exception {
-        if (names == null) startNames();
+        if (names == null) startNames(Names.freePort());
         kept = broker(arguments);
         kept.start();
         DefaultMQPullConsumer consumer = new DefaultMQPullConsumer("routes");
@@ -55,15 +55,22 @@ final class BrokerPull {
         return namesrv;
     }
 
-    /** Stop the broker of broker-serve, cleanly; its name server ends with the process. */
+    /** path: a store, which a broker serves until broker-stop; port, namesrv_port: its own and its name server's; flush: its flushDiskType. */
+    Object start(JsonObject arguments) throws Exception {
+        startNames(arguments.get("namesrv_port").getAsInt());
+        kept = broker(arguments);
+        kept.start();
+        return null;
+    }
+
+    /** Stop the broker of broker-serve or broker-start, cleanly; its name server ends with the process. */
     Object stop(JsonObject arguments) {
         kept.shutdown();
         kept = null;
         return null;
     }
 
-    private void startNames() throws Exception {
-        int port = Names.freePort();
+    private void startNames(int port) throws Exception {
         NettyServerConfig config = new NettyServerConfig();
         config.setListenPort(port);
         names = new NamesrvController(new NamesrvConfig(), config);
@@ -87,11 +94,12 @@ final class BrokerPull {
             store.setMaxTransferBytesOnMessageInDisk(4 << 20);
         }
         if (arguments.has("log_file_size")) store.setMappedFileSizeCommitLog(arguments.get("log_file_size").getAsInt());
+        if (arguments.has("flush")) store.setFlushDiskType(arguments.get("flush").getAsString());
         BrokerConfig config = new BrokerConfig();
         config.setBrokerIP1(Names.LOCALHOST);
         config.setNamesrvAddr(namesrv);
         NettyServerConfig server = new NettyServerConfig();
-        server.setListenPort(Names.freePort());
+        server.setListenPort(arguments.has("port") ? arguments.get("port").getAsInt() : Names.freePort());
         BrokerController broker = new BrokerController(config, server, new NettyClientConfig(), store);
         if (!broker.initialize()) throw new IllegalStateException("the broker does not start on " + path);
         return broker;

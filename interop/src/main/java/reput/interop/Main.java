@@ -51,11 +51,19 @@ public final class Main {
         commands.put("bench-serve", broker::serve);
         commands.put("bench-pull", broker::pull);
         commands.put("broker-serve", broker::serveKept);
+        commands.put("broker-start", broker::start);
         commands.put("broker-stop", broker::stop);
         commands.put("client-send", Clients::send);
         commands.put("client-push", Clients::push);
         commands.put("client-lite", Clients::lite);
         commands.put("client-find", Clients::find);
+        Load load = new Load();
+        commands.put("load-connect", load::connect);
+        commands.put("load-leave", load::leave);
+        commands.put("load-run", load::run);
+        commands.put("load-push", load::push);
+        commands.put("load-subscribe", load::subscribe);
+        commands.put("load-arrived", load::arrived);
         return commands;
     }
 
