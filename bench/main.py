@@ -56,7 +56,7 @@ from bench.setting import Setting
 
 _DIRECTORY = "build/bench"
 _QUICK_SCALE = 0.01
-_WIDTH = 200
+_WIDTH = 230
 #: In the order of measuring: `put_arrow` is first, for it shows what memory costs that nothing has used yet.
 _QUESTIONS: dict[str, Callable[[Setting], list[Figure]]] = {
     "put_arrow": put_arrow.measure,

@@ -16,8 +16,8 @@ def measure(setting: Setting) -> list[Figure]:
     brokers = Brokers.shared(setting)
     name = f"broker, batches of {BATCH}, {_THREADS} threads"
     rate = brokers.figure(name, "msg/s", least=1.7, stretch=2)
-    broker = brokers.figure(f"{name}, broker's processor time of a batch", "us", most=0.25, stretch=0.15)
-    client = brokers.figure(f"{name}, client's processor time of a batch", "us")
+    broker = brokers.figure(f"{name}, broker's CPU of a batch", "us", most=0.25, stretch=0.15)
+    client = brokers.figure(f"{name}, client's CPU of a batch", "us")
     for side in brokers.turns():
         measured = brokers.measure(side, [Job("send", TOPIC, threads=_THREADS, batch=BATCH)], _SECONDS)
         told = measured.one

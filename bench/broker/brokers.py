@@ -11,7 +11,7 @@ from bench.broker.sides import Apache, Ours, Side
 from bench.figures import Figure, Goal, Other
 from bench.setting import Setting
 
-__all__ = ["BACKLOG", "BATCH", "QUEUES", "TOPIC", "Brokers", "load_of"]
+__all__ = ["BACKLOG", "BATCH", "QUEUES", "TOPIC", "Brokers"]
 
 #: The topic of most sends, and the one that is filled before.
 TOPIC, BACKLOG = "orders", "backlog"
@@ -25,16 +25,10 @@ _WARM_UP_S, _WARM_S = 10.0, 0.7
 _LEAST_WARM_UP_S = 4.0
 
 
-def load_of(setting: Setting) -> Load:
-    """The client of the run."""
-    return setting.shared("load", Load)
-
-
 class Brokers:
     """Reput's broker and RocketMQ's, unless that is left out. One runs while the other one's process is stopped.
 
     Attributes:
-        load: The client.
         kinds: Whose brokers there are; ours is the first.
         sides: Those that were added.
         rounds: How often each has its turn.
@@ -42,13 +36,17 @@ class Brokers:
     """
 
     def __init__(self, setting: Setting) -> None:
-        self.load = load_of(setting)
         self.kinds: tuple[type[Side], ...] = (Ours, Apache) if setting.beside_apache else (Ours,)
         self.sides: list[Side] = []
         self.rounds = 1 if setting.quick else _ROUNDS
         self.backlog = setting.count(_BACKLOG_COUNT)
         self._setting = setting
         self._failures: dict[str, int] = {}
+
+    @property
+    def load(self) -> Load:
+        """The client of the run."""
+        return self._setting.shared("load", Load)
 
     @classmethod
     def shared(cls, setting: Setting) -> Self:
@@ -107,13 +105,13 @@ class Brokers:
 
     def run(self, side: Side, jobs: Sequence[Job], seconds: float) -> Measured:
         """Run jobs for so many seconds, over the connections that are there."""
-        return self._check(side, self.load.run(side, jobs, seconds))
+        return self.check(side, self.load.run(side, jobs, seconds))
 
     def fill(self, side: Side, job: Job, messages: int) -> None:
         """Run one job until it has sent so many messages."""
-        self._check(side, self.load.fill(side, job, messages))
+        self.check(side, self.load.fill(side, job, messages))
 
-    def _check(self, side: Side, measured: Measured) -> Measured:
+    def check(self, side: Side, measured: Measured) -> Measured:
         """What was measured, with its failures counted; AssertionError where a job had no good answer at all."""
         for told in measured.told:
             if told.requests == 0:

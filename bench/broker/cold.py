@@ -32,7 +32,7 @@ def measure(setting: Setting) -> list[Figure]:
 
 
 def _measure(setting: Setting, brokers: Brokers, pulls: int) -> list[Figure]:
-    name = f"broker, {_SENDS_A_SECOND} sends a second"
+    name = f"broker, {_SENDS_A_SECOND} sends/s"
     figures = [
         brokers.figure(f"{name}, {whether} a cold reader, {which}", "us")
         for whether in ("without", "with")

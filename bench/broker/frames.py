@@ -64,8 +64,8 @@ def measure(setting: Setting) -> list[Figure]:
         name = f"broker, ready-made frames, {case.name}"
         row = [
             brokers.figure(name, "msg/s", least=case.least, stretch=case.stretch),
-            brokers.figure(f"{name}, broker's processor time", "us"),
-            brokers.figure(f"{name}, client's processor time", "us"),
+            brokers.figure(f"{name}, broker's CPU", "us"),
+            brokers.figure(f"{name}, client's CPU", "us"),
         ]
         for side in brokers.turns():
             side.make_topic(_TOPIC, QUEUES)

@@ -7,7 +7,7 @@ from bench.broker.load import Job
 from bench.figures import Figure
 from bench.setting import Setting
 
-#: By threads, how many times RocketMQ's messages a second; and the part of its broker's processor time of a pull.
+#: By threads, how many times RocketMQ's messages a second; and the part of its broker's CPU of a pull.
 _TIMES = {1: (1.8, 3.0), 4: (1.1, 1.3)}
 _PROCESSOR = (0.4, 0.25)
 _SECONDS = 6.0
@@ -20,10 +20,8 @@ def measure(setting: Setting) -> list[Figure]:
     for threads, (least, stretch) in _TIMES.items():
         name = f"broker, pulls of 32, {threads} thread{'s' * (threads > 1)}"
         rate = brokers.figure(name, "msg/s", least=least, stretch=stretch)
-        broker = brokers.figure(
-            f"{name}, broker's processor time of a pull", "us", most=_PROCESSOR[0], stretch=_PROCESSOR[1]
-        )
-        client = brokers.figure(f"{name}, client's processor time of a pull", "us")
+        broker = brokers.figure(f"{name}, broker's CPU of a pull", "us", most=_PROCESSOR[0], stretch=_PROCESSOR[1])
+        client = brokers.figure(f"{name}, client's CPU of a pull", "us")
         for side in brokers.turns():
             measured = brokers.measure(side, [Job("pull", BACKLOG, threads=threads)], _SECONDS)
             told = measured.one

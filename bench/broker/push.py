@@ -12,7 +12,7 @@ from bench.setting import Setting
 #: A group's name is never used again: it would go on where it stopped.
 _GROUPS = (f"push-{number}" for number in count())
 _RATE = 1000
-_SECONDS = 8.0
+_SECONDS = 6.0
 _WARM_S = 1.5
 #: Nothing else is in it, so that a consumer of a new group has no backlog.
 _LIVE = "live"
@@ -33,13 +33,13 @@ def _backlog(brokers: Brokers) -> list[Figure]:
 
 
 def _live(setting: Setting, brokers: Brokers) -> list[Figure]:
-    name = f"broker, send to push consumer, {_RATE} messages a second"
+    name = f"broker, send to push consumer, {_RATE}/s"
     figures = [
         brokers.figure(f"{name}, p50", "us", most=0.8, stretch=0.55),
         brokers.figure(f"{name}, p99", "us"),
         brokers.figure(f"{name}, p50 of the send", "us"),
-        brokers.figure(f"{name}, broker's processor time", "us"),
-        brokers.figure(f"{name}, client's processor time", "us"),
+        brokers.figure(f"{name}, broker's CPU", "us"),
+        brokers.figure(f"{name}, client's CPU", "us"),
     ]
     sending = [Job("send", _LIVE, rate=_RATE)]
     for side in brokers.turns():

@@ -31,7 +31,7 @@ _ASYNC = {
     64: _Bounds((1.4, 1.7), broker=(0.33, 0.17)),
 }
 _SYNC = {1: _Bounds((1.2, 1.6)), 16: _Bounds((2, 3.5)), 64: _Bounds((1.8, 2.3))}
-_ASYNC_S, _SYNC_S = 8.0, 6.0
+_ASYNC_S, _SYNC_S = 7.0, 5.0
 
 
 def measure(setting: Setting) -> list[Figure]:
@@ -58,14 +58,17 @@ def _measure(brokers: Brokers, flush_disk_type: str, bounds: dict[int, _Bounds],
             brokers.figure(name, "msg/s", least=bound.rate[0], stretch=bound.rate[1]),
             brokers.figure(f"{name}, p50", "us", most=bound.p50[0], stretch=bound.p50[1]),
             brokers.figure(f"{name}, p99", "us", most=bound.p99),
-            brokers.figure(f"{name}, broker's processor time", "us", most=bound.broker[0], stretch=bound.broker[1]),
-            brokers.figure(f"{name}, client's processor time", "us"),
+            brokers.figure(f"{name}, broker's CPU", "us", most=bound.broker[0], stretch=bound.broker[1]),
+            brokers.figure(f"{name}, client's CPU", "us"),
         ]
+        sent = dict.fromkeys((kind.name for kind in brokers.kinds), 0)
         for side in brokers.turns():
             measured = brokers.measure(side, [Job("send", TOPIC, threads=threads)], seconds)
             told = measured.one
             processor = (value / told.requests * 1e6 for value in (measured.broker_seconds, measured.client_seconds))
             for figure, value in zip(row, (told.requests / told.seconds, told.p50, told.p99, *processor), strict=True):
                 side.add(figure, value)
+            sent[side.name] += told.requests
+        row[0].note = " beside ".join(f"{count:,}" for count in sent.values()) + " sends in all"
         figures += row
     return figures + brokers.failures(f"broker, send, {flush_disk_type}")

@@ -134,6 +134,7 @@ class Side(ABC):
     def pause(self) -> None:
         """Stop its process until it is `awake`: it takes no processor from the other side."""
         os.kill(self.pid, signal.SIGSTOP)
+        os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)  # a signal takes a moment
 
     @contextmanager
     def awake(self) -> Iterator[None]:

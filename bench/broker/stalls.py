@@ -14,7 +14,7 @@ from bench.setting import Setting
 from reput.remoting.codes import RequestCode
 from reput.remoting.command import RemotingCommand, encode_command
 
-_SECONDS = 8.0
+_SECONDS = 6.0
 _PAUSE_S = 0.001
 #: Far from what either broker can take: a stall is the broker's and not that of processors with too much to do.
 _MIXED = [

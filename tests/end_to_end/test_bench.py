@@ -116,7 +116,9 @@ def test_a_quick_run_has_a_figure_for_every_goal(tmp_path: Path) -> None:
     printed, kept = bench(tmp_path)
     figures = {figure["name"]: figure for answers in kept["questions"].values() for figure in answers}
     goals = {name: figure["goal"] for name, figure in figures.items() if figure["goal"]}
-    assert goals == {name: {"least": None, "most": None} | {side: bound} for name, (side, bound) in GOALS.items()}
+    assert goals == {
+        name: {"least": None, "most": None, "stretch": None} | {side: bound} for name, (side, bound) in GOALS.items()
+    }
     assert set(figures) >= LIMITS | {f"reput {command}, warm" for command in COMMANDS}
     assert all(value > 0 for figure in figures.values() for value in figure["values"])
     assert all(figure["ratio"] > 0 for figure in figures.values() if figure["limit"])
@@ -151,28 +153,45 @@ def test_a_time_is_better_when_it_is_shorter(unit: str, times: float) -> None:
     assert not figure.keeps_up
 
 
+def test_a_part_of_anothers_time_is_bounded_in_each_unit() -> None:
+    figure = Figure("ours", "us", [60.0, 30.0, 50.0], other=Other("theirs", [100.0, 100.0, 200.0], most=0.5))
+    assert figure.part == 0.5
+    assert figure.rounds == [0.6, 0.3, 0.25]
+    assert figure.keeps_up
+    figure.other = Other("theirs", [99.0, 99.0, 99.0], most=0.5)
+    assert not figure.keeps_up
+    rate = Figure("ours", "msg/s", [4.0, 9.0], other=Other("theirs", [2.0, 3.0], least=2))
+    assert rate.rounds == [2, 3]
+    rate.values.append(5.0)
+    assert rate.rounds == []  # no pairs
+
+
 def test_the_table_of_others_says_who_and_whether_the_goal_was_met() -> None:
     printed = io.StringIO()
     figures = [
         Figure("fast", "msg/s", [5e6], other=Other("theirs", [1e6, 1e6], least=5)),
         Figure("slow", "s", [2.0, 4.0], other=Other("theirs", [1.5], least=2)),
         Figure("informs", "s", [2.0], other=Other("theirs", [4.0])),
+        Figure("small", "us", [2.0, 3.0], other=Other("theirs", [4.0, 12.0], most=0.6, stretch=0.25)),
     ]
-    print_others(Console(file=printed, width=200), {"question": [*figures, Figure("alone", "s", [1.0])]})
+    print_others(Console(file=printed, width=230), {"question": [*figures, Figure("alone", "s", [1.0])]})
     rows = [line.split() for line in printed.getvalue().splitlines() if "theirs " in line and "beside" not in line]
     assert rows == [
         ["fast", "msg/s", "5", "M", "theirs", "1", "M", "1", "M", "..", "1", "M", "5.00", ">=", "5", "met"],
         ["slow", "s", "3", "2", "..", "4", "theirs", "1.5", "0.50", ">=", "2", "missed"],
         ["informs", "s", "2", "theirs", "4", "2.00"],
+        "small us 2.5 2 .. 3 theirs 8 4 .. 12 0.31 of it 0.25 .. 0.50 <= 0.6 (0.25) met".split(),
     ]
 
 
 def test_the_verdict_names_value_and_goal() -> None:
     printed = io.StringIO()
     slow = Figure("slow", "msg/s", [90.0, 110.0, 100.0], goal=Goal(least=150_000))
-    fast = Figure("fast", "s", [0.01], goal=Goal(most=0.15))
+    fast = Figure("fast", "s", [0.01], goal=Goal(most=0.15, stretch=0.005))
     print_verdicts(Console(file=printed, width=40), {"question": [slow, Figure("no goal", "s", [1.0]), fast]})
-    assert printed.getvalue() == ("missed  slow: 100 msg/s, goal >= 150 k\nmet     fast: 0.01 s, goal <= 0.15\n")
+    assert printed.getvalue() == (
+        "missed  slow: 100 msg/s, goal >= 150 k\nmet     fast: 0.01 s, goal <= 0.15 (0.005)\n"
+    )
 
 
 @pytest.mark.parametrize(
