@@ -1,4 +1,4 @@
-# Works on a fresh clone with Python 3.11 or newer and make; everything else goes into .venv. `make test-all` needs a JDK, Maven and Chromium.
+# Works on a fresh clone with Python 3.11 or newer and make; everything else goes into .venv. `make test-all` needs a JDK, Maven, Go, Node and Chromium.
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
@@ -47,7 +47,7 @@ ROOMY = $(shell test -w $(MEMORY) && df -Pk $(MEMORY) | awk 'NR == 2 && $$4 > 40
 test: lint ## what every change must pass, in minutes: lint, then all tests but those that need Java or a browser, or take long
 	TMPDIR=$(or $(TMPDIR),$(ROOMY)) $(PYTEST) -m "not ($(LEFT_OUT))"
 
-test-rest: setup ## only the tests that make test leaves out; they need a JDK, Maven and Chromium
+test-rest: setup ## only the tests that make test leaves out; they need a JDK, Maven, Go, Node and Chromium
 	$(PYTEST) -m "$(LEFT_OUT)"
 
 test-all: test test-rest ## everything that must hold: make test, then make test-rest

@@ -34,7 +34,7 @@ def small_config() -> MessageStoreConfig:
 
 #: Markers of tests that `make test` leaves out, and what the closing line calls these tests.
 MARKERS = {
-    "java": "with Apache RocketMQ itself (a JDK and Maven)",
+    "java": "with Apache RocketMQ itself or its clients (a JDK and Maven, Go, Node)",
     "browser": "in a browser (Chromium)",
     "spark": "on Spark",
     "slow": "that take long",

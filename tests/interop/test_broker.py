@@ -11,7 +11,7 @@ import pytest
 
 from reput import Broker, MessageStore
 from reput.remoting.codes import RequestCode
-from tests.support.broker import Client, with_topic
+from tests.support.broker import Client, make_topic
 from tests.support.rocketmq.apache import Apache
 from tests.support.sockets import run
 
@@ -24,15 +24,6 @@ BODIES = {"sync", "async", "ordered-0", "ordered-1", "batch-0", "batch-1", "batc
 
 def bodies(told: list[dict[str, Any]]) -> set[str]:
     return {one["body"] for one in told if not one["body"].startswith("large")}
-
-
-def make_topic(address: str, topic: str) -> None:
-    async def scenario() -> None:
-        host, _, port = address.rpartition(":")
-        client = Client(*await asyncio.open_connection(host, int(port)))
-        await with_topic(client, topic, 4)
-
-    run(scenario())
 
 
 def offsets(address: str, group: str, topic: str) -> list[int]:
@@ -53,7 +44,7 @@ def offsets(address: str, group: str, topic: str) -> list[int]:
 
 def test_unmodified_java_clients_send_consume_and_find(apache: Apache, tmp_path: Path) -> None:
     with Broker.start(tmp_path / "store", **HERE) as broker:
-        make_topic(broker.address, "orders")
+        make_topic(broker.address, "orders", 4)
         where = {"namesrv": broker.namesrv, "topic": "orders"}
         sent = apache.run("client-send", **where)
         batch = sent["batch"]
@@ -86,7 +77,7 @@ def test_a_directory_is_served_by_either_broker_in_turn(apache: Apache, tmp_path
     path, group = tmp_path / "store", {"group": "g", "tags": "*"}
     apache_keys = {"path": str(path), "log_file_size": FILE_SIZE, "topic": "orders", "queues": 4}
     with Broker.start(path, **HERE) as broker:
-        make_topic(broker.address, "orders")
+        make_topic(broker.address, "orders", 4)
         apache.run("client-send", namesrv=broker.namesrv, topic="orders")
         apache.run("client-push", namesrv=broker.namesrv, topic="orders", count=9, **group)
         ours = offsets(broker.address, "g", "orders")

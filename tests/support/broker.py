@@ -19,7 +19,7 @@ from reput.remoting.codes import PullSysFlag, RequestCode
 from reput.remoting.command import ONE_WAY_FLAG, RemotingCommand
 from reput.remoting.send_headers import V2_NAMES
 from reput.transport.client import RemotingClient
-from tests.support.sockets import Peer
+from tests.support.sockets import Peer, run
 
 #: Files of a few pages, and no syncs: most tests are about answers.
 SMALL = {
@@ -286,3 +286,14 @@ async def fill(client: Client, topic: str, *tags: str) -> None:
     for number, tag in enumerate(tags):
         assert (await client.send_message(topic, b"%d" % number, properties={"TAGS": tag})).code == 0
     await client.pull(topic, len(tags) - 1, group="filler", hold_ms=LONG_MS)
+
+
+def make_topic(address: str, topic: str, queues: int) -> None:
+    """Make a topic of a broker that runs in a process or a thread of its own."""
+
+    async def scenario() -> None:
+        host, _, port = address.rpartition(":")
+        client = Client(*await asyncio.open_connection(host, int(port)))
+        await with_topic(client, topic, queues)
+
+    run(scenario())
