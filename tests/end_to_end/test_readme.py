@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from reput import Broker
 from tests.support.commands import run_reput
 
 README = Path(__file__).parents[2] / "README.md"
@@ -57,6 +59,24 @@ def test_the_commands_run_one_after_the_other(
             answer = run_reput(*shlex.split(line)[1:])
             assert answer.status == 0, f"{line}: {answer.err}"
     assert Path("build/tour-rebuilt/consumequeue/orders/0").is_dir()
+
+
+@pytest.mark.java
+def test_the_java_program_runs_as_it_stands_and_prints_what_the_readme_says(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-c", blocks("python")[0]], cwd=tmp_path, check=True)
+    (program,) = blocks("java")
+    assert program == (README.parent / "examples/broker/src/main/java/Orders.java").read_text()
+    (command,) = [block for block in blocks("") if block.startswith("mvn ")]
+    (output,) = [block for block in blocks("") if block.startswith("sent: ")]
+    shutil.copytree(README.parent / "examples/broker", tmp_path / "examples/broker")
+    with Broker.start(tmp_path / "build/tour", bind_address="127.0.0.1", brokerIP1="127.0.0.1") as broker:
+        words = shlex.split(command.replace("127.0.0.1:9876", broker.namesrv))
+        words.append(f"-Drocketmq.log.root={tmp_path}")
+        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False)
+    printed = done.stdout.removesuffix("\x1b[0m")  # Maven's last word
+    assert done.returncode == 0, printed + done.stderr
+    assert printed.splitlines()[0] == output.splitlines()[0]
+    assert sorted(printed.splitlines()) == sorted(output.splitlines())
 
 
 def test_the_program_of_the_page_on_asyncio_runs(tmp_path: Path) -> None:
