@@ -2,7 +2,8 @@
 
 Prints a table, which goals were met, and a table beside RocketMQ's own store, which takes turns with ours where a JDK
 and Maven are there. Keeps all values in `<directory>/<timestamp>.json`. A goal that is missed is no error: the exit
-status is 0. It takes about ten minutes and 8 GB of disk; a machine that does other work gives less.
+status is 0. It takes about ten minutes and 8 GB of disk; a machine that does other work gives less. The broker's
+questions (`--only broker`) are asked if they are named: another 25 minutes.
 """
 
 from __future__ import annotations

@@ -38,7 +38,9 @@ def _measure(setting: Setting, brokers: Brokers, pulls: int) -> list[Figure]:
         for whether in ("without", "with")
         for which in ("p50", "p99", "the longest")
     ]
-    read = brokers.figure("broker, read from the disk for a cold reader", "MB")
+    read = {
+        kind.name: Figure(f"broker, read from the disk for a cold reader, {kind.name}", "MB") for kind in brokers.kinds
+    }
     sending, first = Job("send", TOPIC, threads=4, rate=_SENDS_A_SECOND), {side.name: 0 for side in brokers.sides}
     for side in brokers.turns():
         reading = Job("pull", _OLD, rate=_PULLS_A_SECOND, first=first[side.name])
@@ -47,13 +49,13 @@ def _measure(setting: Setting, brokers: Brokers, pulls: int) -> list[Figure]:
             alone = brokers.run(side, [sending], setting.seconds(_SECONDS)).one
             before = side.read_mb()
             beside, reader = brokers.run(side, [sending, reading], setting.seconds(_SECONDS)).told
-            side.add(read, side.read_mb() - before)
+            read[side.name].values.append(side.read_mb() - before)
         first[side.name] += pulls * _PULL_SIZE  # each round reads what no round has read before
         values = (alone.p50, alone.p99, alone.max, beside.p50, beside.p99, beside.max)
         for figure, value in zip(figures, values, strict=True):
             side.add(figure, value)
         figures[3].note = f"{reader.requests / reader.seconds:.0f} pulls of {_PULL_SIZE} messages of 4 KiB a second"
-    return [*figures, read, *brokers.failures("broker, cold reader")]
+    return [*figures, *read.values(), *brokers.failures("broker, cold reader")]
 
 
 def _restarted(setting: Setting, brokers: Brokers, kind: type[Side], pulls: int) -> Side:
