@@ -270,9 +270,7 @@ class BrokerController:
         """A handler that sees what was sent before its request."""
 
         def handle(connection: Connection, command: RemotingCommand) -> Answer | Coroutine[Any, Any, Answer]:
-            if self._next_dispatch is not None:
-                self._next_dispatch.cancel()
-                self._dispatch()
+            self._dispatch_all()
             if self._dispatching is not None:
                 return self._handle_later(handler, connection, command)
             return handler(connection, command)
@@ -285,9 +283,7 @@ class BrokerController:
         end = store.max_commit_log_offset
         while self._dispatching is not None and store.max_commit_log_offset - store.dispatch_behind_bytes < end:
             await asyncio.shield(self._dispatching)
-            if self._next_dispatch is not None:
-                self._next_dispatch.cancel()
-                self._dispatch()
+            self._dispatch_all()
         answer = handler(connection, command)
         return await answer if isinstance(answer, Coroutine) else answer
 
@@ -297,6 +293,14 @@ class BrokerController:
             self._next_dispatch = self._loop.call_soon(self._dispatch_if_idle, self._turns)
         else:
             self._dispatch()
+
+    def _dispatch_all(self) -> None:
+        """Do all passes at once, but those that must be done beside the loop, or that wait after a failure."""
+        while self._next_dispatch is not None and self._dispatching is None:
+            self._next_dispatch.cancel()
+            self._dispatch()
+            if self._state.store.dispatch_failure is not None:
+                return
 
     def _dispatch(self) -> None:
         self._next_dispatch = None

@@ -265,7 +265,8 @@ def test_a_held_pull_that_fails_is_answered_and_so_are_the_others(
             await with_topic(client, "orders", 2)
             failing, held = client.begin_all([pull_command("orders", queueId=n, hold_ms=LONG_MS) for n in range(2)])
             await client.round_trip()
-            served.controller._state.store.put_message(Message("orders", bytes(17 << 20)))  # larger than an answer
+            large = Message("orders", bytes(17 << 20))  # larger than an answer
+            await asyncio.to_thread(served.controller._state.store.put_message, large)
             await client.send_message("orders", b"new", queueId=1)
             assert (await failing).code == ResponseCode.SYSTEM_ERROR
             assert [message.body for message in messages_of(await held)] == [b"new"]
@@ -273,4 +274,4 @@ def test_a_held_pull_that_fails_is_answered_and_so_are_the_others(
             assert served.controller._state.store.dispatch_failure is None
 
     run(scenario())
-    assert "of group g failed: topic orders, queue 0, offset 0" in caplog.text
+    assert "group=g topic=orders queue=0 offset=0" in caplog.text
