@@ -37,6 +37,8 @@ lint: setup ## ruff, mypy and the import contracts
 
 # Each file of tests in one of two processes. Long files come first by their names, and not last by their few tests.
 PYTEST := $(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder
+# Hundreds of processes start, and each assertion is rewritten: Python keeps the bytecode of both.
+unexport PYTHONDONTWRITEBYTECODE
 # The markers of pyproject.toml.
 LEFT_OUT := java or browser or spark or slow
 # Waiting for the disk takes half of the time, and no power is cut but in a model: so the folders of make test are in
