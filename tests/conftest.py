@@ -50,9 +50,15 @@ def pytest_deselected(items: Sequence[pytest.Item]) -> None:
             LEFT_OUT[name] += 1
 
 
+def pytest_collection_finish() -> None:
+    """What thousands of tests are made of stays: the garbage collector need not walk over it again and again."""
+    gc.collect()
+    gc.freeze()
+
+
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """A process of several (`pytest -n`) gives its counts to the one that prints."""
-    gc.unfreeze()  # what a test of Spark's workers has frozen is else reported as leaked at the end, by DuckDB
+    gc.unfreeze()  # what is frozen, by a test of Spark's workers too, is else reported as leaked by DuckDB
     if hasattr(session.config, "workeroutput"):
         session.config.workeroutput["compared"] = dict(COMPARED)
         session.config.workeroutput["left_out"] = LEFT_OUT
