@@ -181,7 +181,7 @@ with reput.MessageStore.open(path, **options) as store:
 
 
 def test_many_queues_are_filled_closed_killed_and_opened_again_with_few_descriptors(tmp_path: Path) -> None:
-    topics, ids, path = 60, 5, tmp_path / "store"
+    topics, ids, path = 30, 5, tmp_path / "store"  # more queues than descriptors
 
     def live(deed: str) -> None:
         arguments = [sys.executable, "-c", MANY_QUEUES, str(path), str(topics), str(ids), deed]
