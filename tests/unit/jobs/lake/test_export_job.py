@@ -71,9 +71,9 @@ def test_topics_and_columns_are_those_asked_for(tmp_path: Path) -> None:
 
 def test_small_files_are_put_together_up_to_the_target_size(tmp_path: Path) -> None:
     store = tmp_path / "store"
-    put(store, 0, 2000)
+    put(store, 0, 800)
     counts = []
-    for target in (1, 20_000, 1 << 30):
+    for target in (1, 8_000, 1 << 30):
         run(store, tmp_path / str(target), split_bytes=10_000, target_file_bytes=target)
         assert rows_of(tmp_path / str(target)) == log_rows(store)
         counts.append(len(check_files(tmp_path / str(target))))
