@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import signal
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -46,6 +47,7 @@ async def _serve(start: Callable[[], Awaitable[Serving]], *, as_json: bool) -> N
     serving = await start()
     try:
         write_ready(serving.addresses, as_json=as_json)
+        gc.freeze()  # a full collection would look at all that was imported, and stop the loop for 100 ms
         logger.info(Event("started", version=__version__, **serving.addresses))
         await ended.wait()
         logger.info(Event("stopping"))

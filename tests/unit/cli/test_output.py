@@ -22,7 +22,11 @@ def test_a_first_command_compiles_only_what_it_calls_and_says_so_in_one_line(tmp
         text=True,
         check=True,
     )
-    assert kernels_in(tmp_path / "cache") == ["record_scan._scan_headers", "runs.read_runs"]
+    assert kernels_in(tmp_path / "cache") == [
+        "record_scan._scan_headers",
+        "runs.are_in_memory",
+        "runs.read_runs",
+    ]
     (line,) = done.stderr.splitlines()
     assert re.fullmatch(r"reput: compiling kernels, once an installation: scan_headers, about \d s left", line)
 
