@@ -185,6 +185,7 @@ class BrokerController:
         sends = SendMessageProcessor(state, creation, self._room, self._answers, on_append)
         topics = TopicProcessor(state, self._registration.register, partial(self._persist, state.groups))
         readers = pulls.handlers() | QueryProcessor(state).handlers()
+        readers[RequestCode.QUERY_CONSUMER_OFFSET] = self._clients.query_offset  # of a new group: by its first message
         self._requests = Requests(
             sends.handlers()
             | self._clients.handlers()

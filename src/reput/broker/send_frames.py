@@ -23,9 +23,12 @@ from reput.service.unique_id import UniqueIds
 from reput.store.log.pending import LogTail
 from reput.transport.connection import Connection
 from reput.transport.request_queue import RequestQueue
-from reput.transport.requests import Requests
+from reput.transport.requests import WRITE_AT, Requests, encode_answer
 
 _SEND_CODES = (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
+
+#: How clients begin the header of a pull, after the two words of a frame.
+_PULL = b'{"code":11,'
 
 
 class SendFrameProcessor:
@@ -80,6 +83,8 @@ class SendFrameProcessor:
         self._end_offset = 0
         self._has_appended = False
         self._sends = 0
+        self._unsent: list[bytes] = []
+        self._unsent_bytes = 0
 
     def take_all(self, connection: Connection) -> None:
         """Take all whole frames of a connection, and send what is to be answered at once in one write.
@@ -98,17 +103,23 @@ class SendFrameProcessor:
         self._sends = 0
         try:
             while len(frames) and not connection.is_paused and connection.is_open:
-                stop, size = (Stop.ODD, 0) if self._queue.is_full(connection) else self._take_plain(connection)
+                stop, size = (Stop.ODD, 0) if self._is_odd(connection) else self._take_plain(connection)
                 frames.taken(size)
                 if stop is Stop.NO_ANSWER_ROOM:
                     self._send_answers(connection)
+                    self._write(connection)
                 elif stop is Stop.NO_ROOM and self._make_room():
                     continue
                 elif stop is Stop.DONE or not self._take_odd(connection):
                     break
         finally:
             self._send_answers(connection)
+            self._write(connection)
             self._tell_appended()
+
+    def _is_odd(self, connection: Connection) -> bool:
+        """Whether the kernel need not look: most frames are sends, and most others are pulls."""
+        return connection.frames.begins_with(8, _PULL) or self._queue.is_full(connection)
 
     def _take_plain(self, connection: Connection) -> tuple[Stop, int]:
         """Take plain sends; returns (why it stopped, bytes that were taken)."""
@@ -154,7 +165,9 @@ class SendFrameProcessor:
             raise
         if answer is not None:
             self._send_answers(connection)
-            connection.send(answer)
+            self._keep(encode_answer(answer))
+            if self._unsent_bytes >= WRITE_AT:
+                self._write(connection)
         if command.code in _SEND_CODES and not command.is_response:
             self._learn(command)
         return True
@@ -171,7 +184,17 @@ class SendFrameProcessor:
                 self._has_appended = False
                 self._sends = 0
         elif self._kernel.answered:
-            connection.write(self._kernel.take_answers())
+            self._keep(self._kernel.take_answers())
+
+    def _keep(self, answers: bytes) -> None:
+        self._unsent.append(answers)
+        self._unsent_bytes += len(answers)
+
+    def _write(self, connection: Connection) -> None:
+        if self._unsent:
+            connection.write(b"".join(self._unsent))
+            self._unsent.clear()
+            self._unsent_bytes = 0
 
     # -- topics
 

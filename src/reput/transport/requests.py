@@ -23,7 +23,7 @@ Handler = Callable[[Connection, RemotingCommand], "Answer | Coroutine[Any, Any, 
 #: Requests that handlers work on beside the loop, where no configuration says how many.
 _MOST_TASKS = 10_000
 #: Bytes of answers that wait for the other answers of a read.
-_WRITE_AT = 1 << 20
+WRITE_AT = 1 << 20
 
 
 class Requests:
@@ -67,9 +67,9 @@ class Requests:
                     connection.frames.put_back(len(frame))
                     raise
                 if answer is not None:
-                    answers.append(_encode(answer))
+                    answers.append(encode_answer(answer))
                     size += len(answers[-1])
-                if size >= _WRITE_AT:
+                if size >= WRITE_AT:
                     connection.write(b"".join(answers))
                     answers.clear()
                     size = 0
@@ -138,7 +138,7 @@ async def answer_later(connection: Connection, command: RemotingCommand, work: C
     except Exception as error:
         answer = _failure(command, error)
     if answer is not None and not command.is_one_way:
-        connection.write(_encode(answer))
+        connection.write(encode_answer(answer))
 
 
 def _busy(command: RemotingCommand) -> RemotingCommand:
@@ -151,7 +151,8 @@ def _size(command: RemotingCommand) -> int:
     return len(command.body) + sum(map(len, fields)) + sum(map(len, fields.values()))
 
 
-def _encode(answer: RemotingCommand) -> bytes:
+def encode_answer(answer: RemotingCommand) -> bytes:
+    """The frame of an answer; of SYSTEM_ERROR where it is larger than a frame."""
     try:
         return encode_command(answer)
     except RemotingDecodeError as error:  # larger than a frame
