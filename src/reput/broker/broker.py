@@ -89,6 +89,7 @@ class BrokerController:
         self._next_dispatch: asyncio.Handle | None = None
         self._dispatching: asyncio.Task[None] | None = None
         self._turns = 0
+        self._is_stopped = False
         self._persists_groups = False
         self.address = ""
         self.namesrv = ""
@@ -219,7 +220,8 @@ class BrokerController:
         await self._room.drain()
         while self._dispatching is not None:
             await self._dispatching
-        if self._next_dispatch is not None:  # the close of the store dispatches the rest
+        self._is_stopped = True  # the close of the store dispatches the rest
+        if self._next_dispatch is not None:
             self._next_dispatch.cancel()
         try:
             await self._persist(state.offsets)
@@ -260,7 +262,7 @@ class BrokerController:
 
     def _dispatch_soon(self) -> None:
         """Dispatch when the loop is idle, if pulls wait for messages; else a moment later, more messages at once."""
-        if self._next_dispatch is None and self._dispatching is None:
+        if self._next_dispatch is None and self._dispatching is None and not self._is_stopped:
             self._dispatch_at = self._loop.time() + _DISPATCH_WITHIN_S
             if self._held_pulls.any_wait:
                 self._next_dispatch = self._loop.call_soon(self._dispatch_if_idle, self._turns)

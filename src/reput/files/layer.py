@@ -178,6 +178,7 @@ class FileLayer:
             missing.append(current)
             current = os.path.dirname(current)
         if missing:
+            about_to_wait(path, "make the folder")
             self.sync_name(current)
         for folder in reversed(missing):
             for above in self.add_directories(folder):

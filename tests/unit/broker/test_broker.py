@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 
-from reput import MessageStore
+from reput import Message, MessageStore
 from reput.errors import ConfigError, CorruptMetadataError, RemotingError, ReputError, StoreError, StoreLockedError
 from reput.remoting.codes import RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand, decode_command
+from reput.service.config_manager import ConfigManager
 from tests.support.broker import (
     SYNCED,
     Client,
@@ -353,3 +354,25 @@ def test_recorded_sends_are_stored_as_they_were_recorded(tmp_path: Path) -> None
                 assert {name: shown[name] for name in given} == given, one.name
 
     run(scenario())
+
+
+def test_what_is_sent_while_the_broker_stops_is_dispatched_by_the_close_of_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store") as served:
+            controller = served.controller
+            persist = controller._persist
+
+            async def persist_late(manager: ConfigManager[Any]) -> None:
+                await controller._state.writes.run(controller._state.store.put_message, Message("orders", b"late"))
+                controller._dispatch_soon()
+                await persist(manager)
+
+            monkeypatch.setattr(controller, "_persist", persist_late)
+            await served.stop()
+            assert controller._next_dispatch is None, "it would find the store closed"
+
+    run(scenario())
+    with MessageStore.open(tmp_path / "store") as store:
+        assert store.max_offset("orders", 0) == 2
