@@ -97,7 +97,7 @@ class StoreSyncError(StoreError):
 
 
 class WouldWaitError(ReputError):
-    """Raised when a thread that may not wait for the disk (`NeverWaiting`) would have to; nothing has changed.
+    """Raised when a thread that may not wait for the disk (`NeverWaiting`) would have to; another one may do it again.
 
     `room` is the number of bytes for which the log needs room (`MessageStore.make_room`); 0 where it is not the log.
     """

@@ -223,11 +223,13 @@ class BrokerController:
         self._is_stopped = True  # the close of the store dispatches the rest
         if self._next_dispatch is not None:
             self._next_dispatch.cancel()
+            self._next_dispatch = None
         try:
             await self._persist(state.offsets)
             await self._persist(state.groups)
         finally:
-            await state.writes.run(state.reads.stop)
+            for work in (state.reads, state.log_work):
+                await state.writes.run(work.stop)
             await state.writes.run(state.store.close)
             state.writes.stop()
 
@@ -249,9 +251,6 @@ class BrokerController:
                 self._sends.take_all(connection)
         except WouldWaitError as error:
             self._room.hold(connection, error.room)
-        if isinstance(self._next_dispatch, asyncio.TimerHandle) and self._held_pulls.any_wait:
-            self._next_dispatch.cancel()
-            self._next_dispatch = self._loop.call_soon(self._dispatch_if_idle, self._turns)
 
     def closed(self, connection: Connection) -> None:
         """Called by the server."""
@@ -299,7 +298,7 @@ class BrokerController:
 
     def _dispatch_all(self) -> None:
         """Do all passes at once, but those that must be done beside the loop, or that wait after a failure."""
-        while self._next_dispatch is not None and self._dispatching is None:
+        while self._next_dispatch is not None and self._dispatching is None and not self._is_stopped:
             self._next_dispatch.cancel()
             self._dispatch()
             if self._state.store.dispatch_failure is not None:
@@ -317,10 +316,11 @@ class BrokerController:
 
     async def _dispatch_beside(self) -> None:
         try:
-            arrivals = await self._state.writes.run(self._state.store.dispatch, _DISPATCH_BYTES)
+            arrivals = await self._state.log_work.run(self._state.store.dispatch, _DISPATCH_BYTES)
         finally:
             self._dispatching = None
         self._dispatched(arrivals)
+        self._dispatch_soon()  # what has become safe meanwhile called for a pass that could not be begun
 
     def _dispatched(self, arrivals: Arrivals | None) -> None:
         store = self._state.store

@@ -30,6 +30,7 @@ from reput.remoting.consumer_headers import (
 from reput.remoting.header import decode_header, encode_header
 from reput.service.consumer_manager import ConsumerGroupChange
 from reput.service.subscription_data import TAG, build_subscription_data
+from reput.store.get_result import GetMessageResult
 from reput.store.results import GetMessageStatus
 from reput.transport.connection import Connection
 from reput.transport.requests import Answer, Handler
@@ -96,7 +97,7 @@ class ClientProcessor:
         retry_topic = state.topics.create_retry_topic(
             name, group.retry_queue_nums, order=order, unit_mode=consumer.unit_mode
         )
-        if retry_topic is not None:
+        if retry_topic is not None and not self._creation.is_full:
             self._creation.start(retry_topic)
         subscriptions = [
             build_subscription_data(one.topic, one.sub_string, one.expression_type, sub_version=one.sub_version)
@@ -188,12 +189,15 @@ class ClientProcessor:
         self, connection: Connection, command: RemotingCommand, header: QueryConsumerOffsetRequestHeader
     ) -> Answer:
         """The offset at which a new group begins; whether the first message is in memory is for the disk to say."""
-        get = self._state.store.get_message
-        first = await self._state.reads.run_for(connection, get, header.topic, header.queue_id, 0, 1)
+        first = await self._state.reads.run_for(connection, self._first_message, header.topic, header.queue_id)
         if first.status is not GetMessageStatus.FOUND or first.suggest_pulling_from_slave:  # gone, or on the disk
             remark = "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
             return command.response(ResponseCode.QUERY_NOT_FOUND, remark, {})
         return command.response(ext_fields=encode_header(QueryConsumerOffsetResponseHeader(0)))
+
+    def _first_message(self, topic: str, queue_id: int) -> GetMessageResult:
+        self._state.store.get_raw(topic, queue_id, 0, 1)  # brings it into memory without the interpreter lock
+        return self._state.store.get_message(topic, queue_id, 0, 1)
 
     def update_offset(self, connection: Connection, command: RemotingCommand) -> Answer:
         """Keep the offset of a group in a queue."""

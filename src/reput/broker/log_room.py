@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 
 from reput.broker.state import BrokerState
 from reput.errors import ReputError, WouldWaitError
+from reput.events import Event
 from reput.files import NeverWaiting
 from reput.transport.connection import Connection
+
+logger = logging.getLogger("reput.broker")
 
 
 class LogRoom:
@@ -33,7 +37,7 @@ class LogRoom:
                 with NeverWaiting():
                     store.make_room(size)
             except WouldWaitError:
-                await self._state.writes.run(store.make_room, size)
+                await self._state.log_work.run(store.make_room, size)
 
     async def drain(self) -> None:
         """Return when no room is being made."""
@@ -52,6 +56,8 @@ class LogRoom:
             await self.make(size)
         except ReputError as error:
             self.failure = error
+        except Exception:  # a bug: the send itself finds it again, and is answered
+            logger.exception(Event("no room was made", client=connection.remote))
         try:
             connection.go_on()
         finally:

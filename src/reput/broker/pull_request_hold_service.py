@@ -15,14 +15,14 @@ from reput.remoting.pull_headers import PullMessageRequestHeader
 from reput.service.subscription_data import build_subscription_data
 from reput.store.dispatch.arrivals import Arrivals
 from reput.transport.connection import Connection
-from reput.transport.requests import Answer, failure_answer
+from reput.transport.requests import Answer, failure_answer, request_size
 
 logger = logging.getLogger("reput.broker")
 
 _Key = TypeVar("_Key")
 
-#: Held pulls of one broker, and of one connection; a pull beyond that is answered at once.
-_MOST_HELD, _MOST_HELD_OF_CONNECTION = 100_000, 10_000
+#: Held pulls of one broker, of one connection, and their memory; a pull beyond that is answered at once.
+_MOST_HELD, _MOST_HELD_OF_CONNECTION, _MOST_HELD_BYTES = 100_000, 10_000, 256 << 20
 _CHECK_EVERY_S = 1.0
 
 
@@ -35,6 +35,7 @@ class _HeldPull:
     header: PullMessageRequestHeader
     codes: frozenset[int] | None
     until: float
+    size: int
 
 
 #: In the order in which they came.
@@ -61,7 +62,7 @@ class PullRequestHoldService:
         self._held: dict[tuple[str, int], _HeldPulls] = {}
         self._held_of: dict[Connection, _HeldPulls] = {}
         self._held_until: dict[int, _HeldPulls] = {}
-        self._count = 0
+        self._count = self._bytes = 0
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
@@ -75,17 +76,20 @@ class PullRequestHoldService:
 
         tags: an expression that some tags match; None takes all messages (`suspendPullRequest`).
         """
+        if not connection.is_open or self._bytes >= _MOST_HELD_BYTES:
+            return False
         if self._count >= _MOST_HELD or len(self._held_of.get(connection, ())) >= _MOST_HELD_OF_CONNECTION:
             return False
         config = self._state.config
         wait_ms = header.suspend_timeout_millis if config.long_polling_enable else config.short_polling_time_mills
         until = self._loop.time() + max(wait_ms, 0) / 1000
         codes = None if tags is None else build_subscription_data(header.topic, tags).codes
-        pull = _HeldPull(connection, command, header, codes, until)
+        pull = _HeldPull(connection, command, header, codes, until, request_size(command))
         self._held.setdefault((header.topic, header.queue_id), {})[pull] = None
         self._held_of.setdefault(connection, {})[pull] = None
         self._held_until.setdefault(int(until / _CHECK_EVERY_S), {})[pull] = None
         self._count += 1
+        self._bytes += pull.size
         return True
 
     @property
@@ -117,6 +121,7 @@ class PullRequestHoldService:
 
     def _forget(self, pull: _HeldPull) -> None:
         self._count -= 1
+        self._bytes -= pull.size
         header = pull.header
         _remove(self._held, (header.topic, header.queue_id), pull)
         _remove(self._held_of, pull.connection, pull)
@@ -142,7 +147,7 @@ class PullRequestHoldService:
             self._forget(pull)
 
     def answer_all(self) -> None:
-        """Answer all held pulls with what there is, and hold none any more: the broker stops."""
+        """Answer all held pulls with what there is: the broker stops."""
         if self._timer is not None:
             self._timer.cancel()
         for pull in [pull for pulls in self._held.values() for pull in pulls]:

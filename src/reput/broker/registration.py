@@ -41,6 +41,7 @@ class Registration:
         self._wanted = self._done = 0
         self._is_at: set[str] = set()
         self._task: asyncio.Task[None] | None = None
+        self._is_stopped = False
 
     def start(self) -> None:
         """Register by the period from now on."""
@@ -59,7 +60,7 @@ class Registration:
         self._wanted += 1
         mine = self._wanted
         async with self._registering:
-            if self._done >= mine:
+            if self._done >= mine or self._is_stopped:
                 return
             including = self._wanted
             command_of = self._command()
@@ -97,6 +98,7 @@ class Registration:
 
     async def stop(self) -> None:
         """Unregister at all name servers."""
+        self._is_stopped = True
         if self._task is not None:
             self._task.cancel()
         config, address = self._state.config, self._state.address

@@ -113,6 +113,7 @@ class SendFrameProcessor:
                 elif stop is Stop.DONE or not self._take_odd(connection):
                     break
         finally:
+            frames.taken(0)  # gives back the memory of a large frame
             self._send_answers(connection)
             self._write(connection)
             self._tell_appended()

@@ -94,18 +94,24 @@ class SendMessageProcessor:
     async def _send_to_new(
         self, connection: Connection, command: RemotingCommand, header: SendMessageRequestHeader, made: TopicConfig
     ) -> Answer:
-        topic = await self._creation.create(made)
-        async with self._creation.turn(topic.topic_name):
-            while True:
-                try:
-                    with NeverWaiting():
-                        return self._send_to(connection, command, header, topic)
-                except WouldWaitError as error:
-                    size = error.room
-                try:
-                    await self._room.make(size)
-                except ReputError as error:
-                    return self._fault(command, error)
+        with self._creation.waiting(made.topic_name) as turn:
+            topic = await self._creation.create(made)
+            async with turn:
+                return await self._send_to_made(connection, command, header, topic)
+
+    async def _send_to_made(
+        self, connection: Connection, command: RemotingCommand, header: SendMessageRequestHeader, topic: TopicConfig
+    ) -> Answer:
+        while True:
+            try:
+                with NeverWaiting():
+                    return self._send_to(connection, command, header, topic)
+            except WouldWaitError as error:
+                size = error.room
+            try:
+                await self._room.make(size)
+            except ReputError as error:
+                return self._fault(command, error)
 
     # -- checks
 

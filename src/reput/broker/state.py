@@ -16,7 +16,7 @@ from reput.service.topic_config_manager import TopicConfigManager
 from reput.store.message_store import MessageStore
 from reput.transport.connection import Connection
 
-_READING_THREADS, _WRITING_THREADS = 8, 2
+_READING_THREADS, _WRITING_THREADS, _LOG_THREADS = 8, 2, 2
 
 #: What RocketMQ adds to some remarks (`FAQUrl.suggestTodo`); its tools look for the text before it.
 SEE_FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
@@ -24,12 +24,13 @@ SEE_FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further
 
 @dataclass(slots=True)
 class BrokerState:
-    """State and services of one broker; all is used in the loop's thread, but what `reads` and `writes` run.
+    """State and services of one broker; all is used in the loop's thread, but what `DiskWork` runs.
 
     Attributes:
         address: "host:port" that clients are told.
         reads: For what reads the store, and may wait for the disk.
         writes: For what writes files of the broker's, or opens and closes.
+        log_work: For the log's next file, and for dispatch that makes files: all clients wait for these.
     """
 
     config: BrokerConfig
@@ -43,12 +44,14 @@ class BrokerState:
     locks: RebalanceLockManager[tuple[str, str, int]] = field(default_factory=RebalanceLockManager)
     reads: DiskWork = field(init=False)
     writes: DiskWork = field(init=False)
+    log_work: DiskWork = field(init=False)
 
     def __post_init__(self) -> None:
         config = self.config
         wait_ms = config.wait_time_mills_in_admin_broker_queue if config.broker_fast_failure_enable else None
         self.reads = DiskWork("reput-broker-read", _READING_THREADS, wait_ms)
         self.writes = DiskWork("reput-broker-write", _WRITING_THREADS, wait_ms)
+        self.log_work = DiskWork("reput-broker-log", _LOG_THREADS, wait_ms)
 
     @property
     def ip(self) -> str:

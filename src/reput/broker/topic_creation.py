@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 
 from reput.broker.state import BrokerState
 from reput.events import Event
 from reput.formats.metadata import TopicConfig
 
 logger = logging.getLogger("reput.broker")
+
+_MOST = 1000
 
 
 class TopicCreation:
@@ -32,14 +35,13 @@ class TopicCreation:
         """Whether a topic is being made: what is sent to it waits, though it may be there already."""
         return topic in self._creating or topic in self._turns
 
-    @asynccontextmanager
-    async def turn(self, topic: str) -> AsyncIterator[None]:
-        """One send at a time of those that have waited for a topic, in their order; until then it counts as new."""
+    @contextmanager
+    def waiting(self, topic: str) -> Iterator[asyncio.Lock]:
+        """For a send that waits for a topic, which counts as new until it has been done; the lock keeps their order."""
         lock, count = self._turns.get(topic) or (asyncio.Lock(), 0)
         self._turns[topic] = lock, count + 1
         try:
-            async with lock:
-                yield
+            yield lock
         finally:
             lock, count = self._turns.pop(topic)
             if count > 1:
@@ -51,8 +53,18 @@ class TopicCreation:
         task = self._creating.get(name)
         if task is None:
             task = self._creating[name] = asyncio.get_running_loop().create_task(self._create(config))
-            task.add_done_callback(lambda _: self._creating.pop(name))
+            task.add_done_callback(partial(self._done, name))
         return task
+
+    def _done(self, topic: str, task: asyncio.Task[None]) -> None:
+        del self._creating[topic]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error(Event("a topic was not made", topic=topic, error=error))
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so many topics are being made that heartbeats, which come again, begin no more."""
+        return len(self._creating) >= _MOST
 
     async def create(self, config: TopicConfig) -> TopicConfig:
         """Make a topic, and return it as it is then; errors as of `TopicConfigManager.create`."""

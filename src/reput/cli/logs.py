@@ -84,7 +84,7 @@ class RateBound(logging.Filter):
         if record.levelno < logging.WARNING:
             return True
         message: Any = record.msg
-        key = record.name, message.message if isinstance(message, Event) else str(message)
+        key = record.name, message.message if isinstance(message, Event) else str(message).partition("\n")[0]
         now = self._clock()
         _, count = self._last.get(key, (record, 0))
         if now < self._next.get(key, now):

@@ -272,7 +272,7 @@ def unescape(p, end, target, limit):  # type: ignore[no-untyped-def]
             store_i64_native(t, np.int64(word))  # what comes after the plain bytes is written again
             p += plain
             t += plain
-            if plain == 8:
+            if plain:
                 continue
         c = load_u8(p)
         if c != _BACKSLASH:

@@ -31,7 +31,10 @@ class _Runs(local):
     Attributes:
         numbers: int64[2 * count], memory address and size of each run.
         records: Of the records looked at last: number of runs, bytes, position of the first in its file.
+        mapping: Their map, which must live until they are gathered: another thread may map the file anew meanwhile.
     """
+
+    mapping: Mapping | None = None
 
     def __init__(self) -> None:
         self.grow(64)
@@ -80,17 +83,19 @@ class Pages:
         if count > runs.count:
             runs.grow(count)
         found, size = segments.find_segments(units, count, are_pairs, mapping.address - file.start_offset, runs.address)
-        runs.records = found, size, runs.numbers[0] - mapping.address
+        runs.records, runs.mapping = (found, size, runs.numbers[0] - mapping.address), mapping
         self._look(cold, file.path, mapping, found)
 
     def gather(self, file: memoryview) -> bytes:
         """The bytes of the records that this thread has looked at last, one after the other; `file`: their file."""
         runs = self._runs
         count, size, position = runs.records
+        mapping, runs.mapping = runs.mapping, None  # kept until the end, and not longer: it holds a file's space
         if count == 1:
             return bytes(file[position : position + size])
         gathered = np.empty(size, np.uint8)
         segments.gather_segments(runs.address, count, gathered.ctypes.data)
+        del mapping
         return gathered.tobytes()
 
     def _look(self, cold: Cold, path: str, mapping: Mapping, count: int) -> None:

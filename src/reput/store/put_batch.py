@@ -124,7 +124,10 @@ def inner_batch(record: PendingRecord, message_count: int, reserved: int) -> Pen
     """
     if message_count > MAX_MESSAGE_COUNT:
         raise MessageIllegalError(f"{message_count} messages; an inner batch holds up to {MAX_MESSAGE_COUNT}")
-    properties = record.properties + encode_properties([(INNER_NUM, str(message_count))])
+    properties = record.properties
+    if properties and not properties.endswith(b"\x02"):  # as sent, without the end of the last one
+        properties += b"\x02"
+    properties += encode_properties([(INNER_NUM, str(message_count))])
     size = len(properties) + _INNER_BASE_SIZE + reserved
     if size > MAX_PROPERTIES_SIZE:
         raise MessageIllegalError(f"the properties take {size} bytes; {MAX_PROPERTIES_SIZE} are allowed")

@@ -15,7 +15,7 @@ from reput.formats.message_batch import INNER_BATCH, decode_batch
 from reput.formats.message_id import encode_message_id
 from reput.formats.properties import PROPERTY_SEPARATOR
 from reput.formats.property_crc import PROPERTY_CRC_SIZE
-from reput.formats.record_layout import MAX_PROPERTIES_SIZE, MAX_QUEUE_ID, Buffer
+from reput.formats.record_layout import MAX_PROPERTIES_SIZE, MAX_QUEUE_ID, Buffer, SysFlag
 from reput.log.queue_types import QueueTypes
 from reput.store.log.commit_log import CommitLog
 from reput.store.log.flush import FlushPolicy
@@ -139,6 +139,10 @@ class PutRows:
         if items is None:
             raise MessageIllegalError(f"the body of {len(row.body)} bytes is no batch")
         if row.sys_flag & INNER_BATCH:
+            if row.sys_flag & (SysFlag.TRANSACTION_MASK | SysFlag.COMPRESSED):
+                raise MessageIllegalError(
+                    f"sys_flag {row.sys_flag:#x}: an inner batch cannot be of a transaction, nor compressed"
+                )
             record = inner_batch(self._pending(row, row.properties, reserved=0), len(items), self._reserved)
             one = self._log.append_inner_batch(record, len(items), self._types.batch)
             return PutRowResult(

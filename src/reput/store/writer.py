@@ -92,7 +92,8 @@ class Writer:
                 service.start()
             if retention:
                 writer.cleaning.start()
-        except BaseException:  # no thread could be started, or Ctrl-C; those that were started have nothing to do
+        except BaseException:  # no thread could be started, or Ctrl-C; those that were started find nothing to do
+            parts.log.failure = StoreStateError(f"{path}: the store could not be opened")
             parts.close()
             raise
         return writer

@@ -95,20 +95,20 @@ class Connection(asyncio.BufferedProtocol):
         self.last_active = self._loop.time()
         self.frames.received(nbytes)
         if self.is_open:
-            size = len(self.frames)
             self._read()
-            left = len(self.frames)
-            if not left:
-                self.frame_since = math.inf
-            elif left < size or self.frame_since == math.inf:  # another frame has begun
-                self.frame_since = self.last_active
 
     def _read(self) -> None:
+        size = len(self.frames)
         try:
             self._owner.readable(self)
         except RemotingDecodeError as error:
             logger.warning(Event("connection closed: no frame", client=self.remote, error=error))
             self.abort()
+        left = len(self.frames)
+        if not left:
+            self.frame_since = math.inf
+        elif left < size or self.frame_since == math.inf:  # another frame has begun
+            self.frame_since = self._loop.time()
 
     def pause_writing(self) -> None:
         """Called by the loop: the peer does not read, so nothing more is read of it."""
@@ -147,7 +147,7 @@ class Connection(asyncio.BufferedProtocol):
         """Let the connection end where the peer's machine acknowledges nothing for so long: it may be gone."""
         sock = None if self._transport is None else self._transport.get_extra_info("socket")
         if sock is not None and hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux has it
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(seconds * 1000))
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, min(int(seconds * 1000), INT32_MAX))
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by the loop, once."""

@@ -114,7 +114,7 @@ class Requests:
             if not command.is_one_way:
                 connection.send(_busy(command))
             return
-        size = _size(command)
+        size = request_size(command)
         queue.enter(connection, 1, size)
         task = asyncio.get_running_loop().create_task(answer_later(connection, command, work))
         self._tasks.add(task)
@@ -145,7 +145,7 @@ def _busy(command: RemotingCommand) -> RemotingCommand:
     return command.response(ResponseCode.SYSTEM_BUSY, "[OVERLOAD]system busy, start flow control for a while")
 
 
-def _size(command: RemotingCommand) -> int:
+def request_size(command: RemotingCommand) -> int:
     """About how many bytes of memory a request holds."""
     fields = command.ext_fields or {}
     return len(command.body) + sum(map(len, fields)) + sum(map(len, fields.values()))

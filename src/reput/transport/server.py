@@ -101,7 +101,7 @@ class RemotingServer:
             if connection.last_active < oldest:
                 logger.debug(Event("connection closed: idle", client=connection.remote, seconds=self._max_idle_s))
                 connection.abort()
-            elif connection.frame_since < oldest:
+            elif connection.frame_since < oldest and not connection.is_paused:  # else whole ones wait
                 logger.warning(Event("connection closed: a frame did not come whole", client=connection.remote))
                 connection.abort()
             else:

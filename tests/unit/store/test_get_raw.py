@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from pathlib import Path
 
 import pytest
@@ -124,3 +126,24 @@ def test_a_read_that_takes_long_is_right_though_retention_and_close_come_in_betw
         store.close()
     reader.join()
     assert found == [expected]
+
+
+def test_records_that_were_looked_at_stay_mapped_until_they_are_gathered(open_store: OpenStore) -> None:
+    files = ColdPages()
+    store = open_store(files=files, **KEYS)
+    fill(store)
+    expected = store.get_raw("orders", 0, 5)
+    found: list[object] = []
+    with files.cold(), files.held():
+        reader = threading.Thread(target=lambda: found.append(store.get_raw("orders", 0, 5)))
+        reader.start()
+        files.wait()
+        maps = []
+        for file in store._log.queue.mapped_files:  # as another thread does that maps the file, too, or many files
+            maps.append(weakref.ref(file.mapping.view.obj))
+            file.drop_mapping()
+        assert maps[0]() is not None
+    reader.join()
+    assert found == [expected]
+    gc.collect()
+    assert all(one() is None for one in maps), "a map holds the space of a file that is deleted"

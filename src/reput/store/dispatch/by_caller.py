@@ -23,7 +23,7 @@ from reput.store.queues.tables import QueueTables
 
 #: Bytes of a small pass, at the most.
 _SMALL_PASS_BYTES = 1 << 16
-#: Queues that small passes know, at the most; their units in other queues go the plain way.
+#: Queues that small passes know, at the most; units of other queues go the plain way.
 _MOST_KNOWN_QUEUES = 1 << 16
 
 
@@ -51,7 +51,7 @@ class DispatchByCaller(ReputMessageService):
         self._takes_small_passes = on_arrival is None and queues.simple.writes_plain_units
         self._small_pass = SmallPass(queues.simple.file_size, index_tags=config.dispatch_rules.indexes_tags)
         self._known: dict[tuple[bytes, int], int] = {}
-        self._known_queues: list[ConsumeQueue] = []
+        self._known_queues: dict[int, ConsumeQueue] = {}
         self._retry_at = 0.0
 
     def dispatch(self, max_bytes: int | None = None) -> Arrivals | None:
@@ -103,8 +103,8 @@ class DispatchByCaller(ReputMessageService):
         if not rows:
             return None
         runs = small.runs
-        queues = [self._known_queues[number] for number in runs.numbers]
-        if not self._queues.simple.append(queues, runs, small.store_timestamp):
+        queues = [self._known_queues[number] for number in runs.numbers if number in self._known_queues]
+        if len(queues) < len(runs.numbers) or not self._queues.simple.append(queues, runs, small.store_timestamp):
             return None
         if self._index is not None:
             self._index.put(small.keys)
@@ -135,8 +135,8 @@ class DispatchByCaller(ReputMessageService):
         """Let small passes write to a queue. It has messages, so that it will never be removed."""
         key = topic, queue.queue_id
         if key not in self._known and len(self._known) < _MOST_KNOWN_QUEUES and self._takes_small_passes:
-            self._known[key] = self._small_pass.add_queue(*key)
-            self._known_queues.append(queue)
+            self._known[key] = number = self._small_pass.add_queue(*key)
+            self._known_queues[number] = queue
 
     def start(self) -> None:
         """Start nothing."""

@@ -478,7 +478,7 @@ class CommitLog(AppendGate):
             return
         if file.reserved_position - file.wrote_position < RESERVE_STEP // 2:
             file.reserve(min(file.size, file.wrote_position + RESERVE_STEP))
-        if file.wrote_position >= file.size // 2:
+        if file is self._last and file.wrote_position >= file.size // 2:
             self._next_file()
         if file is self._last:
             self._low_at = self._low_position(file)

@@ -129,16 +129,19 @@ class MappedFile:
             if end > begin:
                 target = min(self.size, max(end, begin + RESERVE_STEP))
                 self.file.allocate(begin, target - begin)
-                self.reserved_position = target
+                self.reserved_position = max(self.reserved_position, target)
 
     def write(self, position: int, data: memoryview) -> None:
         """Write many bytes by a system call. Bytes of a write that failed are zeroed again: they were not stored."""
-        try:
-            self.file.write(position, data)
-        except BaseException:
-            self.file.zero_from(position)
-            raise
-        self.reserved_position = max(self.reserved_position, position + len(data))
+        if self._reserving.locked():
+            about_to_wait(self.path, "write beside an allocation")
+        with self._reserving:  # a file system without fallocate reads and writes the space that is allocated
+            try:
+                self.file.write(position, data)
+            except BaseException:
+                self.file.zero_from(position)
+                raise
+            self.reserved_position = max(self.reserved_position, position + len(data))
 
     def flush(self) -> None:
         """Sync all bytes that were written until now."""

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from reput.errors import StoreFormatError, StoreFullError
+from reput.errors import StoreFormatError, StoreFullError, StoreStateError
 from reput.files import FileLayer, Mapping, about_to_wait
 from reput.formats.paths import offset_to_file_name
 from reput.kernels.index_file import LogFields
@@ -72,7 +72,8 @@ class MappedFileQueue:
         self._mapped_count = 0
         self._changing = Lock()
         self._making = Lock()
-        self._ahead: MappedFile | None = None
+        self._ahead: MappedFile | None = None  # the file made ahead last; `made_ahead` says whether it still is
+        self._is_closed = False
         self.file_size = file_size
         #: Replaced by a new list, never changed in place: readers take it without a lock, and keep to it.
         self.mapped_files: list[MappedFile] = []
@@ -183,6 +184,8 @@ class MappedFileQueue:
         """
         about_to_wait(self.folders[0], "make the next file")  # before the lock, whose holder waits for the disk
         with self._making:
+            if self._is_closed:
+                raise StoreStateError(f"{self.folders[0]}: the store was closed meanwhile")
             return self.made_ahead or self._make_ahead()
 
     def _make_ahead(self) -> MappedFile:
@@ -291,7 +294,12 @@ class MappedFileQueue:
             file.file.write_again()
 
     def close(self) -> None:
-        """Close all files; a file that was made ahead and not used is removed, as RocketMQ does at shutdown."""
+        """Close all files; a file that was made ahead and not used is removed, as RocketMQ does at shutdown.
+
+        A file that is being made is finished first, and no other one is made.
+        """
+        with self._making:
+            self._is_closed = True
         for file in self.mapped_files:
             file.close()
         ahead, self._ahead = self.made_ahead, None

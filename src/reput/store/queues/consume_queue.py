@@ -98,9 +98,9 @@ class ConsumeQueue(QueueFolder):
 
     def append(self, count: int, physical_end: int) -> None:
         """Count units that were written where `path_to_append` says."""
+        self.dirty.add(self._writing_start)  # only after the write: a flush during the write would have removed it
         self.max_physical_offset = physical_end
         self.max_offset += count
-        self.dirty.add(self._writing_start)  # only after the write: a flush during the write would have removed it
 
     def fill_to(self, offset: int) -> None:
         """Write filler units up to a queue offset; in a new queue from the start of the file (`fillPreBlank`)."""
