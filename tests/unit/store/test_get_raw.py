@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import threading
 import weakref
 from pathlib import Path
@@ -12,7 +11,9 @@ import pytest
 import reput
 from reput.errors import StoreError
 from reput.formats.metadata import TopicConfig
+from reput.store.log.mapped_file import MappedFile
 from reput.store.message_store import MessageStore
+from reput.store.pages import Cold, Pages
 from reput.store.results import GetMessageStatus
 from tests.support.cold_pages import ColdPages
 from tests.support.fixtures import OpenStore
@@ -128,22 +129,24 @@ def test_a_read_that_takes_long_is_right_though_retention_and_close_come_in_betw
     assert found == [expected]
 
 
-def test_records_that_were_looked_at_stay_mapped_until_they_are_gathered(open_store: OpenStore) -> None:
-    files = ColdPages()
-    store = open_store(files=files, **KEYS)
+def test_records_that_were_looked_at_stay_mapped_until_they_are_gathered(
+    open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(**KEYS)
     fill(store)
     expected = store.get_raw("orders", 0, 5)
-    found: list[object] = []
-    with files.cold(), files.held():
-        reader = threading.Thread(target=lambda: found.append(store.get_raw("orders", 0, 5)))
-        reader.start()
-        files.wait()
-        maps = []
-        for file in store._log.queue.mapped_files:  # as another thread does that maps the file, too, or many files
-            maps.append(weakref.ref(file.mapping.view.obj))
-            file.drop_mapping()
+    look, gather, maps = Pages.look_at_records, Pages.gather, []
+
+    def look_and_drop(pages: Pages, cold: Cold, file: MappedFile, *units: int, are_pairs: bool) -> None:
+        look(pages, cold, file, *units, are_pairs=are_pairs)
+        maps.append(weakref.ref(file.mapping.view.obj))
+        file.drop_mapping()  # another thread has mapped the file, too, or there are too many maps
+
+    def gather_mapped(pages: Pages, file: memoryview) -> bytes:
         assert maps[0]() is not None
-    reader.join()
-    assert found == [expected]
-    gc.collect()
-    assert all(one() is None for one in maps), "a map holds the space of a file that is deleted"
+        return gather(pages, file)
+
+    monkeypatch.setattr(Pages, "look_at_records", look_and_drop)
+    monkeypatch.setattr(Pages, "gather", gather_mapped)
+    assert store.get_raw("orders", 0, 5) == expected
+    assert maps[0]() is None, "it would hold the space of a file that is deleted"
