@@ -11,6 +11,7 @@ import pytest
 
 from reput import MessageStore
 from reput.broker.send_message_processor import read_properties, write_properties
+from reput.broker.topic_creation import TopicCreation
 from reput.formats.hosts import encode_host
 from reput.formats.message_batch import INNER_BATCH, decode_batch
 from reput.formats.message_id import encode_message_id
@@ -470,3 +471,23 @@ def test_properties_are_read_and_written_as_rocketmq_does() -> None:
     assert read_properties(text) == {"a": "1", "c": "2\x013", "e": "4"}
     assert write_properties({"a": "1", "b": "é"}) == "a\x011\x02b\x01é\x02".encode()
     assert read_properties("") == {}
+
+
+def test_a_topic_counts_as_new_until_those_that_wait_for_it_are_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done, is_new = TopicCreation._done, []
+
+    def done_and_seen(creation: TopicCreation, topic: str, task: asyncio.Task[None]) -> None:
+        done(creation, topic, task)
+        is_new.append(creation.is_creating(topic))  # a send that comes now must not overtake
+
+    monkeypatch.setattr(TopicCreation, "_done", done_and_seen)
+
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store") as served:
+            client = await served.client()
+            assert (await client.send_message("new")).code == 0
+
+    run(scenario())
+    assert is_new == [True]
