@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
@@ -69,26 +70,32 @@ class ClientProcessor:
 
     # -- who is there
 
-    def heart_beat(self, connection: Connection, command: RemotingCommand) -> Answer:
-        """Take a heartbeat: the client's groups are known afterwards."""
+    def heart_beat(self, connection: Connection, command: RemotingCommand) -> Answer | Coroutine[Any, Any, Answer]:
+        """Take a heartbeat: the client's groups are known afterwards; it is answered when their retry topics are."""
         data = decode_heartbeat(command.body)
-        for consumer in data.consumers:
-            self._register(connection, command, data, consumer)
+        begun = [self._register(connection, command, data, consumer) for consumer in data.consumers]
         for group in data.producer_groups:
             self._state.producers.register_producer(
                 group, connection, client_id=data.client_id, language=command.language.name, version=command.version,
                 now_ms=self._state.now_ms(),
             )  # fmt: skip
-        return command.response(ResponseCode.SUCCESS, None, dict(_HEARTBEAT_V2))
+        answer = command.response(ResponseCode.SUCCESS, None, dict(_HEARTBEAT_V2))
+        creations = {task for task in begun if task is not None}
+        return self._when_done(creations, answer) if creations else answer
+
+    async def _when_done(self, creations: set[asyncio.Task[None]], answer: Answer) -> Answer:
+        await asyncio.wait(creations)
+        return answer
 
     def _register(
         self, connection: Connection, command: RemotingCommand, data: HeartbeatData, consumer: ConsumerData
-    ) -> None:
+    ) -> asyncio.Task[None] | None:
+        """Know a group; returns what makes its retry topic, if that is not there."""
         state, now_ms, name = self._state, self._state.now_ms(), consumer.group_name
         group = state.groups.find_subscription_group_config(name, now_ms)
         self._persist_groups()
         if group is None:  # it may not be made; RocketMQ says nothing, too
-            return
+            return None
         order = any(
             config.order
             for one in consumer.subscriptions
@@ -97,8 +104,9 @@ class ClientProcessor:
         retry_topic = state.topics.create_retry_topic(
             name, group.retry_queue_nums, order=order, unit_mode=consumer.unit_mode
         )
+        creation = None
         if retry_topic is not None and not self._creation.is_full:
-            self._creation.start(retry_topic)
+            creation = self._creation.start(retry_topic)
         subscriptions = [
             build_subscription_data(one.topic, one.sub_string, one.expression_type, sub_version=one.sub_version)
             for one in consumer.subscriptions
@@ -112,6 +120,7 @@ class ClientProcessor:
             notify_consumer_ids_changed_enable=self._notifies(group.notify_consumer_ids_changed_enable),
         )  # fmt: skip
         self.notify([change])
+        return creation
 
     def _notifies(self, by_group: bool) -> bool:
         return by_group and self._state.config.notify_consumer_ids_changed_enable

@@ -275,3 +275,14 @@ def test_a_queue_is_locked_by_one_client_until_it_frees_it(tmp_path: Path) -> No
             assert await locked(two, lock, "2", 0) == {0}
 
     run(scenario())
+
+
+def test_a_heartbeat_is_answered_when_the_retry_topics_of_new_groups_are_there(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store") as served:
+            client = await served.client()
+            await client.heartbeat("c", consumer("one", "orders"), consumer("two", "orders"))
+            topics = served.controller._state.topics
+            assert all(topics.select_topic_config(f"%RETRY%{group}") is not None for group in ("one", "two"))
+
+    run(scenario())
