@@ -46,12 +46,16 @@ final class Clients {
         return told;
     }
 
+    /** A busy machine may take long to answer a first send, which makes a topic. */
+    private static final int SEND_TIMEOUT_MS = 30_000;
+
     /** topic; one message each: sync, async, one-way; two in order by a selector; a batch of three. Results by their names. */
     static Object send(JsonObject arguments) throws Exception {
         String topic = arguments.get("topic").getAsString();
         DefaultMQProducer producer = new DefaultMQProducer("producers");
         producer.setNamesrvAddr(arguments.get("namesrv").getAsString());
         producer.setVipChannelEnabled(false);
+        producer.setSendMsgTimeout(SEND_TIMEOUT_MS);
         producer.start();
         try {
             Map<String, Object> results = new LinkedHashMap<>();
