@@ -52,7 +52,7 @@ func status(result *primitive.SendResult, err error) string {
 func send(topic, steps string) map[string]string {
 	told := map[string]string{}
 	p, err := rocketmq.NewProducer(producer.WithNameServer([]string{namesrv}), producer.WithGroupName("go-producers"),
-		producer.WithQueueSelector(producer.NewHashQueueSelector()))
+		producer.WithQueueSelector(producer.NewHashQueueSelector()), producer.WithSendMsgTimeout(time.Minute)) // a busy machine
 	check(err)
 	check(p.Start())
 	ctx := context.Background()

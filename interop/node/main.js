@@ -6,7 +6,7 @@ const { Consumer, Message, Producer } = require('ali-ons');
 const MOST_MS = 60000;
 const [nameSrv, topic] = process.argv.slice(2);
 const logger = { info() {}, debug() {}, warn() {}, error() {}, log() {} };
-const common = { nameSrv, httpclient: {}, logger };
+const common = { nameSrv, httpclient: {}, logger, sendMsgTimeout: MOST_MS }; // a busy machine may take long
 
 async function send() {
   const told = {};
