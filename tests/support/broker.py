@@ -151,7 +151,10 @@ def send_command(
 
 
 def send_numbers(address: str, first: int, end: int, topic: str = "orders") -> None:
-    """Send messages to four queues in turn, each with its number as its body and, after a k, as its key."""
+    """Send messages to four queues in turn, each with its number as its body and, after a k, as its key.
+
+    Returns when they are in queues and index.
+    """
 
     async def send() -> None:
         client = RemotingClient()
@@ -159,6 +162,9 @@ def send_numbers(address: str, first: int, end: int, topic: str = "orders") -> N
             properties = {"KEYS": f"k{number}", "TAGS": "paid"}
             command = send_command(topic, str(number).encode(), properties=properties, queueId=number % 4)
             assert (await client.call(address, command)).code == 0
+        fields = texts({"topic": topic, "queueId": 0})
+        asked = RemotingCommand(RequestCode.GET_MAX_OFFSET, ext_fields=fields)  # is answered when all is dispatched
+        assert (await client.call(address, asked)).code == 0
         client.close()
 
     asyncio.run(send())
