@@ -212,10 +212,11 @@ class ClientProcessor:
         """Keep the offset of a group in a queue."""
         fields = {"consumerGroup": "null"} | (command.ext_fields or {})
         state, group, topic = self._state, fields["consumerGroup"], fields.get("topic")
-        if state.groups.subscription_group_table.get(group) is None:
-            return command.response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {group} not exist!", {})
-        if topic is not None and state.topics.select_topic_config(topic) is None:
-            return command.response(ResponseCode.TOPIC_NOT_EXIST, f"Topic {topic} not exist!", {})
+        if topic is not None:  # else RocketMQ fails before it looks for the group
+            if state.groups.subscription_group_table.get(group) is None:
+                return command.response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {group} not exist!", {})
+            if state.topics.select_topic_config(topic) is None:
+                return command.response(ResponseCode.TOPIC_NOT_EXIST, f"Topic {topic} not exist!", {})
         try:
             header = decode_header(UpdateConsumerOffsetRequestHeader, fields)
         except MissingFieldError as error:
