@@ -27,8 +27,8 @@ class Java(NamedTuple):
     run: Callable[[str, list[Any]], list[Any]]
 
 
-#: CFNotNull, but with a value that RocketMQ's class begins with.
-WITH_DEFAULT = {("CreateTopicRequestHeader", "order")}
+#: CFNotNull, but RocketMQ's class begins with a value, or most requests do without the field.
+WITH_DEFAULT = {("CreateTopicRequestHeader", "order"), ("SendMessageRequestHeader", "defaultTopicQueueNums")}
 TYPES = {
     "text": {"String", "BoundaryType"},
     "bool": {"Boolean", "boolean"},

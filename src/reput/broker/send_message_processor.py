@@ -12,7 +12,7 @@ from reput.broker.log_room import LogRoom
 from reput.broker.state import SEE_FAQ, BrokerState
 from reput.broker.topic_creation import TopicCreation
 from reput.config.message_store import FlushDiskType
-from reput.errors import MessageIllegalError, ReputError, StoreBusyError, WouldWaitError
+from reput.errors import MessageIllegalError, MissingFieldError, ReputError, StoreBusyError, WouldWaitError
 from reput.files import NeverWaiting
 from reput.formats.hosts import encode_host
 from reput.formats.message import RETRY_TOPIC_PREFIX
@@ -82,6 +82,9 @@ class SendMessageProcessor:
             if self._creation.is_creating(header.topic):  # after those of this connection that wait for the topic
                 return self._send_to_new(connection, command, header, topic)
             return self._send_to(connection, command, header, topic)
+        if header.default_topic_queue_nums is None:
+            remark = "SendMessageRequestHeader: the field defaultTopicQueueNums is missing"
+            raise MissingFieldError(ResponseCode.SYSTEM_ERROR, remark, "defaultTopicQueueNums")
         made = self._state.topics.create_topic_in_send_message(
             header.topic, header.default_topic, header.default_topic_queue_nums, unit_mode=bool(header.unit_mode)
         )

@@ -13,16 +13,17 @@ class SendMessageRequestHeader:
     """A message or a batch to be stored (SEND_MESSAGE; SEND_MESSAGE_V2 and SEND_BATCH_MESSAGE with `V2_NAMES`).
 
     `properties`: name 0x01 value 0x02 ...; `born_timestamp`: ms since 1970 UTC; `queue_id` below 0: any queue.
+    `default_topic_queue_nums`: queues of a topic that the send makes; only then RocketMQ needs it.
     """
 
     producer_group: str
     topic: str
     default_topic: str
-    default_topic_queue_nums: Int32
     queue_id: Int32
     sys_flag: Int32
     born_timestamp: Int64
     flag: Int32
+    default_topic_queue_nums: Int32 | None = None
     properties: str | None = None
     reconsume_times: Int32 | None = None
     unit_mode: bool | None = None

@@ -17,6 +17,7 @@ from reput.formats.message_batch import INNER_BATCH, decode_batch
 from reput.formats.message_id import encode_message_id
 from reput.remoting.codes import RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand, SerializeType
+from reput.remoting.send_headers import V2_NAMES
 from tests.support.broker import (
     BORN_MS,
     Client,
@@ -427,23 +428,30 @@ def test_fields_that_are_missing_are_named_and_the_connection_lives(tmp_path: Pa
             answer = await client.ask(RequestCode.SEND_MESSAGE_V2, b"x", b="orders")
             assert answer.code == ResponseCode.SYSTEM_ERROR
             assert answer.remark is not None
-            assert "defaultTopicQueueNums is missing" in answer.remark
+            assert "queueId is missing" in answer.remark
             assert (await client.send_message("orders")).code == 0
 
     run(scenario())
 
 
-def test_a_send_needs_no_group_and_no_template(tmp_path: Path) -> None:
+@pytest.mark.parametrize("code", [RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2])
+def test_a_send_needs_no_group_and_to_a_known_topic_no_template(tmp_path: Path, code: RequestCode) -> None:
+    def without(topic: str, name: str) -> RemotingCommand:
+        command = send_command(topic, name.encode(), code=code)
+        assert command.ext_fields is not None
+        del command.ext_fields[V2_NAMES[name] if code == RequestCode.SEND_MESSAGE else name]
+        return command
+
     async def scenario() -> None:
         async with serving_broker(tmp_path / "store") as served:
             client = await served.client()
             await with_topic(client, "orders")
-            for name in ("a", "c"):
-                command = send_command("orders", name.encode())
-                assert command.ext_fields is not None
-                del command.ext_fields[name]
-                assert (await client.begin_all([command])[0]).code == 0
-            assert [message.body for message in await stored(client, "orders")] == [b"a", b"c"]
+            for name in ("a", "c", "d"):
+                assert (await client.begin_all([without("orders", name)])[0]).code == 0
+            assert [message.body for message in await stored(client, "orders")] == [b"a", b"c", b"d"]
+            answer = await client.begin_all([without("new", "d")])[0]
+            assert answer.code == ResponseCode.SYSTEM_ERROR
+            assert answer.remark == "SendMessageRequestHeader: the field defaultTopicQueueNums is missing"
 
     run(scenario())
 

@@ -105,7 +105,7 @@ def test_a_class_may_have_names_of_its_own() -> None:
 
 
 def test_a_send_of_v2_has_short_names() -> None:
-    long = SendMessageRequestHeader("p", "t", "TBW102", 4, 1, 0, 5, 0, "KEYS\x01k\x02", 0, False, True, 16)
+    long = SendMessageRequestHeader("p", "t", "TBW102", 1, 0, 5, 0, 4, "KEYS\x01k\x02", 0, False, True, 16)
     fields = encode_header(long)
     short = {letter: fields[name] for letter, name in V2_NAMES.items() if name in fields}
     assert len(short) == len(fields) == 13
