@@ -37,6 +37,8 @@ _SELECTED = (
 _MAX_PULL_SIZE = 128 << 20
 _MIN_PULL_SIZE = 100
 _PAIR_SIZE = PAIR_TYPE.itemsize
+#: Characters of a tag expression that is remembered: a client may send others of megabytes, and of each another one.
+_MOST_REMEMBERED = 512
 
 
 class TagFilter(NamedTuple):
@@ -48,10 +50,15 @@ class TagFilter(NamedTuple):
     text_offsets: npt.NDArray[np.int32]
 
 
-@lru_cache(maxsize=1024)
-def parse_tags(expression: str | None) -> TagFilter | None:
+def parse_tags(expression: str) -> TagFilter | None:
     """Parse a tag expression such as `a || b`; None for empty or `*`, all tags (`FilterAPI.buildSubscriptionData`)."""
-    if expression is None or expression.strip() in ("", "*"):
+    parse = _parse if len(expression) <= _MOST_REMEMBERED else _parse.__wrapped__
+    return parse(expression)
+
+
+@lru_cache(maxsize=1024)
+def _parse(expression: str) -> TagFilter | None:
+    if expression.strip() in ("", "*"):
         return None
     tags = [tag for tag in (text.strip() for text in expression.split("||")) if tag]
     hashes = np.array([string_hash(tag) for tag in tags], np.int32)

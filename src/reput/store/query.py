@@ -35,6 +35,8 @@ from reput.store.queues.tables import Queue
 
 _END_OF_TIME = (1 << 62) - 1
 _SEPARATOR = chr(KEY_SEPARATOR)
+#: Characters of a topic that is remembered: a client may ask for others of megabytes.
+_MOST_REMEMBERED = 512
 
 
 class _Scratch(local):
@@ -49,6 +51,11 @@ class _Scratch(local):
         self.text_size, self.count = text_size, count
         self.text, self.text_address = text.data, text.ctypes.data
         self.offsets, self.address = offsets.data, offsets.ctypes.data
+
+
+def _block_of(topic: str) -> Block:
+    block = _topic_block if len(topic) <= _MOST_REMEMBERED else _topic_block.__wrapped__
+    return block(topic)
 
 
 @lru_cache(maxsize=1024)
@@ -150,7 +157,7 @@ class QueryMessage:
             scratch.grow(max(size, scratch.text_size), max(max_num, scratch.count))
         scratch.text[:size] = text
         last = _END_OF_TIME if end is None else end
-        maps, log_end, topic_block = log.queue.maps(), log.confirm_offset, _topic_block(topic)
+        maps, log_end, topic_block = log.queue.maps(), log.confirm_offset, _block_of(topic)
         found = 0
         for file in reversed(self._index.index_files):
             block, file_begin, file_end, is_empty = file.lookup

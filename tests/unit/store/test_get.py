@@ -16,6 +16,7 @@ from reput.errors import ConfigError, CorruptRecordError
 from reput.formats.consume_queue import FILLER, encode_unit
 from reput.formats.java import string_hash
 from reput.formats.metadata import TopicConfig
+from reput.store.get import parse_tags
 from tests.support.faulty_files import FaultyFiles
 from tests.support.fixtures import OpenStore
 from tests.support.invariants import SMALL
@@ -242,6 +243,17 @@ def test_an_expression_of_separators_names_no_tag_and_takes_nothing(open_store: 
     for expression in ("||", " || "):
         result = store.get_message("t", 0, 0, tags=expression)
         assert (result.status.name, result.next_begin_offset) == ("NO_MATCHED_MESSAGE", 1)
+
+
+def test_a_long_expression_selects_as_a_short_one_does_and_is_not_remembered(open_store: OpenStore) -> None:
+    store = open_store(**WIDE)
+    for tag in ("a", "b"):
+        store.put_message(reput.Message("t", b"", tags=tag))
+    store.wait_dispatched()
+    short, long = "b || no", " || ".join(["b", *map(str, range(100_000))])
+    for expression in (short, long):
+        assert (parse_tags(expression) is parse_tags(expression)) == (expression is short)
+        assert [message.queue_offset for message in store.get_message("t", 0, 0, tags=expression).messages()] == [1]
 
 
 def test_a_result_gives_messages_bytes_and_arrow(open_store: OpenStore, path: Path) -> None:

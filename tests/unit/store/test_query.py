@@ -8,6 +8,7 @@ import reput
 from reput.errors import ConfigError
 from reput.formats.java import index_hash
 from reput.formats.message_ext import MessageExt
+from reput.store import query
 from tests.support.fixtures import OpenStore
 
 
@@ -129,3 +130,12 @@ def test_a_key_is_found_as_soon_as_it_is_dispatched(store: reput.MessageStore) -
         store.put_message(reput.Message("t", b"", keys=[f"k{number}"]))
         store.wait_dispatched()
         assert [message.queue_offset for message in store.query_message("t", f"k{number}")] == [number]
+
+
+def test_a_query_for_a_topic_of_a_megabyte_leaves_nothing_in_memory(store: reput.MessageStore) -> None:
+    store.put_message(reput.Message("t", b"", keys=["k"]))
+    store.wait_dispatched()
+    before = query._topic_block.cache_info().misses
+    assert store.query_message("u" * (1 << 20), "k") == []
+    assert query._topic_block.cache_info().misses == before
+    assert len(store.query_message("t", "k")) == 1
