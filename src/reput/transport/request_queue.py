@@ -38,7 +38,11 @@ class RequestQueue:
 
     def is_full(self, connection: Connection) -> bool:
         """Whether a further request of a connection is to be refused."""
-        is_full = self._size >= self._max_bytes or self._count_of.get(connection, 0) >= self._capacity - self._count
+        return self._size >= self._max_bytes or self._count_of.get(connection, 0) >= self._capacity - self._count
+
+    def refuses(self, connection: Connection) -> bool:
+        """`is_full`, asked for a request that is refused then: the log tells of it."""
+        is_full = self.is_full(connection)
         if is_full and not self._has_refused:
             self._has_refused = True
             logger.warning(

@@ -90,7 +90,7 @@ class Requests:
             return None
         handler = self._handlers.get(command.code)
         queue = self._queues.get(command.code)
-        if queue is not None and queue.is_full(connection):
+        if queue is not None and queue.refuses(connection):
             answer: Any = _busy(command)
         elif handler is None:
             remark = f" request type {command.code} not supported"
@@ -109,7 +109,7 @@ class Requests:
 
     def _run(self, connection: Connection, command: RemotingCommand, work: Coroutine[Any, Any, Answer]) -> None:
         queue = self._queues.get(command.code, self._others)
-        if queue.is_full(connection):
+        if queue.refuses(connection):
             work.close()
             if not command.is_one_way:
                 connection.send(_busy(command))

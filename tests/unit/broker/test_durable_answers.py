@@ -226,6 +226,30 @@ def test_a_client_that_fills_its_share_leaves_room_for_others(tmp_path: Path) ->
     run(scenario())
 
 
+def test_only_a_request_that_is_refused_is_logged_as_refused(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    disk = HeldDisk()
+
+    def refusals() -> list[str]:
+        return [str(record.msg) for record in caplog.records if "refused as busy" in str(record.msg)]
+
+    async def scenario() -> None:
+        keys = SYNCED | {"sendThreadPoolQueueCapacity": 2}
+        async with serving_broker(tmp_path / "store", files=FaultyFiles(disk.judge), **keys) as served:
+            client = await served.client()
+            await client.send_message("orders", b"0")
+            with disk.held():
+                held = client.begin_all([send_command("orders", b"1")])
+                await client.round_trip()
+                await client.heartbeat("c")
+                assert refusals() == []
+                assert (await client.send_message("orders", b"2")).code == ResponseCode.SYSTEM_BUSY
+                assert len(refusals()) == 1
+                assert "of=sends waiting=1" in refusals()[0]
+            assert (await held[0]).code == 0
+
+    run(scenario())
+
+
 def test_a_disk_that_stands_still_is_given_no_more_after_flush_disk_timeout(tmp_path: Path) -> None:
     disk = HeldDisk()
 

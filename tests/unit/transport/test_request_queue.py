@@ -62,8 +62,12 @@ def test_the_bytes_of_all_connections_are_bounded() -> None:
 def test_the_first_refusal_is_logged_until_the_queue_was_empty(caplog: pytest.LogCaptureFixture) -> None:
     queue = RequestQueue("sends", 1)
     (one,) = connections(1)
-    for _ in range(2):
+    for turn in range(2):
         fill(queue, one)
         assert queue.is_full(one)
+        assert len(caplog.records) == turn  # to ask is no refusal
+        assert queue.refuses(one)
+        assert queue.refuses(one)
         queue.leave(one, 1, 10)
+    assert not queue.refuses(one)
     assert [record.levelname for record in caplog.records] == ["WARNING"] * 2
