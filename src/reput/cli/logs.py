@@ -13,8 +13,9 @@ from typing import Any
 
 from reput.events import Event, encode_fields
 
-#: Of one message, from the level WARNING on, one line is written in so many seconds.
+#: Of one message, so many lines are written in so many seconds: from the level WARNING on, and below it.
 _EVERY_S = 10.0
+_MOST_WARNINGS, _MOST_OTHERS = 1, 100
 
 
 @contextmanager
@@ -66,8 +67,8 @@ class LineFormatter(logging.Formatter):
 
 
 class RateBound(logging.Filter):
-    """Lets one record of a message through in ten seconds, so that no client fills a disk with logs; the next one says
-    how many were left out (`repeated`). Records below WARNING pass.
+    """Bounds the records of a message in ten seconds, so that no client fills a disk with logs: one from WARNING on, a
+    hundred below. The next one says how many were left out (`repeated`).
 
     Args:
         clock: Seconds.
@@ -76,21 +77,22 @@ class RateBound(logging.Filter):
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
         self._clock = clock
-        self._next: dict[tuple[str, str], float] = {}
+        self._passed: dict[tuple[str, str], tuple[float, int]] = {}
         self._last: dict[tuple[str, str], tuple[logging.LogRecord, int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Called by a handler."""
-        if record.levelno < logging.WARNING:
-            return True
         message: Any = record.msg
         key = record.name, message.message if isinstance(message, Event) else str(message).partition("\n")[0]
         now = self._clock()
+        end, passed = self._passed.get(key, (now, 0))
+        if now >= end:
+            end, passed = now + _EVERY_S, 0
         _, count = self._last.get(key, (record, 0))
-        if now < self._next.get(key, now):
+        if passed >= (_MOST_WARNINGS if record.levelno >= logging.WARNING else _MOST_OTHERS):
             self._last[key] = record, count + 1
             return False
-        self._next[key] = now + _EVERY_S
+        self._passed[key] = end, passed + 1
         self._last.pop(key, None)
         record.repeated = count
         return True
@@ -102,5 +104,5 @@ class RateBound(logging.Filter):
             record.repeated = count - 1
             records.append(record)
         self._last.clear()
-        self._next.clear()
+        self._passed.clear()
         return records

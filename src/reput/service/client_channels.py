@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Generic, TypeVar
 
-#: A connection; the broker's layers above know what it is.
+from reput.events import Event
+
+logger = logging.getLogger("reput.service")
+
+#: A connection; the broker's layers above know what it is. Its text goes into the log.
 ChannelT = TypeVar("ChannelT", bound=Hashable)
 #: A client that sent no heartbeat for longer is gone, in ms.
 CHANNEL_EXPIRED_TIMEOUT_MS = 120_000
@@ -25,9 +30,14 @@ class ClientChannelInfo(Generic[ChannelT]):
 
 
 class ClientChannels(Generic[ChannelT]):
-    """Channels by group, and groups by channel."""
+    """Channels by group, and groups by channel; the log tells who joins a group, and who leaves it.
 
-    def __init__(self) -> None:
+    Args:
+        kind: For the log: what the clients are.
+    """
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
         self._infos: dict[str, dict[ChannelT, ClientChannelInfo[ChannelT]]] = {}
         self._groups: dict[ChannelT, dict[str, None]] = {}
 
@@ -48,6 +58,8 @@ class ClientChannels(Generic[ChannelT]):
         else:
             infos[info.channel] = info
         self._groups.setdefault(info.channel, {})[group] = None
+        if before is None:
+            self._log("joined", group, info)
         return before is None
 
     def remove(self, group: str, channel: ChannelT) -> ClientChannelInfo[ChannelT] | None:
@@ -62,7 +74,12 @@ class ClientChannels(Generic[ChannelT]):
         del groups[group]
         if not groups:
             del self._groups[channel]
+        self._log("left", group, info)
         return info
+
+    def _log(self, what: str, group: str, info: ClientChannelInfo[ChannelT]) -> None:
+        fields = {"id": info.client_id, "language": info.language, "version": info.version}
+        logger.info(Event(f"{self._kind} {what}", group=group, client=info.channel, **fields))
 
     def groups_of(self, channel: ChannelT) -> list[str]:
         """The groups that a channel is in."""

@@ -65,7 +65,7 @@ class ConsumerManager(Generic[ChannelT]):
 
     def __init__(self, *, channel_expired_timeout_ms: int = CHANNEL_EXPIRED_TIMEOUT_MS) -> None:
         self._timeout_ms = channel_expired_timeout_ms
-        self._channels: ClientChannels[ChannelT] = ClientChannels()
+        self._channels: ClientChannels[ChannelT] = ClientChannels("consumer")
         self._groups: dict[str, ConsumerGroupInfo] = {}
 
     def groups(self) -> list[str]:

@@ -25,7 +25,7 @@ class ProducerManager(Generic[ChannelT]):
 
     def __init__(self, *, channel_expired_timeout_ms: int = CHANNEL_EXPIRED_TIMEOUT_MS) -> None:
         self._timeout_ms = channel_expired_timeout_ms
-        self._channels: ClientChannels[ChannelT] = ClientChannels()
+        self._channels: ClientChannels[ChannelT] = ClientChannels("producer")
         self._clients: dict[str, ChannelT] = {}
         self._turn = 0
 

@@ -70,6 +70,9 @@ class Connection(asyncio.BufferedProtocol):
         self._opaques = count(1)
         self._calls: dict[int, asyncio.Future[RemotingCommand]] = {}
 
+    def __str__(self) -> str:
+        return self.remote
+
     # -- asyncio's protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import logging
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from reput.remoting.codes import RequestCode, ResponseCode
+from reput.remoting.codes import VERSION, RequestCode, ResponseCode
 from reput.remoting.command import decode_command
 from reput.service import rebalance_lock_manager
 from tests.support.broker import Client, consumer, serving_broker, with_topic
@@ -129,6 +130,42 @@ def test_nobody_is_told(tmp_path: Path, keys: dict[str, Any], more: dict[str, An
             assert await members(one, "g") == ["0", "1"]
 
     run(scenario())
+
+
+def test_the_log_tells_once_who_joins_a_group_and_who_leaves_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def told() -> list[str]:
+        lines = [str(record.msg) for record in caplog.records if record.name == "reput.service"]
+        caplog.clear()
+        return lines
+
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store") as served:
+            client = await served.client()
+            await client.round_trip()
+            (connection,) = served.controller._server.connections
+            who = f"group=g client={connection.remote} id=one language=JAVA version={VERSION}"
+            for _ in range(2):
+                await client.heartbeat("one", consumer("g", "orders"), producers=["g", "p"])
+            of_p = who.replace("group=g", "group=p")
+            assert told() == [f"consumer joined {who}", f"producer joined {who}", f"producer joined {of_p}"]
+            fields = {"clientID": "one", "consumerGroup": "g", "producerGroup": "g"}
+            for _ in range(2):
+                assert (await client.ask(RequestCode.UNREGISTER_CLIENT, **fields)).code == 0
+            assert told() == [f"producer left {who}", f"consumer left {who}"]
+            await client.leave()
+            other = await served.client()
+            await other.heartbeat("two", consumer("h", "orders"))
+            assert told()[0] == f"producer left {of_p}"
+            next(iter(served.controller._state.consumers.channels("h").values())).last_update_ms = 0
+            served.controller._clients.scan_not_active_channels()
+            await other.ended()
+            (line,) = told()
+            assert line.startswith("consumer left group=h client=127.0.0.1:")
+
+    with caplog.at_level(logging.INFO, "reput.service"):
+        run(scenario())
 
 
 def test_a_silent_client_is_closed_and_the_others_are_told(tmp_path: Path) -> None:

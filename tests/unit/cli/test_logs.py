@@ -87,9 +87,12 @@ def test_repeated_warnings_are_one_line_in_ten_seconds_with_their_number() -> No
     assert [one.repeated for one in (seen[0], other, more[0], more[2])] == [0, 0, 2, 1]
 
 
-def test_informations_are_not_bounded() -> None:
-    bound = RateBound(lambda: 0.0)
-    assert all(bound.filter(record(logging.INFO, Event("topic deleted"))) for _ in range(5))
+def test_of_repeated_informations_there_are_a_hundred_in_ten_seconds() -> None:
+    times = iter([0.0] * 50 + [9.0] * 55 + [10.0])
+    bound = RateBound(lambda: next(times))
+    seen = [record(logging.INFO, Event("consumer joined", client=str(number))) for number in range(106)]
+    assert [bound.filter(one) for one in seen] == [True] * 100 + [False] * 5 + [True]
+    assert [seen[0].repeated, seen[99].repeated, seen[105].repeated] == [0, 0, 5]
 
 
 def test_what_was_left_out_is_told_at_the_end(capsys: pytest.CaptureFixture[str]) -> None:
