@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import struct
 import sys
 import time
-import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import chain
-from threading import Lock, Thread
+from threading import Lock
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, Self
 from weakref import WeakSet
@@ -22,6 +20,7 @@ from reput.formats.message import Message, refuse_wrong_types
 from reput.formats.message_batch import MessageExtBatch
 from reput.kernel_loader import load_kernels
 from reput.progress import Progress, silent
+from reput.store.forgotten import close_forgotten, wait_for_forgotten
 from reput.store.message_reader import MessageReader
 
 if TYPE_CHECKING:
@@ -42,8 +41,6 @@ if TYPE_CHECKING:
     from reput.store.retention import RetentionReport
     from reput.store.runtime_info import RuntimeInfo
     from reput.store.writer import DispatchMode, Writer
-
-logger = logging.getLogger("reput.store")
 
 #: What Python says of values of wrong types; MessageIllegalError, a ValueError too, is none of them.
 _TYPE_ERRORS = (TypeError, AttributeError, struct.error)
@@ -127,8 +124,7 @@ class MessageStore(MessageReader):
         if read_only:
             return cls(root, settings, Reader.open(root, settings, files, progress), None)
         load_kernels()
-        if (closing := _closing_forgotten.pop(root, None)) is not None:
-            closing.join()
+        wait_for_forgotten(root)
         writer = Writer.open(
             root, settings, files, progress,
             retention=retention, dispatch=mode, on_arrival=on_arrival, bit_maps=bit_maps,
@@ -449,24 +445,10 @@ class MessageStore(MessageReader):
             writer.end(self._refusal)
 
     def __del__(self) -> None:
-        """Close a store that nobody can close any more, with a ResourceWarning, as Python does with files.
-
-        In a thread of its own: the garbage collector calls this anywhere, and whoever it interrupts may hold a lock.
-        """
+        """Close a store that nobody can close any more, with a ResourceWarning, as Python does with files."""
         writer = getattr(self, "_writer", None)
-        if writer is None or self._is_closed or sys.is_finalizing():
-            return
-        closing = _closing_forgotten[self.path] = Thread(
-            target=_close_forgotten, args=(self.path, writer, self._refusal), name="reput-close"
-        )
-        closing.start()  # before the warning, which a filter may turn into an error
-        warnings.warn(
-            f"{self.path}: a store that is open for writing was forgotten, and is closed now; "
-            "use `with MessageStore.open(...)`, or call close()",
-            ResourceWarning,
-            stacklevel=2,
-            source=self,
-        )
+        if writer is not None and not self._is_closed and not sys.is_finalizing():
+            close_forgotten(self, writer, self._refusal)
 
     def __enter__(self) -> Self:
         return self
@@ -480,18 +462,6 @@ class MessageStore(MessageReader):
 
 
 _writers: WeakSet[MessageStore] = WeakSet()
-#: By the store's path: the threads that close stores whose last reference went.
-_closing_forgotten: dict[str, Thread] = {}
-
-
-def _close_forgotten(path: str, writer: Writer, refusal: StoreStateError) -> None:
-    try:
-        writer.stop(refusal)
-        writer.end(refusal)
-    except Exception:  # nobody waits for this thread; the error is told with its traceback
-        logger.exception("%s: a forgotten store could not be closed; the next start recovers", path)
-    finally:
-        _closing_forgotten.pop(path, None)
 
 
 def _leave_to_parent() -> None:
