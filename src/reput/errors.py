@@ -99,7 +99,7 @@ class StoreSyncError(StoreError):
 class WouldWaitError(ReputError):
     """Raised when a thread that may not wait for the disk (`NeverWaiting`) would have to; another one may do it again.
 
-    `room` is the number of bytes for which the log needs room (`MessageStore.make_room`); 0 where it is not the log.
+    `room` is the number of bytes for which the log needs room (`LoopWriter.make_room`); 0 where it is not the log.
     """
 
     def __init__(self, text: str, room: int = 0) -> None:

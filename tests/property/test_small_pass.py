@@ -104,7 +104,7 @@ def dispatched(path: Path, stream: Sequence[Put | Pass], rules: str, *, small: b
             if isinstance(step, Put):
                 step(store)
             else:
-                while (arrivals := store.dispatch(step.max_bytes)) is not None:
+                while (arrivals := store.loop_writer().dispatch(step.max_bytes)) is not None:
                     for key, end, codes in zip(arrivals.queues, arrivals.max_offsets, arrivals.tags_codes, strict=True):
                         queues[key] = end, queues.get(key, (0, set()))[1] | codes
             brought.append(queues)

@@ -176,7 +176,7 @@ class BrokerController:
         is_sync = store.config.flush_disk_type is FlushDiskType.SYNC_FLUSH
         sending = RequestQueue("sends", config.send_thread_pool_queue_capacity)
         self._answers = DurableAnswers(
-            store, sending, store.config.sync_flush_timeout, on_safe=self._dispatch_soon if is_sync else None
+            state.writer, sending, store.config.sync_flush_timeout, on_safe=self._dispatch_soon if is_sync else None
         )
         on_append = (lambda: None) if is_sync else self._dispatch_soon
         self._room = LogRoom(state)
@@ -301,14 +301,14 @@ class BrokerController:
         while self._next_dispatch is not None and self._dispatching is None and not self._is_stopped:
             self._next_dispatch.cancel()
             self._dispatch()
-            if self._state.store.dispatch_failure is not None:
+            if self._state.writer.dispatch_failure is not None:
                 return
 
     def _dispatch(self) -> None:
         self._next_dispatch = None
         try:
             with NeverWaiting():
-                arrivals = self._state.store.dispatch(_DISPATCH_BYTES)
+                arrivals = self._state.writer.dispatch(_DISPATCH_BYTES)
         except WouldWaitError:
             self._dispatching = self._loop.create_task(self._dispatch_beside())
         else:
@@ -316,19 +316,19 @@ class BrokerController:
 
     async def _dispatch_beside(self) -> None:
         try:
-            arrivals = await self._state.log_work.run(self._state.store.dispatch, _DISPATCH_BYTES)
+            arrivals = await self._state.log_work.run(self._state.writer.dispatch, _DISPATCH_BYTES)
         finally:
             self._dispatching = None
         self._dispatched(arrivals)
         self._dispatch_soon()  # what has become safe meanwhile called for a pass that could not be begun
 
     def _dispatched(self, arrivals: Arrivals | None) -> None:
-        store = self._state.store
+        state = self._state
         if arrivals is not None:
             self._held_pulls.messages_arrived(arrivals)
-        if store.dispatch_failure is not None:
+        if state.writer.dispatch_failure is not None:
             self._next_dispatch = self._loop.call_later(_RETRY_S, self._dispatch)
-        elif store.dispatch_behind_bytes and arrivals is not None:
+        elif state.store.dispatch_behind_bytes and arrivals is not None:
             self._dispatch_soon()
 
     # -- files and clients, by time

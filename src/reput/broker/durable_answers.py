@@ -12,7 +12,7 @@ from reput.errors import StorePoisonedError
 from reput.events import Event
 from reput.remoting.codes import ResponseCode
 from reput.remoting.command import RemotingCommand, decode_command, encode_command, frame_size
-from reput.store.message_store import MessageStore
+from reput.store.loop_writer import LoopWriter
 from reput.store.results import PutMessageStatus
 from reput.transport.connection import Connection
 from reput.transport.request_queue import RequestQueue
@@ -35,16 +35,16 @@ class DurableAnswers:
     stands still is not given more and more.
 
     Args:
-        store: The store; its flush thread calls back.
+        writer: Of the store; its flush thread calls back.
         queue: Where sends are counted.
         timeout_ms: After so long a send is answered FLUSH_DISK_TIMEOUT (`syncFlushTimeout`).
         on_safe: Called in the loop after each sync: more may be dispatched.
     """
 
     def __init__(
-        self, store: MessageStore, queue: RequestQueue, timeout_ms: int, on_safe: Callable[[], None] | None = None
+        self, writer: LoopWriter, queue: RequestQueue, timeout_ms: int, on_safe: Callable[[], None] | None = None
     ) -> None:
-        self._store = store
+        self._writer = writer
         self._queue = queue
         self._timeout_s = timeout_ms / 1000
         self._loop = asyncio.get_running_loop()
@@ -76,7 +76,7 @@ class DurableAnswers:
         def done(status: PutMessageStatus | StorePoisonedError) -> None:  # in the store's flush thread
             self._loop.call_soon_threadsafe(partial(self._done, number, status, timer, held))
 
-        self._store.when_safe(self._end_offset, done)
+        self._writer.when_safe(self._end_offset, done)
 
     def _done(
         self,

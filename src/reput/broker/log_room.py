@@ -30,14 +30,14 @@ class LogRoom:
         self.failure: ReputError | None = None
 
     async def make(self, size: int) -> None:
-        """Make room for records of `size` bytes; raises as `MessageStore.make_room`."""
-        store = self._state.store
+        """Make room for records of `size` bytes; raises as `LoopWriter.make_room`."""
+        writer = self._state.writer
         async with self._making:  # one thread of the pool is enough
             try:
                 with NeverWaiting():
-                    store.make_room(size)
+                    writer.make_room(size)
             except WouldWaitError:
-                await self._state.log_work.run(store.make_room, size)
+                await self._state.log_work.run(writer.make_room, size)
 
     async def drain(self) -> None:
         """Return when no room is being made."""

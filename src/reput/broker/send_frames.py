@@ -135,7 +135,7 @@ class SendFrameProcessor:
             return kernel.log_address - tail.address
 
         try:
-            end_offset = self._state.store.append_written(write)
+            end_offset = self._state.writer.append_written(write)
         except ReputError:  # the plain way answers what it is, or says that a send is to wait
             return Stop.ODD, 0
         if kernel.records:
@@ -147,7 +147,7 @@ class SendFrameProcessor:
     def _make_room(self) -> bool:
         """Go on in the next log file; False where the plain way is to say why there is no room, or not yet."""
         try:
-            self._state.store.make_room(self._kernel.needed)
+            self._state.writer.make_room(self._kernel.needed)
         except ReputError:  # no file can hold so much, the file is not there yet, or the disk is full
             return False
         return True
@@ -222,7 +222,7 @@ class SendFrameProcessor:
             return
         queues = max(config.write_queue_nums, config.read_queue_nums)
         try:
-            self._kernel.topics.add_topic(topic, self._state.store.number_queues(topic, queues))
+            self._kernel.topics.add_topic(topic, self._state.writer.number_queues(topic, queues))
         except ReputError:
             return
         self._configs[topic] = config

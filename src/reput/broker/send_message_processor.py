@@ -173,7 +173,7 @@ class SendMessageProcessor:
             header.born_timestamp, connection.host, header.reconsume_times or 0,
             is_batch=bool(header.batch),
         )  # fmt: skip
-        (result,) = self._state.store.put_rows([row])
+        (result,) = self._state.writer.put_rows([row])
         if isinstance(result, WouldWaitError):
             if self._room.failure is None:
                 raise result

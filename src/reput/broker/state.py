@@ -13,6 +13,7 @@ from reput.service.producer_manager import ProducerManager
 from reput.service.rebalance_lock_manager import RebalanceLockManager
 from reput.service.subscription_group_manager import SubscriptionGroupManager
 from reput.service.topic_config_manager import TopicConfigManager
+from reput.store.loop_writer import LoopWriter
 from reput.store.message_store import MessageStore
 from reput.transport.connection import Connection
 
@@ -27,6 +28,8 @@ class BrokerState:
     """State and services of one broker; all is used in the loop's thread, but what `DiskWork` runs.
 
     Attributes:
+        store: Read from, and closed at the end.
+        writer: What appends to the store, and dispatches.
         address: "host:port" that clients are told.
         reads: For what reads the store, and may wait for the disk.
         writes: For what writes files of the broker's, or opens and closes.
@@ -41,12 +44,14 @@ class BrokerState:
     offsets: ConsumerOffsetManager
     consumers: ConsumerManager[Connection]
     producers: ProducerManager[Connection]
+    writer: LoopWriter = field(init=False)
     locks: RebalanceLockManager[tuple[str, str, int]] = field(default_factory=RebalanceLockManager)
     reads: DiskWork = field(init=False)
     writes: DiskWork = field(init=False)
     log_work: DiskWork = field(init=False)
 
     def __post_init__(self) -> None:
+        self.writer = self.store.loop_writer()
         config = self.config
         wait_ms = config.wait_time_mills_in_admin_broker_queue if config.broker_fast_failure_enable else None
         self.reads = DiskWork("reput-broker-read", _READING_THREADS, wait_ms)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import struct
 import sys
-import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import chain
 from threading import Lock
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from weakref import WeakSet
 
 from reput.config.message_store import FlushDiskType, MessageStoreConfig
-from reput.errors import ConfigError, MessageIllegalError, ReputError, StorePoisonedError, StoreStateError
+from reput.errors import ConfigError, MessageIllegalError, StoreStateError
 from reput.files import DISK, FileLayer
 from reput.formats.message import Message, refuse_wrong_types
 from reput.formats.message_batch import MessageExtBatch
@@ -31,13 +30,10 @@ if TYPE_CHECKING:
     from reput.formats.metadata import TopicConfig, Topics
     from reput.kernels.columns import RecordColumns
     from reput.kernels.consume_queue_ext import BitMaps
-    from reput.store.dispatch.arrivals import Arrivals
-    from reput.store.dispatch.by_caller import DispatchByCaller
-    from reput.store.log.pending import LogTail
+    from reput.store.loop_writer import LoopWriter
     from reput.store.put_future import PutFuture
-    from reput.store.put_rows import PutRow, PutRowResult
     from reput.store.reader import Reader
-    from reput.store.results import PutBatchResult, PutMessageResult, PutMessageStatus, PutTableResult
+    from reput.store.results import PutBatchResult, PutMessageResult, PutTableResult
     from reput.store.retention import RetentionReport
     from reput.store.runtime_info import RuntimeInfo
     from reput.store.writer import DispatchMode, Writer
@@ -86,8 +82,8 @@ class MessageStore(MessageReader):
                 as RocketMQ does; otherwise only `delete_expired` deletes.
             dispatch: Who keeps queues and index up to date: "thread", a thread of this store, or "external", another
                 process that follows the log, `reput dispatch PATH`. Without such a process get and query see nothing
-                new, and `dispatch_behind_bytes` grows. "caller": whoever calls `dispatch`, as an event loop does that
-                wants no other thread beside it. "spark" is the former name of "external", for one release.
+                new, and `dispatch_behind_bytes` grows. "caller": an event loop that wants no other thread beside it,
+                with `loop_writer`. "spark" is the former name of "external", for one release.
             config: All configuration; RocketMQ's defaults but SYNC_FLUSH where it is left out. Sizes of files that are
                 left out are those of the files that are there.
             on_arrival: Called by the dispatch thread with the columns of newly dispatched records; one that names light
@@ -261,54 +257,6 @@ class MessageStore(MessageReader):
         with self._stats.timing():
             return writer.putting.put_arrow(tables)
 
-    def put_rows(self, rows: Sequence[PutRow]) -> list[PutRowResult | ReputError]:
-        """Append rows as a broker receives them, in order, each with a place or a fault of its own; wait for nothing.
-
-        The properties are stored as sent. `when_safe` says when a row is as safe as the flush mode promises.
-
-        Returns:
-            For each row where it went, or the error that `put_message` would have raised; in `NeverWaiting` also a
-            WouldWaitError, after which `make_room` in another thread helps.
-
-        Raises:
-            StoreStateError: The store is closed or read-only.
-        """
-        return self._writable().putting_rows.put(rows)
-
-    def append_written(self, write: Callable[[LogTail], int]) -> int:
-        """Let a kernel write records at the log's end (see `CommitLog.append_written`); for a broker.
-
-        Raises:
-            StoreBusyError, StoreFullError, StorePoisonedError, StoreStateError: As of `put_message`; nothing changed.
-            WouldWaitError: In `NeverWaiting`; `make_room` in another thread helps.
-        """
-        return self._writable().parts.log.append_written(write, time.time())
-
-    def make_room(self, size: int) -> None:
-        """Make room for records of so many bytes; raises as `append_written`, and MessageIllegalError.
-
-        The disk is waited for beside other appends.
-        """
-        self._writable().parts.log.make_room(size)
-
-    def number_queues(self, topic: str, queues: int) -> npt.NDArray[np.int32]:
-        """int32[queues], the numbers of a topic's queues in `LogTail.next_offsets`; new queues get one.
-
-        Raises:
-            StoreStateError: The store is closed or read-only.
-        """
-        return self._writable().parts.log.number_queues([(topic, queue_id) for queue_id in range(queues)])
-
-    def when_safe(self, end_offset: int, done: Callable[[PutMessageStatus | StorePoisonedError], None]) -> None:
-        """Call `done` once the log is as safe up to `end_offset` as the flush mode promises, perhaps in another thread.
-
-        One call serves all rows that were put before.
-
-        Raises:
-            StoreStateError: The store is closed or read-only.
-        """
-        self._writable().flush.submit(end_offset, done)
-
     # -- topics
 
     def update_topic(self, config: TopicConfig) -> None:
@@ -355,30 +303,19 @@ class MessageStore(MessageReader):
 
     # -- dispatch
 
-    def dispatch(self, max_bytes: int = 1 << 20) -> Arrivals | None:
-        """Dispatch the next records, of at most so many bytes; for a store that was opened with `dispatch="caller"`.
-
-        Returns which queues have got records; None where nothing is to do, or can be done: `dispatch_failure` tells.
+    def loop_writer(self) -> LoopWriter:
+        """What an event loop writes and dispatches with; for a store that was opened with `dispatch="caller"`.
 
         Raises:
             StoreStateError: The store is closed, read-only, or somebody else dispatches.
-            WouldWaitError: In `NeverWaiting`: the pass makes a file, or another one is under way; dispatch in another
-                thread.
         """
-        return self._dispatch_by_caller().dispatch(max_bytes)
-
-    @property
-    def dispatch_failure(self) -> ReputError | None:
-        """The error that ended dispatch, or after which it is tried again; None while all is well."""
-        return self._writer.reput.failure if self._writer is not None else None
-
-    def _dispatch_by_caller(self) -> DispatchByCaller:
         from reput.store.dispatch.by_caller import DispatchByCaller
+        from reput.store.loop_writer import LoopWriter
 
         reput = self._writable().reput
         if not isinstance(reput, DispatchByCaller):
             raise StoreStateError(f'{self.path}: not opened with dispatch="caller", so somebody else dispatches')
-        return reput
+        return LoopWriter(self._writable, reput)
 
     @property
     def dispatch_behind_bytes(self) -> int:

@@ -107,7 +107,7 @@ class PutRows:
         self._with_batch_properties = config.dispatch_rules.items_take_batch_properties
 
     def put(self, rows: Sequence[PutRow]) -> list[PutRowResult | ReputError]:
-        """See `MessageStore.put_rows`."""
+        """See `LoopWriter.put_rows`."""
         results: list[PutRowResult | ReputError] = []
         for row in rows:
             begin = time.time()

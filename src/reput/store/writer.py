@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from reput.kernels.consume_queue_ext import BitMaps
 
 
-#: Who dispatches: a thread of the store, another process, or whoever calls `MessageStore.dispatch`.
+#: Who dispatches: a thread of the store, another process, or whoever calls `LoopWriter.dispatch`.
 DispatchMode = Literal["thread", "external", "caller"]
 
 

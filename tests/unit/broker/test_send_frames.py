@@ -159,7 +159,7 @@ def test_the_sends_that_real_clients_wrote_are_plain(tmp_path: Path, client: str
             command = decode_command(frame)
             fields = command.ext_fields or {}
             topic = fields.get("b") or fields["topic"]
-            kernel.topics.add_topic(topic, store.number_queues(topic, 8))
+            kernel.topics.add_topic(topic, store.loop_writer().number_queues(topic, 8))
             for _ in peer.feed(frame):
                 controller._sends.take_all(peer)  # type: ignore[arg-type]
             plain[0] += kernel.records > 0

@@ -38,9 +38,10 @@ def bodies(store: MessageStore, topic: str = "orders", queue_id: int = 0) -> lis
 
 def test_rows_are_stored_in_order_as_they_were_sent(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "s", dispatch="caller", **SMALL) as store:
+        writer = store.loop_writer()
         properties = b"UNIQ_KEY\x01" + b"A" * 32 + b"\x02TAGS\x01t\x02odd\x01\x01\x02"
         results = places(
-            store.put_rows(
+            writer.put_rows(
                 [
                     row(b"a", properties=properties, flag=3, sys_flag=1, reconsume_times=2),
                     row(b"b", "other", 7),
@@ -52,7 +53,7 @@ def test_rows_are_stored_in_order_as_they_were_sent(tmp_path: Path) -> None:
         assert [result.commit_log_offsets for result in results] == [
             (0,), (results[0].end_offset,), (results[1].end_offset,),
         ]  # fmt: skip
-        while store.dispatch():
+        while writer.dispatch():
             pass
         first = store.get_message("orders", 0, 0).messages()[0]
         assert properties in first.raw
@@ -64,6 +65,7 @@ def test_rows_are_stored_in_order_as_they_were_sent(tmp_path: Path) -> None:
 
 def test_a_wrong_row_gets_its_fault_and_the_others_their_places(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "s", dispatch="caller", max_message_size=100, **SMALL) as store:
+        writer = store.loop_writer()
         rows = [
             row(b"a"),
             row(bytes(101)),
@@ -73,24 +75,25 @@ def test_a_wrong_row_gets_its_fault_and_the_others_their_places(tmp_path: Path) 
             row(b"no batch", is_batch=True),
             row(b"e"),
         ]
-        results = store.put_rows(rows)
+        results = writer.put_rows(rows)
         faults = [str(one) if isinstance(one, MessageIllegalError) else None for one in results]
         assert [fault is not None for fault in faults] == [False, True, True, True, True, True, False]
         told = ["maxMessageSize allows 100", "topic", "queue_id -1", "40000 bytes", "no batch"]
         for fault, words in zip(faults[1:6], told, strict=True):
             assert fault is not None
             assert words in fault
-        while store.dispatch():
+        while writer.dispatch():
             pass
         assert bodies(store) == [b"a", b"e"]
 
 
 def test_a_batch_is_one_row_with_a_place_for_each_message(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "s", dispatch="caller", **SMALL) as store:
+        writer = store.loop_writer()
         body = encode_batch([Message("orders", one) for one in (b"a", b"b", b"c")])
-        single, batch, last = places(store.put_rows([row(b"0"), row(body, is_batch=True), row(b"d")]))
+        single, batch, last = places(writer.put_rows([row(b"0"), row(body, is_batch=True), row(b"d")]))
         assert (single.queue_offset, batch.queue_offset, last.queue_offset) == (0, 1, 4)
-        while store.dispatch():
+        while writer.dispatch():
             pass
         messages = store.get_message("orders", 0, 0).messages()
         assert [message.body for message in messages] == [b"0", b"a", b"b", b"c", b"d"]
@@ -101,7 +104,8 @@ def test_a_batch_is_one_row_with_a_place_for_each_message(tmp_path: Path) -> Non
 
 def test_rows_fill_files_and_go_on_in_the_next(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "s", dispatch="caller", **SMALL) as store:
-        results = places(store.put_rows([row(bytes(200_000)) for _ in range(12)]))
+        writer = store.loop_writer()
+        results = places(writer.put_rows([row(bytes(200_000)) for _ in range(12)]))
         assert [result.queue_offset for result in results] == list(range(12))
         assert len(list((tmp_path / "s/commitlog").iterdir())) >= 3
 
@@ -114,14 +118,15 @@ def test_a_full_disk_is_the_fault_of_the_rows_that_it_meets(tmp_path: Path) -> N
             raise OSError(28, "No space left on device")
 
     with MessageStore.open(tmp_path / "s", dispatch="caller", files=FaultyFiles(judge), **SMALL) as store:
-        places(store.put_rows([row(b"a")]))
+        writer = store.loop_writer()
+        places(writer.put_rows([row(b"a")]))
         full.set()
-        results = store.put_rows([row(bytes(300_000)) for _ in range(12)])
+        results = writer.put_rows([row(bytes(300_000)) for _ in range(12)])
         faults = [isinstance(one, StoreFullError) for one in results]
         assert any(faults)
         full.clear()
         stored = 1 + faults.count(False)
-        (after,) = places(store.put_rows([row(b"z")]))
+        (after,) = places(writer.put_rows([row(b"z")]))
         assert after.queue_offset == stored
 
 
@@ -134,10 +139,11 @@ def test_when_safe_calls_once_for_all_rows_before(tmp_path: Path, keys: dict[str
         done.set()
 
     with MessageStore.open(tmp_path / "s", dispatch="caller", files=FaultyFiles(disk.judge), **keys) as store:
-        places(store.put_rows([row(b"a")]))
+        writer = store.loop_writer()
+        places(writer.put_rows([row(b"a")]))
         with disk.held():
-            results = places(store.put_rows([row(b"b"), row(b"c")]))
-            store.when_safe(results[-1].end_offset, safe)
+            results = places(writer.put_rows([row(b"b"), row(b"c")]))
+            writer.when_safe(results[-1].end_offset, safe)
             assert done.is_set() == (keys is SMALL)
         assert done.wait(60)
     assert told == [PutMessageStatus.PUT_OK]
@@ -151,32 +157,38 @@ def test_when_safe_tells_of_a_failed_sync_and_later_rows_are_refused(tmp_path: P
         done.set()
 
     store = MessageStore.open(tmp_path / "s", dispatch="caller", files=FaultyFiles(disk.judge), **SYNCED)
-    places(store.put_rows([row(b"a")]))
+    writer = store.loop_writer()
+    places(writer.put_rows([row(b"a")]))
     disk.fail()
-    (result,) = places(store.put_rows([row(b"b")]))
-    store.when_safe(result.end_offset, safe)
+    (result,) = places(writer.put_rows([row(b"b")]))
+    writer.when_safe(result.end_offset, safe)
     assert done.wait(60)
     assert [type(one) for one in told] == [StorePoisonedError]
-    assert isinstance(store.put_rows([row(b"c")])[0], StorePoisonedError)
+    assert isinstance(writer.put_rows([row(b"c")])[0], StorePoisonedError)
     with pytest.raises(ReputError):
         store.close()
 
 
 def test_a_closed_store_takes_no_rows(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "s", dispatch="caller", **SMALL) as store:
-        pass
+        writer = store.loop_writer()
     with pytest.raises(StoreStateError):
-        store.put_rows([row(b"a")])
+        store.loop_writer()
     with pytest.raises(StoreStateError):
-        store.when_safe(0, print)
+        writer.dispatch()
+    with pytest.raises(StoreStateError):
+        writer.put_rows([row(b"a")])
+    with pytest.raises(StoreStateError):
+        writer.when_safe(0, print)
 
 
 def test_a_row_gets_its_offsets_in_light_queues_as_a_message_does(tmp_path: Path) -> None:
     options = {"enable_lmq": True, "enable_multi_dispatch": True, "dispatch": "caller", **SMALL}
     with MessageStore.open(tmp_path / "s", **options) as store:  # type: ignore[arg-type]
+        writer = store.loop_writer()
         light = row(b"a", properties=b"INNER_MULTI_DISPATCH\x01%LMQ%a,%LMQ%b\x02")
-        places(store.put_rows([light, light]))
-        while store.dispatch():
+        places(writer.put_rows([light, light]))
+        while writer.dispatch():
             pass
         assert [store.max_offset(name, 0) for name in ("orders", "%LMQ%a", "%LMQ%b")] == [2, 2, 2]
         second = store.get_message("orders", 0, 1).messages()[0]
@@ -186,6 +198,6 @@ def test_a_row_gets_its_offsets_in_light_queues_as_a_message_does(tmp_path: Path
 def test_a_row_with_a_long_topic_is_refused_where_such_messages_are(tmp_path: Path) -> None:
     options = {"auto_message_version_on_topic_len": False, "dispatch": "caller", **SMALL}
     with MessageStore.open(tmp_path / "s", **options) as store:  # type: ignore[arg-type]
-        refused, stored = store.put_rows([row(b"a", "%RETRY%" + "t" * 130), row(b"b")])
+        refused, stored = store.loop_writer().put_rows([row(b"a", "%RETRY%" + "t" * 130), row(b"b")])
         assert "autoMessageVersionOnTopicLen" in str(refused)
         assert isinstance(stored, PutRowResult)

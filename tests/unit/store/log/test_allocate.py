@@ -30,7 +30,7 @@ OPTIONS: dict[str, object] = {
 
 def put_row(store: MessageStore, size: int = 1000) -> PutRowResult | ReputError:
     """Append a message as a broker does."""
-    (result,) = store.put_rows([PutRow("t", 0, bytes(size), b"", 0, 0, 1, bytes(8))])
+    (result,) = store.loop_writer().put_rows([PutRow("t", 0, bytes(size), b"", 0, 0, 1, bytes(8))])
     return result
 
 
@@ -49,7 +49,7 @@ def test_the_next_file_is_made_by_a_thread_once_half_of_the_last_one_is_written(
             if operation.kind == "sync":
                 made.set()
 
-    with MessageStore.open(tmp_path / "s", files=FaultyFiles(judge), **OPTIONS) as store:
+    with MessageStore.open(tmp_path / "s", files=FaultyFiles(judge), dispatch="caller", **OPTIONS) as store:
         for _ in range(25):
             put_row(store)
         store._writer.allocate._wake.set()  # type: ignore[union-attr]  # too early: less than half is written
@@ -69,7 +69,7 @@ def test_an_append_that_may_not_wait_is_refused_until_room_is_made_and_others_go
             refused = put_row(store)
         assert isinstance(refused, WouldWaitError)
         assert refused.room >= 1
-        store.make_room(refused.room)
+        store.loop_writer().make_room(refused.room)
         with NeverWaiting():
             for _ in range(20):
                 assert isinstance(put_row(store), PutRowResult)
@@ -78,8 +78,8 @@ def test_an_append_that_may_not_wait_is_refused_until_room_is_made_and_others_go
                 assert isinstance(large, WouldWaitError)
                 assert large.room > 50_000
                 with pytest.raises(WouldWaitError):
-                    store.make_room(large.room)
-                making = pool.submit(store.make_room, large.room)
+                    store.loop_writer().make_room(large.room)
+                making = pool.submit(store.loop_writer().make_room, large.room)
                 disk.wait()
                 assert isinstance(put_row(store), PutRowResult), "the append lock is free"
                 assert not making.done()

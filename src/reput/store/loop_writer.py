@@ -1,0 +1,95 @@
+"""LoopWriter: the verbs of a `MessageStore` for an event loop that appends and dispatches, as a broker's does."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from reput.errors import ReputError, StorePoisonedError
+from reput.store.dispatch.arrivals import Arrivals
+from reput.store.dispatch.by_caller import DispatchByCaller
+from reput.store.log.pending import LogTail
+from reput.store.put_rows import PutRow, PutRowResult
+from reput.store.results import PutMessageStatus
+from reput.store.writer import Writer
+
+
+class LoopWriter:
+    """What one turn of an event loop does with a store: append what came, dispatch it, hear when it is safe.
+
+    Nothing here waits for a sync. In `NeverWaiting` nothing waits for the disk: where it would have to be waited for, a
+    WouldWaitError comes before anything has changed, and the same call, or `make_room`, helps in another thread.
+    `MessageStore.loop_writer` makes one; every method may be called from any thread.
+
+    Every method that writes raises StoreStateError once the store is closed.
+
+    Args:
+        writable: Gives the writer of the store that is open.
+        reput: Who dispatches.
+    """
+
+    def __init__(self, writable: Callable[[], Writer], reput: DispatchByCaller) -> None:
+        self._writable = writable
+        self._reput = reput
+
+    # -- appending
+
+    def put_rows(self, rows: Sequence[PutRow]) -> list[PutRowResult | ReputError]:
+        """Append rows as a broker receives them, in order, each with a place or a fault of its own; wait for nothing.
+
+        The properties are stored as sent. `when_safe` says when a row is as safe as the flush mode promises.
+
+        Returns:
+            For each row where it went, or the error that `MessageStore.put_message` would have raised; in
+            `NeverWaiting` also a WouldWaitError, after which `make_room` in another thread helps.
+        """
+        return self._writable().putting_rows.put(rows)
+
+    def append_written(self, write: Callable[[LogTail], int]) -> int:
+        """Let a kernel write records at the log's end (see `CommitLog.append_written`).
+
+        Raises:
+            StoreBusyError, StoreFullError, StorePoisonedError: As of `MessageStore.put_message`; nothing changed.
+            WouldWaitError: In `NeverWaiting`; `make_room` in another thread helps.
+        """
+        return self._writable().parts.log.append_written(write, time.time())
+
+    def make_room(self, size: int) -> None:
+        """Make room for records of so many bytes; raises as `append_written`, and MessageIllegalError.
+
+        The disk is waited for beside other appends.
+        """
+        self._writable().parts.log.make_room(size)
+
+    def number_queues(self, topic: str, queues: int) -> npt.NDArray[np.int32]:
+        """int32[queues], the numbers of a topic's queues in `LogTail.next_offsets`; new queues get one."""
+        return self._writable().parts.log.number_queues([(topic, queue_id) for queue_id in range(queues)])
+
+    def when_safe(self, end_offset: int, done: Callable[[PutMessageStatus | StorePoisonedError], None]) -> None:
+        """Call `done` once the log is as safe up to `end_offset` as the flush mode promises, perhaps in another thread.
+
+        One call serves all rows that were put before.
+        """
+        self._writable().flush.submit(end_offset, done)
+
+    # -- dispatch
+
+    def dispatch(self, max_bytes: int = 1 << 20) -> Arrivals | None:
+        """Dispatch the next records, of at most so many bytes.
+
+        Returns which queues have got records; None where nothing is to do, or can be done: `dispatch_failure` tells.
+
+        Raises:
+            WouldWaitError: In `NeverWaiting`: the pass makes a file, or another one is under way; dispatch in another
+                thread.
+        """
+        self._writable()
+        return self._reput.dispatch(max_bytes)
+
+    @property
+    def dispatch_failure(self) -> ReputError | None:
+        """The error that ended dispatch, or after which it is tried again; None while all is well."""
+        return self._reput.failure
