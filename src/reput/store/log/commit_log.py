@@ -12,18 +12,15 @@ from collections.abc import Callable, Sequence, Set
 import numpy as np
 import numpy.typing as npt
 
-from reput.errors import MessageIllegalError, StoreSyncError, WouldWaitError
-from reput.files import FileLayer, Mapping, NeverWaiting, may_wait
-from reput.formats.java import INT64_MAX
+from reput.errors import MessageIllegalError
+from reput.files import FileLayer, Mapping
 from reput.formats.message import Message
 from reput.formats.property_crc import PROPERTY_CRC_SIZE, encode_property_crc, pack_record_with_crc
-from reput.formats.record import encode_blank
 from reput.formats.record_layout import BLANK_SIZE, PHYSICAL_OFFSET, SysFlag, pack_record
 from reput.kernels import message_objects
 from reput.kernels.record_encode import patch
 from reput.log.directory import LogFile
-from reput.store.log.append_gate import AppendGate
-from reput.store.log.mapped_file import RESERVE_STEP, MappedFile
+from reput.store.log.append_room import AppendRoom
 from reput.store.log.mapped_file_queue import MappedFileQueue
 from reput.store.log.pending import (
     Append,
@@ -41,11 +38,7 @@ _TRANSACTION = SysFlag.TRANSACTION_MASK
 _new_tuple = tuple.__new__
 
 
-def _nothing() -> None:
-    """Nobody makes files ahead."""
-
-
-class CommitLog(AppendGate):
+class CommitLog(AppendRoom):
     """RocketMQ's `CommitLog`: append, roll, read.
 
     Attributes:
@@ -69,22 +62,16 @@ class CommitLog(AppendGate):
         read_ahead: bool = True,
         property_crc: bool = False,
     ) -> None:
-        super().__init__(folders[0] if folders else "", busy_timeout_ms)
-        self.queue = MappedFileQueue(
+        queue = MappedFileQueue(
             files, folders, file_size, writable=writable, warm_sync_bytes=warm_sync_bytes, read_ahead=read_ahead
         )
+        super().__init__(folders[0] if folders else "", busy_timeout_ms, queue)
         self.queue_offsets = QueueOffsets()
         self.flushed_offset = 0
         self.last_store_timestamp = 0
         self._serve_flushed_only = serve_flushed_only
         self._property_crc = property_crc
         self._pack_record: Callable[..., bytes] = pack_record_with_crc if property_crc else pack_record
-        self._last: MappedFile | None = None
-        #: Of the last file, once a put needs its address.
-        self._last_map: Mapping | None = None
-        #: Called where `make_ready` is due, by the appends of a broker.
-        self.on_low: Callable[[], None] = _nothing
-        self._low_at = 0
         self._offsets_array: npt.NDArray[np.int64] | None = None
         self._offsets_address = 0
 
@@ -119,60 +106,6 @@ class CommitLog(AppendGate):
             return self.flushed_offset
         files = self.queue.mapped_files
         return files[-1].start_offset + files[-1].wrote_position if files else 0
-
-    def _room(self, size: int) -> MappedFile:
-        """The last file, with room for a record of `size` bytes and a blank record after it; rolls if needed.
-
-        Raises:
-            StoreFullError: No space for the next file, or for these bytes; nothing has changed.
-            WouldWaitError: In `NeverWaiting`, where `make_room` has not been called; nothing has changed.
-        """
-        try:
-            return self._room_for(size)
-        except WouldWaitError as error:
-            error.room = max(size, 1)
-            raise
-
-    def _room_for(self, size: int) -> MappedFile:
-        files = self.queue.mapped_files
-        if not files:
-            self.queue.append_file(self._next_file())
-            files = self.queue.mapped_files
-        file = files[-1]
-        if file is not self._last:  # the first one, or a KeyboardInterrupt came between the next two lines below
-            self._go_on_in(file)
-        position = file.wrote_position
-        if position + size + BLANK_SIZE > file.size:
-            following = self._next_file()
-            left = file.size - position
-            if left:  # at least BLANK_SIZE: every append leaves as much
-                file.reserve(position + BLANK_SIZE)
-                file.view[position : position + BLANK_SIZE] = encode_blank(left)
-            file.wrote_position = file.size
-            self.queue.append_file(following)
-            self._go_on_in(following)
-            file, position = following, 0
-        if position + size + BLANK_SIZE > file.reserved_position:
-            file.reserve(position + size + BLANK_SIZE)
-        return file
-
-    def _next_file(self) -> MappedFile:
-        try:
-            return self.queue.next_file()
-        except StoreSyncError as error:
-            self.failure = error
-            raise
-
-    def _go_on_in(self, file: MappedFile) -> None:
-        self._last, self._last_map, self._low_at = file, None, 0
-
-    def check_size(self, size: int) -> None:
-        """Refuse a record that no file can hold, before anything is written."""
-        if size > self.max_record_size:
-            raise MessageIllegalError(
-                f"the record takes {size} bytes; a commit log file of {self.queue.file_size} bytes "
-                f"(mappedFileSizeCommitLog) holds records up to {self.max_record_size}"
-            )
 
     def append(self, record: PendingRecord, clock_s: float | None = None) -> Append:
         """Append one record.
@@ -313,46 +246,6 @@ class CommitLog(AppendGate):
                 self.tell_if_low()
             return file.start_offset + file.wrote_position
 
-    def make_room(self, size: int) -> None:
-        """Go on in the next file, or reserve space, so that records of `size` bytes have room.
-
-        The disk is waited for without the append lock, so that others go on appending.
-
-        Raises:
-            MessageIllegalError: No file can hold them.
-            StoreBusyError, StorePoisonedError, StoreFullError: As `append`; nothing has changed.
-            WouldWaitError: In `NeverWaiting`, where the disk would have to be waited for.
-        """
-        self.check_size(size)
-        while True:
-            self._wait()
-            with self._lock, NeverWaiting():
-                if self._refusal is not None:
-                    raise self._refusal.with_traceback(None)  # one object for many puts: traces would pile up in it
-                try:
-                    self._room(size)
-                    return
-                except WouldWaitError as error:
-                    would_wait = error
-            if not may_wait():
-                raise would_wait
-            self._prepare_room(size)
-
-    def _prepare_room(self, size: int) -> None:
-        """Do what `_room` would wait for the disk for, without the append lock."""
-        file = self._last
-        if file is not None:
-            position = file.wrote_position
-            is_last = position + size + BLANK_SIZE <= file.size
-            file.reserve(min(file.size, position + BLANK_SIZE + (size if is_last else 0)))
-            if is_last:
-                return
-        try:
-            self.queue.make_ahead().reserve(size + BLANK_SIZE)
-        except StoreSyncError as error:
-            self.failure = error
-            raise
-
     def number_queues(self, keys: list[QueueKey]) -> npt.NDArray[np.int32]:
         """int32[len(keys)], the queues' numbers for `EncodedRows`; new queues get one."""
         self._wait()
@@ -458,43 +351,6 @@ class CommitLog(AppendGate):
         file.wrote_position = position + data.size
         self.last_store_timestamp = now
         return AppendedRows(end, offset + data.size, now, commit_log_offsets, queue_offsets)
-
-    @property
-    def max_record_size(self) -> int:
-        """The largest record that a file holds, in bytes."""
-        return self.queue.file_size - BLANK_SIZE
-
-    def make_ready(self) -> None:
-        """Make the next file, and reserve disk space, before a put needs them; called by a thread that may wait.
-
-        The next file is made once half of the last file is written. The append lock is not held.
-
-        Raises:
-            StoreFullError: No space; puts go on as long as there is room.
-            StoreSyncError: A sync failed; nothing is appended any more.
-        """
-        file = self._last
-        if file is None:
-            return
-        if file.reserved_position - file.wrote_position < RESERVE_STEP // 2:
-            file.reserve(min(file.size, file.wrote_position + RESERVE_STEP))
-        if file is self._last and file.wrote_position >= file.size // 2:
-            self._next_file()
-        if file is self._last:
-            self._low_at = self._low_position(file)
-
-    def _low_position(self, file: MappedFile) -> int:
-        """Position in the last file from which on `make_ready` has something to do."""
-        of_space = INT64_MAX if file.reserved_position == file.size else file.reserved_position - RESERVE_STEP // 2
-        of_file = INT64_MAX if self.queue.made_ahead is not None else file.size // 2
-        return min(of_space, of_file)
-
-    def tell_if_low(self) -> None:
-        """Call `on_low` where `make_ready` is due, once until it is done."""
-        file = self._last
-        if file is not None and file.wrote_position >= self._low_at:
-            self._low_at = INT64_MAX
-            self.on_low()
 
     def view(self, offset: int, size: int) -> memoryview | None:
         """The bytes of a record, as they lie; None outside what may be read."""
