@@ -15,6 +15,7 @@ from reput.broker.log_room import LogRoom
 from reput.broker.pull_message_processor import PullMessageProcessor
 from reput.broker.query_processor import QueryProcessor
 from reput.broker.registration import Registration
+from reput.broker.request_table import request_table
 from reput.broker.send_frames import SendFrameProcessor
 from reput.broker.send_message_processor import SendMessageProcessor
 from reput.broker.state import BrokerState
@@ -28,7 +29,6 @@ from reput.files import DISK, FileLayer, NeverWaiting
 from reput.formats.metadata import ConsumerOffsets, SubscriptionGroups, TopicConfig
 from reput.log.metadata import read_metadata
 from reput.namesrv.name_server import NameServer
-from reput.remoting.codes import RequestCode
 from reput.remoting.command import RemotingCommand
 from reput.service.config_manager import ConfigManager
 from reput.service.consumer_manager import ConsumerManager
@@ -183,22 +183,14 @@ class BrokerController:
         pulls = PullMessageProcessor(state)
         self._held_pulls = pulls.held
         self._clients = ClientProcessor(state, creation, self._persist_groups_soon)
-        sends = SendMessageProcessor(state, creation, self._room, self._answers, on_append)
-        topics = TopicProcessor(state, self._registration.register, partial(self._persist, state.groups))
-        readers = pulls.handlers() | QueryProcessor(state).handlers()
-        readers[RequestCode.QUERY_CONSUMER_OFFSET] = self._clients.query_offset  # of a new group: by its first message
-        self._requests = Requests(
-            sends.handlers()
-            | self._clients.handlers()
-            | topics.handlers()
-            | {code: self._with_all_messages(handler) for code, handler in readers.items()},
-            dict.fromkeys(sends.handlers(), sending)
-            | dict.fromkeys(
-                (RequestCode.QUERY_MESSAGE, RequestCode.VIEW_MESSAGE_BY_ID),
-                RequestQueue("queries", config.query_thread_pool_queue_capacity),
-            ),
-            RequestQueue("requests", config.admin_broker_thread_pool_queue_capacity),
+        processors = (
+            SendMessageProcessor(state, creation, self._room, self._answers, on_append),
+            pulls,
+            QueryProcessor(state),
+            self._clients,
+            TopicProcessor(state, self._registration.register, partial(self._persist, state.groups)),
         )
+        self._requests = request_table(processors, config, sending, self._with_all_messages)
         self._sends = SendFrameProcessor(state, self._requests, creation, self._answers, sending, on_append)
 
     async def stop(self) -> None:

@@ -31,6 +31,8 @@ from reput.store.put_rows import PutRow
 from reput.transport.connection import Connection
 from reput.transport.requests import Answer, Handler
 
+SEND_CODES = RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE
+
 _UNIQ_KEY, _CLUSTER, _MSG_REGION, _TRACE_ON, _POP_CK = "UNIQ_KEY", "CLUSTER", "MSG_REGION", "TRACE_ON", "POP_CK"
 _WAIT, _DELAY, _TRAN_MSG, _KEYS = "WAIT", "DELAY", "TRAN_MSG", "KEYS"
 _TIMERS = ("TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS")
@@ -68,8 +70,7 @@ class SendMessageProcessor:
 
     def handlers(self) -> dict[int, Handler]:
         """The requests that it takes."""
-        codes = (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
-        return dict.fromkeys(codes, self.send)
+        return dict.fromkeys(SEND_CODES, self.send)
 
     def send(self, connection: Connection, command: RemotingCommand) -> Answer | Coroutine[Any, Any, Answer]:
         """Take one request; raises WouldWaitError where `room` must be made first."""

@@ -1,0 +1,55 @@
+"""The broker's requests by their codes: who takes them, where they wait, and which see what was sent before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from reput.broker.send_message_processor import SEND_CODES
+from reput.config.broker import BrokerConfig
+from reput.remoting.codes import RequestCode
+from reput.transport.request_queue import RequestQueue
+from reput.transport.requests import Handler, Requests
+
+#: Requests that see all messages that were sent before them.
+_SEES_MESSAGES = (
+    RequestCode.PULL_MESSAGE,
+    RequestCode.LITE_PULL_MESSAGE,
+    RequestCode.QUERY_MESSAGE,
+    RequestCode.VIEW_MESSAGE_BY_ID,
+    RequestCode.SEARCH_OFFSET_BY_TIMESTAMP,
+    RequestCode.GET_MAX_OFFSET,
+    RequestCode.GET_MIN_OFFSET,
+    RequestCode.GET_EARLIEST_MSG_STORETIME,
+    RequestCode.QUERY_CONSUMER_OFFSET,  # of a new group: by the queue's first message
+)
+_QUERIES = RequestCode.QUERY_MESSAGE, RequestCode.VIEW_MESSAGE_BY_ID
+
+
+class Processor(Protocol):
+    """Takes requests of some codes."""
+
+    def handlers(self) -> dict[int, Handler]:
+        """The requests that it takes."""
+
+
+def request_table(
+    processors: Iterable[Processor],
+    config: BrokerConfig,
+    sending: RequestQueue,
+    with_all_messages: Callable[[Handler], Handler],
+) -> Requests:
+    """The requests of all processors.
+
+    Args:
+        processors: Each code is taken by one of them.
+        config: Says how many requests wait.
+        sending: Where sends wait.
+        with_all_messages: Makes a handler that sees all messages which were sent before its request.
+    """
+    handlers = {code: handler for one in processors for code, handler in one.handlers().items()}
+    handlers |= {code: with_all_messages(handlers[code]) for code in _SEES_MESSAGES}
+    queries = RequestQueue("queries", config.query_thread_pool_queue_capacity)
+    others = RequestQueue("requests", config.admin_broker_thread_pool_queue_capacity)
+    queues: dict[int, RequestQueue] = {**dict.fromkeys(SEND_CODES, sending), **dict.fromkeys(_QUERIES, queries)}
+    return Requests(handlers, queues, others)
