@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Coroutine, Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from reput.broker.client_processor import ClientProcessor
 from reput.broker.durable_answers import DurableAnswers
 from reput.broker.log_room import LogRoom
+from reput.broker.loop_dispatch import LoopDispatch
 from reput.broker.pull_message_processor import PullMessageProcessor
 from reput.broker.query_processor import QueryProcessor
 from reput.broker.registration import Registration
@@ -29,28 +29,20 @@ from reput.files import DISK, FileLayer, NeverWaiting
 from reput.formats.metadata import ConsumerOffsets, SubscriptionGroups, TopicConfig
 from reput.log.metadata import read_metadata
 from reput.namesrv.name_server import NameServer
-from reput.remoting.command import RemotingCommand
 from reput.service.config_manager import ConfigManager
 from reput.service.consumer_manager import ConsumerManager
 from reput.service.consumer_offset_manager import ConsumerOffsetManager
 from reput.service.producer_manager import ProducerManager
 from reput.service.subscription_group_manager import SubscriptionGroupManager
 from reput.service.topic_config_manager import TopicConfigManager, broker_topics
-from reput.store.dispatch.arrivals import Arrivals
 from reput.store.message_store import MessageStore
 from reput.transport.connection import Connection
 from reput.transport.request_queue import RequestQueue
-from reput.transport.requests import Answer, Handler, Requests
+from reput.transport.requests import Requests
 from reput.transport.server import RemotingServer, reached_at
 
 logger = logging.getLogger("reput.broker")
 
-#: Bytes of one dispatch in the loop: a pass over so many takes a millisecond or two.
-_DISPATCH_BYTES = 1 << 20
-#: Under load dispatch waits for the loop to be idle, at most so long.
-_DISPATCH_WITHIN_S = 0.005
-#: After a dispatch that failed.
-_RETRY_S = 1.0
 _SCAN_CLIENTS_S = 10.0
 _DRAIN_S = 1.0
 
@@ -85,11 +77,6 @@ class BrokerController:
         self._server = RemotingServer(self, max_idle_s=config.server_channel_max_idle_time_seconds)
         self._requests = Requests({})
         self._tasks: set[asyncio.Task[None]] = set()
-        self._dispatch_at = 0.0
-        self._next_dispatch: asyncio.Handle | None = None
-        self._dispatching: asyncio.Task[None] | None = None
-        self._turns = 0
-        self._is_stopped = False
         self._persists_groups = False
         self.address = ""
         self.namesrv = ""
@@ -172,16 +159,17 @@ class BrokerController:
             ProducerManager(channel_expired_timeout_ms=config.channel_expired_timeout),
         )
         self._registration = Registration(state, servers)
+        pulls = PullMessageProcessor(state)
+        self._held_pulls = pulls.held
+        self._dispatch = LoopDispatch(state, pulls.held)
         creation = TopicCreation(state, self._registration.register)
         is_sync = store.config.flush_disk_type is FlushDiskType.SYNC_FLUSH
         sending = RequestQueue("sends", config.send_thread_pool_queue_capacity)
         self._answers = DurableAnswers(
-            state.writer, sending, store.config.sync_flush_timeout, on_safe=self._dispatch_soon if is_sync else None
+            state.writer, sending, store.config.sync_flush_timeout, on_safe=self._dispatch.soon if is_sync else None
         )
-        on_append = (lambda: None) if is_sync else self._dispatch_soon
+        on_append = (lambda: None) if is_sync else self._dispatch.soon
         self._room = LogRoom(state)
-        pulls = PullMessageProcessor(state)
-        self._held_pulls = pulls.held
         self._clients = ClientProcessor(state, creation, self._persist_groups_soon)
         processors = (
             SendMessageProcessor(state, creation, self._room, self._answers, on_append),
@@ -190,7 +178,7 @@ class BrokerController:
             self._clients,
             TopicProcessor(state, self._registration.register, partial(self._persist, state.groups)),
         )
-        self._requests = request_table(processors, config, sending, self._with_all_messages)
+        self._requests = request_table(processors, config, sending, self._dispatch.with_all_messages)
         self._sends = SendFrameProcessor(state, self._requests, creation, self._answers, sending, on_append)
 
     async def stop(self) -> None:
@@ -210,12 +198,7 @@ class BrokerController:
             task.cancel()
         await self._close_ports()
         await self._room.drain()
-        while self._dispatching is not None:
-            await self._dispatching
-        self._is_stopped = True  # the close of the store dispatches the rest
-        if self._next_dispatch is not None:
-            self._next_dispatch.cancel()
-            self._next_dispatch = None
+        await self._dispatch.stop()  # the close of the store dispatches the rest
         try:
             await self._persist(state.offsets)
             await self._persist(state.groups)
@@ -237,7 +220,7 @@ class BrokerController:
 
     def readable(self, connection: Connection) -> None:
         """Called by the server: what one read brings is one batch."""
-        self._turns += 1
+        self._dispatch.turns += 1
         try:
             with NeverWaiting():
                 self._sends.take_all(connection)
@@ -248,80 +231,6 @@ class BrokerController:
         """Called by the server."""
         self._held_pulls.connection_closed(connection)
         self._clients.connection_closed(connection)
-
-    # -- dispatch, in the loop's idle time, or beside it where a pass must wait for the disk: it makes a file
-
-    def _dispatch_soon(self) -> None:
-        """Dispatch when the loop is idle, if pulls wait for messages; else a moment later, more messages at once."""
-        if self._next_dispatch is None and self._dispatching is None and not self._is_stopped:
-            self._dispatch_at = self._loop.time() + _DISPATCH_WITHIN_S
-            if self._held_pulls.any_wait:
-                self._next_dispatch = self._loop.call_soon(self._dispatch_if_idle, self._turns)
-            else:
-                self._next_dispatch = self._loop.call_at(self._dispatch_at, self._dispatch)
-
-    def _with_all_messages(self, handler: Handler) -> Handler:
-        """A handler that sees what was sent before its request."""
-
-        def handle(connection: Connection, command: RemotingCommand) -> Answer | Coroutine[Any, Any, Answer]:
-            self._dispatch_all()
-            if self._dispatching is not None:
-                return self._handle_later(handler, connection, command)
-            return handler(connection, command)
-
-        return handle
-
-    async def _handle_later(self, handler: Handler, connection: Connection, command: RemotingCommand) -> Answer:
-        """Handle a request once all is dispatched that was sent before it."""
-        store = self._state.store
-        end = store.max_commit_log_offset
-        while self._dispatching is not None and store.max_commit_log_offset - store.dispatch_behind_bytes < end:
-            await asyncio.shield(self._dispatching)
-            self._dispatch_all()
-        answer = handler(connection, command)
-        return await answer if isinstance(answer, Coroutine) else answer
-
-    def _dispatch_if_idle(self, turns: int) -> None:
-        """Do one pass, if no request has come since the last look, or too much time has passed."""
-        if turns != self._turns and self._loop.time() < self._dispatch_at:
-            self._next_dispatch = self._loop.call_soon(self._dispatch_if_idle, self._turns)
-        else:
-            self._dispatch()
-
-    def _dispatch_all(self) -> None:
-        """Do all passes at once, but those that must be done beside the loop, or that wait after a failure."""
-        while self._next_dispatch is not None and self._dispatching is None and not self._is_stopped:
-            self._next_dispatch.cancel()
-            self._dispatch()
-            if self._state.writer.dispatch_failure is not None:
-                return
-
-    def _dispatch(self) -> None:
-        self._next_dispatch = None
-        try:
-            with NeverWaiting():
-                arrivals = self._state.writer.dispatch(_DISPATCH_BYTES)
-        except WouldWaitError:
-            self._dispatching = self._loop.create_task(self._dispatch_beside())
-        else:
-            self._dispatched(arrivals)
-
-    async def _dispatch_beside(self) -> None:
-        try:
-            arrivals = await self._state.log_work.run(self._state.writer.dispatch, _DISPATCH_BYTES)
-        finally:
-            self._dispatching = None
-        self._dispatched(arrivals)
-        self._dispatch_soon()  # what has become safe meanwhile called for a pass that could not be begun
-
-    def _dispatched(self, arrivals: Arrivals | None) -> None:
-        state = self._state
-        if arrivals is not None:
-            self._held_pulls.messages_arrived(arrivals)
-        if state.writer.dispatch_failure is not None:
-            self._next_dispatch = self._loop.call_later(_RETRY_S, self._dispatch)
-        elif state.store.dispatch_behind_bytes and arrivals is not None:
-            self._dispatch_soon()
 
     # -- files and clients, by time
 

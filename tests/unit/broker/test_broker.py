@@ -366,12 +366,12 @@ def test_what_is_sent_while_the_broker_stops_is_dispatched_by_the_close_of_the_s
 
             async def persist_late(manager: ConfigManager[Any]) -> None:
                 await controller._state.writes.run(controller._state.store.put_message, Message("orders", b"late"))
-                controller._dispatch_soon()
+                controller._dispatch.soon()
                 await persist(manager)
 
             monkeypatch.setattr(controller, "_persist", persist_late)
             await served.stop()
-            assert controller._next_dispatch is None, "it would find the store closed"
+            assert controller._dispatch._next is None, "it would find the store closed"
 
     run(scenario())
     with MessageStore.open(tmp_path / "store") as store:

@@ -100,7 +100,7 @@ def still_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.time", lambda: 1_700_000_000.123)
     monkeypatch.setattr("random.randrange", lambda *_: 0)  # the queue of a send that leaves it to the broker
     # Files are made at once, so that each answer is, too: answers that wait for files would come in another order.
-    monkeypatch.setattr("reput.broker.broker.NeverWaiting", nullcontext)
+    monkeypatch.setattr("reput.broker.loop_dispatch.NeverWaiting", nullcontext)
 
 
 @pytest.mark.usefixtures("still_clock")

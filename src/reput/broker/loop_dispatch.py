@@ -1,0 +1,126 @@
+"""LoopDispatch: dispatch in the loop's idle time, or beside it where a pass must wait for the disk: it makes a file."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+from reput.broker.pull_request_hold_service import PullRequestHoldService
+from reput.broker.state import BrokerState
+from reput.errors import WouldWaitError
+from reput.files import NeverWaiting
+from reput.remoting.command import RemotingCommand
+from reput.store.dispatch.arrivals import Arrivals
+from reput.transport.connection import Connection
+from reput.transport.requests import Answer, Handler
+
+#: Bytes of one dispatch in the loop: a pass over so many takes a millisecond or two.
+_DISPATCH_BYTES = 1 << 20
+#: Under load dispatch waits for the loop to be idle, at most so long.
+_DISPATCH_WITHIN_S = 0.005
+#: After a dispatch that failed.
+_RETRY_S = 1.0
+
+
+class LoopDispatch:
+    """Dispatches what was sent, and answers the held pulls that have waited for it.
+
+    Args:
+        state: The broker's.
+        held: The pulls that wait for messages.
+
+    Attributes:
+        turns: Reads of connections so far: while requests come, the loop is not idle.
+    """
+
+    def __init__(self, state: BrokerState, held: PullRequestHoldService) -> None:
+        self._state = state
+        self._held = held
+        self._loop = asyncio.get_running_loop()
+        self._due_at = 0.0
+        self._next: asyncio.Handle | None = None
+        self._beside: asyncio.Task[None] | None = None
+        self._is_stopped = False
+        self.turns = 0
+
+    async def stop(self) -> None:
+        """Dispatch nothing more; the pass that is under way ends first."""
+        while self._beside is not None:
+            await self._beside
+        self._is_stopped = True
+        if self._next is not None:
+            self._next.cancel()
+            self._next = None
+
+    def soon(self) -> None:
+        """Dispatch when the loop is idle, if pulls wait for messages; else a moment later, more messages at once."""
+        if self._next is None and self._beside is None and not self._is_stopped:
+            self._due_at = self._loop.time() + _DISPATCH_WITHIN_S
+            if self._held.any_wait:
+                self._next = self._loop.call_soon(self._pass_if_idle, self.turns)
+            else:
+                self._next = self._loop.call_at(self._due_at, self._pass)
+
+    def with_all_messages(self, handler: Handler) -> Handler:
+        """A handler that sees what was sent before its request."""
+
+        def handle(connection: Connection, command: RemotingCommand) -> Answer | Coroutine[Any, Any, Answer]:
+            self._pass_all()
+            if self._beside is not None:
+                return self._handle_later(handler, connection, command)
+            return handler(connection, command)
+
+        return handle
+
+    async def _handle_later(self, handler: Handler, connection: Connection, command: RemotingCommand) -> Answer:
+        """Handle a request once all is dispatched that was sent before it."""
+        store = self._state.store
+        end = store.max_commit_log_offset
+        while self._beside is not None and store.max_commit_log_offset - store.dispatch_behind_bytes < end:
+            await asyncio.shield(self._beside)
+            self._pass_all()
+        answer = handler(connection, command)
+        return await answer if isinstance(answer, Coroutine) else answer
+
+    def _pass_if_idle(self, turns: int) -> None:
+        """Do one pass, if no request has come since the last look, or too much time has passed."""
+        if turns != self.turns and self._loop.time() < self._due_at:
+            self._next = self._loop.call_soon(self._pass_if_idle, self.turns)
+        else:
+            self._pass()
+
+    def _pass_all(self) -> None:
+        """Do all passes at once, but those that must be done beside the loop, or that wait after a failure."""
+        while self._next is not None and self._beside is None and not self._is_stopped:
+            self._next.cancel()
+            self._pass()
+            if self._state.writer.dispatch_failure is not None:
+                return
+
+    def _pass(self) -> None:
+        self._next = None
+        try:
+            with NeverWaiting():
+                arrivals = self._state.writer.dispatch(_DISPATCH_BYTES)
+        except WouldWaitError:
+            self._beside = self._loop.create_task(self._pass_beside())
+        else:
+            self._passed(arrivals)
+
+    async def _pass_beside(self) -> None:
+        try:
+            arrivals = await self._state.log_work.run(self._state.writer.dispatch, _DISPATCH_BYTES)
+        finally:
+            self._beside = None
+        self._passed(arrivals)
+        self.soon()  # what has become safe meanwhile called for a pass that could not be begun
+
+    def _passed(self, arrivals: Arrivals | None) -> None:
+        state = self._state
+        if arrivals is not None:
+            self._held.messages_arrived(arrivals)
+        if state.writer.dispatch_failure is not None:
+            self._next = self._loop.call_later(_RETRY_S, self._pass)
+        elif state.store.dispatch_behind_bytes and arrivals is not None:
+            self.soon()
