@@ -12,8 +12,9 @@ from reput.errors import SubscriptionError
 from reput.formats.consumers import MessageModel
 from reput.formats.metadata import SubscriptionGroupConfig, TopicConfig
 from reput.remoting.codes import PermName, PullSysFlag, RequestCode, ResponseCode
-from reput.remoting.command import RemotingCommand
+from reput.remoting.command import MAX_FRAME_SIZE, RemotingCommand
 from reput.remoting.header import decode_header, encode_header
+from reput.remoting.pull_frames import encode_found
 from reput.remoting.pull_headers import PullMessageRequestHeader, PullMessageResponseHeader
 from reput.service.subscription_data import TAG, SubscriptionData, build_subscription_data
 from reput.store.get_result import GetRawResult
@@ -36,6 +37,8 @@ _MASTER_ID = 0
 #: `ForbiddenType`.
 _BROKER_FORBIDDEN, _GROUP_FORBIDDEN, _TOPIC_FORBIDDEN, _BROADCASTING_FORBIDDEN, _SUBSCRIPTION_FORBIDDEN = range(1, 6)
 _READ_BIT = 1 << 2
+#: Bytes of messages that may be too many for a frame.
+_LARGE = MAX_FRAME_SIZE - 1024
 
 
 class PullMessageProcessor:
@@ -56,7 +59,9 @@ class PullMessageProcessor:
 
     def pull(self, connection: Connection, command: RemotingCommand) -> Answer | Coroutine[Any, Any, Answer]:
         """Take one request; None where it is held, a coroutine where the disk must be waited for."""
-        header = decode_header(PullMessageRequestHeader, command.ext_fields)
+        header: PullMessageRequestHeader = command.cached_header or decode_header(
+            PullMessageRequestHeader, command.ext_fields
+        )
         return self._pull(connection, command, header, may_wait=True)
 
     def _pull_again(self, connection: Connection, command: RemotingCommand, header: PullMessageRequestHeader) -> Answer:
@@ -224,8 +229,10 @@ def _answer(
     result: GetRawResult,
     topic: TopicConfig,
     group: SubscriptionGroupConfig,
-) -> RemotingCommand:
+) -> RemotingCommand | bytes:
     fields = _offsets(result.next_begin_offset, result.min_offset, result.max_offset, topic, group)
+    if code is ResponseCode.SUCCESS and len(result.records) < _LARGE:
+        return encode_found(command.opaque, fields, result.records)
     return command.response(code, result.status.name, encode_header(fields), result.records)
 
 

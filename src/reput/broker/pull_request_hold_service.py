@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from reput.broker.state import BrokerState
 from reput.events import Event
-from reput.remoting.command import RemotingCommand
+from reput.remoting.command import RemotingCommand, encode_command
 from reput.remoting.pull_headers import PullMessageRequestHeader
 from reput.service.subscription_data import build_subscription_data
 from reput.store.dispatch.arrivals import Arrivals
@@ -134,7 +134,7 @@ class PullRequestHoldService:
         try:
             answer = self._pull_again(connection, command, header)
             if answer is not None and not command.is_one_way:
-                connection.send(answer)
+                connection.write(answer if isinstance(answer, bytes) else encode_command(answer))
         except Exception as error:
             fields = {"topic": header.topic, "queue": header.queue_id, "offset": header.queue_offset}
             logger.exception(Event("held pull failed", client=connection.remote, group=header.consumer_group, **fields))

@@ -16,7 +16,8 @@ from reput.formats.record_layout import V1_MAX_TOPIC_SIZE
 from reput.kernels.send_frames import SendFrames, Stop
 from reput.log.queue_types import is_batch_cq
 from reput.remoting.codes import VERSION, PermName, RequestCode
-from reput.remoting.command import RemotingCommand, decode_command, encode_command
+from reput.remoting.command import RemotingCommand, encode_command
+from reput.remoting.pull_frames import PullDecoder
 from reput.remoting.send_headers import decode_send_header
 from reput.service.topic_validator import NOT_ALLOWED_SEND_TOPICS, SYSTEM_TOPIC_PREFIX, validate_topic
 from reput.service.unique_id import UniqueIds
@@ -83,6 +84,7 @@ class SendFrameProcessor:
         self._end_offset = 0
         self._has_appended = False
         self._sends = 0
+        self._pulls = PullDecoder()
         self._unsent: list[bytes] = []
         self._unsent_bytes = 0
 
@@ -157,7 +159,7 @@ class SendFrameProcessor:
         frame = connection.frames.frame()
         if frame is None:
             return False
-        command = decode_command(frame)
+        command = self._pulls.decode(frame)
         self._tell_appended()  # a request sees what was sent before it
         try:
             answer = self._requests.take(connection, command)

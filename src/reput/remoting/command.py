@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from reput.errors import RemotingDecodeError
@@ -42,6 +42,7 @@ class RemotingCommand:
         body: Bytes after the header; none and empty are the same.
         serialize_type: How the header was, or is to be, written.
         language, version: Of the sender.
+        cached_header: The instance of a header class that `ext_fields` make, where whoever decoded the command has it.
     """
 
     code: int
@@ -53,6 +54,7 @@ class RemotingCommand:
     serialize_type: SerializeType = SerializeType.JSON
     language: LanguageCode = LanguageCode.JAVA
     version: int = VERSION
+    cached_header: Any = field(default=None, compare=False, repr=False)
 
     @property
     def is_response(self) -> bool:

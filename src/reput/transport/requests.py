@@ -16,8 +16,9 @@ from reput.transport.request_queue import RequestQueue
 
 logger = logging.getLogger("reput.transport")
 
-Answer = RemotingCommand | None
-#: Takes a request; returns its answer, None where there is none yet or ever, or a coroutine that will return either.
+#: The answer to a request, or its frame; None where there is none yet or ever.
+Answer = RemotingCommand | bytes | None
+#: Takes a request; returns its answer, or a coroutine that will return it.
 Handler = Callable[[Connection, RemotingCommand], "Answer | Coroutine[Any, Any, Answer]"]
 
 #: Requests that handlers work on beside the loop, where no configuration says how many.
@@ -151,8 +152,10 @@ def request_size(command: RemotingCommand) -> int:
     return len(command.body) + sum(map(len, fields)) + sum(map(len, fields.values()))
 
 
-def encode_answer(answer: RemotingCommand) -> bytes:
+def encode_answer(answer: RemotingCommand | bytes) -> bytes:
     """The frame of an answer; of SYSTEM_ERROR where it is larger than a frame."""
+    if isinstance(answer, bytes):
+        return answer
     try:
         return encode_command(answer)
     except RemotingDecodeError as error:  # larger than a frame
