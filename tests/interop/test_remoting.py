@@ -28,7 +28,13 @@ class Java(NamedTuple):
 
 
 #: CFNotNull, but RocketMQ's class begins with a value, or most requests do without the field.
-WITH_DEFAULT = {("CreateTopicRequestHeader", "order"), ("SendMessageRequestHeader", "defaultTopicQueueNums")}
+WITH_DEFAULT = {
+    ("CreateTopicRequestHeader", "order"),
+    ("SendMessageRequestHeader", "defaultTopicQueueNums"),
+    ("PullMessageRequestHeader", "commitOffset"),
+    ("PullMessageRequestHeader", "suspendTimeoutMillis"),
+    ("PullMessageRequestHeader", "subVersion"),
+}
 TYPES = {
     "text": {"String", "BoundaryType"},
     "bool": {"Boolean", "boolean"},

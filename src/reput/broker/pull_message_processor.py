@@ -13,7 +13,7 @@ from reput.formats.consumers import MessageModel
 from reput.formats.metadata import SubscriptionGroupConfig, TopicConfig
 from reput.remoting.codes import PermName, PullSysFlag, RequestCode, ResponseCode
 from reput.remoting.command import MAX_FRAME_SIZE, RemotingCommand
-from reput.remoting.header import decode_header, encode_header
+from reput.remoting.header import decode_header, encode_header, required
 from reput.remoting.pull_frames import encode_found
 from reput.remoting.pull_headers import PullMessageRequestHeader, PullMessageResponseHeader
 from reput.service.subscription_data import TAG, SubscriptionData, build_subscription_data
@@ -198,7 +198,7 @@ class PullMessageProcessor:
             if known is None:
                 remark = f"the consumer's subscription not exist{SEE_FAQ}"
                 return command.response(ResponseCode.SUBSCRIPTION_NOT_EXIST, remark, {})
-            if known.sub_version < header.sub_version:
+            if known.sub_version < required(header, "sub_version"):
                 remark = "the consumer's subscription not latest"
                 return command.response(ResponseCode.SUBSCRIPTION_NOT_LATEST, remark, {})
             found = known
@@ -212,9 +212,8 @@ class PullMessageProcessor:
         state = self._state
         state.offsets.commit_pull_offset(header.consumer_group, header.topic, header.queue_id, following)
         if first and header.sys_flag & PullSysFlag.COMMIT_OFFSET:
-            state.offsets.commit_offset(
-                header.consumer_group, header.topic, header.queue_id, header.commit_offset, state.now_ms()
-            )
+            offset = required(header, "commit_offset")
+            state.offsets.commit_offset(header.consumer_group, header.topic, header.queue_id, offset, state.now_ms())
 
 
 def _code(header: PullMessageRequestHeader, result: GetRawResult) -> ResponseCode:

@@ -11,6 +11,7 @@ from typing import TypeVar
 from reput.broker.state import BrokerState
 from reput.events import Event
 from reput.remoting.command import RemotingCommand, encode_command
+from reput.remoting.header import required
 from reput.remoting.pull_headers import PullMessageRequestHeader
 from reput.service.subscription_data import build_subscription_data
 from reput.store.dispatch.arrivals import Arrivals
@@ -81,7 +82,9 @@ class PullRequestHoldService:
         if self._count >= _MOST_HELD or len(self._held_of.get(connection, ())) >= _MOST_HELD_OF_CONNECTION:
             return False
         config = self._state.config
-        wait_ms = header.suspend_timeout_millis if config.long_polling_enable else config.short_polling_time_mills
+        wait_ms = required(header, "suspend_timeout_millis")
+        if not config.long_polling_enable:
+            wait_ms = config.short_polling_time_mills
         until = self._loop.time() + max(wait_ms, 0) / 1000
         codes = None if tags is None else build_subscription_data(header.topic, tags).codes
         pull = _HeldPull(connection, command, header, codes, until, request_size(command))

@@ -12,7 +12,7 @@ from reput.broker.log_room import LogRoom
 from reput.broker.state import SEE_FAQ, BrokerState
 from reput.broker.topic_creation import TopicCreation
 from reput.config.message_store import FlushDiskType
-from reput.errors import MessageIllegalError, MissingFieldError, ReputError, StoreBusyError, WouldWaitError
+from reput.errors import MessageIllegalError, ReputError, StoreBusyError, WouldWaitError
 from reput.files import NeverWaiting
 from reput.formats.hosts import encode_host
 from reput.formats.message import RETRY_TOPIC_PREFIX
@@ -23,7 +23,7 @@ from reput.formats.record_layout import SysFlag
 from reput.log.queue_types import is_batch_cq
 from reput.remoting.codes import PermName, RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand
-from reput.remoting.header import encode_header
+from reput.remoting.header import encode_header, required
 from reput.remoting.send_headers import SendMessageRequestHeader, SendMessageResponseHeader, decode_send_header
 from reput.service.topic_validator import NOT_ALLOWED_SEND_TOPICS, validate_topic
 from reput.service.unique_id import UniqueIds
@@ -83,11 +83,9 @@ class SendMessageProcessor:
             if self._creation.is_creating(header.topic):  # after those of this connection that wait for the topic
                 return self._send_to_new(connection, command, header, topic)
             return self._send_to(connection, command, header, topic)
-        if header.default_topic_queue_nums is None:
-            remark = "SendMessageRequestHeader: the field defaultTopicQueueNums is missing"
-            raise MissingFieldError(ResponseCode.SYSTEM_ERROR, remark, "defaultTopicQueueNums")
+        queue_nums = required(header, "default_topic_queue_nums")
         made = self._state.topics.create_topic_in_send_message(
-            header.topic, header.default_topic, header.default_topic_queue_nums, unit_mode=bool(header.unit_mode)
+            header.topic, header.default_topic, queue_nums, unit_mode=bool(header.unit_mode)
         )
         if made is None:
             return self._refuse(

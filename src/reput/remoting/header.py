@@ -63,6 +63,18 @@ def decode_header(kind: type[_H], ext_fields: dict[str, str] | None) -> _H:
     return kind(*values)
 
 
+def required(header: Any, name: str) -> Any:
+    """A field of a header that this request needs, and others do not.
+
+    Raises MissingFieldError where it is missing.
+    """
+    value = getattr(header, name)
+    if value is None:
+        remark = f"{type(header).__name__}: the field {camel_case(name)} is missing"
+        raise MissingFieldError(ResponseCode.SYSTEM_ERROR, remark, camel_case(name))
+    return value
+
+
 @cache
 def _readers(kind: Any) -> tuple[tuple[str, Callable[[str], Any], Any], ...]:
     """Name on the wire, reader and default of each field, in their order: this is all that reading needs."""

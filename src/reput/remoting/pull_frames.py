@@ -91,7 +91,7 @@ class PullDecoder:
             found = decode_header(PullMessageRequestHeader, command.ext_fields)
         except (RemotingDecodeError, RemotingCommandError):
             return
-        numbers = [b"%d" % number for number in (found.queue_offset, found.commit_offset, command.opaque)]
+        numbers = [str(number).encode() for number in (found.queue_offset, found.commit_offset, command.opaque)]
         if sorted(numbers) != _PROOF:
             return
         if len(self._forms) == _MOST_FORMS:

@@ -12,6 +12,7 @@ class PullMessageRequestHeader:
     """Messages of one queue (PULL_MESSAGE, LITE_PULL_MESSAGE).
 
     `sys_flag`: bits of `PullSysFlag`; `suspend_timeout_millis`: how long a broker without a message may wait for one.
+    The last three numbers are needed where `sys_flag` or an empty queue makes RocketMQ look at them.
     """
 
     consumer_group: str
@@ -20,9 +21,9 @@ class PullMessageRequestHeader:
     queue_offset: Int64
     max_msg_nums: Int32
     sys_flag: Int32
-    commit_offset: Int64
-    suspend_timeout_millis: Int64
-    sub_version: Int64
+    commit_offset: Int64 | None = None
+    suspend_timeout_millis: Int64 | None = None
+    sub_version: Int64 | None = None
     subscription: str | None = None
     expression_type: str | None = None
     max_msg_bytes: Int32 | None = None

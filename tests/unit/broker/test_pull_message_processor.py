@@ -240,6 +240,32 @@ def test_a_pull_commits_its_offset_on_the_first_pass_only(tmp_path: Path) -> Non
     run(scenario())
 
 
+def test_fields_that_a_pull_does_not_need_may_be_missing(tmp_path: Path) -> None:
+    def without(command: RemotingCommand, name: str) -> RemotingCommand:
+        assert command.ext_fields is not None
+        del command.ext_fields[name]
+        return command
+
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store") as served:
+            client = await served.client()
+            await with_topic(client, "orders")
+            await client.send_message("orders", b"one")
+            await client.heartbeat("c", consumer("g", "orders"))
+            for name, needing in (
+                ("commitOffset", pull_command("orders", commit=0)),
+                ("suspendTimeoutMillis", pull_command("orders", 1, hold_ms=0)),
+                ("subVersion", pull_command("orders", tags=None)),
+            ):
+                (answer,) = client.begin_all([without(pull_command("orders"), name)])
+                assert [message.body for message in messages_of(await answer)] == [b"one"]
+                (refused,) = client.begin_all([without(needing, name)])
+                assert (await refused).code == ResponseCode.SYSTEM_ERROR
+                assert (await refused).remark == f"PullMessageRequestHeader: the field {name} is missing"
+
+    run(scenario())
+
+
 def test_a_reset_is_told_to_one_pull_and_what_that_one_commits_is_old(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with serving_broker(tmp_path / "store") as served:
