@@ -15,9 +15,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numba
-from numba.core.caching import FunctionCache, UserProvidedCacheLocator
+from llvmlite import binding
+from numba.core.caching import CompileResultCacheImpl, FunctionCache, UserProvidedCacheLocator
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import CPUDispatcher
+from numba.core.runtime import rtsys
 
 from reput.kernels._cache import COMPLETE, cache_folder
 from reput.kernels._compilation import Compilation
@@ -44,8 +46,29 @@ class KernelCacheLocator(UserProvidedCacheLocator):  # type: ignore[misc]
         return locator
 
 
+class KernelCacheImpl(CompileResultCacheImpl):  # type: ignore[misc]
+    """What is kept of a kernel: its machine code, and what Numba needs to call it from Python.
+
+    Numba keeps two things more, for code that inlines the kernel, and looks through both at each load: the kernel in
+    LLVM's language, and what the functions that it calls have for Python. No function inlines a kernel; without both,
+    a load takes half the time.
+    """
+
+    def reduce(self, cres: Any) -> tuple[Any, ...]:
+        """What is written to the file; `rebuild` is Numba's."""
+        library, descriptor, environment, signature, objectmode, lifted, _, reload_init, called = super().reduce(cres)
+        name, kind, (code, _) = library
+        entry = descriptor.llvm_cpython_wrapper_name  # Numba finds this function only if LLVM's language defines it
+        named = binding.parse_assembly(f'define void @"{entry}"() {{ ret void }}').as_bitcode()
+        with_constants = tuple(each for each in called if each.consts)  # without constants nothing reads them
+        library = name, kind, (code, named)
+        return library, descriptor, environment, signature, objectmode, lifted, "", reload_init, with_constants
+
+
 class KernelCache(FunctionCache):  # type: ignore[misc]
     """Cache of one kernel, which tells of a kernel that it lacks, before that is compiled and after it."""
+
+    _impl_class = KernelCacheImpl
 
     def __init__(self, kernel: Kernel) -> None:
         before = numba.config.CACHE_LOCATOR_CLASSES  # read only once, here
@@ -62,8 +85,12 @@ class KernelCache(FunctionCache):  # type: ignore[misc]
         return not os.path.exists(os.path.join(self.cache_path, f"{self._impl.filename_base}.nbi"))
 
     def load_overload(self, sig: str, target_context: Any) -> Any:
-        """Compiled code, None if there is none; Numba then compiles it."""
-        loaded = super().load_overload(sig, target_context)
+        """Compiled code, None if there is none; Numba then compiles it.
+
+        Numba's own method also imports all that Numba can compile, which takes longer than the load of all kernels.
+        """
+        rtsys.initialize(target_context)
+        loaded = self._load_overload(sig, target_context)
         if loaded is None:
             _compilation.begin(self._kernel)
         return loaded

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import shutil
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import reput
 from reput import Message, MessageStore
 from reput.kernel_loader import load_kernels
 from reput.kernels import consume_queue, index_file
-from tests.support.kernel_cache import cache_without, kernels_in
+from tests.support.kernel_cache import cache_without, kernels_in, whole_cache
 
 PACKAGE = Path(reput.__file__).parent
 
@@ -103,3 +104,26 @@ def test_a_library_prints_nothing_while_it_compiles_a_kernel_but_logs(is_logged:
 def test_a_kernel_of_plain_numbers_is_called_without_a_wrapper_once_it_is_loaded() -> None:
     load_kernels()
     assert type(consume_queue.select_run) is type(index_file.find_key) is type(len)
+
+
+def test_a_load_of_compiled_kernels_imports_nothing_that_only_a_compilation_needs() -> None:
+    load_kernels()
+    code = (
+        "import sys; from reput.kernel_loader import load_kernels; load_kernels()\n"
+        "names = 'numba.cpython.unicode', 'numba.np.arrayobj', 'numba.np.linalg', 'numba.typed.typeddict'\n"
+        "print([name for name in names if name in sys.modules])\n"
+        "import numba, numpy\n"
+        "@numba.njit\n"
+        "def doubled(count):\n"
+        "    return 2 * numpy.arange(count)\n"
+        "print(doubled(3).tolist())\n"  # a program may compile functions of its own beside them
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["[]", "[0, 2, 4]"]
+
+
+def test_the_cache_keeps_kernels_as_machine_code_alone() -> None:
+    """In LLVM's language, which Numba keeps, too, they are twice as long, and all of it is parsed at a load."""
+    kept = [pickle.loads(file.read_bytes()) for file in whole_cache().glob("*/*.nbc")]
+    codes, languages = zip(*(library[2] for library, *_ in kept), strict=True)
+    assert sum(map(len, languages)) < sum(map(len, codes)) / 5
