@@ -156,5 +156,10 @@ for _heading, _group in _COMMANDS.items():
 
 
 def main() -> None:
-    """Run one command, and end the process with its status."""
+    """Run one command, and end the process with its status.
+
+    Typer makes the parameters of all commands that it is given, which takes as long as many a command.
+    """
+    named = [command for command in app.registered_commands if command.name in sys.argv[1:2]]
+    app.registered_commands = named or app.registered_commands
     process.run(app)

@@ -106,6 +106,18 @@ def test_help_imports_nothing_heavy() -> None:
     assert (done.returncode, done.stderr) == (0, "[]\n")
 
 
+def test_of_a_command_that_is_named_alone_the_parameters_are_made() -> None:
+    code = (
+        "import sys; sys.argv = ['reput', 'config', '--help']\n"
+        "from reput.cli import main\n"
+        "try:\n    main.main()\n"
+        "finally:\n    print([command.name for command in main.app.registered_commands], file=sys.stderr)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "['config']\n")
+    assert "Usage: " in done.stdout
+
+
 def test_a_job_loads_what_it_needs_and_leaves_the_garbage_collector_as_it_was(store: Path) -> None:
     code = (
         f"import gc, sys; before = gc.get_threshold(); sys.argv = ['reput', 'stats', {str(store)!r}, '--json']\n"
