@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from reput.kernels.blocks import get, put
 from reput.kernels.memory import copy_short, load_i32_native, store_i32, store_u8
 from reput.kernels.remoting_header import H_OPAQUE
 from reput.kernels.send_block import (
@@ -17,8 +18,6 @@ from reput.kernels.send_block import (
     B_TEXT_ENDS,
     B_TEXTS,
     SIZES_AT,
-    get,
-    put,
 )
 
 _COMMA, _MINUS = 0x2C, 0x2D

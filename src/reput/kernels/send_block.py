@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from numba import njit
-
 from reput.formats.record_layout import MAX_PROPERTIES_SIZE
-from reput.kernels.memory import load_i64_native, store_i64_native
 from reput.kernels.remoting_header import HEADER_WORDS
 
 #: Words of the block that Python and the kernel share: int64 at an address, by their positions in bytes.
@@ -34,15 +31,3 @@ MOST_NAMES, MOST_ITEMS = 32, 4096
 NAMES_AT = MAX_PROPERTIES_SIZE + 64
 SIZES_AT = NAMES_AT + 16 * MOST_NAMES
 SCRATCH_SIZE = SIZES_AT + 4 * MOST_ITEMS
-
-
-@njit
-def get(block, word):  # type: ignore[no-untyped-def]
-    """A word of a block, or of a topic."""
-    return load_i64_native(block + word)
-
-
-@njit
-def put(block, word, value):  # type: ignore[no-untyped-def]
-    """Set a word of a block."""
-    store_i64_native(block + word, value)

@@ -20,6 +20,7 @@ from numba import njit
 
 from reput.formats.record_layout import MAX_PROPERTIES_SIZE, MIN_RECORD_SIZE
 from reput.kernels._jit import kernel
+from reput.kernels.blocks import get, put
 from reput.kernels.memory import load_i32
 from reput.kernels.remoting_header import (
     F_BATCH,
@@ -80,8 +81,6 @@ from reput.kernels.send_block import (
     SCRATCH_SIZE,
     T_NUMBERS,
     T_QUEUES,
-    get,
-    put,
 )
 from reput.kernels.send_properties import ODD_TABLE, is_plain_key, is_true, look_at_properties
 from reput.kernels.send_records import (

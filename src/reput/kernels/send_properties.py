@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from reput.kernels.blocks import get
 from reput.kernels.memory import (
     equal_bytes,
     equal_mask_64,
@@ -16,7 +17,13 @@ from reput.kernels.memory import (
     trailing_zeros,
 )
 from reput.kernels.remoting_header import V1_TABLE, is_utf8
-from reput.kernels.send_block import B_IS_SYNC, B_SCRATCH, B_TABLE, MOST_NAMES, NAMES_AT, get
+from reput.kernels.send_block import (
+    B_IS_SYNC,
+    B_SCRATCH,
+    B_TABLE,
+    MOST_NAMES,
+    NAMES_AT,
+)
 
 #: Names of properties that make a send odd: what the broker sets itself, or has to look into. Each after its size.
 _ODD_NAMES = (

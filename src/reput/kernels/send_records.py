@@ -6,6 +6,7 @@ import numpy as np
 from numba import njit
 
 from reput.formats.record_layout import MAX_PROPERTIES_SIZE, MIN_RECORD_SIZE
+from reput.kernels.blocks import get, put
 from reput.kernels.memory import (
     copy_short,
     load_i16,
@@ -42,8 +43,6 @@ from reput.kernels.send_block import (
     SIZES_AT,
     T_NAME,
     T_NAME_SIZE,
-    get,
-    put,
 )
 
 HOST_SIZE = 8

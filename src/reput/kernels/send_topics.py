@@ -9,8 +9,16 @@ import numpy.typing as npt
 from numba import njit
 
 from reput.kernels._jit import kernel
+from reput.kernels.blocks import get
 from reput.kernels.memory import equal_bytes, load_i32_native, load_u8, load_u64_native
-from reput.kernels.send_block import B_SLOT_MASK, B_SLOTS, B_TOPICS, T_NAME, T_NAME_SIZE, TOPIC_WORDS, get
+from reput.kernels.send_block import (
+    B_SLOT_MASK,
+    B_SLOTS,
+    B_TOPICS,
+    T_NAME,
+    T_NAME_SIZE,
+    TOPIC_WORDS,
+)
 
 
 @njit

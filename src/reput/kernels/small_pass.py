@@ -20,6 +20,7 @@ from reput.formats.consume_queue import SIZE, TAGS_CODE, UNIT_SIZE
 from reput.formats.message_batch import INNER_BATCH
 from reput.formats.record_layout import SysFlag
 from reput.kernels._jit import kernel
+from reput.kernels.blocks import get, put
 from reput.kernels.columns import (
     N_KEYS_POSITION,
     N_KEYS_SIZE,
@@ -44,11 +45,9 @@ from reput.kernels.index_file import IndexKeys, topic_hash
 from reput.kernels.java_hash import java_hash
 from reput.kernels.memory import (
     equal_bytes,
-    load_i64_native,
     store_i32,
     store_i32_native,
     store_i64,
-    store_i64_native,
 )
 from reput.kernels.record_header import READ, read_record
 from reput.kernels.record_properties import find_tags_and_keys, hash_keys
@@ -84,30 +83,20 @@ _ROW_RUN, _ROW_OFFSET, _ROW_SIZE, _ROW_CODE = range(4)
 
 
 @njit
-def _get(address, word):  # type: ignore[no-untyped-def]
-    return load_i64_native(address + word)
-
-
-@njit
-def _put(address, word, value):  # type: ignore[no-untyped-def]
-    store_i64_native(address + word, value)
-
-
-@njit
 def _find_queue(block, topic, size, queue_id):  # type: ignore[no-untyped-def]
     """Address of a queue of the table; 0: the table lacks it."""
-    hashed, mask = np.int64(hash_queue(topic, size, queue_id)), _get(block, _MASK)
+    hashed, mask = np.int64(hash_queue(topic, size, queue_id)), get(block, _MASK)
     slot = hashed & mask
     while True:
-        entry = _get(block, _ENTRIES) + 8 * _ENTRY_WORDS * slot
-        found = _get(entry, _E_HASH)
+        entry = get(block, _ENTRIES) + 8 * _ENTRY_WORDS * slot
+        found = get(entry, _E_HASH)
         if found == 0:
             return np.int64(0)
         if (
             found == hashed
-            and _get(entry, _E_QUEUE_ID) == queue_id
-            and _get(entry, _E_TOPIC_SIZE) == size
-            and equal_bytes(_get(entry, _E_TOPIC), topic, size)
+            and get(entry, _E_QUEUE_ID) == queue_id
+            and get(entry, _E_TOPIC_SIZE) == size
+            and equal_bytes(get(entry, _E_TOPIC), topic, size)
         ):
             return entry
         slot = (slot + 1) & mask
@@ -129,7 +118,7 @@ def read_small_pass(block, base, size, offset):  # type: ignore[no-untyped-def]
     wide, narrow = np.empty((_WIDE_COUNT, 1), np.int64), np.empty((_NARROW_COUNT, 1), np.int32)
     hashes, rows = np.empty(MOST_KEYS, np.int32), np.empty((MOST_ROWS, 4), np.int64)
     end, p, row, keys, runs = base + size, base, 0, 0, 0
-    first_run = _get(block, _RUNS)
+    first_run = get(block, _RUNS)
     while row < MOST_ROWS and read_record(base, p, end, offset + (p - base), wide, narrow, 0) == READ:
         if narrow[N_SYS_FLAG, 0] & _ODD_FLAGS:
             break
@@ -137,63 +126,63 @@ def read_small_pass(block, base, size, offset):  # type: ignore[no-untyped-def]
         entry = _find_queue(block, topic, topic_size, narrow[N_QUEUE_ID, 0])
         if entry == 0:
             break
-        number = _get(entry, _E_RUN)  # 0: the queue's first record of this call
+        number = get(entry, _E_RUN)  # 0: the queue's first record of this call
         run = first_run + 8 * (number - 1 if number else runs)
-        if number and wide[W_QUEUE_OFFSET, 0] != _get(run, _R_OFFSET) + _get(run, _R_COUNT):
+        if number and wide[W_QUEUE_OFFSET, 0] != get(run, _R_OFFSET) + get(run, _R_COUNT):
             break
         text, text_size = base + narrow[N_PROPERTIES_POSITION, 0], np.int64(narrow[N_PROPERTIES_SIZE, 0])
         find_tags_and_keys(base, text, text_size, end, narrow, 0)
         tags, tags_size = base + narrow[N_TAGS_POSITION, 0], np.int64(narrow[N_TAGS_SIZE, 0])
         found = hash_keys(
-            np.uint32(_get(entry, _E_TOPIC_HASH)),
+            np.uint32(get(entry, _E_TOPIC_HASH)),
             base + narrow[N_UNIQUE_KEY_POSITION, 0], np.int64(narrow[N_UNIQUE_KEY_SIZE, 0]),
             base + narrow[N_KEYS_POSITION, 0], np.int64(narrow[N_KEYS_SIZE, 0]),
-            tags, tags_size if _get(block, _INDEX_TAGS) else 0, hashes, keys,
+            tags, tags_size if get(block, _INDEX_TAGS) else 0, hashes, keys,
         )  # fmt: skip
         if found < 0:
             break
         record_offset, record_size = wide[W_COMMIT_LOG_OFFSET, 0], np.int64(narrow[N_SIZE, 0])
         for key in range(keys, found):
-            store_i32_native(_get(block, _HASHES) + 4 * key, hashes[key])
-            _put(_get(block, _KEY_OFFSETS), 8 * key, record_offset)
-            _put(_get(block, _KEY_TIMES), 8 * key, wide[W_STORE_TIMESTAMP, 0])
+            store_i32_native(get(block, _HASHES) + 4 * key, hashes[key])
+            put(get(block, _KEY_OFFSETS), 8 * key, record_offset)
+            put(get(block, _KEY_TIMES), 8 * key, wide[W_STORE_TIMESTAMP, 0])
         keys = found
         if not number:
             runs += 1
-            _put(entry, _E_RUN, runs)
-            _put(run, _R_NUMBER, _get(entry, _E_NUMBER))
-            _put(run, _R_OFFSET, wide[W_QUEUE_OFFSET, 0])
-            _put(run, _R_COUNT, 0)
-            _put(run, _R_RECORD_BYTES, 0)
-            _put(run, _R_ENTRY, entry)
-        _put(run, _R_COUNT, _get(run, _R_COUNT) + 1)
-        _put(run, _R_RECORD_BYTES, _get(run, _R_RECORD_BYTES) + record_size)
-        _put(run, _R_END, record_offset + record_size)
+            put(entry, _E_RUN, runs)
+            put(run, _R_NUMBER, get(entry, _E_NUMBER))
+            put(run, _R_OFFSET, wide[W_QUEUE_OFFSET, 0])
+            put(run, _R_COUNT, 0)
+            put(run, _R_RECORD_BYTES, 0)
+            put(run, _R_ENTRY, entry)
+        put(run, _R_COUNT, get(run, _R_COUNT) + 1)
+        put(run, _R_RECORD_BYTES, get(run, _R_RECORD_BYTES) + record_size)
+        put(run, _R_END, record_offset + record_size)
         rows[row, _ROW_RUN], rows[row, _ROW_OFFSET], rows[row, _ROW_SIZE] = run, record_offset, record_size
         rows[row, _ROW_CODE] = np.int64(np.int32(java_hash(np.uint32(0), tags, tags_size)))
-        _put(block, _TIMESTAMP, wide[W_STORE_TIMESTAMP, 0])
+        put(block, _TIMESTAMP, wide[W_STORE_TIMESTAMP, 0])
         p += record_size
         row += 1
-    units = _get(block, _UNITS)
+    units = get(block, _UNITS)
     for i in range(runs):
         run = first_run + 8 * i
-        _put(run, _R_ADDRESS, units)
-        _put(run, _R_SIZE, 0)
-        _put(run, _R_POSITION, _get(run, _R_OFFSET) * _UNIT % _get(block, _FILE_SIZE))
-        units += _UNIT * _get(run, _R_COUNT)
-        _put(_get(run, _R_ENTRY), _E_RUN, 0)
+        put(run, _R_ADDRESS, units)
+        put(run, _R_SIZE, 0)
+        put(run, _R_POSITION, get(run, _R_OFFSET) * _UNIT % get(block, _FILE_SIZE))
+        units += _UNIT * get(run, _R_COUNT)
+        put(get(run, _R_ENTRY), _E_RUN, 0)
     for i in range(row):
         run = rows[i, _ROW_RUN]
-        unit = _get(run, _R_ADDRESS) + _get(run, _R_SIZE)
+        unit = get(run, _R_ADDRESS) + get(run, _R_SIZE)
         store_i64(unit, rows[i, _ROW_OFFSET])
         store_i32(unit + SIZE, np.int32(rows[i, _ROW_SIZE]))
         store_i64(unit + TAGS_CODE, rows[i, _ROW_CODE])
-        _put(run, _R_SIZE, _get(run, _R_SIZE) + _UNIT)
-        store_i32_native(_get(block, _NUMBERS) + 4 * i, np.int32((run - first_run) // 8))
-        store_i32_native(_get(block, _CODES) + 4 * i, np.int32(rows[i, _ROW_CODE]))
-    _put(block, _END, p)
-    _put(block, _RUN_COUNT, runs)
-    _put(block, _KEY_COUNT, keys)
+        put(run, _R_SIZE, get(run, _R_SIZE) + _UNIT)
+        store_i32_native(get(block, _NUMBERS) + 4 * i, np.int32((run - first_run) // 8))
+        store_i32_native(get(block, _CODES) + 4 * i, np.int32(rows[i, _ROW_CODE]))
+    put(block, _END, p)
+    put(block, _RUN_COUNT, runs)
+    put(block, _KEY_COUNT, keys)
     return row
 
 
