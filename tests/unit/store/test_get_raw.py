@@ -86,6 +86,7 @@ def test_a_file_that_was_not_read_before_is_not_opened_by_a_pull_that_may_not_wa
     assert len(list((path / "consumequeue/orders/0").iterdir())) == 2
     assert store.get_raw("orders", 0, 0, may_wait=False) is None
     assert store.get_raw("orders", 0, 0) == store.get_raw("orders", 0, 0, may_wait=False)
+    fill(store, 1)  # the file that is being written is open
     last = store.max_offset("orders", 0) - 1
     assert store.get_raw("orders", 0, last, may_wait=False) is not None
 
