@@ -7,9 +7,12 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import pytest
 
@@ -21,6 +24,21 @@ from reput.spark.session import is_local
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+@contextmanager
+def _spark_log(jvm: Any) -> Iterator[Any]:
+    """What Spark's log has meanwhile, as a StringWriter: by the settings of the session that runs."""
+    log4j = jvm.org.apache.logging.log4j
+    settings, log = log4j.LogManager.getContext(False).getConfiguration(), jvm.java.io.StringWriter()
+    layout, root = settings.getAppender("stderr").getLayout(), settings.getRootLogger()
+    appender = log4j.core.appender.WriterAppender.createAppender(layout, None, log, "test", False, True)
+    appender.start()
+    root.addAppender(appender, None, None)
+    try:
+        yield log
+    finally:
+        root.removeAppender("test")
 
 
 class TestSession:
@@ -88,6 +106,26 @@ class TestSession:
         silent = ("executor.Executor", "scheduler.TaskSetManager", "sql.execution.datasources.v2.AppendDataExec")
         levels = [settings.getLoggerConfig(f"org.apache.spark.{name}").getLevel().toString() for name in silent]
         assert levels == ["OFF"] * 3
+
+    def test_a_stream_that_is_stopped_while_a_command_of_hadoop_runs_says_nothing(
+        self, spark: SparkSession, tmp_path: Path
+    ) -> None:
+        """The command has ended, but not its standard error, which Hadoop waits for when the interrupt comes."""
+        jvm, gateway = cast(Any, spark._jvm), cast(Any, spark.sparkContext._gateway)
+        os.mkfifo(tmp_path / "end")
+        words = gateway.new_array(jvm.java.lang.String, 3)
+        words[0], words[1], words[2] = "sh", "-c", f"cat {tmp_path / 'end'} > /dev/null &"
+        with ThreadPoolExecutor(1) as pool, _spark_log(jvm) as log:
+            thread = pool.submit(jvm.java.lang.Thread.currentThread).result()  # the one of Python's thread
+            running = pool.submit(jvm.org.apache.hadoop.util.Shell.execCommand, words)
+            while "joinThread" not in [frame.getMethodName() for frame in thread.getStackTrace()]:
+                assert not running.done(), running.result()
+            thread.interrupt()
+            while thread.isInterrupted():
+                pass
+            (tmp_path / "end").write_bytes(b"")
+            running.result()
+        assert log.toString() == ""
 
     @pytest.mark.parametrize(
         ("call", "code"),
