@@ -13,8 +13,9 @@ from enum import StrEnum
 from reput.config.dispatch_rules import DispatchRules
 from reput.config.properties import split_folders
 from reput.config.rocketmq_config import RocketmqConfig, config_key
-from reput.errors import ConfigError
+from reput.errors import ConfigError, MessageIllegalError
 from reput.formats import batch_consume_queue, consume_queue, consume_queue_ext, index_file
+from reput.formats.hosts import encode_host
 from reput.formats.java import INT32_MAX
 
 __all__ = ["OS_PAGE_SIZE", "FlushDiskType", "MessageStoreConfig"]
@@ -232,6 +233,13 @@ class MessageStoreConfig(RocketmqConfig):
                 f"expected at most {INT32_MAX}"
             )
         _ = self.delay_levels_ms, self.delete_hours  # raise ConfigError for wrong texts
+        try:
+            encode_host(self.store_host)
+        except MessageIllegalError:
+            raise ConfigError(
+                f"brokerIP1={self.broker_ip1}: expected an IPv4 or IPv6 address, as 10.0.0.1 or 2001:db8::1; a record "
+                "cannot hold a name"
+            ) from None
 
     @property
     def store_host(self) -> str:

@@ -187,6 +187,8 @@ def test_an_error_in_a_broker_conf_names_the_line() -> None:
         ("storePathCommitLog", ","),
         ("messageDelayLevel", "1s 5x"),
         ("maxIndexNum", 110_000_000),
+        ("brokerIP1", "broker-a.example"),
+        ("brokerIP1", "10.0.0.1:10911"),
     ],
 )
 def test_a_wrong_value_is_refused(name: str, value: object) -> None:
