@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import logging
 
 from reput.errors import RemotingError
@@ -17,6 +18,12 @@ _BACKLOG = 1024
 _CHECK_S = 1.0
 #: Memory for frames that come and answers that nobody reads, of all connections.
 _MOST_HELD_BYTES = 2 << 30
+#: What to do where a port cannot be taken, by the system's reason.
+_TO_DO = {
+    errno.EADDRINUSE: "another process may have the port: choose another one, or 0 for any that is free",
+    errno.EADDRNOTAVAIL: "this machine has no such address: give one of its own, or 0.0.0.0 for all",
+    errno.EACCES: "this user may not take the port: choose another one, from 1024 on",
+}
 #: An address to reach a server that listens on all of the machine's.
 _REACHED = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
@@ -52,7 +59,7 @@ class RemotingServer:
     async def bind(self, host: str, port: int) -> int:
         """Take a port, on which nobody is served before `listen`; returns it, a free one where 0 was asked for.
 
-        Raises RemotingError where the port is taken.
+        Raises RemotingError where the port is taken, or the address is not this machine's.
         """
         loop = asyncio.get_running_loop()
         if not 0 <= port <= _MAX_PORT:  # uvloop would take another one
@@ -62,7 +69,7 @@ class RemotingServer:
                 lambda: Connection(self), host, port, backlog=_BACKLOG, start_serving=False
             )
         except OSError as error:
-            raise _port_taken(host, port, error) from None
+            raise _not_bound(host, port, error) from None
         except ValueError as error:  # no name
             raise RemotingError(f"cannot listen on {host}:{port}: {error}") from None
         return int(self._server.sockets[0].getsockname()[1])
@@ -74,7 +81,7 @@ class RemotingServer:
         try:
             await self._server.start_serving()
         except OSError as error:
-            raise _port_taken(host, port, error) from None
+            raise _not_bound(host, port, error) from None
         self._watch = asyncio.get_running_loop().call_later(_CHECK_S, self._check)
 
     async def stop(self, timeout_s: float = 1.0) -> None:
@@ -145,11 +152,9 @@ class RemotingServer:
             self._all_closed.set()
 
 
-def _port_taken(host: str, port: int, error: OSError) -> RemotingError:
-    return RemotingError(
-        f"cannot listen on {host}:{port}: {error.strerror or error}; another process may have the port: choose "
-        "another one, or 0 for any that is free"
-    )
+def _not_bound(host: str, port: int, error: OSError) -> RemotingError:
+    to_do = _TO_DO.get(error.errno or 0, "check address and port")
+    return RemotingError(f"cannot listen on {host}:{port}: {error.strerror or error}; {to_do}")
 
 
 def reached_at(host: str, port: int) -> str:

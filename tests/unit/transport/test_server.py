@@ -33,6 +33,11 @@ def test_a_port_that_is_taken_is_told_with_what_to_do() -> None:
     run(start())
 
 
+def test_an_address_of_another_machine_is_no_port_that_is_taken() -> None:
+    with pytest.raises(RemotingError, match=r"cannot listen on 192\.0\.2\.1:0: .*this machine has no such address"):
+        run(RemotingServer(Serving({})).start("192.0.2.1", 0))
+
+
 @pytest.mark.parametrize(("host", "port"), [("127.0.0.1", 70_000), ("x" * 70, 0), ("a\0b", 0)])
 def test_a_port_or_a_host_that_is_none_is_told(host: str, port: int) -> None:
     with pytest.raises(RemotingError, match="cannot listen on"):
