@@ -81,7 +81,7 @@ class Application(TyperGroup):
             write_error(str(error))
             status = _COULD_NOT_RUN
         except typer.TyperException as error:  # wrong usage
-            write_error(error.format_message().replace("Value error, ", ""))
+            write_error(_what_is_wrong(error))
             status = _COULD_NOT_RUN
         except SystemExit:  # raised by Typer and rich when the reader of a pipe has ended: `reput dump STORE | head`
             status = _BROKEN_PIPE
@@ -134,6 +134,15 @@ def application(
         write_text(f"reput {reput.__version__}")
     elif context.invoked_subcommand is None:
         write_text(context.get_help())
+
+
+def _what_is_wrong(error: typer.TyperException) -> str:
+    """Line about wrong usage; where no argument's value is wrong, with the help that lists what there is."""
+    text = str(error.format_message()).replace("Value error, ", "")
+    context = getattr(error, "ctx", None)
+    if context is None or getattr(error, "param", None) is not None:
+        return text
+    return f"{text.rstrip('.')}; see {context.command_path} --help"
 
 
 def _help(command: Callable[..., int | None]) -> str:

@@ -296,5 +296,19 @@ def test_wrong_usage_is_one_line_and_exit_2(run_reput: Run, arguments: tuple[str
     assert answer.err.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("arguments", "whole"),
+    [
+        (("nope",), "reput: No such command 'nope'; see reput --help\n"),
+        (("get", "--zzz"), "reput: No such option: --zzz; see reput get --help\n"),
+        (("config", "nope"), "reput: Got unexpected extra argument(s) (nope); see reput config --help\n"),
+    ],
+)
+def test_what_no_command_has_is_told_with_the_help_that_lists_what_there_is(
+    run_reput: Run, arguments: tuple[str, ...], whole: str
+) -> None:
+    assert run_reput(*arguments).err == whole
+
+
 def test_the_version_is_that_of_the_package(run_reput: Run) -> None:
     assert run_reput("--version").out == f"reput {reput.__version__}\n"
