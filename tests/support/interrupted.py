@@ -50,8 +50,7 @@ class Ended(NamedTuple):
         for word in ("Traceback", "KeyboardInterrupt", "py4j", "at org.apache", "Exception"):
             assert word not in self.err, self.err
         assert self.left == []
-        lines = [one for one in self.err.splitlines() if not one.startswith("WARNING: Using incubator modules")]
-        assert (self.status, lines) in [(130, [line]), (0, [])], self.err
+        assert (self.status, self.err.splitlines()) in [(130, [line]), (0, [])], self.err
 
 
 def run_interrupted(*arguments: object, seconds: float | None = None, whole_group: bool = False) -> Ended:

@@ -9,6 +9,7 @@ when its standard input is closed, for example as this process is killed.
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import shlex
 import signal
@@ -25,6 +26,9 @@ from reput.spark.held_interrupt import held_interrupt
 _POLL_INTERVAL_S = 0.02
 #: Longest wait for processes that end by SIGTERM, so that they remove temporary files. It takes up to a second.
 _END_TIMEOUT_S = 5
+
+#: First lines of a JVM about options of Spark's launcher: for a module that is not final, for a package that is gone.
+_OF_LAUNCHER = (b"WARNING: Using incubator modules: ", b"WARNING: package ")
 
 _CONNECTION_FILE = "connection"
 _SIZE_BYTES = 4
@@ -52,11 +56,16 @@ class _Jvm:
         self.copying.start()
 
     def _copy_stderr(self) -> None:
-        """Copy what the JVM prints to stderr, until it ends. Around Python's buffer, whose lock may be held."""
+        """Copy what the JVM prints to stderr, until it ends, but for what nobody can help.
+
+        Around Python's buffer, whose lock may be held.
+        """
         target = getattr(sys.__stderr__, "buffer", None)  # none if the shell has closed stderr
         target = getattr(target, "raw", target)
-        assert self.process.stderr is not None
-        while data := self.process.stderr.read1():  # type: ignore[attr-defined]
+        assert isinstance(self.process.stderr, io.BufferedReader)
+        while self.process.stderr.peek().startswith(_OF_LAUNCHER):
+            self.process.stderr.readline()
+        while data := self.process.stderr.read1():
             if target is not None and not self.is_silent:
                 with contextlib.suppress(OSError):
                     target.write(data)
