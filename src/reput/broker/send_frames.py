@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from reput.broker.durable_answers import DurableAnswers
+from reput.broker.send_message_processor import SEND_CODES
 from reput.broker.state import BrokerState
 from reput.broker.topic_creation import TopicCreation
 from reput.config.message_store import FlushDiskType, MessageStoreConfig
@@ -15,7 +16,7 @@ from reput.formats.metadata import TopicConfig, TopicFilterType
 from reput.formats.record_layout import V1_MAX_TOPIC_SIZE
 from reput.kernels.send_frames import SendFrames, Stop
 from reput.log.queue_types import is_batch_cq
-from reput.remoting.codes import VERSION, PermName, RequestCode
+from reput.remoting.codes import VERSION, PermName
 from reput.remoting.command import RemotingCommand, encode_command
 from reput.remoting.pull_frames import PullDecoder
 from reput.remoting.send_headers import decode_send_header
@@ -25,8 +26,6 @@ from reput.store.log.pending import LogTail
 from reput.transport.connection import Connection
 from reput.transport.request_queue import RequestQueue
 from reput.transport.requests import WRITE_AT, Requests, encode_answer
-
-_SEND_CODES = (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
 
 #: How clients begin the header of a pull, after the two words of a frame.
 _PULL = b'{"code":11,'
@@ -171,7 +170,7 @@ class SendFrameProcessor:
             self._keep(encode_answer(answer))
             if self._unsent_bytes >= WRITE_AT:
                 self._write(connection)
-        if command.code in _SEND_CODES and not command.is_response:
+        if command.code in SEND_CODES and not command.is_response:
             self._learn(command)
         return True
 
