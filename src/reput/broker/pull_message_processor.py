@@ -23,7 +23,6 @@ from reput.transport.connection import Connection
 from reput.transport.requests import Answer, Handler, answer_later
 
 _CODES = {
-    GetMessageStatus.FOUND: ResponseCode.SUCCESS,
     GetMessageStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
     GetMessageStatus.MESSAGE_WAS_REMOVING: ResponseCode.PULL_RETRY_IMMEDIATELY,
     GetMessageStatus.OFFSET_FOUND_NULL: ResponseCode.PULL_NOT_FOUND,
@@ -139,16 +138,16 @@ class PullMessageProcessor:
         topic: TopicConfig | None,
     ) -> RemotingCommand | None:
         """The answer to a pull that is refused, in RocketMQ's order and with its remarks."""
-        config, ip = self._state.config, self._state.ip
+        config = self._state.config
 
         def refuse(code: int, remark: str, forbidden: int | None = None) -> RemotingCommand:
             return command.response(code, remark, {} if forbidden is None else {"forbiddenType": str(forbidden)})
 
         if not config.broker_permission & PermName.READ:
-            remark = f"the broker[{ip}] pulling message is forbidden"
+            remark = f"the broker[{self._state.ip}] pulling message is forbidden"
             return refuse(ResponseCode.NO_PERMISSION, remark, _BROKER_FORBIDDEN)
         if command.code == RequestCode.LITE_PULL_MESSAGE and not config.lite_pull_message_enable:
-            remark = f"the broker[{ip}] for lite pull consumer is forbidden"
+            remark = f"the broker[{self._state.ip}] for lite pull consumer is forbidden"
             return refuse(ResponseCode.NO_PERMISSION, remark, _BROKER_FORBIDDEN)
         if group is None:
             remark = f"subscription group [{header.consumer_group}] does not exist, {SEE_FAQ}"
@@ -217,6 +216,8 @@ class PullMessageProcessor:
 
 
 def _code(header: PullMessageRequestHeader, result: GetRawResult) -> ResponseCode:
+    if result.status is GetMessageStatus.FOUND:  # as most are; a look into the table takes longer
+        return ResponseCode.SUCCESS
     if result.status is GetMessageStatus.NO_MESSAGE_IN_QUEUE:
         return ResponseCode.PULL_OFFSET_MOVED if header.queue_offset else ResponseCode.PULL_NOT_FOUND
     return _CODES[result.status]

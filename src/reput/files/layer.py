@@ -357,9 +357,9 @@ class FileLayer:
         Args:
             runs: Address of `count` runs, each two native int64, memory address and size; they must be mapped.
         """
-        from reput.files import runs as kernels
+        from reput.files.runs import PAGES_ADDRESS, are_in_memory
 
-        return bool(kernels.are_in_memory(runs, count, mmap.PAGESIZE, kernels.PAGES_ADDRESS))
+        return bool(are_in_memory(runs, count, mmap.PAGESIZE, PAGES_ADDRESS))
 
     def read_in(self, path: str, mapping: Mapping, runs: int, count: int) -> None:
         """Read the pages of mapped bytes of a file from the disk into memory, without the interpreter lock.

@@ -103,10 +103,10 @@ class Requests:
                 if isinstance(error, WouldWaitError) and error.room:
                     raise
                 answer = _failure(command, error)
-        if isinstance(answer, Coroutine):
-            self._run(connection, command, answer)
-            return None
-        return None if command.is_one_way else answer
+        if isinstance(answer, Answer):
+            return None if command.is_one_way else answer
+        self._run(connection, command, answer)
+        return None
 
     def _run(self, connection: Connection, command: RemotingCommand, work: Coroutine[Any, Any, Answer]) -> None:
         queue = self._queues.get(command.code, self._others)
