@@ -6,12 +6,14 @@ import asyncio
 import errno
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from bench.loop_stalls import stalls
 from reput.formats.java import INT64_MAX
+from reput.formats.metadata import TopicConfig
 from reput.remoting.codes import RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand
 from tests.support.broker import (
@@ -179,6 +181,48 @@ def test_batches_and_sends_that_wait_for_a_log_file_keep_their_order(tmp_path: P
             assert bodies == expected
 
     run(scenario())
+
+
+def test_a_send_to_a_new_topic_does_not_overtake_one_that_waits_for_a_log_file(tmp_path: Path) -> None:
+    """The first one does not fit into the log's file, the second one does."""
+    has_next_file, size = threading.Event(), TINY["mapped_file_size_commit_log"]
+
+    def judge(operation: Operation) -> None:
+        if f"/commitlog/{size:020}" in operation.path:
+            has_next_file.wait(60)
+
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store", files=FaultyFiles(judge), **TINY) as served:
+            client, state, creation = (
+                await served.client(),
+                served.controller._state,
+                served.controller._clients._creation,
+            )
+            await with_topic(client, "orders")
+            await asyncio.gather(*client.begin_all(filling("orders", 12, 5000)))
+            assert size - 5000 < state.store.max_commit_log_offset < size - 1000
+            may_create, create = threading.Event(), state.topics.create
+
+            def create_late(configs: Sequence[TopicConfig]) -> bool:
+                may_create.wait(60)
+                return create(configs)
+
+            state.topics.create = create_late  # type: ignore[method-assign]
+            begun = client.begin_all([send_command("new", bytes(5000)), send_command("new", b"small")])
+            await client.round_trip()
+            created = asyncio.ensure_future(creation.create(TopicConfig("new")))  # after the sends, which have begun it
+            await asyncio.sleep(0)
+            may_create.set()
+            await created
+            await client.round_trip()
+            has_next_file.set()
+            assert {answer.code for answer in await asyncio.gather(*begun)} == {0}
+            assert await all_of(client, "new") == [bytes(5000), b"small"]
+
+    try:
+        run(scenario())
+    finally:
+        has_next_file.set()
 
 
 def test_sends_that_wait_for_a_log_file_are_refused_on_a_full_disk_until_there_is_space(tmp_path: Path) -> None:
