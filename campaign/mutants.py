@@ -2,8 +2,8 @@
 
     python -m campaign.mutants [--only WORD] [--publish]
 
-Each mutant is the source with some lines changed, in a folder of its own; a short campaign over it must find a broken
-promise. The exit status is 1 where one was not found.
+Each mutant is the source with some lines changed, in a folder of its own. A short campaign over it must find a broken
+promise; of the broker's mutants a test must fail. The exit status is 1 where one was not found.
 """
 
 from __future__ import annotations
@@ -21,12 +21,18 @@ from pathlib import Path
 from typing import NamedTuple
 
 from campaign.pages import markdown_table, source_commit, write_between_marks
+from campaign.sampled_mutants.trial import run_tests
 
 ROOT = Path(__file__).parents[1]
 _DOCS = ROOT / "docs" / "design"
 #: Parts of the campaign, and of their cases those that one mutant may take; the quick ones first.
 _STAGES = ((("power", "disks"), 0.06), (("faults",), 0.15), (("damage",), 0.15), (("kills", "flips"), 0.01))
 _MOST_SECONDS = 3600
+#: The tests of which the broker's mutants must fail one, and how long they may take.
+_BROKER_TESTS = [
+    f"tests/unit/{layer}" for layer in ("broker", "service", "transport", "remoting", "namesrv", "store/dispatch")
+]
+_MOST_TEST_SECONDS = 1200
 #: Prints where kernels are kept that these sources make; those of `reput.files` are all in its module `runs`.
 _CACHE_FOLDER = "from reput.kernels._cache import cache_folder; print(cache_folder())"
 
@@ -36,10 +42,14 @@ class Mutant(NamedTuple):
 
     title: str
     changes: tuple[tuple[str, str], ...]
+    is_of_broker: bool = False
 
 
 class Hunt(NamedTuple):
-    """What became of a mutant: the part and the seed of the case that found it, and what that said; None: not found."""
+    """What became of a mutant: the part and the seed of the case that found it, and what that said; None: not found.
+
+    A test has the part "tests", and no seed.
+    """
 
     title: str
     seconds: float
@@ -52,17 +62,23 @@ class Hunt(NamedTuple):
     @property
     def verdict(self) -> str:
         """In a line."""
-        return "NOT FOUND" if self.part is None else f"{self.part} seed {self.seed}: {self.text}"
+        if self.part is None:
+            return "NOT FOUND"
+        return f"{self.part}: {self.text}" if self.seed is None else f"{self.part} seed {self.seed}: {self.text}"
 
 
 def read_mutants() -> list[Mutant]:
-    """Those of `mutants.diff`: a title, then lines that stay, go and come, as in a diff; "@@" is between two places."""
+    """Those of `mutants.diff` and `broker_mutants.diff`.
+
+    Each is a title, then lines that stay, go and come, as in a diff; "@@" is between two places.
+    """
     mutants = []
-    for text in (Path(__file__).parent / "mutants.diff").read_text().strip().split("\n\n"):
-        title, *lines = text.split("\n")
-        hunks = [hunk.strip("\n").split("\n") for hunk in "\n".join(lines).split("@@")]
-        changes = ((_side(hunk, " -"), _side(hunk, " +")) for hunk in hunks)
-        mutants.append(Mutant(title.removeprefix("# "), tuple(changes)))
+    for name, is_of_broker in (("mutants.diff", False), ("broker_mutants.diff", True)):
+        for text in (Path(__file__).parent / name).read_text().strip().split("\n\n"):
+            title, *lines = text.split("\n")
+            hunks = [hunk.strip("\n").split("\n") for hunk in "\n".join(lines).split("@@")]
+            changes = ((_side(hunk, " -"), _side(hunk, " +")) for hunk in hunks)
+            mutants.append(Mutant(title.removeprefix("# "), tuple(changes), is_of_broker))
     return mutants
 
 
@@ -108,16 +124,26 @@ def publish(hunts: list[Hunt]) -> None:
 
 
 def _hunt(mutant: Mutant, seed: int) -> Hunt:
-    """The first broken promise that a campaign over a mutant finds."""
+    """The first broken promise that a campaign over a mutant finds, or the first test of the broker's that fails."""
     started = time.perf_counter()
     memory = "/dev/shm" if os.path.isdir("/dev/shm") else None
     with tempfile.TemporaryDirectory(prefix="reput-mutant-", dir=memory) as folder:
-        changed = _make(mutant, Path(folder) / "src")
+        paths = _make(mutant, Path(folder) / "src")
+        changed = {path.parent.name for path in paths}
         environment = {**os.environ, "PYTHONPATH": f"{folder}/src", "TMPDIR": folder}
         if changed == {"files"}:
             _share_kernels(environment, f"{folder}/cache")
         elif changed & {"formats", "kernels"}:
             environment["REPUT_CACHE_DIR"] = f"{folder}/cache"
+        if mutant.is_of_broker:
+            os.chmod(folder, 0o755)  # some tests read as another user
+            environment["COLUMNS"] = "300"  # so that pytest's line of a failed test has what it said
+            for tests in filter(None, (_mirrors(paths), _BROKER_TESTS)):
+                failed = run_tests(tests, environment, _MOST_TEST_SECONDS)
+                if failed.test:
+                    text = _short(f"{failed.test.rpartition('/')[2]}: {failed.text}", folder)
+                    return Hunt(mutant.title, time.perf_counter() - started, "tests", text=text)
+            return Hunt(mutant.title, time.perf_counter() - started)
         for parts, share in _STAGES:
             command = [sys.executable, "-m", "campaign.main", "--processes=1", f"--share={share}", f"--seed={seed}"]
             command += ["--stop", f"--output={folder}/found.json", *(f"--only={part}" for part in parts)]
@@ -133,6 +159,12 @@ def _hunt(mutant: Mutant, seed: int) -> Hunt:
                     text = _short(failure["text"], folder)
                     return Hunt(mutant.title, seconds, failure["part"], failure["seed"], text)
         return Hunt(mutant.title, seconds)
+
+
+def _mirrors(paths: set[Path]) -> list[str]:
+    """The test files of modules."""
+    tests = [f"tests/unit/{path.parent}/test_{path.name}" for path in sorted(paths)]
+    return [test for test in tests if (ROOT / test).exists()]
 
 
 def _share_kernels(environment: dict[str, str], cache: str) -> None:
@@ -154,8 +186,8 @@ def _short(text: str, folder: str) -> str:
     return " ".join(words)[:160]
 
 
-def _make(mutant: Mutant, source: Path) -> set[str]:
-    """Copy the source and change it; the layers that have changed."""
+def _make(mutant: Mutant, source: Path) -> set[Path]:
+    """Copy the source and change it; the modules that have changed, below `reput`."""
     shutil.copytree(ROOT / "src", source, ignore=shutil.ignore_patterns("__pycache__"))
     changed = set()
     for old, new in mutant.changes:
@@ -164,7 +196,7 @@ def _make(mutant: Mutant, source: Path) -> set[str]:
             names = [path.name for path in holders]
             raise SystemExit(f"the mutant {mutant.title!r} is out of date: {old!r} stands in {names}")
         holders[0].write_text(holders[0].read_text().replace(old, new))
-        changed.add(holders[0].parent.name)
+        changed.add(holders[0].relative_to(source / "reput"))
     return changed
 
 

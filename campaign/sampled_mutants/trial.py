@@ -40,13 +40,13 @@ def try_change(change: Change, covering: Covering) -> Outcome:
         if change.layer in _COMPILED:
             environment["REPUT_CACHE_DIR"] = f"{folder}/cache"
         for group in filter(None, (tests[:1], tests[1:])):
-            outcome = _run(group, environment, 120 + 10 * covering.seconds(group))
+            outcome = run_tests(group, environment, 120 + 10 * covering.seconds(group))
             if outcome.test:
                 return outcome._replace(text=outcome.text.replace(folder, "")[:160])
     return Outcome("")
 
 
-def _run(tests: list[str], environment: dict[str, str], most_seconds: float) -> Outcome:
+def run_tests(tests: list[str], environment: dict[str, str], most_seconds: float) -> Outcome:
     """The first test that fails; where the process dies or takes too long, the file in which it does."""
     command = [sys.executable, "-m", "pytest", "-v", "-x", "--tb=line", "-p", "no:cacheprovider", "-m", MARKERS, *tests]
     running = subprocess.Popen(
