@@ -19,6 +19,7 @@ from reput.remoting.codes import RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand, decode_command
 from reput.service.config_manager import ConfigManager
 from tests.support.broker import (
+    SMALL,
     SYNCED,
     Client,
     consumer,
@@ -142,7 +143,7 @@ def test_topics_groups_offsets_and_messages_are_there_after_a_restart(tmp_path: 
                 await client.send_message("orders", b"%d" % number, queueId=2)
             fields = {"consumerGroup": "g", "topic": "orders", "queueId": 2, "commitOffset": 2}
             await client.one_way(RequestCode.UPDATE_CONSUMER_OFFSET, **fields)
-        with MessageStore.open(tmp_path / "store", read_only=True) as store:
+        with MessageStore.open(tmp_path / "store", read_only=True, **SMALL) as store:
             assert store.topics["orders"].read_queue_nums == 3
         async with serving_broker(tmp_path / "store") as served:
             client = await served.client()

@@ -41,7 +41,7 @@ def test_a_program_has_a_broker_in_two_seconds_and_closes_it_clean(tmp_path: Pat
     broker.close()
     assert time.monotonic() - begin < 2
     assert not (tmp_path / "store/abort").exists()
-    with MessageStore.open(tmp_path / "store") as store:
+    with MessageStore.open(tmp_path / "store", **SMALL) as store:
         assert store.max_offset("orders", 0) == 1
         with pytest.raises(StoreLockedError):
             Broker.start(tmp_path / "store", **HERE)

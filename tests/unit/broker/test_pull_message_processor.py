@@ -18,6 +18,7 @@ from reput.service.consumer_offset_manager import ConsumerOffsetManager
 from reput.store.message_store import MessageStore
 from tests.support.broker import (
     LONG_MS,
+    SMALL,
     Client,
     Served,
     batch_command,
@@ -432,7 +433,7 @@ def test_the_broker_may_stop_while_a_pull_waits_for_the_disk(
             if is_patient:
                 assert bodies_of(await cold) == [b"0"]
             await stopping
-        with MessageStore.open(tmp_path / "store") as store:
+        with MessageStore.open(tmp_path / "store", **SMALL) as store:
             assert not store.recovery.was_killed
 
     run(scenario())

@@ -20,6 +20,7 @@ from reput.remoting.command import RemotingCommand, SerializeType
 from reput.remoting.send_headers import V2_NAMES
 from tests.support.broker import (
     BORN_MS,
+    SMALL,
     Client,
     batch_command,
     messages_of,
@@ -278,7 +279,7 @@ def test_a_batch_for_batch_consume_queues_is_one_inner_batch(tmp_path: Path) -> 
             await served.stop()
 
     run(scenario())
-    with MessageStore.open(tmp_path / "store", read_only=True) as store:
+    with MessageStore.open(tmp_path / "store", read_only=True, **SMALL) as store:
         first, *others = store.get_message("orders", 1, 0, 32).messages()
         assert first.sys_flag & INNER_BATCH == INNER_BATCH
         assert first.properties == {

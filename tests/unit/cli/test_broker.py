@@ -15,12 +15,14 @@ import pytest
 
 from reput import MessageStore
 from reput.remoting.codes import RequestCode
-from tests.support.broker import Client, send_command, with_topic
+from tests.support.broker import SMALL, Client, send_command, with_topic
 from tests.support.broker_load import broker_process
 from tests.support.commands import Run
 from tests.support.sockets import run
 
 LOCAL = ("--set", "bindAddress=127.0.0.1", "--set", "brokerIP1=127.0.0.1")
+#: Of index files, which do not tell it while they are nearly empty.
+GEOMETRY = [word for key in ("max_hash_slot_num", "max_index_num") for word in ("--set", f"{key}={SMALL[key]}")]
 
 
 async def _put(address: str) -> int:
@@ -50,8 +52,8 @@ def test_a_signal_ends_the_broker_and_its_store_is_closed_clean(
         assert time.monotonic() - begin < 2
         assert process.returncode == 0, errors
         assert "Traceback" not in errors
-    assert "clean" in run_reput("info", tmp_path / "store").out
-    with MessageStore.open(tmp_path / "store", read_only=True) as store:
+    assert "clean" in run_reput("info", tmp_path / "store", *GEOMETRY).out
+    with MessageStore.open(tmp_path / "store", read_only=True, **SMALL) as store:
         assert store.max_offset("orders", 0) == 1
 
 
