@@ -258,6 +258,7 @@ def test_a_disk_that_stands_still_is_given_no_more_after_flush_disk_timeout(tmp_
         async with serving_broker(tmp_path / "store", files=FaultyFiles(disk.judge), **keys) as served:
             client = await served.client()
             await client.send_message("orders", b"0")
+            await client.pull("orders", hold_ms=60_000)  # on a busy machine that sync is late, too
             with disk.held():
                 assert (await client.send_message("orders", b"1")).code == ResponseCode.FLUSH_DISK_TIMEOUT
                 answer = await client.send_message("orders", b"2")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -81,11 +82,15 @@ def test_messages_with_other_tags_leave_a_pull_waiting_and_move_its_next_offset(
         async with serving_broker(tmp_path / "store") as served:
             client = await served.client()
             await with_topic(client, "orders")
-            (held,) = client.begin_all([pull_command("orders", tags="wanted", hold_ms=LONG_MS)])
-            (short,) = client.begin_all([pull_command("orders", tags="wanted", hold_ms=300)])
+            (held,) = client.begin_all([pull_command("orders", tags="wanted", hold_ms=2 * LONG_MS)])
+            (short,) = client.begin_all([pull_command("orders", tags="wanted", hold_ms=LONG_MS)])
             await fill(client, "orders", "a", "b")
             await client.round_trip()
             assert not held.done()
+            assert not short.done()
+            loop = asyncio.get_running_loop()
+            later = SimpleNamespace(time=lambda: loop.time() + LONG_MS / 1000, call_later=loop.call_later)
+            monkeypatch.setattr(served.controller._held_pulls, "_loop", later)
             answer = await short
             assert (answer.code, answer.remark) == (ResponseCode.PULL_RETRY_IMMEDIATELY, "NO_MATCHED_MESSAGE")
             assert answer.ext_fields is not None
