@@ -1,4 +1,4 @@
-"""Loader of all kernels: from the cache in 0.4 s, or compiled once for each installation in 15 to 45 s."""
+"""Loader of all kernels: from the cache in 0.2 s, or compiled once for each installation in 15 to 45 s."""
 
 from __future__ import annotations
 
