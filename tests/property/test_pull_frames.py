@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from typing import Any, SupportsIndex
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from reput.errors import RemotingDecodeError
 from reput.formats.java import INT64_MAX
+from reput.remoting import pull_frames
 from reput.remoting.command import RemotingCommand, decode_command, encode_command
 from reput.remoting.header import decode_header, encode_header
 from reput.remoting.pull_frames import PullDecoder, encode_found
@@ -103,6 +106,28 @@ def test_a_pull_of_a_known_form_has_its_own_numbers() -> None:
         fields = dict.fromkeys(NAMES, "1") | {"queueOffset": str(10**number), "commitOffset": "0" * number + "4"}
         frame = encode_command(RemotingCommand(11, 7 * number, ext_fields=fields))
         assert check(decoder, frame) == (number > 0)
+
+
+class Looked(bytes):
+    """A frame whose slices are noted."""
+
+    largest = 0
+
+    def __getitem__(self, key: SupportsIndex | slice) -> Any:
+        found = super().__getitem__(key)
+        Looked.largest = max(Looked.largest, len(found) if isinstance(found, bytes) else 1)
+        return found
+
+
+def test_a_body_is_not_looked_through_for_the_numbers_of_a_pull(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sends that are not plain come here, too, with bodies of megabytes."""
+    decoded: list[bytes] = []
+    monkeypatch.setattr(pull_frames, "decode_command", decoded.append)
+    for header, body in ((PLAIN % b"1", bytes(1 << 20)), (PLAIN % b"1" + b" " * (1 << 20), b"")):
+        frame = Looked(frame_of(header, body))
+        PullDecoder().decode(frame)  # type: ignore[arg-type]
+        assert decoded.pop() is frame
+        assert Looked.largest <= 8
 
 
 def test_a_decoder_forgets_forms_before_it_holds_too_many() -> None:

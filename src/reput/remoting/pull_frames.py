@@ -56,10 +56,12 @@ class PullDecoder:
 
         Raises RemotingDecodeError as `decode_command`.
         """
-        header = bytes(frame[FRAME_HEAD.size :])
-        parts = _NUMBERS.split(header)  # text, name, number, text, name, number, text, name, number, text
-        if len(parts) != _PARTS or int.from_bytes(frame[LENGTH_SIZE : FRAME_HEAD.size]) != len(header):
-            return decode_command(frame)  # it is binary, has a body, or is no pull
+        size = len(frame) - FRAME_HEAD.size
+        if size > _LONGEST_HEADER or int.from_bytes(frame[LENGTH_SIZE : FRAME_HEAD.size]) != size:
+            return decode_command(frame)  # it is binary, or has a body
+        parts = _NUMBERS.split(bytes(frame[FRAME_HEAD.size :]))  # text, name, number, text, name, number, ..., text
+        if len(parts) != _PARTS:
+            return decode_command(frame)  # it is no pull
         numbers = parts[2::3]
         del parts[2::3]
         texts = tuple(parts)
@@ -83,7 +85,7 @@ class PullDecoder:
     def _learn(self, texts: tuple[bytes, ...]) -> None:
         """Know the form with these texts around its numbers, if each number is one of the three."""
         around = b"".join(texts)
-        if len(around) > _LONGEST_HEADER or b"\\" in around or any(number in around for number in _PROOF):
+        if b"\\" in around or any(number in around for number in _PROOF):
             return
         header = b"".join((*texts[:2], _PROOF[0], *texts[2:4], _PROOF[1], *texts[4:6], _PROOF[2], texts[6]))
         try:
