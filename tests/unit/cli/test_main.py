@@ -95,25 +95,24 @@ def test_numbers_hold_no_blank(run_reput: Run, command: str) -> None:
     assert {character for character in out if character.isspace()} == {" ", "\n"}
 
 
-def test_help_imports_nothing_heavy() -> None:
+def ended_with(arguments: list[str], expression: str) -> subprocess.CompletedProcess[str]:
+    """A command in a process of its own, which prints an expression to stderr when it has ended."""
     code = (
-        "import sys; sys.argv = ['reput', '--help']\n"
-        "from reput.cli.main import main\n"
-        "try:\n    main()\n"
-        f"finally:\n    print([m for m in {HEAVY_MODULES} if m in sys.modules], file=sys.stderr)\n"
+        f"import sys; sys.argv = {['reput', *arguments]}\n"
+        "from reput.cli import main\n"
+        "try:\n    main.main()\n"
+        f"finally:\n    print({expression}, file=sys.stderr)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+
+def test_help_imports_nothing_heavy() -> None:
+    done = ended_with(["--help"], f"[m for m in {HEAVY_MODULES} if m in sys.modules]")
     assert (done.returncode, done.stderr) == (0, "[]\n")
 
 
 def test_of_a_command_that_is_named_alone_the_parameters_are_made() -> None:
-    code = (
-        "import sys; sys.argv = ['reput', 'config', '--help']\n"
-        "from reput.cli import main\n"
-        "try:\n    main.main()\n"
-        "finally:\n    print([command.name for command in main.app.registered_commands], file=sys.stderr)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    done = ended_with(["config", "--help"], "[command.name for command in main.app.registered_commands]")
     assert (done.returncode, done.stderr) == (0, "['config']\n")
     assert "Usage: " in done.stdout
 
