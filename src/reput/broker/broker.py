@@ -3,45 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
 from reput.broker.client_processor import ClientProcessor
-from reput.broker.durable_answers import DurableAnswers
-from reput.broker.log_room import LogRoom
-from reput.broker.loop_dispatch import LoopDispatch
 from reput.broker.pull_message_processor import PullMessageProcessor
 from reput.broker.query_processor import QueryProcessor
-from reput.broker.registration import Registration
 from reput.broker.request_table import request_table
 from reput.broker.send_frames import SendFrameProcessor
 from reput.broker.send_message_processor import SendMessageProcessor
 from reput.broker.state import BrokerState
-from reput.broker.topic_creation import TopicCreation
 from reput.broker.topic_processor import TopicProcessor
 from reput.config.broker import BrokerConfig
-from reput.config.message_store import FlushDiskType, MessageStoreConfig
-from reput.errors import ReputError, WouldWaitError
-from reput.events import Event
+from reput.config.message_store import MessageStoreConfig
+from reput.errors import WouldWaitError
 from reput.files import DISK, FileLayer, NeverWaiting
 from reput.formats.metadata import ConsumerOffsets, SubscriptionGroups, TopicConfig
 from reput.log.metadata import read_metadata
 from reput.namesrv.name_server import NameServer
-from reput.service.config_manager import ConfigManager
-from reput.service.consumer_manager import ConsumerManager
-from reput.service.consumer_offset_manager import ConsumerOffsetManager
-from reput.service.producer_manager import ProducerManager
-from reput.service.subscription_group_manager import SubscriptionGroupManager
-from reput.service.topic_config_manager import TopicConfigManager, broker_topics
+from reput.service.topic_config_manager import broker_topics
 from reput.store.message_store import MessageStore
 from reput.transport.connection import Connection
-from reput.transport.request_queue import RequestQueue
 from reput.transport.requests import Requests
 from reput.transport.server import RemotingServer, reached_at
-
-logger = logging.getLogger("reput.broker")
 
 _SCAN_CLIENTS_S = 10.0
 _DRAIN_S = 1.0
@@ -77,7 +62,6 @@ class BrokerController:
         self._server = RemotingServer(self, max_idle_s=config.server_channel_max_idle_time_seconds)
         self._requests = Requests({})
         self._tasks: set[asyncio.Task[None]] = set()
-        self._persists_groups = False
         self.address = ""
         self.namesrv = ""
 
@@ -121,11 +105,13 @@ class BrokerController:
         except BaseException:
             await self._close_ports()
             raise
-        await self._registration.register()
-        self._registration.start()
+        state = self._state
+        await state.registration.register()
+        state.registration.start()
         self._held_pulls.start()
-        self._every(config.flush_consumer_offset_interval / 1000, self._persist_offsets)
-        self._every(_SCAN_CLIENTS_S, self._scan_clients)
+        persist_offsets = partial(state.config_files.try_persist, state.offsets)
+        self._every(config.flush_consumer_offset_interval / 1000, persist_offsets)
+        self._every(_SCAN_CLIENTS_S, self._clients.scan_not_active_channels)
 
     def _own_topics(self) -> list[TopicConfig]:
         """The topics that the broker has from its start."""
@@ -143,43 +129,15 @@ class BrokerController:
 
     def _serve_from(self, store: MessageStore, own_topics: Sequence[TopicConfig], servers: tuple[str, ...]) -> None:
         """Make what answers requests."""
-        config, files = self._config, self._files
-        self._state = state = BrokerState(
-            config,
-            store,
-            self.address,
-            TopicConfigManager(store, own_topics, auto_create_topic_enable=config.auto_create_topic_enable),
-            SubscriptionGroupManager(
-                store.path, files, auto_create_subscription_group=config.auto_create_subscription_group
-            ),
-            ConsumerOffsetManager(
-                store.path, files, consumer_offset_update_version_step=config.consumer_offset_update_version_step
-            ),
-            ConsumerManager(channel_expired_timeout_ms=config.channel_expired_timeout),
-            ProducerManager(channel_expired_timeout_ms=config.channel_expired_timeout),
-        )
-        self._registration = Registration(state, servers)
+        config = self._config
+        self._state = state = BrokerState(config, store, self.address, servers, own_topics, self._files)
+        self._clients = ClientProcessor(state)
         pulls = PullMessageProcessor(state)
         self._held_pulls = pulls.held
-        self._dispatch = LoopDispatch(state, pulls.held)
-        creation = TopicCreation(state, self._registration.register)
-        is_sync = store.config.flush_disk_type is FlushDiskType.SYNC_FLUSH
-        sending = RequestQueue("sends", config.send_thread_pool_queue_capacity)
-        self._answers = DurableAnswers(
-            state.writer, sending, store.config.sync_flush_timeout, on_safe=self._dispatch.soon if is_sync else None
-        )
-        on_append = (lambda: None) if is_sync else self._dispatch.soon
-        self._room = LogRoom(state)
-        self._clients = ClientProcessor(state, creation, self._persist_groups_soon)
-        processors = (
-            SendMessageProcessor(state, creation, self._room, self._answers, on_append),
-            pulls,
-            QueryProcessor(state),
-            self._clients,
-            TopicProcessor(state, self._registration.register, partial(self._persist, state.groups)),
-        )
-        self._requests = request_table(processors, config, sending, self._dispatch.with_all_messages)
-        self._sends = SendFrameProcessor(state, self._requests, creation, self._answers, sending, on_append)
+        state.dispatch.listeners.append(pulls.held)
+        processors = (SendMessageProcessor(state), pulls, QueryProcessor(state), self._clients, TopicProcessor(state))
+        self._requests = request_table(processors, config, state.sending, state.dispatch.with_all_messages)
+        self._sends = SendFrameProcessor(state, self._requests)
 
     async def stop(self) -> None:
         """Answer what was accepted, unregister, persist, and close the store clean.
@@ -188,20 +146,20 @@ class BrokerController:
             ReputError: Something could not be made durable; the next start recovers.
         """
         state = self._state
-        await self._registration.stop()
+        await state.registration.stop()
         self._held_pulls.answer_all()
         await self._requests.drain(_DRAIN_S)
         deadline = self._loop.time() + _DRAIN_S
-        while not self._answers.is_empty and self._loop.time() < deadline:
+        while not state.answers.is_empty and self._loop.time() < deadline:
             await asyncio.sleep(0.001)
         for task in self._tasks:
             task.cancel()
         await self._close_ports()
-        await self._room.drain()
-        await self._dispatch.stop()  # the close of the store dispatches the rest
+        await state.room.drain()
+        await state.dispatch.stop()  # the close of the store dispatches the rest
         try:
-            await self._persist(state.offsets)
-            await self._persist(state.groups)
+            await state.config_files.persist(state.offsets)
+            await state.config_files.persist(state.groups)
         finally:
             for work in (state.reads, state.log_work):
                 await state.writes.run(work.stop)
@@ -220,12 +178,12 @@ class BrokerController:
 
     def readable(self, connection: Connection) -> None:
         """Called by the server: what one read brings is one batch."""
-        self._dispatch.turns += 1
+        self._state.dispatch.turns += 1
         try:
             with NeverWaiting():
                 self._sends.take_all(connection)
         except WouldWaitError as error:
-            self._room.hold(connection, error.room)
+            self._state.room.hold(connection, error.room)
 
     def closed(self, connection: Connection) -> None:
         """Called by the server."""
@@ -234,45 +192,14 @@ class BrokerController:
 
     # -- files and clients, by time
 
-    def _every(self, seconds: float, work: object) -> None:
+    def _every(self, seconds: float, work: Callable[[], object]) -> None:
         async def repeat() -> None:
             while True:
                 await asyncio.sleep(seconds)
-                try:
-                    await work()  # type: ignore[operator]
-                except ReputError as error:
-                    logger.error(Event("a file of the broker's was not written", error=error))
+                result = work()
+                if isinstance(result, Awaitable):
+                    await result
 
-        self._spawn(repeat())
-
-    def _spawn(self, work: Awaitable[None]) -> None:
-        task: asyncio.Task[None] = self._loop.create_task(work)  # type: ignore[arg-type]
+        task = self._loop.create_task(repeat())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-    async def _scan_clients(self) -> None:
-        self._clients.scan_not_active_channels()
-
-    async def _persist_offsets(self) -> None:
-        await self._persist(self._state.offsets)
-
-    def _persist_groups_soon(self) -> None:
-        """Write the groups beside the loop, one write at a time, however many heartbeats make groups meanwhile."""
-        if not self._persists_groups and self._state.groups.snapshot() is not None:
-            self._persists_groups = True
-            self._spawn(self._persist_groups())
-
-    async def _persist_groups(self) -> None:
-        try:
-            while self._state.groups.snapshot() is not None:
-                await self._persist(self._state.groups)
-        except ReputError as error:  # the next heartbeat tries again
-            logger.error(Event("a file of the broker's was not written", error=error))
-        finally:
-            self._persists_groups = False
-
-    async def _persist(self, manager: ConfigManager) -> None:  # type: ignore[type-arg]
-        """Write a file of the broker's beside the loop, if it has changed."""
-        snapshot = manager.snapshot()
-        if snapshot is not None:
-            await self._state.writes.run(manager.persist, snapshot)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Coroutine, Iterable
 from typing import Any
 
 from reput.broker.state import BrokerState
-from reput.broker.topic_creation import TopicCreation
 from reput.errors import MissingFieldError
 from reput.remoting.body import decode_body, decode_json, encode_body
 from reput.remoting.client_bodies import (
@@ -42,18 +41,10 @@ _HEARTBEAT_V2 = {"IS_SUPPORT_HEART_BEAT_V2": "true", "IS_SUB_CHANGE": "true"}
 
 
 class ClientProcessor:
-    """Takes heartbeats, member lists, offsets of groups, and locks of queues.
+    """Takes heartbeats, member lists, offsets of groups, and locks of queues."""
 
-    Args:
-        state: The broker's.
-        creation: Makes retry topics.
-        persist_groups: Writes the groups to the disk, beside the loop.
-    """
-
-    def __init__(self, state: BrokerState, creation: TopicCreation, persist_groups: Callable[[], None]) -> None:
+    def __init__(self, state: BrokerState) -> None:
         self._state = state
-        self._creation = creation
-        self._persist_groups = persist_groups
 
     def handlers(self) -> dict[int, Handler]:
         """The requests that it takes."""
@@ -93,7 +84,7 @@ class ClientProcessor:
         """Know a group; returns what makes its retry topic, if that is not there."""
         state, now_ms, name = self._state, self._state.now_ms(), consumer.group_name
         group = state.groups.find_subscription_group_config(name, now_ms)
-        self._persist_groups()
+        state.config_files.persist_soon(state.groups)
         if group is None:  # it may not be made; RocketMQ says nothing, too
             return None
         order = any(
@@ -105,8 +96,8 @@ class ClientProcessor:
             name, group.retry_queue_nums, order=order, unit_mode=consumer.unit_mode
         )
         creation = None
-        if retry_topic is not None and not self._creation.is_full:
-            creation = self._creation.start(retry_topic)
+        if retry_topic is not None and not state.creation.is_full:
+            creation = state.creation.start(retry_topic)
         subscriptions = [
             build_subscription_data(one.topic, one.sub_string, one.expression_type, sub_version=one.sub_version)
             for one in consumer.subscriptions

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from reput.broker.state import BrokerState
+from reput.broker.disk_work import DiskWork
 from reput.errors import ReputError, WouldWaitError
 from reput.events import Event
 from reput.files import NeverWaiting
+from reput.store.loop_writer import LoopWriter
 from reput.transport.connection import Connection
 
 logger = logging.getLogger("reput.broker")
@@ -19,25 +20,29 @@ class LogRoom:
 
     The next log file is mostly made ahead; who needs it earlier waits, as under RocketMQ's `AllocateMappedFileService`.
 
+    Args:
+        writer: Of the store.
+        log_work: Where it waits for the disk.
+
     Attributes:
         failure: Why there is no room, for the requests of the connection that goes on right now.
     """
 
-    def __init__(self, state: BrokerState) -> None:
-        self._state = state
+    def __init__(self, writer: LoopWriter, log_work: DiskWork) -> None:
+        self._writer = writer
+        self._log_work = log_work
         self._making = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
         self.failure: ReputError | None = None
 
     async def make(self, size: int) -> None:
         """Make room for records of `size` bytes; raises as `LoopWriter.make_room`."""
-        writer = self._state.writer
         async with self._making:  # one thread of the pool is enough
             try:
                 with NeverWaiting():
-                    writer.make_room(size)
+                    self._writer.make_room(size)
             except WouldWaitError:
-                await self._state.log_work.run(writer.make_room, size)
+                await self._log_work.run(self._writer.make_room, size)
 
     async def drain(self) -> None:
         """Return when no room is being made."""

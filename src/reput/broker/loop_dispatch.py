@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, Protocol
 
-from reput.broker.pull_request_hold_service import PullRequestHoldService
-from reput.broker.state import BrokerState
+from reput.broker.disk_work import DiskWork
 from reput.errors import WouldWaitError
 from reput.files import NeverWaiting
 from reput.remoting.command import RemotingCommand
 from reput.store.dispatch.arrivals import Arrivals
+from reput.store.loop_writer import LoopWriter
+from reput.store.message_store import MessageStore
 from reput.transport.connection import Connection
 from reput.transport.requests import Answer, Handler
 
@@ -23,20 +24,35 @@ _DISPATCH_WITHIN_S = 0.005
 _RETRY_S = 1.0
 
 
+class MessageArrivingListener(Protocol):
+    """Who waits for messages (RocketMQ's `MessageArrivingListener`)."""
+
+    @property
+    def any_wait(self) -> bool:
+        """Whether dispatch is not to wait for more messages, since somebody waits for one."""
+
+    def messages_arrived(self, arrivals: Arrivals) -> None:
+        """Called in the loop after each dispatch."""
+
+
 class LoopDispatch:
-    """Dispatches what was sent, and answers the held pulls that have waited for it.
+    """Dispatches what was sent, and tells those who have waited for it.
 
     Args:
-        state: The broker's.
-        held: The pulls that wait for messages.
+        store: The broker's.
+        writer: Of the store.
+        log_work: For passes that make files.
 
     Attributes:
+        listeners: Who waits for messages.
         turns: Reads of connections so far: while requests come, the loop is not idle.
     """
 
-    def __init__(self, state: BrokerState, held: PullRequestHoldService) -> None:
-        self._state = state
-        self._held = held
+    def __init__(self, store: MessageStore, writer: LoopWriter, log_work: DiskWork) -> None:
+        self._store = store
+        self._writer = writer
+        self._log_work = log_work
+        self.listeners: list[MessageArrivingListener] = []
         self._loop = asyncio.get_running_loop()
         self._due_at = 0.0
         self._next: asyncio.Handle | None = None
@@ -54,10 +70,10 @@ class LoopDispatch:
             self._next = None
 
     def soon(self) -> None:
-        """Dispatch when the loop is idle, if pulls wait for messages; else a moment later, more messages at once."""
+        """Dispatch when the loop is idle, if somebody waits for messages; else 5 ms later, many at once."""
         if self._next is None and self._beside is None and not self._is_stopped:
             self._due_at = self._loop.time() + _DISPATCH_WITHIN_S
-            if self._held.any_wait:
+            if any(listener.any_wait for listener in self.listeners):
                 self._next = self._loop.call_soon(self._pass_if_idle, self.turns)
             else:
                 self._next = self._loop.call_at(self._due_at, self._pass)
@@ -75,7 +91,7 @@ class LoopDispatch:
 
     async def _handle_later(self, handler: Handler, connection: Connection, command: RemotingCommand) -> Answer:
         """Handle a request once all is dispatched that was sent before it."""
-        store = self._state.store
+        store = self._store
         end = store.max_commit_log_offset
         while self._beside is not None and store.max_commit_log_offset - store.dispatch_behind_bytes < end:
             await asyncio.shield(self._beside)
@@ -95,14 +111,14 @@ class LoopDispatch:
         while self._next is not None and self._beside is None and not self._is_stopped:
             self._next.cancel()
             self._pass()
-            if self._state.writer.dispatch_failure is not None:
+            if self._writer.dispatch_failure is not None:
                 return
 
     def _pass(self) -> None:
         self._next = None
         try:
             with NeverWaiting():
-                arrivals = self._state.writer.dispatch(_DISPATCH_BYTES)
+                arrivals = self._writer.dispatch(_DISPATCH_BYTES)
         except WouldWaitError:
             self._beside = self._loop.create_task(self._pass_beside())
         else:
@@ -110,17 +126,17 @@ class LoopDispatch:
 
     async def _pass_beside(self) -> None:
         try:
-            arrivals = await self._state.log_work.run(self._state.writer.dispatch, _DISPATCH_BYTES)
+            arrivals = await self._log_work.run(self._writer.dispatch, _DISPATCH_BYTES)
         finally:
             self._beside = None
         self._passed(arrivals)
         self.soon()  # what has become safe meanwhile called for a pass that could not be begun
 
     def _passed(self, arrivals: Arrivals | None) -> None:
-        state = self._state
         if arrivals is not None:
-            self._held.messages_arrived(arrivals)
-        if state.writer.dispatch_failure is not None:
+            for listener in self.listeners:
+                listener.messages_arrived(arrivals)
+        if self._writer.dispatch_failure is not None:
             self._next = self._loop.call_later(_RETRY_S, self._pass)
-        elif state.store.dispatch_behind_bytes and arrivals is not None:
+        elif self._store.dispatch_behind_bytes and arrivals is not None:
             self.soon()

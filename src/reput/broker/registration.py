@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import replace
 
-from reput.broker.state import BrokerState
+from reput.config.broker import BrokerConfig
 from reput.errors import RemotingError
 from reput.events import Event
 from reput.formats.metadata import Topics
@@ -17,6 +17,7 @@ from reput.remoting.command import RemotingCommand
 from reput.remoting.header import encode_header
 from reput.remoting.namesrv_headers import RegisterBrokerRequestHeader, UnRegisterBrokerRequestHeader
 from reput.remoting.route_bodies import RegisterBrokerBody, TopicConfigSerializeWrapper, encode_register_body
+from reput.store.message_store import MessageStore
 from reput.transport.client import RemotingClient
 
 logger = logging.getLogger("reput.broker")
@@ -29,12 +30,16 @@ class Registration:
     """Registers at all name servers: at the start, by a period, and when topics change.
 
     Args:
-        state: The broker's.
+        config: The broker's.
+        store: Has the topics.
+        address: "host:port" that clients are told.
         name_servers: "host:port" of each.
     """
 
-    def __init__(self, state: BrokerState, name_servers: Sequence[str]) -> None:
-        self._state = state
+    def __init__(self, config: BrokerConfig, store: MessageStore, address: str, name_servers: Sequence[str]) -> None:
+        self._config = config
+        self._store = store
+        self._address = address
         self._name_servers = tuple(name_servers)
         self._client = RemotingClient()
         self._registering = asyncio.Lock()
@@ -49,7 +54,7 @@ class Registration:
 
     async def _keep_registered(self) -> None:
         while True:
-            await asyncio.sleep(self._state.config.register_name_server_period / 1000)
+            await asyncio.sleep(self._config.register_name_server_period / 1000)
             await self.register()
 
     async def register(self) -> None:
@@ -69,9 +74,9 @@ class Registration:
 
     def _command(self) -> tuple[dict[str, str], bytes]:
         """Fields and body of REGISTER_BROKER."""
-        config, address = self._state.config, self._state.address
+        config, address = self._config, self._address
         host, _, port = address.rpartition(":")
-        topics = self._state.store.topic_metadata
+        topics = self._store.topic_metadata
         body = encode_register_body(RegisterBrokerBody(_wrapper(topics, config.broker_permission)))
         header = RegisterBrokerRequestHeader(
             config.broker_name, address, config.broker_cluster_name, f"{host}:{int(port) + _HA_PORT_DISTANCE}",
@@ -81,7 +86,7 @@ class Registration:
 
     async def _register_at(self, name_server: str, command_of: tuple[dict[str, str], bytes]) -> None:
         fields, body = command_of
-        timeout_s = self._state.config.register_broker_timeout_mills / 1000
+        timeout_s = self._config.register_broker_timeout_mills / 1000
         command = RemotingCommand(RequestCode.REGISTER_BROKER, ext_fields=fields, body=body)
         try:
             answer = await self._client.call(name_server, command, timeout_s)
@@ -101,7 +106,7 @@ class Registration:
         self._is_stopped = True
         if self._task is not None:
             self._task.cancel()
-        config, address = self._state.config, self._state.address
+        config, address = self._config, self._address
         header = UnRegisterBrokerRequestHeader(
             config.broker_name, address, config.broker_cluster_name, config.broker_id
         )

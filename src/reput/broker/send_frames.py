@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from reput.broker.durable_answers import DurableAnswers
 from reput.broker.send_message_processor import SEND_CODES
 from reput.broker.state import BrokerState
-from reput.broker.topic_creation import TopicCreation
 from reput.config.message_store import FlushDiskType, MessageStoreConfig
 from reput.errors import ReputError, WouldWaitError
 from reput.formats.hosts import HOST_V4_SIZE, encode_host
@@ -24,7 +20,6 @@ from reput.service.topic_validator import NOT_ALLOWED_SEND_TOPICS, SYSTEM_TOPIC_
 from reput.service.unique_id import UniqueIds
 from reput.store.log.pending import LogTail
 from reput.transport.connection import Connection
-from reput.transport.request_queue import RequestQueue
 from reput.transport.requests import WRITE_AT, Requests, encode_answer
 
 #: How clients begin the header of a pull, after the two words of a frame.
@@ -37,27 +32,14 @@ class SendFrameProcessor:
     Args:
         state: The broker's.
         requests: Takes one frame in the plain way.
-        creation: Knows the topics that are being made.
-        answers: Holds back answers under SYNC_FLUSH.
-        queue: Where sends wait; what it has no room for is refused in the plain way.
-        on_append: Called after an append: there is something to dispatch.
     """
 
-    def __init__(
-        self,
-        state: BrokerState,
-        requests: Requests,
-        creation: TopicCreation,
-        answers: DurableAnswers,
-        queue: RequestQueue,
-        on_append: Callable[[], None],
-    ) -> None:
+    def __init__(self, state: BrokerState, requests: Requests) -> None:
         self._state = state
-        self._queue = queue
+        self._queue = state.sending
         self._requests = requests
-        self._creation = creation
-        self._answers = answers
-        self._on_append = on_append
+        self._answers = state.answers
+        self._on_append = state.on_append
         store_config, config = state.store.config, state.config
         self._is_sync = store_config.flush_disk_type is FlushDiskType.SYNC_FLUSH
         host = encode_host(store_config.store_host)
@@ -219,7 +201,7 @@ class SendFrameProcessor:
         config = self._state.topics.select_topic_config(topic)
         if config is None or topic in self._configs or not self._takes(config):
             return
-        if self._creation.is_creating(topic):  # sends that wait for it are first
+        if self._state.creation.is_creating(topic):  # sends that wait for it are first
             return
         queues = max(config.write_queue_nums, config.read_queue_nums)
         try:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Coroutine, Mapping
 from datetime import datetime
 from typing import Any
 
-from reput.broker.durable_answers import DurableAnswers
-from reput.broker.log_room import LogRoom
+from reput.broker.inner_message import MessageExtBrokerInner, read_properties
 from reput.broker.state import SEE_FAQ, BrokerState
-from reput.broker.topic_creation import TopicCreation
 from reput.config.message_store import FlushDiskType
 from reput.errors import MessageIllegalError, ReputError, StoreBusyError, WouldWaitError
 from reput.files import NeverWaiting
@@ -27,7 +25,6 @@ from reput.remoting.header import encode_header, required
 from reput.remoting.send_headers import SendMessageRequestHeader, SendMessageResponseHeader, decode_send_header
 from reput.service.topic_validator import NOT_ALLOWED_SEND_TOPICS, validate_topic
 from reput.service.unique_id import UniqueIds
-from reput.store.put_rows import PutRow
 from reput.transport.connection import Connection
 from reput.transport.requests import Answer, Handler
 
@@ -41,29 +38,10 @@ _MAX_BATCH_TOPIC = 127
 
 
 class SendMessageProcessor:
-    """Takes SEND_MESSAGE, SEND_MESSAGE_V2 and SEND_BATCH_MESSAGE, one at a time.
+    """Takes SEND_MESSAGE, SEND_MESSAGE_V2 and SEND_BATCH_MESSAGE, one at a time."""
 
-    Args:
-        state: The broker's.
-        creation: Makes unknown topics.
-        room: Room in the log.
-        answers: Holds back answers under SYNC_FLUSH.
-        on_append: Called after an append: there is something to dispatch.
-    """
-
-    def __init__(
-        self,
-        state: BrokerState,
-        creation: TopicCreation,
-        room: LogRoom,
-        answers: DurableAnswers,
-        on_append: Callable[[], None],
-    ) -> None:
+    def __init__(self, state: BrokerState) -> None:
         self._state = state
-        self._creation = creation
-        self._room = room
-        self._answers = answers
-        self._on_append = on_append
         self._is_sync = state.store.config.flush_disk_type is FlushDiskType.SYNC_FLUSH
         self._unique_ids = UniqueIds(encode_host(state.store.config.store_host))
         self._ext = {_MSG_REGION: state.config.region_id, _TRACE_ON: "true" if state.config.trace_on else "false"}
@@ -73,14 +51,14 @@ class SendMessageProcessor:
         return dict.fromkeys(SEND_CODES, self.send)
 
     def send(self, connection: Connection, command: RemotingCommand) -> Answer | Coroutine[Any, Any, Answer]:
-        """Take one request; raises WouldWaitError where `room` must be made first."""
+        """Take one request; raises WouldWaitError where the log needs room first."""
         header = decode_send_header(command.code, command.ext_fields)
         refusal = self._refusal(command, header)
         if refusal is not None:
             return refusal
         topic = self._state.topics.select_topic_config(header.topic)
         if topic is not None:
-            if self._creation.is_creating(header.topic):  # after those of this connection that wait for the topic
+            if self._state.creation.is_creating(header.topic):  # after those of this connection that wait for the topic
                 return self._send_to_new(connection, command, header, topic)
             return self._send_to(connection, command, header, topic)
         queue_nums = required(header, "default_topic_queue_nums")
@@ -96,8 +74,8 @@ class SendMessageProcessor:
     async def _send_to_new(
         self, connection: Connection, command: RemotingCommand, header: SendMessageRequestHeader, made: TopicConfig
     ) -> Answer:
-        with self._creation.waiting(made.topic_name) as turn:
-            topic = await self._creation.create(made)
+        with self._state.creation.waiting(made.topic_name) as turn:
+            topic = await self._state.creation.create(made)
             async with turn:
                 return await self._send_to_made(connection, command, header, topic)
 
@@ -111,7 +89,7 @@ class SendMessageProcessor:
             except WouldWaitError as error:
                 size = error.room
             try:
-                await self._room.make(size)
+                await self._state.room.make(size)
             except ReputError as error:
                 return self._fault(command, error)
 
@@ -167,19 +145,19 @@ class SendMessageProcessor:
         is_inner_batch = bool(header.batch) and is_batch_cq(topic) and _UNIQ_KEY in properties
         if is_inner_batch:
             sys_flag |= INNER_BATCH
-        row = PutRow(
-            header.topic, queue_id, command.body, write_properties(properties), header.flag, sys_flag,
+        message = MessageExtBrokerInner(
+            header.topic, queue_id, command.body, properties, header.flag, sys_flag,
             header.born_timestamp, connection.host, header.reconsume_times or 0,
             is_batch=bool(header.batch),
         )  # fmt: skip
-        (result,) = self._state.writer.put_rows([row])
+        (result,) = self._state.writer.put_rows([message.row()])
         if isinstance(result, WouldWaitError):
-            if self._room.failure is None:
+            if self._state.room.failure is None:
                 raise result
-            result = self._room.failure
+            result = self._state.room.failure
         if isinstance(result, ReputError):
             return self._fault(command, result)
-        self._on_append()
+        self._state.on_append()
         key = properties.get(_UNIQ_KEY)
         stored = SendMessageResponseHeader(
             result.message_id, queue_id, result.queue_offset, key, key if is_inner_batch else None
@@ -188,7 +166,7 @@ class SendMessageProcessor:
         if not self._is_sync:
             return answer
         waits = properties.get(_WAIT, "true").lower() != "false"
-        self._answers.add(connection, answer if waits and not command.is_one_way else None, result.end_offset)
+        self._state.answers.add(connection, answer if waits and not command.is_one_way else None, result.end_offset)
         return None if waits else answer
 
     def _refusal_of_properties(
@@ -220,21 +198,6 @@ class SendMessageProcessor:
             remark = "this broker does not delay messages yet"
             return self._refuse(command, ResponseCode.MESSAGE_ILLEGAL, remark)
         return None
-
-
-def read_properties(text: str) -> dict[str, str]:
-    """Properties by name, in their order (`MessageDecoder.string2messageProperties`)."""
-    properties = {}
-    for pair in text.split("\x02"):
-        name, _, value = pair.partition("\x01")
-        if name and value:
-            properties[name] = value
-    return properties
-
-
-def write_properties(properties: Mapping[str, str]) -> bytes:
-    """The text of properties, in their order (`MessageDecoder.messageProperties2String`)."""
-    return "".join([f"{name}\x01{value}\x02" for name, value in properties.items()]).encode("utf-8", "replace")
 
 
 def topic_text(topic: TopicConfig) -> str:

@@ -1,21 +1,31 @@
-"""BrokerState: what the processors of a broker share."""
+"""BrokerState: what the processors and services of a broker share."""
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 
+from reput.broker.appends import Appends
 from reput.broker.disk_work import DiskWork
+from reput.broker.durable_answers import DurableAnswers
+from reput.broker.log_room import LogRoom
+from reput.broker.loop_dispatch import LoopDispatch
+from reput.broker.registration import Registration
+from reput.broker.state_files import StateFiles
+from reput.broker.topic_creation import TopicCreation
 from reput.config.broker import BrokerConfig
+from reput.config.message_store import FlushDiskType
+from reput.files import FileLayer
+from reput.formats.metadata import TopicConfig
 from reput.service.consumer_manager import ConsumerManager
 from reput.service.consumer_offset_manager import ConsumerOffsetManager
 from reput.service.producer_manager import ProducerManager
 from reput.service.rebalance_lock_manager import RebalanceLockManager
 from reput.service.subscription_group_manager import SubscriptionGroupManager
 from reput.service.topic_config_manager import TopicConfigManager
-from reput.store.loop_writer import LoopWriter
 from reput.store.message_store import MessageStore
 from reput.transport.connection import Connection
+from reput.transport.request_queue import RequestQueue
 
 _READING_THREADS, _WRITING_THREADS, _LOG_THREADS = 8, 2, 2
 
@@ -23,40 +33,74 @@ _READING_THREADS, _WRITING_THREADS, _LOG_THREADS = 8, 2, 2
 SEE_FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 
 
-@dataclass(slots=True)
 class BrokerState:
     """State and services of one broker; all is used in the loop's thread, but what `DiskWork` runs.
+
+    Args:
+        config: The broker's keys.
+        store: Open, with `dispatch="caller"`.
+        address: "host:port" that clients are told.
+        name_servers: "host:port" of each.
+        own_topics: The topics that the broker has from its start.
+        files: The file layer.
 
     Attributes:
         store: Read from, and closed at the end.
         writer: What appends to the store, and dispatches.
-        address: "host:port" that clients are told.
         reads: For what reads the store, and may wait for the disk.
         writes: For what writes files of the broker's, or opens and closes.
         log_work: For the log's next file, and for dispatch that makes files: all clients wait for these.
+        room: Room in the log for what is sent.
+        dispatch: Dispatch, and who waits for messages.
+        on_append: To call after an append: there is something to dispatch, if not before it is synced.
+        sending: Where sends wait.
+        answers: Answers that wait for a sync.
+        appends: Messages of the broker's own.
+        creation: Topics that clients make.
+        registration: At the name servers.
+        config_files: Writes topics, groups and offsets.
     """
 
-    config: BrokerConfig
-    store: MessageStore
-    address: str
-    topics: TopicConfigManager
-    groups: SubscriptionGroupManager
-    offsets: ConsumerOffsetManager
-    consumers: ConsumerManager[Connection]
-    producers: ProducerManager[Connection]
-    writer: LoopWriter = field(init=False)
-    locks: RebalanceLockManager[tuple[str, str, int]] = field(default_factory=RebalanceLockManager)
-    reads: DiskWork = field(init=False)
-    writes: DiskWork = field(init=False)
-    log_work: DiskWork = field(init=False)
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: MessageStore,
+        address: str,
+        name_servers: Sequence[str],
+        own_topics: Sequence[TopicConfig],
+        files: FileLayer,
+    ) -> None:
+        self.config, self.store, self.address = config, store, address
+        self.topics = TopicConfigManager(store, own_topics, auto_create_topic_enable=config.auto_create_topic_enable)
+        self.groups = SubscriptionGroupManager(
+            store.path, files, auto_create_subscription_group=config.auto_create_subscription_group
+        )
+        self.offsets = ConsumerOffsetManager(
+            store.path, files, consumer_offset_update_version_step=config.consumer_offset_update_version_step
+        )
+        expired_ms = config.channel_expired_timeout
+        self.consumers: ConsumerManager[Connection] = ConsumerManager(channel_expired_timeout_ms=expired_ms)
+        self.producers: ProducerManager[Connection] = ProducerManager(channel_expired_timeout_ms=expired_ms)
+        self.locks: RebalanceLockManager[tuple[str, str, int]] = RebalanceLockManager()
 
-    def __post_init__(self) -> None:
-        self.writer = self.store.loop_writer()
-        config = self.config
         wait_ms = config.wait_time_mills_in_admin_broker_queue if config.broker_fast_failure_enable else None
         self.reads = DiskWork("reput-broker-read", _READING_THREADS, wait_ms)
         self.writes = DiskWork("reput-broker-write", _WRITING_THREADS, wait_ms)
         self.log_work = DiskWork("reput-broker-log", _LOG_THREADS, wait_ms)
+        self.config_files = StateFiles(self.writes)
+
+        is_sync = store.config.flush_disk_type is FlushDiskType.SYNC_FLUSH
+        self.writer = writer = store.loop_writer()
+        self.room = LogRoom(writer, self.log_work)
+        self.dispatch = LoopDispatch(store, writer, self.log_work)
+        self.on_append: Callable[[], None] = _nothing if is_sync else self.dispatch.soon
+        self.sending = RequestQueue("sends", config.send_thread_pool_queue_capacity)
+        self.answers = DurableAnswers(
+            writer, self.sending, store.config.sync_flush_timeout, on_safe=self.dispatch.soon if is_sync else None
+        )
+        self.appends = Appends(writer, self.room, self.dispatch, is_sync=is_sync)
+        self.registration = Registration(config, store, address, name_servers)
+        self.creation = TopicCreation(self.topics, self.writes, self.registration.register)
 
     @property
     def ip(self) -> str:
@@ -67,3 +111,7 @@ class BrokerState:
     def now_ms() -> int:
         """The time in ms since 1970 UTC."""
         return int(time.time() * 1000)
+
+
+def _nothing() -> None:
+    """What is appended under SYNC_FLUSH is dispatched once it is safe."""

@@ -8,9 +8,10 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 
-from reput.broker.state import BrokerState
+from reput.broker.disk_work import DiskWork
 from reput.events import Event
 from reput.formats.metadata import TopicConfig
+from reput.service.topic_config_manager import TopicConfigManager
 
 logger = logging.getLogger("reput.broker")
 
@@ -21,12 +22,14 @@ class TopicCreation:
     """Makes topics beside the loop; requests for one topic at the same time wait for one creation, in their order.
 
     Args:
-        state: The broker's.
+        topics: The broker's.
+        writes: Where files of the broker's are written.
         register: Tells the name servers, and returns when they know.
     """
 
-    def __init__(self, state: BrokerState, register: Callable[[], Awaitable[None]]) -> None:
-        self._state = state
+    def __init__(self, topics: TopicConfigManager, writes: DiskWork, register: Callable[[], Awaitable[None]]) -> None:
+        self._topics = topics
+        self._writes = writes
         self._register = register
         self._creating: dict[str, asyncio.Task[None]] = {}
         self._turns: dict[str, tuple[asyncio.Lock, int]] = {}
@@ -69,9 +72,9 @@ class TopicCreation:
     async def create(self, config: TopicConfig) -> TopicConfig:
         """Make a topic, and return it as it is then; errors as of `TopicConfigManager.create`."""
         await asyncio.shield(self.start(config))
-        return self._state.topics.select_topic_config(config.topic_name) or config
+        return self._topics.select_topic_config(config.topic_name) or config
 
     async def _create(self, config: TopicConfig) -> None:
-        if await self._state.writes.run(self._state.topics.create, [config]):
+        if await self._writes.run(self._topics.create, [config]):
             logger.info(Event("topic made by a client", topic=config.topic_name, queues=config.write_queue_nums))
             await self._register()

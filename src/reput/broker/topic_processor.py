@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 from reput.broker.state import SEE_FAQ, BrokerState
@@ -30,23 +29,10 @@ logger = logging.getLogger("reput.broker")
 
 
 class TopicProcessor:
-    """Takes requests about topics and groups; changes are on the disk before they are answered.
+    """Takes requests about topics and groups; changes are on the disk before they are answered."""
 
-    Args:
-        state: The broker's.
-        register: Tells the name servers, and returns when they know.
-        persist_groups: Writes the groups to the disk, and returns when that is done.
-    """
-
-    def __init__(
-        self,
-        state: BrokerState,
-        register: Callable[[], Awaitable[None]],
-        persist_groups: Callable[[], Awaitable[None]],
-    ) -> None:
+    def __init__(self, state: BrokerState) -> None:
         self._state = state
-        self._register = register
-        self._persist_groups = persist_groups
 
     def handlers(self) -> dict[int, Handler]:
         """The requests that it takes."""
@@ -80,7 +66,7 @@ class TopicProcessor:
             Event("topic made or changed", topic=header.topic, queues=header.write_queue_nums, client=connection.remote)
         )
         if changed:
-            await self._register()
+            await self._state.registration.register()
         return command.response()
 
     async def delete_topic(self, connection: Connection, command: RemotingCommand) -> Answer:
@@ -92,7 +78,7 @@ class TopicProcessor:
         await self._state.writes.run_for(connection, self._state.topics.delete, [header.topic])
         logger.info(Event("topic deleted", topic=header.topic, client=connection.remote))
         self._state.offsets.clean_offset_by_topic(header.topic, self._state.now_ms())
-        await self._register()
+        await self._state.registration.register()
         return command.response()
 
     def topic_config(self, connection: Connection, command: RemotingCommand) -> Answer:
@@ -122,7 +108,7 @@ class TopicProcessor:
             self._state.groups.update_subscription_group_config([config], self._state.now_ms())
         except ConfigError as error:
             return command.response(ResponseCode.INVALID_PARAMETER, str(error))
-        await self._persist_groups()
+        await self._state.config_files.persist(self._state.groups)
         logger.info(Event("group made or changed", group=config.group_name, client=connection.remote))
         return command.response()
 
@@ -134,7 +120,7 @@ class TopicProcessor:
         fields = command.ext_fields or {}
         if header.clean_offset or fields.get("removeOffset") == "true":  # 4.9's name
             self._state.offsets.remove_offset(header.group_name, now_ms)
-        await self._persist_groups()
+        await self._state.config_files.persist(self._state.groups)
         logger.info(Event("group deleted", group=header.group_name, client=connection.remote))
         return command.response()
 

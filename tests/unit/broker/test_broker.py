@@ -362,17 +362,17 @@ def test_what_is_sent_while_the_broker_stops_is_dispatched_by_the_close_of_the_s
 ) -> None:
     async def scenario() -> None:
         async with serving_broker(tmp_path / "store") as served:
-            controller = served.controller
-            persist = controller._persist
+            state = served.controller._state
+            persist = state.config_files.persist
 
             async def persist_late(manager: ConfigManager[Any]) -> None:
-                await controller._state.writes.run(controller._state.store.put_message, Message("orders", b"late"))
-                controller._dispatch.soon()
+                await state.writes.run(state.store.put_message, Message("orders", b"late"))
+                state.dispatch.soon()
                 await persist(manager)
 
-            monkeypatch.setattr(controller, "_persist", persist_late)
+            monkeypatch.setattr(state.config_files, "persist", persist_late)
             await served.stop()
-            assert controller._dispatch._next is None, "it would find the store closed"
+            assert state.dispatch._next is None, "it would find the store closed"
 
     run(scenario())
     with MessageStore.open(tmp_path / "store") as store:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from reput import MessageStore
-from reput.broker.send_message_processor import read_properties, write_properties
+from reput.broker.inner_message import read_properties, write_properties
 from reput.broker.topic_creation import TopicCreation
 from reput.formats.hosts import encode_host
 from reput.formats.message_batch import INNER_BATCH, decode_batch

@@ -193,11 +193,8 @@ def test_a_send_to_a_new_topic_does_not_overtake_one_that_waits_for_a_log_file(t
 
     async def scenario() -> None:
         async with serving_broker(tmp_path / "store", files=FaultyFiles(judge), **TINY) as served:
-            client, state, creation = (
-                await served.client(),
-                served.controller._state,
-                served.controller._clients._creation,
-            )
+            client, state = await served.client(), served.controller._state
+            creation = state.creation
             await with_topic(client, "orders")
             await asyncio.gather(*client.begin_all(filling("orders", 12, 5000)))
             assert size - 5000 < state.store.max_commit_log_offset < size - 1000

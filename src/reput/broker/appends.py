@@ -1,0 +1,81 @@
+"""Appends: messages of the broker's own, such as those that it delivers later, and when they are safe."""
+
+from __future__ import annotations
+
+import asyncio
+
+from reput.broker.inner_message import MessageExtBrokerInner
+from reput.broker.log_room import LogRoom
+from reput.broker.loop_dispatch import LoopDispatch
+from reput.errors import ReputError, StorePoisonedError, WouldWaitError
+from reput.files import NeverWaiting
+from reput.store.loop_writer import LoopWriter
+from reput.store.put_rows import PutRowResult
+from reput.store.results import PutMessageStatus
+
+
+class Appends:
+    """Puts messages for requests and services that wait until these are as safe as the flush mode promises.
+
+    Args:
+        writer: Of the store.
+        room: Room in the log.
+        dispatch: Told once messages are safe.
+        is_sync: Whether a message is safe only after a sync.
+    """
+
+    def __init__(self, writer: LoopWriter, room: LogRoom, dispatch: LoopDispatch, *, is_sync: bool) -> None:
+        self._writer = writer
+        self._room = room
+        self._dispatch = dispatch
+        self._is_sync = is_sync
+
+    async def put(self, message: MessageExtBrokerInner) -> PutRowResult:
+        """Put a message, and return where it went once it is safe.
+
+        Raises:
+            ReputError: It is not in the log, as of `MessageStore.put_message`.
+            StorePoisonedError: A sync has failed: nobody knows whether it is in the log.
+        """
+        result = await self.append(message)
+        await self.safe(result.end_offset)
+        return result
+
+    async def append(self, message: MessageExtBrokerInner) -> PutRowResult:
+        """Put a message, and return where it went; `safe` waits for many at once. Errors as of `put`."""
+        row = message.row()
+        while True:
+            with NeverWaiting():
+                (result,) = self._writer.put_rows([row])
+            if isinstance(result, WouldWaitError):
+                await self._room.make(result.room)
+            elif isinstance(result, ReputError):
+                raise result
+            else:
+                if not self._is_sync:
+                    self._dispatch.soon()
+                return result
+
+    async def safe(self, end_offset: int) -> None:
+        """Return once the log is safe up to an offset, and let that be dispatched.
+
+        Raises StorePoisonedError where a sync has failed.
+        """
+        if not self._is_sync:
+            return
+        loop = asyncio.get_running_loop()
+        safe: asyncio.Future[StorePoisonedError | None] = loop.create_future()
+
+        def done(status: PutMessageStatus | StorePoisonedError) -> None:  # in the store's flush thread
+            loop.call_soon_threadsafe(_tell, safe, status)
+
+        self._writer.when_safe(end_offset, done)
+        failure = await safe
+        self._dispatch.soon()
+        if failure is not None:
+            raise failure
+
+
+def _tell(safe: asyncio.Future[StorePoisonedError | None], status: PutMessageStatus | StorePoisonedError) -> None:
+    if not safe.done():
+        safe.set_result(status if isinstance(status, StorePoisonedError) else None)

@@ -1,0 +1,51 @@
+"""StateFiles: the broker's files below `config`, written beside the loop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from reput.broker.disk_work import DiskWork
+from reput.errors import ReputError
+from reput.events import Event
+from reput.service.config_manager import ConfigManager
+
+logger = logging.getLogger("reput.broker")
+
+
+class StateFiles:
+    """Writes the files of `ConfigManager`s that have changed.
+
+    Args:
+        writes: Where files of the broker's are written.
+    """
+
+    def __init__(self, writes: DiskWork) -> None:
+        self._writes = writes
+        self._soon: dict[ConfigManager, asyncio.Task[None]] = {}  # type: ignore[type-arg]
+
+    async def persist(self, manager: ConfigManager) -> None:  # type: ignore[type-arg]
+        """Write a file, if it has changed, and return when that is done; errors as of `ConfigManager.persist`."""
+        snapshot = manager.snapshot()
+        if snapshot is not None:
+            await self._writes.run(manager.persist, snapshot)
+
+    def persist_soon(self, manager: ConfigManager) -> None:  # type: ignore[type-arg]
+        """Write a file, one write at a time, however many changes come meanwhile; an error is logged."""
+        if manager not in self._soon and manager.snapshot() is not None:
+            task = self._soon[manager] = asyncio.get_running_loop().create_task(self._persist_all(manager))
+            task.add_done_callback(lambda _: self._soon.pop(manager))
+
+    async def _persist_all(self, manager: ConfigManager) -> None:  # type: ignore[type-arg]
+        while manager.snapshot() is not None:
+            if not await self.try_persist(manager):  # the next change tries again
+                return
+
+    async def try_persist(self, manager: ConfigManager) -> bool:  # type: ignore[type-arg]
+        """Write a file, if it has changed; False where that failed, and an error is logged."""
+        try:
+            await self.persist(manager)
+        except ReputError as error:
+            logger.error(Event("a file of the broker's was not written", error=error))
+            return False
+        return True

@@ -1,0 +1,93 @@
+"""Messages of the broker's own: where they go, and when they are safe."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from reput.broker.inner_message import MessageExtBrokerInner
+from reput.errors import MessageIllegalError, StoreError, StorePoisonedError
+from reput.formats.hosts import encode_host
+from tests.support.broker import SYNCED, controller_of, messages_of, serving_broker, with_topic
+from tests.support.faulty_files import FaultyFiles
+from tests.support.held_disk import HeldDisk
+from tests.support.sockets import run
+
+#: A log file that a few messages fill.
+_TINY = {"mapped_file_size_commit_log": 1 << 16}
+
+
+def _message(body: bytes, topic: str = "orders") -> MessageExtBrokerInner:
+    return MessageExtBrokerInner(topic, 0, body, {"KEYS": "k"}, 0, 0, 1_700_000_000_000, encode_host("127.0.0.1:1"))
+
+
+@pytest.mark.parametrize("keys", [{}, SYNCED], ids=["async", "sync"])
+def test_a_message_is_there_for_consumers_who_wait(tmp_path: Path, keys: dict[str, object]) -> None:
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store", **keys) as served:
+            client, appends = await served.client(), served.controller._state.appends
+            await with_topic(client, "orders")
+            pulled = asyncio.create_task(client.pull("orders", hold_ms=60_000))
+            await client.round_trip()
+            result = await appends.put(_message(b"own"))
+            assert result.queue_offset == 0
+            (message,) = messages_of(await pulled)
+            assert (message.body, message.keys) == (b"own", ("k",))
+
+    run(scenario())
+
+
+def test_a_message_is_safe_when_its_put_returns(tmp_path: Path) -> None:
+    disk = HeldDisk()
+
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store", files=FaultyFiles(disk.judge), **SYNCED) as served:
+            client, appends = await served.client(), served.controller._state.appends
+            await with_topic(client, "orders")
+            with disk.held():
+                put = asyncio.create_task(appends.put(_message(b"own")))
+                await asyncio.to_thread(disk.wait)
+                await client.round_trip()
+                assert not put.done()
+            assert (await put).queue_offset == 0
+
+    run(scenario())
+
+
+def test_messages_go_on_in_the_next_log_file(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store", **_TINY) as served:
+            client, state = await served.client(), served.controller._state
+            await with_topic(client, "orders")
+            results = [await state.appends.put(_message(bytes(5000))) for _ in range(40)]
+            assert [result.queue_offset for result in results] == list(range(40))
+            assert state.store.max_commit_log_offset > 3 * _TINY["mapped_file_size_commit_log"]
+
+    run(scenario())
+
+
+def test_a_message_that_cannot_be_stored_is_an_error(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store") as served:
+            with pytest.raises(MessageIllegalError, match="topic"):
+                await served.controller._state.appends.put(_message(b"own", "t" * 300))
+
+    run(scenario())
+
+
+def test_a_sync_that_fails_is_an_error(tmp_path: Path) -> None:
+    disk = HeldDisk()
+
+    async def scenario() -> None:
+        controller = controller_of(tmp_path / "store", files=FaultyFiles(disk.judge), **SYNCED)
+        await controller.start()
+        await controller._state.appends.put(_message(b"before"))  # makes the log's file
+        disk.fail()
+        with pytest.raises(StorePoisonedError):
+            await controller._state.appends.put(_message(b"own"))
+        with pytest.raises(StoreError):
+            await controller.stop()
+
+    run(scenario())
