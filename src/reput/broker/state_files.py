@@ -33,13 +33,15 @@ class StateFiles:
     def persist_soon(self, manager: ConfigManager) -> None:  # type: ignore[type-arg]
         """Write a file, one write at a time, however many changes come meanwhile; an error is logged."""
         if manager not in self._soon and manager.snapshot() is not None:
-            task = self._soon[manager] = asyncio.get_running_loop().create_task(self._persist_all(manager))
-            task.add_done_callback(lambda _: self._soon.pop(manager))
+            self._soon[manager] = asyncio.get_running_loop().create_task(self._persist_all(manager))
 
     async def _persist_all(self, manager: ConfigManager) -> None:  # type: ignore[type-arg]
-        while manager.snapshot() is not None:
-            if not await self.try_persist(manager):  # the next change tries again
-                return
+        try:
+            while manager.snapshot() is not None:
+                if not await self.try_persist(manager):  # the next change tries again
+                    return
+        finally:
+            del self._soon[manager]
 
     async def try_persist(self, manager: ConfigManager) -> bool:  # type: ignore[type-arg]
         """Write a file, if it has changed; False where that failed, and an error is logged."""
