@@ -109,6 +109,10 @@ final class Clients {
         consumer.setVipChannelEnabled(false);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.setAwaitTerminationMillisWhenShutdown(TimeUnit.SECONDS.toMillis(MOST_S));   // for the last message's offset
+        // 1 s after its start a client of 5.x rebalances and sends a heartbeat, in two threads. A heartbeat with the version
+        // of the subscription before the rebalance has its pulls refused (SUBSCRIPTION_NOT_LATEST) until the next one: by
+        // default after 30 s.
+        consumer.setHeartbeatBrokerInterval(2000);
         consumer.subscribe(arguments.get("topic").getAsString(), arguments.get("tags").getAsString());
         LinkedBlockingQueue<Map<String, Object>> got = new LinkedBlockingQueue<>();
         consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
