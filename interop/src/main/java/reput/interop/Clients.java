@@ -109,9 +109,9 @@ final class Clients {
         consumer.setVipChannelEnabled(false);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.setAwaitTerminationMillisWhenShutdown(TimeUnit.SECONDS.toMillis(MOST_S));   // for the last message's offset
-        // 1 s after its start a client of 5.x rebalances and sends a heartbeat, in two threads. A heartbeat with the version
-        // of the subscription before the rebalance has its pulls refused (SUBSCRIPTION_NOT_LATEST) until the next one: by
-        // default after 30 s.
+        // A 5.x client may pull before a heartbeat has told the broker its new subscription: 1 s after the start its first
+        // rebalance and the heartbeat of its timer race. Until the next heartbeat, by default 30 s later, the broker answers
+        // SUBSCRIPTION_NOT_LATEST.
         consumer.setHeartbeatBrokerInterval(2000);
         consumer.subscribe(arguments.get("topic").getAsString(), arguments.get("tags").getAsString());
         LinkedBlockingQueue<Map<String, Object>> got = new LinkedBlockingQueue<>();
