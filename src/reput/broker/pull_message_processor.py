@@ -59,7 +59,7 @@ class PullMessageProcessor:
     def pull(self, connection: Connection, command: RemotingCommand) -> Answer | Coroutine[Any, Any, Answer]:
         """Take one request; None where it is held, a coroutine where the disk must be waited for."""
         header: PullMessageRequestHeader = command.cached_header or decode_header(
-            PullMessageRequestHeader, command.ext_fields
+            PullMessageRequestHeader, command.ext_fields, is_fast=True
         )
         return self._pull(connection, command, header, may_wait=True)
 

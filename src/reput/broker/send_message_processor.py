@@ -61,9 +61,9 @@ class SendMessageProcessor:
             if self._state.creation.is_creating(header.topic):  # after those of this connection that wait for the topic
                 return self._send_to_new(connection, command, header, topic)
             return self._send_to(connection, command, header, topic)
-        queue_nums = required(header, "default_topic_queue_nums")
+        template, queue_nums = required(header, "default_topic"), required(header, "default_topic_queue_nums")
         made = self._state.topics.create_topic_in_send_message(
-            header.topic, header.default_topic, queue_nums, unit_mode=bool(header.unit_mode)
+            header.topic, template, queue_nums, unit_mode=bool(header.unit_mode)
         )
         if made is None:
             return self._refuse(

@@ -28,6 +28,7 @@ from reput.kernels.remoting_header import (
     F_DEFAULT_TOPIC,
     F_DEFAULT_TOPIC_QUEUE_NUMS,
     F_FLAG,
+    F_MAX_RECONSUME_TIMES,
     F_PRODUCER_GROUP,
     F_PROPERTIES,
     F_QUEUE_ID,
@@ -126,6 +127,9 @@ def _numbers_are_plain(header):  # type: ignore[no-untyped-def]
     for field in (F_PRODUCER_GROUP, F_DEFAULT_TOPIC):
         if field_size(header, field) < 0:
             return False
+    good, value = number_field(header, F_MAX_RECONSUME_TIMES, 0)
+    if not (good and is_int32(value)):
+        return False
     good, value = number_field(header, F_DEFAULT_TOPIC_QUEUE_NUMS, 0)
     return good and is_int32(value) and field_size(header, F_DEFAULT_TOPIC_QUEUE_NUMS) > 0
 

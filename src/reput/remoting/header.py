@@ -41,12 +41,14 @@ def camel_case(name: str) -> str:
     return head + "".join(map(str.capitalize, rest))
 
 
-def decode_header(kind: type[_H], ext_fields: dict[str, str] | None) -> _H:
+def decode_header(kind: type[_H], ext_fields: dict[str, str] | None, *, is_fast: bool = False) -> _H:
     """An instance of a header class from the fields of a command.
 
-    As RocketMQ does, unknown fields are ignored, and a number that is none leaves the field at its default.
+    As RocketMQ does, unknown fields are ignored, and a number that is none leaves the field at its default; a class
+    that RocketMQ reads in the fast way (`FastCodesHeader`) takes no such text.
 
-    Raises MissingFieldError where a required field is missing; RocketMQ then fails on null, if it needs the field.
+    Raises MissingFieldError where a required field is missing, RocketMQ then fails on null, if it needs the field; and
+    for a number that is none, where the field is required or `is_fast`.
     """
     header_class: Any = kind
     given, values = ext_fields or {}, []
@@ -54,7 +56,7 @@ def decode_header(kind: type[_H], ext_fields: dict[str, str] | None) -> _H:
         text = given.get(wire_name)
         value = None if text is None else read(text)
         if value is None:
-            if default is MISSING:
+            if default is MISSING or (is_fast and text is not None):
                 what = "is missing" if text is None else f"is {text[:40]!r}, no number"
                 remark = f"{kind.__name__}: the field {wire_name} {what}"
                 raise MissingFieldError(ResponseCode.SYSTEM_ERROR, remark, wire_name)

@@ -90,7 +90,7 @@ class PullDecoder:
         header = b"".join((*texts[:2], _PROOF[0], *texts[2:4], _PROOF[1], *texts[4:6], _PROOF[2], texts[6]))
         try:
             command = decode_command(FRAME_HEAD.pack(LENGTH_SIZE + len(header), len(header)) + header)
-            found = decode_header(PullMessageRequestHeader, command.ext_fields)
+            found = decode_header(PullMessageRequestHeader, command.ext_fields, is_fast=True)
         except (RemotingDecodeError, RemotingCommandError):
             return
         numbers = [str(number).encode() for number in (found.queue_offset, found.commit_offset, command.opaque)]

@@ -13,16 +13,17 @@ class SendMessageRequestHeader:
     """A message or a batch to be stored (SEND_MESSAGE; SEND_MESSAGE_V2 and SEND_BATCH_MESSAGE with `V2_NAMES`).
 
     `properties`: name 0x01 value 0x02 ...; `born_timestamp`: ms since 1970 UTC; `queue_id` below 0: any queue.
-    `default_topic_queue_nums`: queues of a topic that the send makes; only then RocketMQ needs it.
+    `default_topic`, `default_topic_queue_nums`: template and queues of a topic that the send makes; only then
+    RocketMQ needs them.
     """
 
     producer_group: str
     topic: str
-    default_topic: str
     queue_id: Int32
     sys_flag: Int32
     born_timestamp: Int64
     flag: Int32
+    default_topic: str | None = None
     default_topic_queue_nums: Int32 | None = None
     properties: str | None = None
     reconsume_times: Int32 | None = None
@@ -66,9 +67,11 @@ _V2_CODES = (RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE, Reques
 def decode_send_header(code: int, ext_fields: dict[str, str] | None) -> SendMessageRequestHeader:
     """The header of a request that sends, in the names of its code; errors as of `decode_header`.
 
-    A group or a template that is missing is blank: RocketMQ stores the message all the same.
+    A group that is missing is blank: RocketMQ stores the message all the same. In the short names, which RocketMQ
+    reads in the fast way, a number must be one.
     """
     fields = ext_fields or {}
-    if code in _V2_CODES:
+    is_fast = code in _V2_CODES
+    if is_fast:
         fields = {V2_NAMES.get(name, name): value for name, value in fields.items()}
-    return decode_header(SendMessageRequestHeader, {"producerGroup": "", "defaultTopic": ""} | fields)
+    return decode_header(SendMessageRequestHeader, {"producerGroup": ""} | fields, is_fast=is_fast)

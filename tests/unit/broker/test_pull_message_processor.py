@@ -241,7 +241,7 @@ def test_a_pull_commits_its_offset_on_the_first_pass_only(tmp_path: Path) -> Non
     run(scenario())
 
 
-def test_fields_that_a_pull_does_not_need_may_be_missing(tmp_path: Path) -> None:
+def test_fields_that_a_pull_does_not_need_may_be_missing_but_are_numbers(tmp_path: Path) -> None:
     def without(command: RemotingCommand, name: str) -> RemotingCommand:
         assert command.ext_fields is not None
         del command.ext_fields[name]
@@ -263,6 +263,12 @@ def test_fields_that_a_pull_does_not_need_may_be_missing(tmp_path: Path) -> None
                 (refused,) = client.begin_all([without(needing, name)])
                 assert (await refused).code == ResponseCode.SYSTEM_ERROR
                 assert (await refused).remark == f"PullMessageRequestHeader: the field {name} is missing"
+                text = pull_command("orders")
+                assert text.ext_fields is not None
+                text.ext_fields[name] = "1x"
+                (refused,) = client.begin_all([text])
+                assert (await refused).code == ResponseCode.SYSTEM_ERROR
+                assert (await refused).remark == f"PullMessageRequestHeader: the field {name} is '1x', no number"
 
     run(scenario())
 

@@ -450,9 +450,33 @@ def test_a_send_needs_no_group_and_to_a_known_topic_no_template(tmp_path: Path, 
             for name in ("a", "c", "d"):
                 assert (await client.begin_all([without("orders", name)])[0]).code == 0
             assert [message.body for message in await stored(client, "orders")] == [b"a", b"c", b"d"]
-            answer = await client.begin_all([without("new", "d")])[0]
-            assert answer.code == ResponseCode.SYSTEM_ERROR
-            assert answer.remark == "SendMessageRequestHeader: the field defaultTopicQueueNums is missing"
+            for name, field in (("c", "defaultTopic"), ("d", "defaultTopicQueueNums")):
+                answer = await client.begin_all([without("new", name)])[0]
+                assert answer.code == ResponseCode.SYSTEM_ERROR
+                assert answer.remark == f"SendMessageRequestHeader: the field {field} is missing"
+
+    run(scenario())
+
+
+def test_a_field_that_is_no_number_is_refused_in_the_short_names_and_not_in_the_long_ones(tmp_path: Path) -> None:
+    def with_text(code: RequestCode, letter: str) -> RemotingCommand:
+        command = send_command("orders", b"x", code=code)
+        assert command.ext_fields is not None
+        command.ext_fields[letter if code == RequestCode.SEND_MESSAGE_V2 else V2_NAMES[letter]] = "1x"
+        return command
+
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store") as served:
+            client = await served.client()
+            await with_topic(client, "orders")
+            assert (await client.send_message("orders", b"plain")).code == 0  # the kernel knows the topic
+            for letter in "djl":
+                assert (await client.begin_all([with_text(RequestCode.SEND_MESSAGE, letter)])[0]).code == 0
+                answer = await client.begin_all([with_text(RequestCode.SEND_MESSAGE_V2, letter)])[0]
+                assert answer.code == ResponseCode.SYSTEM_ERROR
+                expected = f"SendMessageRequestHeader: the field {V2_NAMES[letter]} is '1x', no number"
+                assert answer.remark == expected
+            assert len(await stored(client, "orders")) == 4
 
     run(scenario())
 

@@ -98,6 +98,12 @@ def test_a_required_number_that_is_none_is_told_with_what_came() -> None:
         kinds(queueId="x" * 1_000_000)
 
 
+def test_what_rocketmq_reads_in_the_fast_way_takes_no_text_for_a_number() -> None:
+    assert decode_header(Kinds, {"queueId": "0"}, is_fast=True) == kinds()
+    with pytest.raises(RemotingCommandError, match="Kinds: the field flag is 'x', no number"):
+        decode_header(Kinds, {"queueId": "1", "flag": "x"}, is_fast=True)
+
+
 def test_a_class_may_have_names_of_its_own() -> None:
     assert decode_header(UnregisterClientRequestHeader, {"clientID": "me"}).client_id == "me"
     with pytest.raises(RemotingCommandError):
@@ -105,7 +111,7 @@ def test_a_class_may_have_names_of_its_own() -> None:
 
 
 def test_a_send_of_v2_has_short_names() -> None:
-    long = SendMessageRequestHeader("p", "t", "TBW102", 1, 0, 5, 0, 4, "KEYS\x01k\x02", 0, False, True, 16)
+    long = SendMessageRequestHeader("p", "t", 1, 0, 5, 0, "TBW102", 4, "KEYS\x01k\x02", 0, False, True, 16)
     fields = encode_header(long)
     short = {letter: fields[name] for letter, name in V2_NAMES.items() if name in fields}
     assert len(short) == len(fields) == 13
