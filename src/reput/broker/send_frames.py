@@ -6,12 +6,13 @@ from reput.broker.send_message_processor import SEND_CODES
 from reput.broker.state import BrokerState
 from reput.config.message_store import FlushDiskType, MessageStoreConfig
 from reput.errors import ReputError, WouldWaitError
-from reput.formats.hosts import HOST_V4_SIZE, encode_host
+from reput.formats.hosts import HOST_V4_SIZE
 from reput.formats.message import RETRY_TOPIC_PREFIX
 from reput.formats.metadata import TopicConfig, TopicFilterType
 from reput.formats.record_layout import V1_MAX_TOPIC_SIZE
 from reput.kernels.send_frames import SendFrames, Stop
 from reput.log.queue_types import is_batch_cq
+from reput.log.store_host import encode_store_host
 from reput.remoting.codes import VERSION, PermName
 from reput.remoting.command import RemotingCommand, encode_command
 from reput.remoting.pull_frames import PullDecoder
@@ -42,7 +43,7 @@ class SendFrameProcessor:
         self._on_append = state.on_append
         store_config, config = state.store.config, state.config
         self._is_sync = store_config.flush_disk_type is FlushDiskType.SYNC_FLUSH
-        host = encode_host(store_config.store_host)
+        host = encode_store_host(store_config)
         self._unique_ids = UniqueIds(host)
         trace_on = "true" if config.trace_on else "false"
         self._is_usable = len(host) == HOST_V4_SIZE and _is_plain(store_config) and _is_text(config.region_id)

@@ -12,13 +12,13 @@ from reput.broker.state import SEE_FAQ, BrokerState
 from reput.config.message_store import FlushDiskType
 from reput.errors import MessageIllegalError, ReputError, StoreBusyError, WouldWaitError
 from reput.files import NeverWaiting
-from reput.formats.hosts import encode_host
 from reput.formats.message import RETRY_TOPIC_PREFIX
 from reput.formats.message_batch import INNER_BATCH
 from reput.formats.metadata import TopicConfig, TopicFilterType
 from reput.formats.properties import INNER_NUM
 from reput.formats.record_layout import SysFlag
 from reput.log.queue_types import is_batch_cq
+from reput.log.store_host import encode_store_host
 from reput.remoting.codes import PermName, RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand
 from reput.remoting.header import encode_header, required
@@ -43,7 +43,7 @@ class SendMessageProcessor:
     def __init__(self, state: BrokerState) -> None:
         self._state = state
         self._is_sync = state.store.config.flush_disk_type is FlushDiskType.SYNC_FLUSH
-        self._unique_ids = UniqueIds(encode_host(state.store.config.store_host))
+        self._unique_ids = UniqueIds(encode_store_host(state.store.config))
         self._ext = {_MSG_REGION: state.config.region_id, _TRACE_ON: "true" if state.config.trace_on else "false"}
 
     def handlers(self) -> dict[int, Handler]:

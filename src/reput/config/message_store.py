@@ -23,6 +23,8 @@ __all__ = ["OS_PAGE_SIZE", "FlushDiskType", "MessageStoreConfig"]
 #: Bytes of a page, for the keys that count pages, on every machine (`MappedFile.OS_PAGE_SIZE`).
 OS_PAGE_SIZE = 4096
 
+#: A last label with a letter: the C library takes 10.1 for an address.
+_HOST_NAME = re.compile(r"([A-Za-z0-9_-]+\.)*[A-Za-z0-9_-]*[A-Za-z][A-Za-z0-9_-]*\.?")
 _DELAY_LEVEL = re.compile(r"([0-9]+)([smhd])")
 _DELAY_UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
@@ -51,7 +53,7 @@ class MessageStoreConfig(RocketmqConfig):
     read_only_commit_log_store_paths: str | None = config_key(
         None, "Those of the commit log's folders that get no new file; a comma separates them."
     )
-    broker_ip1: str = config_key("127.0.0.1", "The address that a record names as its store host: IPv4 or IPv6.")
+    broker_ip1: str = config_key("127.0.0.1", "The store host in records: IPv4, IPv6, or a host name.")
     listen_port: int = config_key(10911, "The port that a record names as its store host.", maximum=65_535)
 
     # the files' geometry
@@ -233,17 +235,27 @@ class MessageStoreConfig(RocketmqConfig):
                 f"expected at most {INT32_MAX}"
             )
         _ = self.delay_levels_ms, self.delete_hours  # raise ConfigError for wrong texts
+        if not self._names_a_host():
+            raise ConfigError(
+                f"brokerIP1={self.broker_ip1}: expected an IPv4 or IPv6 address, as 10.0.0.1 or 2001:db8::1, or a host "
+                "name, as broker-a.example.org"
+            )
+
+    def _names_a_host(self) -> bool:
+        if _HOST_NAME.fullmatch(self.broker_ip1):
+            return True
         try:
             encode_host(self.store_host)
         except MessageIllegalError:
-            raise ConfigError(
-                f"brokerIP1={self.broker_ip1}: expected an IPv4 or IPv6 address, as 10.0.0.1 or 2001:db8::1; a record "
-                "cannot hold a name"
-            ) from None
+            return False
+        return True
 
     @property
     def store_host(self) -> str:
-        """Store host in each record that this store writes: `10.0.0.1:10911`, `[2001:db8::1]:10911`."""
+        """Store host of this store's records: `10.0.0.1:10911`, `[2001:db8::1]:10911`, `broker-a.example.org:10911`.
+
+        Records have the address of a name (`reput.log.store_host`).
+        """
         address = f"[{self.broker_ip1}]" if ":" in self.broker_ip1 else self.broker_ip1
         return f"{address}:{self.listen_port}"
 

@@ -18,6 +18,7 @@ from reput.files import DISK, FileLayer
 from reput.formats.message import Message, refuse_wrong_types
 from reput.formats.message_batch import MessageExtBatch
 from reput.kernel_loader import load_kernels
+from reput.log.store_host import encode_store_host
 from reput.progress import Progress, silent
 from reput.store.forgotten import close_forgotten, wait_for_forgotten
 from reput.store.message_reader import MessageReader
@@ -99,7 +100,7 @@ class MessageStore(MessageReader):
             options: RocketMQ's keys in snake_case or camelCase, over `config`.
 
         Raises:
-            ConfigError: An unknown key, with the nearest known one, or a wrong value.
+            ConfigError: An unknown key, with the nearest known one, or a wrong value; `brokerIP1` has no address.
             StoreLockedError: Another process, RocketMQ's own included, or this one has it open for writing.
             StoreFormatError: No store, a foreign file, files of another size than given. Nothing was changed.
             CorruptRecordError: Damage that is no torn tail. Nothing was changed.
@@ -108,6 +109,7 @@ class MessageStore(MessageReader):
         """
         base = config or MessageStoreConfig(flush_disk_type=FlushDiskType.SYNC_FLUSH)
         settings = MessageStoreConfig.from_mapping(options, base)
+        encode_store_host(settings)
         root = os.path.abspath(os.path.expanduser(path))
         if dispatch not in ("thread", "external", "caller", "spark"):
             raise ConfigError(f"dispatch={dispatch!r}: expected 'thread', 'external' or 'caller'")

@@ -19,6 +19,7 @@ from reput.formats.message_batch import INNER_BATCH
 from reput.formats.multi_dispatch import INNER_MULTI_DISPATCH
 from reput.formats.property_crc import PROPERTY_CRC_SIZE
 from reput.formats.record_layout import MAX_QUEUE_ID, MIN_RECORD_SIZE, MagicCode, encode_topic
+from reput.log.store_host import encode_store_host
 from reput.store.log.commit_log import CommitLog
 from reput.store.log.flush import FlushPolicy
 from reput.store.log.pending import Append, AppendedRows, EncodedRows, PendingRecord
@@ -72,7 +73,7 @@ class PutMessage:
         self._stats = stats
         self._max_message_size = config.max_message_size
         self._allow_v2 = config.auto_message_version_on_topic_len
-        self._store_host = encode_host(config.store_host)
+        self._store_host = encode_store_host(config)
         self._reserved = PROPERTY_CRC_SIZE if config.enabled_append_prop_crc else 0
         self._multi_dispatch = (
             MultiDispatch(log, config, _record_size) if config.enable_lmq and config.enable_multi_dispatch else None

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import MessageIllegalError, ReputError, WouldWaitError
-from reput.formats.hosts import encode_host
 from reput.formats.java import body_crc
 from reput.formats.message import check_topic
 from reput.formats.message_batch import INNER_BATCH, decode_batch
@@ -17,6 +16,7 @@ from reput.formats.properties import PROPERTY_SEPARATOR
 from reput.formats.property_crc import PROPERTY_CRC_SIZE
 from reput.formats.record_layout import MAX_PROPERTIES_SIZE, MAX_QUEUE_ID, Buffer, SysFlag
 from reput.log.queue_types import QueueTypes
+from reput.log.store_host import encode_store_host
 from reput.store.log.commit_log import CommitLog
 from reput.store.log.flush import FlushPolicy
 from reput.store.log.pending import PendingRecord
@@ -102,7 +102,7 @@ class PutRows:
         self._stats = stats
         self._types = types
         self._max_message_size = config.max_message_size
-        self._store_host = encode_host(config.store_host)
+        self._store_host = encode_store_host(config)
         self._reserved = PROPERTY_CRC_SIZE if config.enabled_append_prop_crc else 0
         self._with_batch_properties = config.dispatch_rules.items_take_batch_properties
 

@@ -47,6 +47,16 @@ def test_a_program_has_a_broker_in_two_seconds_and_closes_it_clean(tmp_path: Pat
             Broker.start(tmp_path / "store", **HERE)
 
 
+def test_clients_are_told_the_brokers_host_name(tmp_path: Path) -> None:
+    with Broker.start(tmp_path / "store", broker_ip1="localhost", **HERE) as broker:
+        assert broker.address.startswith("localhost:")
+        assert broker.namesrv.startswith("localhost:")
+        assert ask(broker.address) == 0
+    with MessageStore.open(tmp_path / "store", **SMALL) as store:
+        (message,) = store.get_message("orders", 0, 0).messages()
+        assert message.store_host == broker.address.replace("localhost", "127.0.0.1")
+
+
 def test_messages_are_synced_unless_the_program_says_otherwise(tmp_path: Path) -> None:
     with Broker.start(tmp_path / "store", mapped_file_size_commit_log=1 << 20, bind_address="127.0.0.1") as broker:
         assert broker._controller._state.store.config.flush_disk_type == "SYNC_FLUSH"

@@ -187,7 +187,9 @@ def test_an_error_in_a_broker_conf_names_the_line() -> None:
         ("storePathCommitLog", ","),
         ("messageDelayLevel", "1s 5x"),
         ("maxIndexNum", 110_000_000),
-        ("brokerIP1", "broker-a.example"),
+        ("brokerIP1", ""),
+        ("brokerIP1", "10.1"),
+        ("brokerIP1", "a b.example"),
         ("brokerIP1", "10.0.0.1:10911"),
     ],
 )
@@ -214,7 +216,14 @@ def test_a_batch_consume_queue_file_holds_whole_units(given: int, size: int) -> 
     assert config.mapper_file_size_batch_consume_queue == size
 
 
-@pytest.mark.parametrize(("address", "host"), [("10.0.0.1", "10.0.0.1:10911"), ("2001:db8::1", "[2001:db8::1]:10911")])
+@pytest.mark.parametrize(
+    ("address", "host"),
+    [
+        ("10.0.0.1", "10.0.0.1:10911"),
+        ("a.example", "a.example:10911"),
+        ("2001:db8::1", "[2001:db8::1]:10911"),
+    ],
+)
 def test_the_store_host_is_address_and_port(address: str, host: str) -> None:
     assert MessageStoreConfig(broker_ip1=address).store_host == host
 

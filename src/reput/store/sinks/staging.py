@@ -20,13 +20,13 @@ import pyarrow as pa
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import StoreError
 from reput.files import FileLayer
-from reput.formats.hosts import encode_host
 from reput.formats.multi_dispatch import INNER_MULTI_DISPATCH
 from reput.formats.property_crc import PROPERTY_CRC_SIZE
 from reput.formats.record_layout import BLANK_SIZE
 from reput.formats.sink_commit import StagedPart
 from reput.formats.staged_records import HEAD_SIZE, decode_frame_head, decode_tables, encode_frame_head
 from reput.kernels.message_table import CheckedTable
+from reput.log.store_host import encode_store_host
 
 #: Bytes of a frame: its records stay in the processor's cache from the encoder to the file, and from there to the log.
 _FRAME_BYTES = 1 << 20
@@ -66,7 +66,7 @@ class StagingFile:
         self._path = path
         self._file = files.open(path, writable=True, create=True)
         self._config = config
-        self._store_host = encode_host(config.store_host)
+        self._store_host = encode_store_host(config)
         self._reserved = PROPERTY_CRC_SIZE if config.enabled_append_prop_crc else 0
         self._buffer = np.empty(_FRAME_BYTES, np.uint8)
         self._position = 0
