@@ -130,6 +130,15 @@ def test_a_body_is_not_looked_through_for_the_numbers_of_a_pull(monkeypatch: pyt
         assert Looked.largest <= 8
 
 
+def test_a_header_that_has_no_form_is_proven_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    decoder, frame = PullDecoder(), frame_of(LOOKALIKES[0] % b"8", b"")
+    assert not check(decoder, frame)
+    decoded: list[bytes] = []
+    monkeypatch.setattr(pull_frames, "decode_command", decoded.append)
+    decoder.decode(memoryview(frame))
+    assert len(decoded) == 1
+
+
 def test_a_decoder_forgets_forms_before_it_holds_too_many() -> None:
     decoder = PullDecoder()
     frames = [

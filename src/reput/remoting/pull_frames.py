@@ -49,7 +49,7 @@ class PullDecoder:
     """
 
     def __init__(self) -> None:
-        self._forms: dict[tuple[bytes, ...], _Form] = {}
+        self._forms: dict[tuple[bytes, ...], _Form | None] = {}  # None: each frame is decoded in full
 
     def decode(self, frame: memoryview) -> RemotingCommand:
         """The command of a whole frame, as `decode_command` gives it; with its `cached_header` where its form is known.
@@ -65,9 +65,13 @@ class PullDecoder:
         numbers = parts[2::3]
         del parts[2::3]
         texts = tuple(parts)
-        form = self._forms.get(texts)
+        if texts not in self._forms:
+            if len(self._forms) == _MOST_FORMS:
+                self._forms.clear()
+            self._forms[texts] = _form(texts)
+            return decode_command(frame)
+        form = self._forms[texts]
         if form is None:
-            self._learn(texts)
             return decode_command(frame)
         offset_at, commit_at, opaque_at = form.places
         opaque = int(numbers[opaque_at])
@@ -82,25 +86,24 @@ class PullDecoder:
             command.version, PullMessageRequestHeader(*values),
         )  # fmt: skip
 
-    def _learn(self, texts: tuple[bytes, ...]) -> None:
-        """Know the form with these texts around its numbers, if each number is one of the three."""
-        around = b"".join(texts)
-        if b"\\" in around or any(number in around for number in _PROOF):
-            return
-        header = b"".join((*texts[:2], _PROOF[0], *texts[2:4], _PROOF[1], *texts[4:6], _PROOF[2], texts[6]))
-        try:
-            command = decode_command(FRAME_HEAD.pack(LENGTH_SIZE + len(header), len(header)) + header)
-            found = decode_header(PullMessageRequestHeader, command.ext_fields, is_fast=True)
-        except (RemotingDecodeError, RemotingCommandError):
-            return
-        numbers = [str(number).encode() for number in (found.queue_offset, found.commit_offset, command.opaque)]
-        if sorted(numbers) != _PROOF:
-            return
-        if len(self._forms) == _MOST_FORMS:
-            self._forms.clear()
-        assert command.ext_fields is not None
-        offset_at, commit_at, opaque_at = map(_PROOF.index, numbers)
-        self._forms[texts] = _Form(command, command.ext_fields, list(astuple(found)), (offset_at, commit_at, opaque_at))
+
+def _form(texts: tuple[bytes, ...]) -> _Form | None:
+    """The form with these texts around its numbers, if each number is one of the three."""
+    around = b"".join(texts)
+    if b"\\" in around or any(number in around for number in _PROOF):
+        return None
+    header = b"".join((*texts[:2], _PROOF[0], *texts[2:4], _PROOF[1], *texts[4:6], _PROOF[2], texts[6]))
+    try:
+        command = decode_command(FRAME_HEAD.pack(LENGTH_SIZE + len(header), len(header)) + header)
+        found = decode_header(PullMessageRequestHeader, command.ext_fields, is_fast=True)
+    except (RemotingDecodeError, RemotingCommandError):
+        return None
+    numbers = [str(number).encode() for number in (found.queue_offset, found.commit_offset, command.opaque)]
+    if sorted(numbers) != _PROOF:
+        return None
+    assert command.ext_fields is not None
+    offset_at, commit_at, opaque_at = map(_PROOF.index, numbers)
+    return _Form(command, command.ext_fields, list(astuple(found)), (offset_at, commit_at, opaque_at))
 
 
 def encode_found(opaque: int, header: PullMessageResponseHeader, records: bytes) -> bytes:
