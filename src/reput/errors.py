@@ -20,6 +20,7 @@ __all__ = [
     "RemotingCommandError",
     "RemotingDecodeError",
     "RemotingError",
+    "RemotingTimeoutError",
     "ReputError",
     "StoreBusyError",
     "StoreError",
@@ -154,6 +155,10 @@ class CorruptBackupError(CorruptStoreError):
 
 class RemotingError(ReputError):
     """Raised when a peer on the network cannot be talked to, and none of the classes below fits."""
+
+
+class RemotingTimeoutError(RemotingError):
+    """Raised when a peer does not answer a request in time."""
 
 
 class RemotingDecodeError(RemotingError):

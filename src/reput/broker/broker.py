@@ -7,9 +7,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
+from reput.broker.broker_to_client import BrokerToClient
+from reput.broker.client_call_processor import ClientCallProcessor
 from reput.broker.client_processor import ClientProcessor
 from reput.broker.pull_message_processor import PullMessageProcessor
 from reput.broker.query_processor import QueryProcessor
+from reput.broker.reply_message_processor import ReplyMessageProcessor
 from reput.broker.request_table import request_table
 from reput.broker.send_frames import SendFrameProcessor
 from reput.broker.send_message_processor import SendMessageProcessor
@@ -135,7 +138,11 @@ class BrokerController:
         pulls = PullMessageProcessor(state)
         self._held_pulls = pulls.held
         state.dispatch.listeners.append(pulls.held)
-        processors = (SendMessageProcessor(state), pulls, QueryProcessor(state), self._clients, TopicProcessor(state))
+        sends, clients = SendMessageProcessor(state), BrokerToClient(state)
+        processors = (
+            sends, pulls, QueryProcessor(state), self._clients, TopicProcessor(state),
+            ReplyMessageProcessor(state, sends, clients), ClientCallProcessor(state, clients),
+        )  # fmt: skip
         self._requests = request_table(processors, config, state.sending, state.dispatch.with_all_messages)
         self._sends = SendFrameProcessor(state, self._requests)
 

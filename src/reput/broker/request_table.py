@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
+from reput.broker.reply_message_processor import REPLY_CODES
 from reput.broker.send_message_processor import SEND_CODES
 from reput.config.broker import BrokerConfig
 from reput.remoting.codes import RequestCode
@@ -22,6 +23,8 @@ _SEES_MESSAGES = (
     RequestCode.GET_MIN_OFFSET,
     RequestCode.GET_EARLIEST_MSG_STORETIME,
     RequestCode.QUERY_CONSUMER_OFFSET,  # of a new group: by the queue's first message
+    RequestCode.INVOKE_BROKER_TO_RESET_OFFSET,
+    RequestCode.CONSUME_MESSAGE_DIRECTLY,
 )
 _QUERIES = RequestCode.QUERY_MESSAGE, RequestCode.VIEW_MESSAGE_BY_ID
 
@@ -50,6 +53,11 @@ def request_table(
     handlers = {code: handler for one in processors for code, handler in one.handlers().items()}
     handlers |= {code: with_all_messages(handlers[code]) for code in _SEES_MESSAGES}
     queries = RequestQueue("queries", config.query_thread_pool_queue_capacity)
+    replies = RequestQueue("replies", config.reply_thread_pool_queue_capacity)
     others = RequestQueue("requests", config.admin_broker_thread_pool_queue_capacity)
-    queues: dict[int, RequestQueue] = {**dict.fromkeys(SEND_CODES, sending), **dict.fromkeys(_QUERIES, queries)}
+    queues: dict[int, RequestQueue] = {
+        **dict.fromkeys(SEND_CODES, sending),
+        **dict.fromkeys(REPLY_CODES, replies),
+        **dict.fromkeys(_QUERIES, queries),
+    }
     return Requests(handlers, queues, others)

@@ -44,7 +44,7 @@ class SendMessageProcessor:
         self._state = state
         self._is_sync = state.store.config.flush_disk_type is FlushDiskType.SYNC_FLUSH
         self._unique_ids = UniqueIds(encode_store_host(state.store.config))
-        self._ext = {_MSG_REGION: state.config.region_id, _TRACE_ON: "true" if state.config.trace_on else "false"}
+        self.ext = {_MSG_REGION: state.config.region_id, _TRACE_ON: "true" if state.config.trace_on else "false"}
 
     def handlers(self) -> dict[int, Handler]:
         """The requests that it takes."""
@@ -53,7 +53,7 @@ class SendMessageProcessor:
     def send(self, connection: Connection, command: RemotingCommand) -> Answer | Coroutine[Any, Any, Answer]:
         """Take one request; raises WouldWaitError where the log needs room first."""
         header = decode_send_header(command.code, command.ext_fields)
-        refusal = self._refusal(command, header)
+        refusal = self.refusal(command, header)
         if refusal is not None:
             return refusal
         topic = self._state.topics.select_topic_config(header.topic)
@@ -61,14 +61,9 @@ class SendMessageProcessor:
             if self._state.creation.is_creating(header.topic):  # after those of this connection that wait for the topic
                 return self._send_to_new(connection, command, header, topic)
             return self._send_to(connection, command, header, topic)
-        template, queue_nums = required(header, "default_topic"), required(header, "default_topic_queue_nums")
-        made = self._state.topics.create_topic_in_send_message(
-            header.topic, template, queue_nums, unit_mode=bool(header.unit_mode)
-        )
-        if made is None:
-            return self._refuse(
-                command, ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist, apply first please!{SEE_FAQ}"
-            )
+        made = self.new_topic(command, header)
+        if isinstance(made, RemotingCommand):
+            return made
         return self._send_to_new(connection, command, header, made)
 
     async def _send_to_new(
@@ -99,9 +94,9 @@ class SendMessageProcessor:
         return self._refuse(command, *_fault(error, self._state.store.config.max_message_size))
 
     def _refuse(self, command: RemotingCommand, code: int, remark: str) -> RemotingCommand:
-        return command.response(code, remark, dict(self._ext))
+        return command.response(code, remark, dict(self.ext))
 
-    def _refusal(self, command: RemotingCommand, header: SendMessageRequestHeader) -> RemotingCommand | None:
+    def refusal(self, command: RemotingCommand, header: SendMessageRequestHeader) -> RemotingCommand | None:
         """The answer to a request that is refused before its topic is looked up (`preSend`, `msgCheck`)."""
         state, config, topic = self._state, self._state.config, header.topic
         if state.now_ms() < config.start_accept_send_request_time_stamp:
@@ -120,23 +115,43 @@ class SendMessageProcessor:
             return self._refuse(command, ResponseCode.NO_PERMISSION, remark)
         return None
 
-    # -- appending
+    def new_topic(self, command: RemotingCommand, header: SendMessageRequestHeader) -> TopicConfig | RemotingCommand:
+        """The topic that a send to an unknown one makes, or the answer that refuses it."""
+        template, queue_nums = required(header, "default_topic"), required(header, "default_topic_queue_nums")
+        made = self._state.topics.create_topic_in_send_message(
+            header.topic, template, queue_nums, unit_mode=bool(header.unit_mode)
+        )
+        if made is None:
+            remark = f"topic[{header.topic}] not exist, apply first please!{SEE_FAQ}"
+            return self._refuse(command, ResponseCode.TOPIC_NOT_EXIST, remark)
+        return made
 
-    def _send_to(
+    def queue_id(
         self, connection: Connection, command: RemotingCommand, header: SendMessageRequestHeader, topic: TopicConfig
-    ) -> Answer:
+    ) -> int | RemotingCommand:
+        """The queue that a request names, or any queue where it leaves the choice; or the answer that refuses it."""
         queue_id = header.queue_id
         if queue_id >= max(topic.write_queue_nums, topic.read_queue_nums):
             remark = f"request queueId[{queue_id}] is illegal, {topic_text(topic)} Producer: {connection.remote}"
             return self._refuse(command, ResponseCode.INVALID_PARAMETER, remark)
         if queue_id < 0:
             queue_id = random.randrange(topic.write_queue_nums) if topic.write_queue_nums else 0
+        return queue_id
+
+    # -- appending
+
+    def _send_to(
+        self, connection: Connection, command: RemotingCommand, header: SendMessageRequestHeader, topic: TopicConfig
+    ) -> Answer:
+        queue_id = self.queue_id(connection, command, header, topic)
+        if isinstance(queue_id, RemotingCommand):
+            return queue_id
         properties = read_properties(header.properties or "")
         refusal = self._refusal_of_properties(command, header, topic, properties)
         if refusal is not None:
             return refusal
         properties.pop(_POP_CK, None)
-        properties |= self._ext
+        properties |= self.ext
         if not header.batch:
             properties.setdefault(_UNIQ_KEY, "")
             properties[_UNIQ_KEY] = properties[_UNIQ_KEY] or self._unique_ids.create(self._state.now_ms())
@@ -162,7 +177,7 @@ class SendMessageProcessor:
         stored = SendMessageResponseHeader(
             result.message_id, queue_id, result.queue_offset, key, key if is_inner_batch else None
         )
-        answer = command.response(ResponseCode.SUCCESS, None, {**encode_header(stored), **self._ext})
+        answer = command.response(ResponseCode.SUCCESS, None, {**encode_header(stored), **self.ext})
         if not self._is_sync:
             return answer
         waits = properties.get(_WAIT, "true").lower() != "false"

@@ -69,9 +69,14 @@ class BrokerConfig(RocketmqConfig):
         0, "Refuse messages before this time (ms since 1970 UTC).", unit="ms", maximum=INT64_MAX
     )
 
+    store_reply_message_enable: bool = config_key(True, "Store replies, too, in the topic of the cluster's replies.")
+
     # under pressure: what is more is answered SYSTEM_BUSY
     send_thread_pool_queue_capacity: int = config_key(
         10_000, "Sends that wait for the disk or for their topic; half of them of one connection.", minimum=1
+    )
+    reply_thread_pool_queue_capacity: int = config_key(
+        10_000, "Replies that wait for their client or the disk; half of them of one connection.", minimum=1
     )
     query_thread_pool_queue_capacity: int = config_key(
         20_000, "Queries by key and id that wait; half of them of one connection.", minimum=1
@@ -96,6 +101,9 @@ class BrokerConfig(RocketmqConfig):
     )
     consumer_offset_update_version_step: int = config_key(
         500, "Commits of offsets for one data version.", unit="commits", minimum=1
+    )
+    use_server_side_reset_offset: bool = config_key(
+        True, "The broker resets offsets itself, also of groups without members; else it tells the members."
     )
 
     def __post_init__(self) -> None:

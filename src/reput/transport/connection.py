@@ -9,7 +9,7 @@ import socket
 from itertools import count
 from typing import Any, Protocol, cast
 
-from reput.errors import RemotingDecodeError, RemotingError
+from reput.errors import RemotingDecodeError, RemotingError, RemotingTimeoutError
 from reput.events import Event
 from reput.formats.hosts import encode_host
 from reput.formats.java import INT32_MAX
@@ -195,7 +195,7 @@ class Connection(asyncio.BufferedProtocol):
     async def call(self, command: RemotingCommand, timeout_s: float) -> RemotingCommand:
         """Send a request and wait for its answer.
 
-        Raises RemotingError where no answer comes in time, or the connection ends.
+        Raises RemotingTimeoutError where no answer comes in time, and RemotingError where the connection ends.
         """
         if not self.is_open:
             raise RemotingError(f"{self.remote}: the connection is closed")
@@ -205,7 +205,7 @@ class Connection(asyncio.BufferedProtocol):
             self.send(command)
             return await asyncio.wait_for(answer, timeout_s)
         except TimeoutError:
-            raise RemotingError(f"{self.remote}: no answer to request {command.code} in {timeout_s} s") from None
+            raise RemotingTimeoutError(f"{self.remote}: no answer to request {command.code} in {timeout_s} s") from None
         finally:
             self._calls.pop(opaque, None)
 
