@@ -11,6 +11,7 @@ _EXTRAS = {
     "duckdb": "sql",
     "fsspec": "backup",
     "plotly": "report",
+    "prometheus_client": "metrics",
     "pyspark": "spark",
 }
 

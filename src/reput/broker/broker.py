@@ -10,6 +10,7 @@ from functools import partial
 from reput.broker.broker_to_client import BrokerToClient
 from reput.broker.client_call_processor import ClientCallProcessor
 from reput.broker.client_processor import ClientProcessor
+from reput.broker.metrics import BrokerMetrics
 from reput.broker.pull_message_processor import PullMessageProcessor
 from reput.broker.query_processor import QueryProcessor
 from reput.broker.reply_message_processor import ReplyMessageProcessor
@@ -18,9 +19,10 @@ from reput.broker.send_frames import SendFrameProcessor
 from reput.broker.send_message_processor import SendMessageProcessor
 from reput.broker.state import BrokerState
 from reput.broker.topic_processor import TopicProcessor
-from reput.config.broker import BrokerConfig
+from reput.config.broker import BrokerConfig, MetricsExporterType
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import WouldWaitError
+from reput.extras import require
 from reput.files import DISK, FileLayer, NeverWaiting
 from reput.formats.metadata import ConsumerOffsets, SubscriptionGroups, TopicConfig
 from reput.log.metadata import read_metadata
@@ -28,6 +30,7 @@ from reput.namesrv.name_server import NameServer
 from reput.service.topic_config_manager import broker_topics
 from reput.store.message_store import MessageStore
 from reput.transport.connection import Connection
+from reput.transport.http import HttpServer
 from reput.transport.requests import Requests
 from reput.transport.server import RemotingServer, reached_at
 
@@ -62,11 +65,13 @@ class BrokerController:
         self._namesrv_port = namesrv_port
         self._files = files
         self._name_server: NameServer | None = None
+        self._pages = HttpServer()
         self._server = RemotingServer(self, max_idle_s=config.server_channel_max_idle_time_seconds)
         self._requests = Requests({})
         self._tasks: set[asyncio.Task[None]] = set()
         self.address = ""
         self.namesrv = ""
+        self.metrics = ""
 
     # -- life
 
@@ -82,6 +87,9 @@ class BrokerController:
         self._loop = asyncio.get_running_loop()
         config, store_config = self._config, self._store_config
         own_topics = self._own_topics()
+        is_measured = config.metrics_exporter_type is MetricsExporterType.PROM
+        if is_measured:
+            require("prometheus_client", "metricsExporterType=PROM")
         read_metadata(self._path, SubscriptionGroups, self._files)
         read_metadata(self._path, ConsumerOffsets, self._files)
         try:
@@ -95,6 +103,9 @@ class BrokerController:
                 namesrv_port = await self._name_server.start(config.bind_address, self._namesrv_port)
                 self.namesrv = f"{self.address.rpartition(':')[0]}:{namesrv_port}"
                 servers = (reached_at(config.bind_address, namesrv_port),)  # brokerIP1 may be another machine's
+            if is_measured:
+                host = config.metrics_prom_exporter_host or config.bind_address
+                self.metrics = reached_at(host, await self._pages.bind(host, config.metrics_prom_exporter_port))
             store = MessageStore.open(
                 self._path, config=store_config, retention=True, dispatch="caller", files=self._files
             )
@@ -102,6 +113,11 @@ class BrokerController:
                 self._serve_from(store, own_topics, servers)
                 await self._state.writes.run(self._state.topics.create, own_topics)
                 await self._server.listen()
+                if is_measured:
+                    metrics = BrokerMetrics(self._state)
+                    await self._pages.listen(
+                        {"/metrics": metrics.metrics, "/health": metrics.healthy, "/ready": metrics.ready}
+                    )
             except BaseException:
                 store.close()
                 raise
@@ -174,6 +190,7 @@ class BrokerController:
             state.writes.stop()
 
     async def _close_ports(self) -> None:
+        await self._pages.stop()
         await self._server.stop()
         if self._name_server is not None:
             await self._name_server.stop()

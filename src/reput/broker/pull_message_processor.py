@@ -104,7 +104,7 @@ class PullMessageProcessor:
         may_wait = may_wait and bool(header.sys_flag & PullSysFlag.SUSPEND)
         if code is ResponseCode.PULL_NOT_FOUND and may_wait and self.held.hold(connection, command, header, tags):
             return None
-        return _answer(command, code, result, topic, group)
+        return self._answer(command, code, result, topic, group)
 
     async def _read(
         self,
@@ -125,7 +125,7 @@ class PullMessageProcessor:
         )  # fmt: skip
         assert result is not None
         self._commit(header, result.next_begin_offset, first=first)
-        return _answer(command, _code(header, result), result, topic, group)
+        return self._answer(command, _code(header, result), result, topic, group)
 
     # -- checks
 
@@ -214,6 +214,22 @@ class PullMessageProcessor:
             offset = required(header, "commit_offset")
             state.offsets.commit_offset(header.consumer_group, header.topic, header.queue_id, offset, state.now_ms())
 
+    def _answer(
+        self,
+        command: RemotingCommand,
+        code: ResponseCode,
+        result: GetRawResult,
+        topic: TopicConfig,
+        group: SubscriptionGroupConfig,
+    ) -> RemotingCommand | bytes:
+        records = result.records
+        fields = _offsets(result.next_begin_offset, result.min_offset, result.max_offset, topic, group)
+        if code is ResponseCode.SUCCESS:
+            self._state.stats.inc_group_get(group.group_name, topic.topic_name, result.messages, len(records))
+            if len(records) < _LARGE:
+                return encode_found(command.opaque, fields, records)
+        return command.response(code, result.status.name, encode_header(fields), records)
+
 
 def _code(header: PullMessageRequestHeader, result: GetRawResult) -> ResponseCode:
     if result.status is GetMessageStatus.FOUND:  # as most are; a look into the table takes longer
@@ -221,19 +237,6 @@ def _code(header: PullMessageRequestHeader, result: GetRawResult) -> ResponseCod
     if result.status is GetMessageStatus.NO_MESSAGE_IN_QUEUE:
         return ResponseCode.PULL_OFFSET_MOVED if header.queue_offset else ResponseCode.PULL_NOT_FOUND
     return _CODES[result.status]
-
-
-def _answer(
-    command: RemotingCommand,
-    code: ResponseCode,
-    result: GetRawResult,
-    topic: TopicConfig,
-    group: SubscriptionGroupConfig,
-) -> RemotingCommand | bytes:
-    fields = _offsets(result.next_begin_offset, result.min_offset, result.max_offset, topic, group)
-    if code is ResponseCode.SUCCESS and len(result.records) < _LARGE:
-        return encode_found(command.opaque, fields, result.records)
-    return command.response(code, result.status.name, encode_header(fields), result.records)
 
 
 def _offsets(

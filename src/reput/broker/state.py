@@ -17,6 +17,7 @@ from reput.config.broker import BrokerConfig
 from reput.config.message_store import FlushDiskType
 from reput.files import FileLayer
 from reput.formats.metadata import TopicConfig
+from reput.service.broker_stats_manager import BrokerStatsManager
 from reput.service.consumer_manager import ConsumerManager
 from reput.service.consumer_offset_manager import ConsumerOffsetManager
 from reput.service.producer_manager import ProducerManager
@@ -57,6 +58,7 @@ class BrokerState:
         answers: Answers that wait for a sync.
         appends: Messages of the broker's own.
         creation: Topics that clients make.
+        stats: What is counted of requests.
         registration: At the name servers.
         config_files: Writes topics, groups and offsets.
     """
@@ -81,6 +83,7 @@ class BrokerState:
         expired_ms = config.channel_expired_timeout
         self.consumers: ConsumerManager[Connection] = ConsumerManager(channel_expired_timeout_ms=expired_ms)
         self.producers: ProducerManager[Connection] = ProducerManager(channel_expired_timeout_ms=expired_ms)
+        self.stats = BrokerStatsManager()
         self.locks: RebalanceLockManager[tuple[str, str, int]] = RebalanceLockManager()
 
         wait_ms = config.wait_time_mills_in_admin_broker_queue if config.broker_fast_failure_enable else None

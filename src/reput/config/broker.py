@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import ClassVar
 
 from reput.config.message_store import MessageStoreConfig
@@ -16,6 +18,13 @@ from reput.errors import ConfigError
 from reput.formats.java import INT64_MAX
 
 __all__ = ["BrokerConfig"]
+
+
+class MetricsExporterType(StrEnum):
+    """Whether a broker tells metrics."""
+
+    DISABLE = "DISABLE"
+    PROM = "PROM"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,9 +115,17 @@ class BrokerConfig(RocketmqConfig):
         True, "The broker resets offsets itself, also of groups without members; else it tells the members."
     )
 
+    # monitoring
+    metrics_exporter_type: MetricsExporterType = config_key(
+        MetricsExporterType.DISABLE, "PROM: serve /metrics for Prometheus, /health and /ready."
+    )
+    metrics_prom_exporter_host: str | None = config_key(None, "The address for these pages; bindAddress without it.")
+    metrics_prom_exporter_port: int = config_key(5557, "... and their port.", maximum=65_535)
+    metrics_label: str | None = config_key(None, "Labels of all metrics: NAME:VALUE,NAME:VALUE.")
+
     def __post_init__(self) -> None:
         RocketmqConfig.__post_init__(self)  # no super(): a dataclass with slots is another class than this body's
-        _ = self.name_servers
+        _ = self.name_servers, self.metric_labels
 
     @property
     def name_servers(self) -> tuple[str, ...]:
@@ -122,6 +139,21 @@ class BrokerConfig(RocketmqConfig):
             if not (host and port.isascii() and port.isdigit() and int(port) <= 0xFFFF):
                 raise ConfigError(f"namesrvAddr={self.namesrv_addr}: {address!r} is no HOST:PORT")
         return tuple(addresses)
+
+    @property
+    def metric_labels(self) -> dict[str, str]:
+        """The labels of `metricsLabel`.
+
+        Raises ConfigError for a text that has none.
+        """
+        texts = [text.strip() for text in (self.metrics_label or "").split(",") if text.strip()]
+        labels = [_LABEL.fullmatch(text) for text in texts]
+        if None in labels:
+            raise ConfigError(f"metricsLabel={self.metrics_label}: expected NAME:VALUE,NAME:VALUE")
+        return {label[1]: label[2] for label in labels if label is not None}
+
+
+_LABEL = re.compile(r"([A-Za-z_][A-Za-z0-9_]*):([^:,]*)")
 
 
 def broker_configs(

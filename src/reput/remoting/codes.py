@@ -6,6 +6,7 @@ from enum import IntEnum
 
 #: Version that this side names in each frame, 5.3.3's (`MQVersion`); clients use less of a broker before 4.9.7 (407).
 VERSION = 479
+_V4_0_0_SNAPSHOT, _HIGHER_VERSION = 212, 612
 #: From this version of a broker on, a registration has a list of filter servers beside the topics (V3_0_11).
 VERSION_FILTER_SERVERS = 37
 
@@ -263,3 +264,15 @@ class PermName(IntEnum):
     WRITE = 2
     READ = 4
     PRIORITY = 8
+
+
+def version_name(version: int) -> str:
+    """The name of a client's version: `V5_3_3` for 479 (`MQVersion.getVersionDesc`); before 4.0 the number alone.
+
+    Each version has two numbers, for its snapshots and for itself, and ten versions make the next minor one.
+    """
+    if not _V4_0_0_SNAPSHOT <= version < _HIGHER_VERSION:
+        return "HIGHER_VERSION" if version >= _HIGHER_VERSION else str(version)
+    number, is_release = divmod(version - _V4_0_0_SNAPSHOT, 2)
+    name = f"V{4 + number // 100}_{number // 10 % 10}_{number % 10}"
+    return name if is_release else f"{name}_SNAPSHOT"

@@ -70,6 +70,11 @@ def is_system_group(group: str) -> bool:
     return group.startswith(SYSTEM_GROUP_PREFIX)
 
 
+def is_retry_or_dlq_topic(topic: str) -> bool:
+    """Whether messages wait in the topic because a group could not consume them."""
+    return topic.startswith((RETRY_TOPIC_PREFIX, DLQ_TOPIC_PREFIX))
+
+
 def retry_topic_of(group: str) -> str:
     """`MixAll.getRetryTopic`: where messages that a group could not consume wait for their next turn."""
     return RETRY_TOPIC_PREFIX + group

@@ -203,7 +203,9 @@ class GetMessage:
         except NotInMemory:
             return None
         records = self._pages.gather(result.buffer) if result.status is _FOUND else b""
-        return GetRawResult(result.status, result.next_begin_offset, result.min_offset, result.max_offset, records)
+        return GetRawResult(
+            result.status, result.next_begin_offset, result.min_offset, result.max_offset, records, len(result)
+        )
 
     def _empty(
         self, status: GetMessageStatus, following: int, low: int, high: int, is_on_disk: bool = False

@@ -28,7 +28,7 @@ PAIR_TYPE = np.dtype([("commit_log_offset", np.int64), ("size", np.int64)])
 class GetRawResult(NamedTuple):
     """The messages of one pull as a broker sends them: the bytes of their records, one after the other.
 
-    `status`, `next_begin_offset`, `min_offset` and `max_offset` as of `GetMessageResult`.
+    `status`, `next_begin_offset`, `min_offset` and `max_offset` as of `GetMessageResult`; `messages`: how many.
     """
 
     status: GetMessageStatus
@@ -36,6 +36,7 @@ class GetRawResult(NamedTuple):
     min_offset: int
     max_offset: int
     records: bytes
+    messages: int
 
 
 class GetMessageResult:

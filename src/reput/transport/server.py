@@ -69,7 +69,7 @@ class RemotingServer:
                 lambda: Connection(self), host, port, backlog=_BACKLOG, start_serving=False
             )
         except OSError as error:
-            raise _not_bound(host, port, error) from None
+            raise not_bound(host, port, error) from None
         except ValueError as error:  # no name
             raise RemotingError(f"cannot listen on {host}:{port}: {error}") from None
         return int(self._server.sockets[0].getsockname()[1])
@@ -81,7 +81,7 @@ class RemotingServer:
         try:
             await self._server.start_serving()
         except OSError as error:
-            raise _not_bound(host, port, error) from None
+            raise not_bound(host, port, error) from None
         self._watch = asyncio.get_running_loop().call_later(_CHECK_S, self._check)
 
     async def stop(self, timeout_s: float = 1.0) -> None:
@@ -152,7 +152,8 @@ class RemotingServer:
             self._all_closed.set()
 
 
-def _not_bound(host: str, port: int, error: OSError) -> RemotingError:
+def not_bound(host: str, port: int, error: OSError) -> RemotingError:
+    """Why a port cannot be taken, and what to do."""
     to_do = _TO_DO.get(error.errno or 0, "check address and port")
     return RemotingError(f"cannot listen on {host}:{port}: {error.strerror or error}; {to_do}")
 

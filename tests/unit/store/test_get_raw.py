@@ -44,7 +44,7 @@ def test_a_raw_pull_has_the_bytes_of_the_messages_of_a_pull(
             assert found is not None
             assert found == (
                 expected.status, expected.next_begin_offset, expected.min_offset, expected.max_offset,
-                b"".join(expected.raw()),
+                b"".join(expected.raw()), len(expected),
             )  # fmt: skip
 
 

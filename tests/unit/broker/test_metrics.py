@@ -1,0 +1,166 @@
+"""What a broker tells a monitoring system."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from reput.config.broker import BrokerConfig
+from reput.errors import ConfigError, RemotingError
+from reput.transport.http import HttpServer
+from tests.support.broker import Served, consumer, pull_command, serving_broker, with_topic
+from tests.support.sockets import run
+
+MEASURED = {"metrics_exporter_type": "PROM", "metrics_prom_exporter_port": 0, "bind_address": "127.0.0.1"}
+GOLDEN = Path("tests/golden/metrics-5.3.3.json")
+Samples = dict[tuple[str, str, str], float]
+
+
+async def page(address: str, path: str, method: str = "GET") -> tuple[int, str]:
+    """Status and body of an answer."""
+    host, _, port = address.rpartition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(f"{method} {path} HTTP/1.1\r\nHost: {address}\r\n\r\n".encode())
+    head, _, body = (await reader.read()).partition(b"\r\n\r\n")
+    writer.close()
+    return int(head.split()[1]), body.decode()
+
+
+async def samples(served: Served) -> Samples:
+    """Each value by its name, its topic and its group."""
+    status, text = await page(served.controller.metrics, "/metrics")
+    assert status == 200
+    return {
+        (one.name, one.labels.get("topic", ""), one.labels.get("consumer_group", "")): one.value
+        for family in text_string_to_metric_families(text)
+        for one in family.samples
+    }
+
+
+def test_messages_are_counted_by_topic_and_by_group(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store", **MEASURED) as served:
+            client = await served.client()
+            await with_topic(client, "orders")
+            for body in (b"a", b"b", b"c"):
+                assert (await client.send_message("orders", body)).code == 0
+            await client.heartbeat("c", consumer("g", "orders"), producers=["p"])
+            (answer,) = client.begin_all([pull_command("orders", 1, commit=1)])
+            records = (await answer).body
+            await served.controller._state.config_files.persist(served.controller._state.offsets)
+            found = await samples(served)
+            assert found["rocketmq_messages_in_total", "orders", ""] == 3
+            assert found["rocketmq_messages_out_total", "orders", "g"] == 2
+            assert found["rocketmq_throughput_out_total", "orders", "g"] == len(records)
+            assert found["rocketmq_throughput_in_total", "orders", ""] == len(records) / 2 * 3
+            assert found["rocketmq_consumer_lag_messages", "orders", "g"] == 2
+            assert found["rocketmq_consumer_inflight_messages", "orders", "g"] == 2
+            assert found["rocketmq_consumer_ready_messages", "orders", "g"] == 0
+            assert found["rocketmq_consumer_lag_latency_milliseconds", "orders", "g"] >= 0
+            assert found["rocketmq_consumer_connections", "", "g"] == 1
+            assert found["rocketmq_producer_connections", "", ""] == 1
+            assert found["rocketmq_broker_permission", "", ""] == 6
+            assert found["rocketmq_storage_dispatch_behind_bytes", "", ""] == 0
+            assert found["rocketmq_storage_size_bytes", "", ""] > 1 << 20
+
+    run(scenario())
+
+
+def test_all_metrics_name_the_broker_and_the_operators_labels(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store", metrics_label="zone:z1,rack:7", **MEASURED) as served:
+            _, text = await page(served.controller.metrics, "/metrics")
+            lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+            assert len(lines) >= 8
+            own = ('zone="z1"', 'rack="7"', 'node_type="broker"', 'cluster="DefaultCluster"', 'node_id="broker-a"')
+            assert [line for line in lines for label in own if label not in line] == []
+
+    run(scenario())
+
+
+def test_names_and_labels_are_rocketmqs(tmp_path: Path) -> None:
+    golden = json.loads(GOLDEN.read_text())
+
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store", **MEASURED) as served:
+            client = await served.client()
+            await with_topic(client, "orders")
+            await client.send_message("orders", b"a")
+            await client.heartbeat("c", consumer("g", "orders"), producers=["p"])
+            (answer,) = client.begin_all([pull_command("orders")])
+            await answer
+            await served.controller._state.config_files.persist(served.controller._state.offsets)
+            _, text = await page(served.controller.metrics, "/metrics")
+            for family in text_string_to_metric_families(text):
+                for one in family.samples:
+                    assert set(one.labels) <= set(golden[one.name]), one
+
+    run(scenario())
+
+
+def test_a_broker_says_whether_it_is_well(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store", **MEASURED) as served:
+            address = served.controller.metrics
+            assert await page(address, "/health") == (200, "the broker runs\n")
+            assert (await page(address, "/ready"))[0] == 200
+            served.controller._state.room.failure = ConfigError("no space left")
+            assert await page(address, "/ready") == (503, "no space left\n")
+            assert (await page(address, "/health"))[0] == 200
+            assert (await page(address, "/nope?x=1"))[0] == 404
+            assert (await page(address, "/metrics", "POST"))[0] == 405
+            assert (await page(address, "/" + "x" * 10_000))[0] == 400
+
+    run(scenario())
+
+
+def test_a_broker_that_is_not_asked_for_metrics_takes_no_port_for_them(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store") as served:
+            assert served.controller.metrics == ""
+
+    run(scenario())
+
+
+def test_a_port_that_is_taken_stops_the_start_before_the_store_is_made(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        taken = HttpServer()
+        port = await taken.bind("127.0.0.1", 0)
+        await taken.listen({})
+        with pytest.raises(RemotingError, match=f"cannot listen on 127.0.0.1:{port}: .* another process"):
+            async with serving_broker(tmp_path / "store", **(MEASURED | {"metrics_prom_exporter_port": port})):
+                pass
+        assert not (tmp_path / "store").exists()
+        await taken.stop()
+
+    run(scenario())
+
+
+def test_a_client_that_never_asks_is_left_and_others_are_served(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("reput.transport.http._WITHIN_S", 0.05)
+
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store", **MEASURED) as served:
+            host, _, port = served.controller.metrics.rpartition(":")
+            reader, writer = await asyncio.open_connection(host, int(port))
+            assert (await page(served.controller.metrics, "/health"))[0] == 200
+            assert await reader.read() == b""
+            writer.close()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("text", ["zone", "zone:", "1a:b", "a:b:c"])
+def test_a_label_is_a_name_and_a_value(text: str) -> None:
+    if text == "zone:":
+        assert BrokerConfig(metrics_label=text).metric_labels == {"zone": ""}
+        return
+    with pytest.raises(ConfigError, match=re.escape(f"metricsLabel={text}: expected NAME:VALUE")):
+        BrokerConfig(metrics_label=text)
