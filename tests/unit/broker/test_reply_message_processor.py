@@ -131,6 +131,19 @@ def test_a_client_that_does_not_take_its_reply(tmp_path: Path, how: str, monkeyp
     run(scenario())
 
 
+def test_a_reply_that_waits_for_its_client_does_not_hold_the_stop(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store") as served:
+            asker, replier = await asking(served), await served.client()
+            (answer,) = replier.begin_all([reply_command()])
+            await asker.requests.get()
+            await served.stop()
+            with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
+                await answer
+
+    run(scenario())
+
+
 def test_a_reply_that_is_pushed_and_not_stored_is_a_success(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         async with serving_broker(tmp_path / "store") as served:

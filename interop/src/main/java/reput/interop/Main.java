@@ -57,6 +57,10 @@ public final class Main {
         commands.put("client-push", Clients::push);
         commands.put("client-lite", Clients::lite);
         commands.put("client-find", Clients::find);
+        commands.put("client-request", ClientCalls::request);
+        commands.put("consumer-start", ClientCalls::start);
+        commands.put("consumer-take", ClientCalls::take);
+        commands.put("consumer-stop", ClientCalls::stop);
         Load load = new Load();
         commands.put("load-connect", load::connect);
         commands.put("load-leave", load::leave);
