@@ -196,7 +196,11 @@ def test_the_status_of_consumers_is_what_they_say(tmp_path: Path, monkeypatch: p
             expected = {"1": {key(0): 5}, "2": {key(0): 7}}
             assert (await answer).body == encode_queue_tables({"consumerTable": expected, "messageQueueTable": {}})
 
-            answer = operator.begin(code, topic="orders", group="g", clientAddr="2")
+            infos = served.controller._state.consumers.channels("g").values()
+            next(info for info in infos if info.client_id == "3").version = 27
+            refused = await operator.ask(code, topic="orders", group="g")
+            assert refused.remark == "the client does not support this feature. version=27"
+            answer = operator.begin(code, topic="orders", group="g", clientAddr="2")  # those after it do not matter
             two.send((await two.requests.get()).response(ResponseCode.SYSTEM_ERROR, "no"))
             assert (await answer).body == b'{"consumerTable":{},"messageQueueTable":{}}'
             monkeypatch.setattr(broker_to_client, "_STATUS_S", 0.01)
