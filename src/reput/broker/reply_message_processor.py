@@ -6,11 +6,12 @@ import logging
 
 from reput.broker.broker_to_client import BrokerToClient
 from reput.broker.inner_message import MessageExtBrokerInner, read_properties, write_properties
-from reput.broker.send_message_processor import SendMessageProcessor
+from reput.broker.send_message_processor import SendMessageProcessor, is_delayed
 from reput.broker.state import BrokerState
 from reput.errors import RemotingError, ReputError
 from reput.events import Event
 from reput.formats.hosts import decode_host
+from reput.formats.properties import INNER_NUM
 from reput.formats.record_layout import SysFlag
 from reput.log.store_host import encode_store_host
 from reput.remoting.client_call_headers import ReplyMessageRequestHeader
@@ -117,6 +118,8 @@ class ReplyMessageProcessor:
         properties: dict[str, str],
     ) -> PutRowResult | None:
         """Store a reply as it was sent, and return where; None where that failed: its client may have it."""
+        if is_delayed(properties) or INNER_NUM in properties:  # a send of it would be refused
+            return None
         compression = header.sys_flag & (SysFlag.COMPRESSED | SysFlag.COMPRESSION_MASK)
         message = MessageExtBrokerInner(
             header.topic, queue_id, command.body, properties, header.flag, compression,

@@ -209,7 +209,7 @@ class SendMessageProcessor:
             return self._refuse(
                 command, ResponseCode.MESSAGE_ILLEGAL, _illegal(self._state.store.config.max_message_size)
             )
-        if _is_delayed(properties):
+        if is_delayed(properties):
             remark = "this broker does not delay messages yet"
             return self._refuse(command, ResponseCode.MESSAGE_ILLEGAL, remark)
         return None
@@ -234,7 +234,8 @@ def _human_time(ms: int) -> str:
         return f"{ms} ms"
 
 
-def _is_delayed(properties: Mapping[str, str]) -> bool:
+def is_delayed(properties: Mapping[str, str]) -> bool:
+    """Whether a message is to be delivered later; also where its level is no number."""
     level = properties.get(_DELAY, "0")
     return not level.isdigit() or int(level) > 0 or any(name in properties for name in _TIMERS)
 

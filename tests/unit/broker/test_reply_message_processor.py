@@ -131,6 +131,22 @@ def test_a_client_that_does_not_take_its_reply(tmp_path: Path, how: str, monkeyp
     run(scenario())
 
 
+@pytest.mark.parametrize(
+    "more", [{"DELAY": "1"}, {"TIMER_DELAY_MS": "5"}, {"INNER_NUM": "1000"}], ids=lambda one: next(iter(one))
+)
+def test_a_reply_that_no_send_could_be_is_pushed_and_not_stored(tmp_path: Path, more: dict[str, str]) -> None:
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store") as served:
+            asker, replier = await asking(served), await served.client()
+            (answer,) = replier.begin_all([reply_command(PROPERTIES | more)])
+            asker.send((await asker.requests.get()).response())
+            assert (await answer).ext_fields == {"msgId": "0", "queueId": "0", "queueOffset": "0", **EXT}
+            end = await replier.ask(RequestCode.GET_MAX_OFFSET, topic=TOPIC, queueId=0)
+            assert end.ext_fields == {"offset": "0"}
+
+    run(scenario())
+
+
 def test_a_reply_that_waits_for_its_client_does_not_hold_the_stop(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with serving_broker(tmp_path / "store") as served:
