@@ -7,10 +7,11 @@ import asyncio
 from reput.broker.inner_message import MessageExtBrokerInner
 from reput.broker.log_room import LogRoom
 from reput.broker.loop_dispatch import LoopDispatch
+from reput.broker.put_hooks import handle_schedule_message
 from reput.errors import ReputError, StorePoisonedError, WouldWaitError
 from reput.files import NeverWaiting
 from reput.store.loop_writer import LoopWriter
-from reput.store.put_rows import PutRowResult
+from reput.store.put_rows import PutRow, PutRowResult
 from reput.store.results import PutMessageStatus
 
 
@@ -22,16 +23,20 @@ class Appends:
         room: Room in the log.
         dispatch: Told once messages are safe.
         is_sync: Whether a message is safe only after a sync.
+        max_delay_level: A message with a delay waits by this level at most.
     """
 
-    def __init__(self, writer: LoopWriter, room: LogRoom, dispatch: LoopDispatch, *, is_sync: bool) -> None:
+    def __init__(
+        self, writer: LoopWriter, room: LogRoom, dispatch: LoopDispatch, *, is_sync: bool, max_delay_level: int
+    ) -> None:
         self._writer = writer
         self._room = room
         self._dispatch = dispatch
         self._is_sync = is_sync
+        self._max_delay_level = max_delay_level
 
     async def put(self, message: MessageExtBrokerInner) -> PutRowResult:
-        """Put a message, and return where it went once it is safe.
+        """Put a message, or let it wait for its delay, and return where it went once it is safe.
 
         Raises:
             ReputError: It is not in the log, as of `MessageStore.put_message`.
@@ -43,7 +48,11 @@ class Appends:
 
     async def append(self, message: MessageExtBrokerInner) -> PutRowResult:
         """Put a message, and return where it went; `safe` waits for many at once. Errors as of `put`."""
-        row = message.row()
+        handle_schedule_message(message, self._max_delay_level)
+        return await self.append_row(message.row())
+
+    async def append_row(self, row: PutRow) -> PutRowResult:
+        """Put a row as it is, and return where it went. Errors as of `put`."""
         while True:
             with NeverWaiting():
                 (result,) = self._writer.put_rows([row])

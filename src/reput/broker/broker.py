@@ -15,6 +15,8 @@ from reput.broker.pull_message_processor import PullMessageProcessor
 from reput.broker.query_processor import QueryProcessor
 from reput.broker.reply_message_processor import ReplyMessageProcessor
 from reput.broker.request_table import request_table
+from reput.broker.schedule_message_service import ScheduleMessageService
+from reput.broker.send_back_processor import SendBackProcessor
 from reput.broker.send_frames import SendFrameProcessor
 from reput.broker.send_message_processor import SendMessageProcessor
 from reput.broker.state import BrokerState
@@ -24,7 +26,7 @@ from reput.config.message_store import MessageStoreConfig
 from reput.errors import WouldWaitError
 from reput.extras import require
 from reput.files import DISK, FileLayer, NeverWaiting
-from reput.formats.metadata import ConsumerOffsets, SubscriptionGroups, TopicConfig
+from reput.formats.metadata import ConsumerOffsets, DelayOffsets, SubscriptionGroups, TopicConfig
 from reput.log.metadata import read_metadata
 from reput.namesrv.name_server import NameServer
 from reput.service.topic_config_manager import broker_topics
@@ -92,6 +94,7 @@ class BrokerController:
             require("prometheus_client", "metricsExporterType=PROM")
         read_metadata(self._path, SubscriptionGroups, self._files)
         read_metadata(self._path, ConsumerOffsets, self._files)
+        read_metadata(self._path, DelayOffsets, self._files)
         try:
             port = await self._server.bind(config.bind_address, store_config.listen_port)
             self._store_config = store_config = replace(store_config, listen_port=port)
@@ -128,8 +131,11 @@ class BrokerController:
         await state.registration.register()
         state.registration.start()
         self._held_pulls.start()
+        self._schedule.start()
         persist_offsets = partial(state.config_files.try_persist, state.offsets)
         self._every(config.flush_consumer_offset_interval / 1000, persist_offsets)
+        persist_delays = partial(state.config_files.try_persist, state.delay_offsets)
+        self._every(config.flush_delay_offset_interval / 1000, persist_delays)
         self._every(_SCAN_CLIENTS_S, self._clients.scan_not_active_channels)
 
     def _own_topics(self) -> list[TopicConfig]:
@@ -153,11 +159,13 @@ class BrokerController:
         self._clients = ClientProcessor(state)
         pulls = PullMessageProcessor(state)
         self._held_pulls = pulls.held
-        state.dispatch.listeners.append(pulls.held)
+        self._schedule = ScheduleMessageService(state)
+        state.dispatch.listeners += (pulls.held, self._schedule)
         sends, clients = SendMessageProcessor(state), BrokerToClient(state)
         processors = (
             sends, pulls, QueryProcessor(state), self._clients, TopicProcessor(state),
             ReplyMessageProcessor(state, sends, clients), ClientCallProcessor(state, clients),
+            SendBackProcessor(state), self._schedule,
         )  # fmt: skip
         self._requests = request_table(processors, config, state.sending, state.dispatch.with_all_messages)
         self._sends = SendFrameProcessor(state, self._requests)
@@ -177,12 +185,14 @@ class BrokerController:
             await asyncio.sleep(0.001)
         for task in self._tasks:
             task.cancel()
+        await self._schedule.stop()
         await self._close_ports()
         await state.room.drain()
         await state.dispatch.stop()  # the close of the store dispatches the rest
         try:
             await state.config_files.persist(state.offsets)
             await state.config_files.persist(state.groups)
+            await state.config_files.persist(state.delay_offsets)
         finally:
             for work in (state.reads, state.log_work):
                 await state.writes.run(work.stop)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from reput.formats.record_layout import Buffer
+from reput.formats.record_layout import Buffer, unpack_record
 from reput.store.put_rows import PutRow
 
 
@@ -38,6 +38,16 @@ class MessageExtBrokerInner:
             self.topic, self.queue_id, self.body, write_properties(self.properties), self.flag, self.sys_flag,
             self.born_timestamp, self.born_host, self.reconsume_times, self.prepared_transaction_offset, self.is_batch,
         )  # fmt: skip
+
+
+def inner_message(record: bytes) -> MessageExtBrokerInner:
+    """The message of a whole record, as it would be put again."""
+    head, bounds = unpack_record(record, 0)
+    body, topic, properties = (record[begin:end] for begin, end in zip(bounds[::2], bounds[1::2], strict=True))
+    return MessageExtBrokerInner(
+        topic.decode("utf-8", "replace"), head[3], body, read_properties(properties.decode("utf-8", "replace")),
+        head[4], head[7], head[8], head[9], head[12], head[13],
+    )  # fmt: skip
 
 
 def read_properties(text: str) -> dict[str, str]:

@@ -6,7 +6,7 @@ import logging
 
 from reput.broker.broker_to_client import BrokerToClient
 from reput.broker.inner_message import MessageExtBrokerInner, read_properties, write_properties
-from reput.broker.send_message_processor import SendMessageProcessor, is_delayed
+from reput.broker.send_message_processor import SendMessageProcessor
 from reput.broker.state import BrokerState
 from reput.errors import RemotingError, ReputError
 from reput.events import Event
@@ -118,7 +118,7 @@ class ReplyMessageProcessor:
         properties: dict[str, str],
     ) -> PutRowResult | None:
         """Store a reply as it was sent, and return where; None where that failed: its client may have it."""
-        if is_delayed(properties) or INNER_NUM in properties:  # a send of it would be refused
+        if INNER_NUM in properties:  # a send of it would be refused
             return None
         compression = header.sys_flag & (SysFlag.COMPRESSED | SysFlag.COMPRESSION_MASK)
         message = MessageExtBrokerInner(

@@ -56,7 +56,7 @@ def request_table(
     replies = RequestQueue("replies", config.reply_thread_pool_queue_capacity)
     others = RequestQueue("requests", config.admin_broker_thread_pool_queue_capacity)
     queues: dict[int, RequestQueue] = {
-        **dict.fromkeys(SEND_CODES, sending),
+        **dict.fromkeys((*SEND_CODES, RequestCode.CONSUMER_SEND_MSG_BACK), sending),
         **dict.fromkeys(REPLY_CODES, replies),
         **dict.fromkeys(_QUERIES, queries),
     }

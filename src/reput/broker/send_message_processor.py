@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from reput.broker.inner_message import MessageExtBrokerInner, read_properties
+from reput.broker.put_hooks import handle_schedule_message
 from reput.broker.state import SEE_FAQ, BrokerState
 from reput.config.message_store import FlushDiskType
 from reput.errors import MessageIllegalError, ReputError, StoreBusyError, WouldWaitError
@@ -15,15 +16,15 @@ from reput.files import NeverWaiting
 from reput.formats.message import RETRY_TOPIC_PREFIX
 from reput.formats.message_batch import INNER_BATCH
 from reput.formats.metadata import TopicConfig, TopicFilterType
-from reput.formats.properties import INNER_NUM
+from reput.formats.properties import DELAY, INNER_NUM
 from reput.formats.record_layout import SysFlag
 from reput.log.queue_types import is_batch_cq
 from reput.log.store_host import encode_store_host
-from reput.remoting.codes import PermName, RequestCode, ResponseCode
+from reput.remoting.codes import V3_4_9, PermName, RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand
 from reput.remoting.header import encode_header, required
 from reput.remoting.send_headers import SendMessageRequestHeader, SendMessageResponseHeader, decode_send_header
-from reput.service.topic_validator import NOT_ALLOWED_SEND_TOPICS, validate_topic
+from reput.service.topic_validator import NOT_ALLOWED_SEND_TOPICS, dlq_topic_of, validate_topic
 from reput.service.unique_id import UniqueIds
 from reput.transport.connection import Connection
 from reput.transport.requests import Answer, Handler
@@ -31,8 +32,7 @@ from reput.transport.requests import Answer, Handler
 SEND_CODES = RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE
 
 _UNIQ_KEY, _CLUSTER, _MSG_REGION, _TRACE_ON, _POP_CK = "UNIQ_KEY", "CLUSTER", "MSG_REGION", "TRACE_ON", "POP_CK"
-_WAIT, _DELAY, _TRAN_MSG, _KEYS = "WAIT", "DELAY", "TRAN_MSG", "KEYS"
-_TIMERS = ("TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS")
+_WAIT, _TRAN_MSG, _KEYS = "WAIT", "TRAN_MSG", "KEYS"
 #: Topics longer than this take no batch.
 _MAX_BATCH_TOPIC = 127
 
@@ -56,6 +56,8 @@ class SendMessageProcessor:
         refusal = self.refusal(command, header)
         if refusal is not None:
             return refusal
+        if header.topic.startswith(RETRY_TOPIC_PREFIX):
+            return self._send_retry(connection, command, header)
         topic = self._state.topics.select_topic_config(header.topic)
         if topic is not None:
             if self._state.creation.is_creating(header.topic):  # after those of this connection that wait for the topic
@@ -66,6 +68,35 @@ class SendMessageProcessor:
             return made
         return self._send_to_new(connection, command, header, made)
 
+    async def _send_retry(
+        self, connection: Connection, command: RemotingCommand, header: SendMessageRequestHeader
+    ) -> Answer:
+        """Take a message that a consumer could not consume, into its group's retry topic or its dead letters.
+
+        (`SendMessageProcessor.handleRetryAndDLQ`.)
+        """
+        state = self._state
+        topic = state.topics.select_topic_config(header.topic)
+        if topic is None:
+            made = self.new_topic(command, header)
+            if isinstance(made, RemotingCommand):
+                return made
+            topic = await state.creation.create(made)
+        name = header.topic.removeprefix(RETRY_TOPIC_PREFIX).partition("+")[0]  # a topic of pop retries: GROUP+TOPIC
+        group = state.groups.find_subscription_group_config(name, state.now_ms())
+        if group is None:
+            remark = f"subscription group not exist, {name} {SEE_FAQ}"
+            return self._refuse(command, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
+        asked = header.max_reconsume_times if command.version >= V3_4_9 else None
+        most = group.retry_max_times if asked is None else asked
+        is_in_order = not state.locks.is_lock_all_expired(name, state.now_ms())
+        if not is_in_order and (header.reconsume_times or 0) <= most:
+            return await self._send_to_made(connection, command, header, topic)
+        missing = state.topics.create_dlq_topic(name)
+        if missing is not None:
+            await state.creation.create(missing)
+        return await self._send_to_made(connection, command, header, topic, dlq_topic_of(name))
+
     async def _send_to_new(
         self, connection: Connection, command: RemotingCommand, header: SendMessageRequestHeader, made: TopicConfig
     ) -> Answer:
@@ -75,12 +106,17 @@ class SendMessageProcessor:
                 return await self._send_to_made(connection, command, header, topic)
 
     async def _send_to_made(
-        self, connection: Connection, command: RemotingCommand, header: SendMessageRequestHeader, topic: TopicConfig
+        self,
+        connection: Connection,
+        command: RemotingCommand,
+        header: SendMessageRequestHeader,
+        topic: TopicConfig,
+        dead_letters: str | None = None,
     ) -> Answer:
         while True:
             try:
                 with NeverWaiting():
-                    return self._send_to(connection, command, header, topic)
+                    return self._send_to(connection, command, header, topic, dead_letters)
             except WouldWaitError as error:
                 size = error.room
             try:
@@ -141,7 +177,12 @@ class SendMessageProcessor:
     # -- appending
 
     def _send_to(
-        self, connection: Connection, command: RemotingCommand, header: SendMessageRequestHeader, topic: TopicConfig
+        self,
+        connection: Connection,
+        command: RemotingCommand,
+        header: SendMessageRequestHeader,
+        topic: TopicConfig,
+        dead_letters: str | None = None,
     ) -> Answer:
         queue_id = self.queue_id(connection, command, header, topic)
         if isinstance(queue_id, RemotingCommand):
@@ -165,6 +206,12 @@ class SendMessageProcessor:
             header.born_timestamp, connection.host, header.reconsume_times or 0,
             is_batch=bool(header.batch),
         )  # fmt: skip
+        if dead_letters is not None:
+            message.topic, message.queue_id, properties[DELAY] = dead_letters, 0, "-1"
+        try:
+            handle_schedule_message(message, len(self._state.store.config.delay_levels_ms))
+        except MessageIllegalError as error:
+            return self._refuse(command, ResponseCode.MESSAGE_ILLEGAL, str(error))
         (result,) = self._state.writer.put_rows([message.row()])
         if isinstance(result, WouldWaitError):
             if self._state.room.failure is None:
@@ -209,9 +256,6 @@ class SendMessageProcessor:
             return self._refuse(
                 command, ResponseCode.MESSAGE_ILLEGAL, _illegal(self._state.store.config.max_message_size)
             )
-        if is_delayed(properties):
-            remark = "this broker does not delay messages yet"
-            return self._refuse(command, ResponseCode.MESSAGE_ILLEGAL, remark)
         return None
 
 
@@ -232,12 +276,6 @@ def _human_time(ms: int) -> str:
         return datetime.fromtimestamp(ms / 1000).strftime("%Y-%m-%d %H:%M:%S,") + f"{ms % 1000:03d}"
     except (OverflowError, ValueError, OSError):  # far beyond what a calendar has
         return f"{ms} ms"
-
-
-def is_delayed(properties: Mapping[str, str]) -> bool:
-    """Whether a message is to be delivered later; also where its level is no number."""
-    level = properties.get(_DELAY, "0")
-    return not level.isdigit() or int(level) > 0 or any(name in properties for name in _TIMERS)
 
 
 def _illegal(max_message_size: int) -> str:

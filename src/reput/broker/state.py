@@ -20,6 +20,7 @@ from reput.formats.metadata import TopicConfig
 from reput.service.broker_stats_manager import BrokerStatsManager
 from reput.service.consumer_manager import ConsumerManager
 from reput.service.consumer_offset_manager import ConsumerOffsetManager
+from reput.service.delay_offset_manager import DelayOffsetManager
 from reput.service.producer_manager import ProducerManager
 from reput.service.rebalance_lock_manager import RebalanceLockManager
 from reput.service.subscription_group_manager import SubscriptionGroupManager
@@ -80,6 +81,9 @@ class BrokerState:
         self.offsets = ConsumerOffsetManager(
             store.path, files, consumer_offset_update_version_step=config.consumer_offset_update_version_step
         )
+        self.delay_offsets = DelayOffsetManager(
+            store.path, files, delay_offset_update_version_step=config.delay_offset_update_version_step
+        )
         expired_ms = config.channel_expired_timeout
         self.consumers: ConsumerManager[Connection] = ConsumerManager(channel_expired_timeout_ms=expired_ms)
         self.producers: ProducerManager[Connection] = ProducerManager(channel_expired_timeout_ms=expired_ms)
@@ -101,7 +105,10 @@ class BrokerState:
         self.answers = DurableAnswers(
             writer, self.sending, store.config.sync_flush_timeout, on_safe=self.dispatch.soon if is_sync else None
         )
-        self.appends = Appends(writer, self.room, self.dispatch, is_sync=is_sync)
+        self.appends = Appends(
+            writer, self.room, self.dispatch,
+            is_sync=is_sync, max_delay_level=len(store.config.delay_levels_ms),
+        )  # fmt: skip
         self.registration = Registration(config, store, address, name_servers)
         self.creation = TopicCreation(self.topics, self.writes, self.registration.register)
 

@@ -123,6 +123,14 @@ class BrokerConfig(RocketmqConfig):
     metrics_prom_exporter_port: int = config_key(5557, "... and their port.", maximum=65_535)
     metrics_label: str | None = config_key(None, "Labels of all metrics: NAME:VALUE,NAME:VALUE.")
 
+    # delay levels
+    flush_delay_offset_interval: int = config_key(
+        10_000, "Time between two writes of delayOffset.json.", unit="ms", minimum=1
+    )
+    delay_offset_update_version_step: int = config_key(
+        200, "Changes of these offsets for one data version.", unit="changes", minimum=1
+    )
+
     def __post_init__(self) -> None:
         RocketmqConfig.__post_init__(self)  # no super(): a dataclass with slots is another class than this body's
         _ = self.name_servers, self.metric_labels

@@ -6,6 +6,8 @@ from enum import IntEnum
 
 #: Version that this side names in each frame, 5.3.3's (`MQVersion`); clients use less of a broker before 4.9.7 (407).
 VERSION = 479
+#: Clients say how often a group consumes a message from this version on.
+V3_4_9 = 121
 _V4_0_0_SNAPSHOT, _HIGHER_VERSION = 212, 612
 #: From this version of a broker on, a registration has a list of filter servers beside the topics (V3_0_11).
 VERSION_FILTER_SERVERS = 37

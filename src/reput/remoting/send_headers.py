@@ -44,6 +44,22 @@ class SendMessageResponseHeader:
     recall_handle: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class ConsumerSendMsgBackRequestHeader:
+    """A message that a group could not consume (CONSUMER_SEND_MSG_BACK).
+
+    `offset`: its commit log offset; `delay_level`: below 0 for the dead letters, 0 as the broker thinks fit.
+    """
+
+    offset: Int64
+    group: str
+    delay_level: Int32
+    origin_msg_id: str | None = None
+    origin_topic: str | None = None
+    unit_mode: bool | None = None
+    max_reconsume_times: Int32 | None = None
+
+
 #: Names of the fields of SEND_MESSAGE_V2 and SEND_BATCH_MESSAGE, and of SEND_MESSAGE (`SendMessageRequestHeaderV2`).
 V2_NAMES = {
     "a": "producerGroup",

@@ -164,12 +164,6 @@ REFUSALS = {
         {"properties": {"k": "v" * 33_000}},
         (ResponseCode.MESSAGE_ILLEGAL, "the message is illegal, .* msg properties length limit 32KB."),
     ),
-    "delayed": ({}, {"properties": {"DELAY": "3"}}, (ResponseCode.MESSAGE_ILLEGAL, ".*does not delay messages yet")),
-    "timed": (
-        {},
-        {"properties": {"TIMER_DELIVER_MS": "1"}},
-        (ResponseCode.MESSAGE_ILLEGAL, ".*does not delay messages yet"),
-    ),
     "transaction": (
         {},
         {"properties": {"TRAN_MSG": "true"}},

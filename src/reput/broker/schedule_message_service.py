@@ -1,0 +1,164 @@
+"""ScheduleMessageService: delivers messages of the delay levels when their time has come."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Sequence
+
+from reput.broker.inner_message import read_properties
+from reput.broker.state import BrokerState
+from reput.errors import ReputError
+from reput.events import Event
+from reput.formats.consume_queue import SCHEDULE_TOPIC
+from reput.formats.metadata import encode_metadata
+from reput.formats.properties import REAL_QID, REAL_TOPIC
+from reput.formats.record_layout import unpack_record
+from reput.remoting.codes import RequestCode, ResponseCode
+from reput.remoting.command import RemotingCommand
+from reput.service.topic_validator import TRANS_HALF_TOPIC
+from reput.store.dispatch.arrivals import Arrivals
+from reput.store.put_rows import PutRow
+from reput.store.results import GetMessageStatus
+from reput.transport.connection import Connection
+from reput.transport.requests import Answer, Handler
+
+logger = logging.getLogger("reput.broker")
+
+#: Messages that are read and put at once, before the loop does other work; a pull gives no more by default.
+_MOST = 32
+#: The longest sleep: the machine's clock may be set.
+_MOST_SLEEP_S = 1.0
+#: After a failure (`DELAY_FOR_A_PERIOD`).
+_RETRY_S = 10.0
+_STOP_S = 1.0
+
+
+class ScheduleMessageService:
+    """Puts each delayed message into its real topic at its store time plus the delay of its level, in their order.
+
+    A level sleeps until its first message is due: all others of the level are due later. What is delivered is safe
+    before its offset counts, so that no kill loses a message; one that was delivered after the last write of
+    delayOffset.json is delivered again (as by RocketMQ's `ScheduleMessageService`).
+    """
+
+    any_wait = False
+
+    def __init__(self, state: BrokerState) -> None:
+        self._state = state
+        self._delays_ms = state.store.config.delay_levels_ms
+        self._arrived = {level: asyncio.Event() for level in range(1, len(self._delays_ms) + 1)}
+        self._stopped = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def handlers(self) -> dict[int, Handler]:
+        """The requests that it takes."""
+        return {RequestCode.GET_ALL_DELAY_OFFSET: self.all_offsets}
+
+    def all_offsets(self, connection: Connection, command: RemotingCommand) -> Answer:
+        """The offsets of all levels, as delayOffset.json has them."""
+        return command.response(ResponseCode.SUCCESS, None, None, encode_metadata(self._state.delay_offsets.content()))
+
+    def start(self) -> None:
+        """Deliver from now on what is due."""
+        loop = asyncio.get_running_loop()
+        self._tasks = [loop.create_task(self._run(level)) for level in self._arrived]
+
+    async def stop(self) -> None:
+        """Deliver nothing more; what is being delivered counts, if the disk answers in time."""
+        self._stopped.set()
+        for arrived in self._arrived.values():
+            arrived.set()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=_STOP_S)
+        for task in self._tasks:
+            task.cancel()
+
+    def messages_arrived(self, arrivals: Arrivals) -> None:
+        """Called by dispatch."""
+        for topic, queue_id in arrivals.queues:
+            if topic == SCHEDULE_TOPIC and queue_id + 1 in self._arrived:
+                self._arrived[queue_id + 1].set()
+
+    async def _run(self, level: int) -> None:
+        arrived = self._arrived[level]
+        while not self._stopped.is_set():
+            arrived.clear()
+            try:
+                due_ms = await self._deliver(level)
+            except ReputError as error:
+                logger.error(Event("delayed messages were not delivered", level=level, error=error))
+                await self._sleep(_RETRY_S)
+            except Exception:
+                logger.exception(Event("delayed messages were not delivered", level=level))
+                await self._sleep(_RETRY_S)
+            else:
+                if due_ms is None:
+                    if not self._stopped.is_set():
+                        await arrived.wait()
+                    continue
+                while not self._stopped.is_set() and (left_s := due_ms / 1000 - time.time()) > 0:
+                    await self._sleep(min(left_s, _MOST_SLEEP_S))
+
+    async def _sleep(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._stopped.wait()
+
+    async def _deliver(self, level: int) -> int | None:
+        """Deliver what is due; the time (ms) at which the next message is, None where none waits."""
+        state, offsets = self._state, self._state.delay_offsets
+        while not self._stopped.is_set():
+            offset = offsets.offset(level)
+            result = await state.reads.run(state.store.get_message, SCHEDULE_TOPIC, level - 1, offset, _MOST)
+            if result.status is not GetMessageStatus.FOUND:
+                if result.next_begin_offset == offset:
+                    return None
+                level_is_odd = Event(
+                    "the offset of a delay level has no message",
+                    level=level, offset=offset, min=result.min_offset, max=result.max_offset,
+                )  # fmt: skip
+                logger.warning(level_is_odd)
+                offsets.update_offset(level, result.next_begin_offset, state.now_ms())
+                continue
+            due_ms = await self._deliver_some(level, [bytes(one) for one in result.raw()])
+            if due_ms is not None:
+                return due_ms
+        return None
+
+    async def _deliver_some(self, level: int, records: Sequence[bytes]) -> int | None:
+        """Deliver those of successive messages that are due; the time at which the first other one is."""
+        appends, delay_ms = self._state.appends, self._delays_ms[level - 1]
+        now_ms, due_ms, end_offset, following = self._state.now_ms(), None, None, None
+        for record in records:
+            head, _ = unpack_record(record, 0)
+            if head[10] + delay_ms > now_ms:
+                due_ms = head[10] + delay_ms
+                break
+            row = _due_row(record)
+            if row is not None:
+                end_offset = (await appends.append_row(row)).end_offset
+            following = head[5] + 1
+        if end_offset is not None:
+            await appends.safe(end_offset)
+        if following is not None:
+            self._state.delay_offsets.update_offset(level, following, now_ms)
+        return due_ms
+
+
+def _due_row(record: bytes) -> PutRow | None:
+    """A message as it is put into its real topic, its properties as they are (`messageTimeUp`).
+
+    None for a message that can have none: RocketMQ gives up the rest of its level there.
+    """
+    head, bounds = unpack_record(record, 0)
+    text = record[bounds[4] : bounds[5]]
+    properties = read_properties(text.decode("utf-8", "replace"))
+    topic, queue_id = properties.get(REAL_TOPIC), properties.get(REAL_QID, "")
+    if topic is None or topic == TRANS_HALF_TOPIC or not (queue_id.isascii() and queue_id.isdigit()):
+        logger.error(Event("a delayed message names no topic to go to", offset=head[6], topic=topic, queue=queue_id))
+        return None
+    body = record[bounds[0] : bounds[1]]
+    return PutRow(topic, int(queue_id[:10]), body, text, head[4], head[7], head[8], head[9], head[12])

@@ -1,0 +1,47 @@
+"""How far each delay level has been delivered (`ScheduleMessageService`'s offset table)."""
+
+from __future__ import annotations
+
+from reput.files import DISK, FileLayer
+from reput.formats.metadata import DelayOffsets
+from reput.service.config_manager import ConfigManager
+
+
+class DelayOffsetManager(ConfigManager[DelayOffsets]):
+    """The offsets of `config/delayOffset.json`.
+
+    They are in memory at once and in the file after the next `persist`: a broker that is killed delivers the messages
+    of the last seconds again (`flushDelayOffsetInterval`).
+
+    Args:
+        root: The store directory.
+        files: The file layer.
+        delay_offset_update_version_step: The data version counts changes by so many.
+
+    Raises:
+        CorruptMetadataError: The file and its backup are damaged.
+    """
+
+    def __init__(self, root: str, files: FileLayer = DISK, *, delay_offset_update_version_step: int = 200) -> None:
+        super().__init__(DelayOffsets, root, files)
+        self._step = delay_offset_update_version_step
+        self._updates = 0
+        self._offsets = dict(self._loaded.offset_table)
+
+    def content(self) -> DelayOffsets:
+        """The content of `delayOffset.json`, as of now."""
+        return DelayOffsets(dict(self._offsets), self.data_version, self._loaded.others)
+
+    def offset(self, level: int) -> int:
+        """The queue offset of the next message of a level to be delivered; 0 where none ever was."""
+        return self._offsets.get(level, 0)
+
+    def update_offset(self, level: int, offset: int, now_ms: int) -> None:
+        """All messages of a level before an offset have been delivered."""
+        if self._offsets.get(level) == offset:
+            return
+        self._offsets[level] = offset
+        self._changes += 1
+        self._updates += 1
+        if self._updates % self._step == 0:
+            self._next_version(now_ms)
