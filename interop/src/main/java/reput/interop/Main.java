@@ -58,6 +58,8 @@ public final class Main {
         commands.put("client-lite", Clients::lite);
         commands.put("client-find", Clients::find);
         commands.put("client-request", ClientCalls::request);
+        commands.put("retry-send", Retries::send);
+        commands.put("retry-consume", Retries::consume);
         commands.put("consumer-start", ClientCalls::start);
         commands.put("consumer-take", ClientCalls::take);
         commands.put("consumer-stop", ClientCalls::stop);
