@@ -10,6 +10,7 @@ from functools import partial
 from reput.broker.broker_to_client import BrokerToClient
 from reput.broker.client_call_processor import ClientCallProcessor
 from reput.broker.client_processor import ClientProcessor
+from reput.broker.end_transaction_processor import EndTransactionProcessor
 from reput.broker.metrics import BrokerMetrics
 from reput.broker.pull_message_processor import PullMessageProcessor
 from reput.broker.query_processor import QueryProcessor
@@ -21,6 +22,8 @@ from reput.broker.send_frames import SendFrameProcessor
 from reput.broker.send_message_processor import SendMessageProcessor
 from reput.broker.state import BrokerState
 from reput.broker.topic_processor import TopicProcessor
+from reput.broker.transactional_message_check_service import TransactionalMessageCheckService
+from reput.broker.transactional_op_batch_service import TransactionalOpBatchService
 from reput.config.broker import BrokerConfig, MetricsExporterType
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import WouldWaitError
@@ -137,6 +140,7 @@ class BrokerController:
         persist_delays = partial(state.config_files.try_persist, state.delay_offsets)
         self._every(config.flush_delay_offset_interval / 1000, persist_delays)
         self._every(_SCAN_CLIENTS_S, self._clients.scan_not_active_channels)
+        self._every(config.transaction_check_interval / 1000, self._transactions.check)
 
     def _own_topics(self) -> list[TopicConfig]:
         """The topics that the broker has from its start."""
@@ -162,10 +166,13 @@ class BrokerController:
         self._schedule = ScheduleMessageService(state)
         state.dispatch.listeners += (pulls.held, self._schedule)
         sends, clients = SendMessageProcessor(state), BrokerToClient(state)
+        self._ended = TransactionalOpBatchService(state)
+        self._transactions = TransactionalMessageCheckService(state, clients, self._ended)
         processors = (
             sends, pulls, QueryProcessor(state), self._clients, TopicProcessor(state),
             ReplyMessageProcessor(state, sends, clients), ClientCallProcessor(state, clients),
             SendBackProcessor(state), self._schedule,
+            EndTransactionProcessor(state, self._ended),
         )  # fmt: skip
         self._requests = request_table(processors, config, state.sending, state.dispatch.with_all_messages)
         self._sends = SendFrameProcessor(state, self._requests)
@@ -186,6 +193,7 @@ class BrokerController:
         for task in self._tasks:
             task.cancel()
         await self._schedule.stop()
+        await self._ended.stop()
         await self._close_ports()
         await state.room.drain()
         await state.dispatch.stop()  # the close of the store dispatches the rest

@@ -16,6 +16,7 @@ from reput.remoting.codes import RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand
 from reput.remoting.header import encode_header
 from reput.remoting.queue_tables import QueueKey, decode_queue_table, encode_queue_tables
+from reput.remoting.transaction_headers import CheckTransactionStateRequestHeader
 from reput.service.client_channels import ClientChannelInfo
 from reput.transport.connection import Connection
 
@@ -36,6 +37,18 @@ class BrokerToClient:
     async def call(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
         """The answer of a client to a request; errors as of `Connection.call`."""
         return await connection.call(command, _CALL_S)
+
+    def check_transaction_state(self, group: str, header: CheckTransactionStateRequestHeader, message: bytes) -> bool:
+        """Ask the next producer of a group how a transaction ended; False where none is there.
+
+        `message`: the half message as the record that it would be under its own topic.
+        """
+        channel = self._state.producers.available_channel(group, lambda one: one.is_open and not one.is_paused)
+        if channel is None or not channel.is_open:
+            return False
+        code = RequestCode.CHECK_TRANSACTION_STATE
+        channel.send_one_way(RemotingCommand(code, ext_fields=encode_header(header), body=message))
+        return True
 
     def reset_offset(
         self, topic: str, group: str, timestamp: int, offsets: Mapping[QueueKey, int], *, is_c: bool

@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from reput.formats.record_layout import Buffer, unpack_record
+from reput.formats.properties import UNIQ_KEY, decode_properties
+from reput.formats.property_crc import PROPERTY_CRC32
+from reput.formats.record_layout import Buffer, SysFlag, unpack_record
+from reput.service.topic_validator import TRANS_HALF_TOPIC
+from reput.service.transactional_message import half_properties
 from reput.store.put_rows import PutRow
 
 
@@ -32,22 +36,30 @@ class MessageExtBrokerInner:
     prepared_transaction_offset: int = 0
     is_batch: bool = False
 
+    @classmethod
+    def of_record(cls, record: Buffer) -> MessageExtBrokerInner:
+        """A stored message, to be put again."""
+        head, (body, body_end, topic, topic_end, properties, end) = unpack_record(record, 0)
+        found = decode_properties(bytes(record[properties:end]))
+        found.pop(PROPERTY_CRC32, None)  # of the other record
+        return cls(
+            bytes(record[topic:topic_end]).decode(errors="replace"), head[3], bytes(record[body:body_end]), found,
+            head[4], head[7], head[8], head[9], head[12], head[13],
+        )  # fmt: skip
+
+    def become_half(self) -> None:
+        """Go where no consumer sees it until its transaction ends (`parseHalfMessageInner`)."""
+        unique_key = self.properties.get(UNIQ_KEY, "")
+        self.properties = half_properties(self.properties, self.topic, self.queue_id, unique_key)
+        self.topic, self.queue_id = TRANS_HALF_TOPIC, 0
+        self.sys_flag &= ~SysFlag.TRANSACTION_MASK
+
     def row(self) -> PutRow:
         """The row of the store."""
         return PutRow(
             self.topic, self.queue_id, self.body, write_properties(self.properties), self.flag, self.sys_flag,
             self.born_timestamp, self.born_host, self.reconsume_times, self.prepared_transaction_offset, self.is_batch,
         )  # fmt: skip
-
-
-def inner_message(record: bytes) -> MessageExtBrokerInner:
-    """The message of a whole record, as it would be put again."""
-    head, bounds = unpack_record(record, 0)
-    body, topic, properties = (record[begin:end] for begin, end in zip(bounds[::2], bounds[1::2], strict=True))
-    return MessageExtBrokerInner(
-        topic.decode("utf-8", "replace"), head[3], body, read_properties(properties.decode("utf-8", "replace")),
-        head[4], head[7], head[8], head[9], head[12], head[13],
-    )  # fmt: skip
 
 
 def read_properties(text: str) -> dict[str, str]:

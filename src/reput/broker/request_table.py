@@ -54,10 +54,12 @@ def request_table(
     handlers |= {code: with_all_messages(handlers[code]) for code in _SEES_MESSAGES}
     queries = RequestQueue("queries", config.query_thread_pool_queue_capacity)
     replies = RequestQueue("replies", config.reply_thread_pool_queue_capacity)
+    transactions = RequestQueue("ends of transactions", config.end_transaction_pool_queue_capacity)
     others = RequestQueue("requests", config.admin_broker_thread_pool_queue_capacity)
     queues: dict[int, RequestQueue] = {
         **dict.fromkeys((*SEND_CODES, RequestCode.CONSUMER_SEND_MSG_BACK), sending),
         **dict.fromkeys(REPLY_CODES, replies),
         **dict.fromkeys(_QUERIES, queries),
+        RequestCode.END_TRANSACTION: transactions,
     }
     return Requests(handlers, queues, others)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from reput.broker.inner_message import inner_message
+from reput.broker.inner_message import MessageExtBrokerInner
 from reput.broker.state import SEE_FAQ, BrokerState
 from reput.errors import ReputError
 from reput.formats.metadata import SubscriptionGroupConfig, TopicConfig
@@ -57,7 +57,7 @@ class SendBackProcessor:
         if found is None:
             remark = f"look message by offset failed, {header.offset}"
             return command.response(ResponseCode.SYSTEM_ERROR, remark)
-        message = inner_message(found.raw)
+        message = MessageExtBrokerInner.of_record(found.raw)
         message.properties.setdefault(_RETRY_TOPIC, message.topic)
         message.properties[WAIT] = "false"
         if header.delay_level < 0 or message.reconsume_times >= _most_times(command, header, group):

@@ -25,6 +25,7 @@ from reput.remoting.command import RemotingCommand
 from reput.remoting.header import encode_header, required
 from reput.remoting.send_headers import SendMessageRequestHeader, SendMessageResponseHeader, decode_send_header
 from reput.service.topic_validator import NOT_ALLOWED_SEND_TOPICS, dlq_topic_of, validate_topic
+from reput.service.transactional_message import TRAN_MSG, number
 from reput.service.unique_id import UniqueIds
 from reput.transport.connection import Connection
 from reput.transport.requests import Answer, Handler
@@ -32,7 +33,7 @@ from reput.transport.requests import Answer, Handler
 SEND_CODES = RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE
 
 _UNIQ_KEY, _CLUSTER, _MSG_REGION, _TRACE_ON, _POP_CK = "UNIQ_KEY", "CLUSTER", "MSG_REGION", "TRACE_ON", "POP_CK"
-_WAIT, _TRAN_MSG, _KEYS = "WAIT", "TRAN_MSG", "KEYS"
+_WAIT, _KEYS = "WAIT", "KEYS"
 #: Topics longer than this take no batch.
 _MAX_BATCH_TOPIC = 127
 
@@ -206,6 +207,8 @@ class SendMessageProcessor:
             header.born_timestamp, connection.host, header.reconsume_times or 0,
             is_batch=bool(header.batch),
         )  # fmt: skip
+        if self._is_half(header, properties):
+            message.become_half()
         if dead_letters is not None:
             message.topic, message.queue_id, properties[DELAY] = dead_letters, 0, "-1"
         try:
@@ -231,6 +234,12 @@ class SendMessageProcessor:
         self._state.answers.add(connection, answer if waits and not command.is_one_way else None, result.end_offset)
         return None if waits else answer
 
+    @staticmethod
+    def _is_half(header: SendMessageRequestHeader, properties: Mapping[str, str]) -> bool:
+        """Whether a message is stored apart until its transaction ends; a retry of a client before 4.6.1 is not."""
+        is_retry = (header.reconsume_times or 0) > 0 and number(properties.get(DELAY, "0")) > 0
+        return not header.batch and properties.get(TRAN_MSG, "").lower() == "true" and not is_retry
+
     def _refusal_of_properties(
         self,
         command: RemotingCommand,
@@ -249,7 +258,7 @@ class SendMessageProcessor:
             return self._refuse(command, ResponseCode.MESSAGE_ILLEGAL, remark)
         if topic.attributes.get("cleanup.policy") == "COMPACTION" and not properties.get(_KEYS, "").strip():
             return self._refuse(command, ResponseCode.MESSAGE_ILLEGAL, "Required message key is missing")
-        if properties.get(_TRAN_MSG, "").lower() == "true":
+        if self._state.config.reject_transaction_message and self._is_half(header, properties):
             remark = f"the broker[{self._state.ip}] sending transaction message is forbidden"
             return self._refuse(command, ResponseCode.NO_PERMISSION, remark)
         if INNER_NUM in properties:  # the broker counts an inner batch itself (`HookUtils.checkInnerBatch`)

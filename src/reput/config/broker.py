@@ -73,12 +73,23 @@ class BrokerConfig(RocketmqConfig):
     )
 
     # sending
-    reject_transaction_message: bool = config_key(False, "Refuse messages of transactions.")
     start_accept_send_request_time_stamp: int = config_key(
         0, "Refuse messages before this time (ms since 1970 UTC).", unit="ms", maximum=INT64_MAX
     )
 
     store_reply_message_enable: bool = config_key(True, "Store replies, too, in the topic of the cluster's replies.")
+
+    # transactions
+    reject_transaction_message: bool = config_key(False, "Refuse messages of transactions.")
+    transaction_time_out: int = config_key(
+        6_000, "A transaction that has not ended after so long is checked.", unit="ms", maximum=INT64_MAX
+    )
+    transaction_check_max: int = config_key(15, "Checks of a transaction before it is given up.")
+    transaction_check_interval: int = config_key(30_000, "Time between two rounds of checks.", unit="ms", minimum=1)
+    transaction_op_msg_max_size: int = config_key(4_096, "Size of a message that ends transactions.", unit="bytes")
+    transaction_op_batch_interval: int = config_key(
+        3_000, "The longest time in which ended transactions wait for such a message.", unit="ms"
+    )
 
     # under pressure: what is more is answered SYSTEM_BUSY
     send_thread_pool_queue_capacity: int = config_key(
@@ -86,6 +97,9 @@ class BrokerConfig(RocketmqConfig):
     )
     reply_thread_pool_queue_capacity: int = config_key(
         10_000, "Replies that wait for their client or the disk; half of them of one connection.", minimum=1
+    )
+    end_transaction_pool_queue_capacity: int = config_key(
+        100_000, "Ends of transactions that wait for the disk; half of them of one connection.", minimum=1
     )
     query_thread_pool_queue_capacity: int = config_key(
         20_000, "Queries by key and id that wait; half of them of one connection.", minimum=1

@@ -165,7 +165,7 @@ REFUSALS = {
         (ResponseCode.MESSAGE_ILLEGAL, "the message is illegal, .* msg properties length limit 32KB."),
     ),
     "transaction": (
-        {},
+        {"rejectTransactionMessage": "true"},
         {"properties": {"TRAN_MSG": "true"}},
         (ResponseCode.NO_PERMISSION, r"the broker\[127.0.0.1\] sending transaction message is forbidden"),
     ),

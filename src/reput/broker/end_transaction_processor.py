@@ -1,0 +1,124 @@
+"""Ends of transactions (`EndTransactionProcessor`): a commit puts the message where it was sent to."""
+
+from __future__ import annotations
+
+import logging
+
+from reput.broker.inner_message import MessageExtBrokerInner
+from reput.broker.state import BrokerState
+from reput.broker.transactional_op_batch_service import TransactionalOpBatchService
+from reput.errors import MessageIllegalError, RemotingCommandError, ReputError, StoreBusyError
+from reput.events import Event
+from reput.formats.message_ext import MessageExt
+from reput.formats.message_id import decode_message_id
+from reput.formats.record_layout import SysFlag
+from reput.remoting.codes import RequestCode, ResponseCode
+from reput.remoting.command import RemotingCommand
+from reput.remoting.header import decode_header
+from reput.remoting.transaction_headers import EndTransactionRequestHeader, ResumeCheckHalfMessageRequestHeader
+from reput.service.topic_validator import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC
+from reput.service.transactional_message import CHECK_TIMES, PGROUP, REAL_QID, REAL_TOPIC, is_too_late, number
+from reput.transport.connection import Connection
+from reput.transport.requests import Answer, Handler
+
+logger = logging.getLogger("reput.broker")
+
+_NOT_FOUND = "Find prepared transaction message failed"
+
+
+class EndTransactionProcessor:
+    """Takes END_TRANSACTION and RESUME_CHECK_HALF_MESSAGE.
+
+    Args:
+        state: The broker's.
+        ended: Told which half messages have ended.
+    """
+
+    def __init__(self, state: BrokerState, ended: TransactionalOpBatchService) -> None:
+        self._state = state
+        self._ended = ended
+
+    def handlers(self) -> dict[int, Handler]:
+        """The requests that it takes."""
+        return {
+            RequestCode.END_TRANSACTION: self.end,
+            RequestCode.RESUME_CHECK_HALF_MESSAGE: self.resume_check,
+        }
+
+    async def end(self, connection: Connection, command: RemotingCommand) -> Answer:
+        """Commit or roll back; a producer that does not know gets no answer, and is asked later."""
+        header = decode_header(EndTransactionRequestHeader, command.ext_fields)
+        kind = header.commit_or_rollback
+        if kind == 0:
+            return None
+        if kind not in (SysFlag.TRANSACTION_COMMIT, SysFlag.TRANSACTION_ROLLBACK):
+            raise RemotingCommandError(ResponseCode.SYSTEM_ERROR, "commitOrRollback field wrong")
+        # Not `run_for`: its bound would drop one-way requests of a busy producer, and each is a check later.
+        half = await self._state.reads.run(self._look, header.commit_log_offset)
+        if half is None:
+            return command.response(ResponseCode.SYSTEM_ERROR, _NOT_FOUND)
+        message = MessageExtBrokerInner.of_record(half.raw)
+        age_ms = self._state.now_ms() - half.born_timestamp
+        if not header.from_transaction_check and is_too_late(
+            message.properties, age_ms, self._state.config.transaction_time_out
+        ):
+            return command.response(ResponseCode.ILLEGAL_OPERATION)
+        if message.properties.get(PGROUP) != header.producer_group:
+            return command.response(ResponseCode.SYSTEM_ERROR, "The producer group wrong")
+        if half.queue_offset != header.tran_state_table_offset:
+            return command.response(ResponseCode.SYSTEM_ERROR, "The transaction state table offset wrong")
+        if kind == SysFlag.TRANSACTION_ROLLBACK:
+            self._ended.delete_prepare_message(half.queue_id, half.queue_offset)
+            return command.response()
+        return await self._commit(command, half, message)
+
+    async def _commit(self, command: RemotingCommand, half: MessageExt, message: MessageExtBrokerInner) -> Answer:
+        """Put the message itself (`endMessageTransaction`): its properties stay those of the half message."""
+        message.topic, message.queue_id = message.properties[REAL_TOPIC], number(message.properties[REAL_QID])
+        message.sys_flag = message.sys_flag & ~SysFlag.TRANSACTION_MASK | SysFlag.TRANSACTION_COMMIT
+        message.prepared_transaction_offset = half.commit_log_offset
+        try:
+            result = await self._state.appends.append(message)
+            # Behind it in the log: no op message is there without the message.
+            self._ended.delete_prepare_message(half.queue_id, half.queue_offset)
+            await self._state.appends.safe(result.end_offset)
+        except ReputError as error:
+            logger.error(Event("a transaction was not committed", topic=message.topic, error=error))
+            return command.response(*self._fault(error))
+        return command.response()
+
+    def _fault(self, error: ReputError) -> tuple[int, str]:
+        """(code, remark) of a commit that failed (`sendFinalMessage`)."""
+        if isinstance(error, MessageIllegalError):
+            return ResponseCode.MESSAGE_ILLEGAL, (
+                "The message is illegal, maybe msg body or properties length not matched. msg body length limit "
+                f"{self._state.store.config.max_message_size}B, msg properties length limit 32KB."
+            )
+        if isinstance(error, StoreBusyError):
+            return ResponseCode.SYSTEM_ERROR, "OS page cache busy, please try another machine"
+        return ResponseCode.SERVICE_NOT_AVAILABLE, "Service not available now."
+
+    def _look(self, commit_log_offset: int) -> MessageExt | None:
+        """The half message at an offset of the log."""
+        message = self._state.store.look_message_by_offset(commit_log_offset)
+        if message is None or message.topic != TRANS_HALF_TOPIC:
+            return None
+        return message if {REAL_TOPIC, REAL_QID} <= message.properties.keys() else None
+
+    async def resume_check(self, connection: Connection, command: RemotingCommand) -> Answer:
+        """Put a half message that was given up back into its queue, as one that was never checked."""
+        header = decode_header(ResumeCheckHalfMessageRequestHeader, command.ext_fields)
+        try:
+            _, offset = decode_message_id(header.msg_id or "")
+            found = await self._state.reads.run_for(connection, self._state.store.look_message_by_offset, offset)
+            if found is None or found.topic not in (TRANS_HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC):
+                raise MessageIllegalError(f"{header.msg_id} is no half message, and none that was given up")
+            message = MessageExtBrokerInner.of_record(found.raw)
+            message.topic, message.queue_id, message.prepared_transaction_offset = TRANS_HALF_TOPIC, 0, 0
+            message.properties[CHECK_TIMES] = "0"
+            await self._state.appends.put(message)
+        except ReputError as error:
+            logger.error(Event("a half message was not put back", id=header.msg_id, error=error))
+            remark = "Exception was thrown when putting message back to RMQ_SYS_TRANS_HALF_TOPIC."
+            return command.response(ResponseCode.SYSTEM_ERROR, remark)
+        return command.response()

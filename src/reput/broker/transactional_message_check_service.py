@@ -1,0 +1,238 @@
+"""TransactionalMessageCheckService: asks producers how transactions ended that nobody has ended."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+
+from reput.broker.broker_to_client import BrokerToClient
+from reput.broker.inner_message import MessageExtBrokerInner, write_properties
+from reput.broker.state import BrokerState
+from reput.broker.transactional_op_batch_service import TransactionalOpBatchService
+from reput.errors import ReputError
+from reput.events import Event
+from reput.formats.hosts import encode_host
+from reput.formats.message_ext import MessageExt
+from reput.formats.metadata import TopicConfig
+from reput.formats.properties import UNIQ_KEY
+from reput.formats.record_layout import encode_topic, pack_record
+from reput.remoting.transaction_headers import CheckTransactionStateRequestHeader
+from reput.service.topic_validator import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
+from reput.service.transactional_message import (
+    PGROUP,
+    REAL_QID,
+    REAL_TOPIC,
+    TRANS_GROUP,
+    CheckLimits,
+    EndedHalves,
+    Verdict,
+    checked_once_more,
+    judge,
+    number,
+    op_offsets,
+    with_first_offset,
+)
+from reput.store.get_result import GetRawResult
+from reput.store.put_rows import PutRowResult
+from reput.store.results import GetMessageStatus
+
+logger = logging.getLogger("reput.broker")
+
+#: The longest round of one queue, and what is read at once.
+_ROUND_MS = 60_000
+_BATCH = 32
+_HOUR_MS = 3_600_000
+_AT_END = (GetMessageStatus.NO_MESSAGE_IN_QUEUE, GetMessageStatus.OFFSET_OVERFLOW_ONE)
+
+
+class TransactionalMessageCheckService:
+    """Judges the half messages from where the last round ended (`TransactionalMessageServiceImpl.check`).
+
+    Args:
+        state: The broker's.
+        clients: Asks them.
+        ended: Knows what has ended, and is not yet in an op message.
+    """
+
+    def __init__(self, state: BrokerState, clients: BrokerToClient, ended: TransactionalOpBatchService) -> None:
+        self._state = state
+        self._clients = clients
+        self._ended = ended
+        config = state.config
+        reserved_ms = state.store.config.file_reserved_time * _HOUR_MS
+        self._limits = CheckLimits(config.transaction_time_out, config.transaction_check_max, reserved_ms)
+
+    async def check(self) -> None:
+        """Do one round of all half queues; what fails is logged, and the next round tries again."""
+        topic = self._state.topics.select_topic_config(TRANS_HALF_TOPIC)
+        for queue_id in range(topic.read_queue_nums if topic is not None else 0):
+            try:
+                await _Round(self._state, self._clients, self._ended, self._limits, queue_id).run()
+            except ReputError as error:
+                logger.error(Event("transactions were not checked", queue=queue_id, error=error))
+            except Exception:
+                logger.exception(Event("bug: transactions were not checked", queue=queue_id))
+
+
+class _Round:
+    """One round of one half queue."""
+
+    def __init__(
+        self,
+        state: BrokerState,
+        clients: BrokerToClient,
+        ended: TransactionalOpBatchService,
+        limits: CheckLimits,
+        queue_id: int,
+    ) -> None:
+        self._state = state
+        self._clients = clients
+        self._is_ending = partial(ended.is_ending, queue_id)
+        self._limits = limits
+        self._queue_id = queue_id
+        self._began_ms = state.now_ms()
+        self._half = self._begin_half = self._consumed(TRANS_HALF_TOPIC)
+        self._op = self._begin_op = self._consumed(TRANS_OP_HALF_TOPIC)
+        self._has_all_ops = False
+        self._ops = EndedHalves(self._op, self._half)
+        self._halves: dict[int, MessageExt] = {}
+        self._has_jumped = False
+        self._put_to = 0
+
+    def _consumed(self, topic: str) -> int:
+        offset = self._state.offsets.query_offset(TRANS_GROUP, topic, self._queue_id)
+        return self._state.store.min_offset(topic, self._queue_id) if offset == -1 else offset
+
+    async def run(self) -> None:
+        """Judge half messages in their order until one is too new, and keep how far that was."""
+        try:
+            while self._state.now_ms() - self._began_ms <= _ROUND_MS and await self._judge_next():
+                pass
+        finally:
+            await self._commit()
+
+    async def _commit(self) -> None:
+        """Keep how far half and op messages are judged, once what was put back for them is safe."""
+        if self._put_to:
+            await self._state.appends.safe(self._put_to)
+        for topic, begin, end in (
+            (TRANS_HALF_TOPIC, self._begin_half, self._half),
+            (TRANS_OP_HALF_TOPIC, self._begin_op, self._ops.op_offset),
+        ):
+            if begin != end:
+                self._state.offsets.commit_offset(TRANS_GROUP, topic, self._queue_id, end, self._state.now_ms())
+
+    async def _judge_next(self) -> bool:
+        """Judge the next half message; False where the round is at its end."""
+        while not self._ops.take(self._half):
+            if self._has_all_ops:
+                break
+            await self._read_ops()
+        else:
+            self._half += 1
+            return True
+        if self._half not in self._halves:
+            return await self._read_halves()
+        if self._is_ending(self._half):  # its op message comes
+            return False
+        half = self._halves[self._half]
+        message = MessageExtBrokerInner.of_record(half.raw)
+        verdict = judge(
+            message.properties, born_ms=half.born_timestamp, stored_ms=half.store_timestamp,
+            now_ms=self._state.now_ms(), began_ms=self._began_ms, limits=self._limits, ended=self._ops,
+        )  # fmt: skip
+        if verdict is Verdict.LATER:
+            return False
+        if verdict is Verdict.DISCARD:
+            await self._discard(message)
+        elif verdict is Verdict.CHECK:
+            await self._check(half, message)
+        elif verdict is Verdict.PUT_BACK:
+            message.properties = with_first_offset(checked_once_more(message.properties), half.queue_offset)
+            await self._put_back(message)
+        self._half += 1
+        return True
+
+    # -- reading
+
+    async def _read(self, topic: str, offset: int) -> GetRawResult:
+        result = await self._state.reads.run(self._state.store.get_raw, topic, self._queue_id, offset, _BATCH)
+        assert result is not None, "a read that may wait has a result"
+        return result
+
+    async def _read_ops(self) -> None:
+        """Read the next op messages (`fillOpRemoveMap`)."""
+        result = await self._read(TRANS_OP_HALF_TOPIC, self._op)
+        if result.status is GetMessageStatus.FOUND:
+            for message in _messages(result):
+                self._ops.add(message.queue_offset, op_offsets(message.body, message.tags))
+            self._op = result.next_begin_offset
+        elif result.status is GetMessageStatus.OFFSET_OVERFLOW_ONE or result.next_begin_offset == self._op:
+            self._has_all_ops = True
+        else:  # they are gone, or recovery has cut the queue
+            self._op = result.next_begin_offset
+            self._ops = EndedHalves(self._op, self._half)
+
+    async def _read_halves(self) -> bool:
+        """Read the next half messages; False where there are none. What ended meanwhile is looked up again."""
+        result = await self._read(TRANS_HALF_TOPIC, self._half)
+        if result.status is GetMessageStatus.FOUND:
+            self._halves = {message.queue_offset: message for message in _messages(result)}
+            self._has_all_ops = False
+            first = min(self._halves, default=result.next_begin_offset)
+            if self._half not in self._halves:
+                self._half = first
+            return True
+        if result.status in _AT_END or self._has_jumped or result.next_begin_offset == self._half:
+            return False
+        self._has_jumped = True
+        self._half = result.next_begin_offset
+        return True
+
+    # -- verdicts
+
+    async def _discard(self, message: MessageExtBrokerInner) -> None:
+        """Give a transaction up (`resolveDiscardMsg`)."""
+        topic = TopicConfig(TRANS_CHECK_MAX_TIME_TOPIC, 1, 1)
+        if self._state.topics.select_topic_config(topic.topic_name) is None:
+            await self._state.creation.create(topic)
+        logger.error(Event("a transaction is given up", topic=message.properties.get(REAL_TOPIC)))
+        message.topic, message.queue_id, message.prepared_transaction_offset = topic.topic_name, 0, 0
+        await self._put(message)
+
+    async def _put(self, message: MessageExtBrokerInner) -> PutRowResult:
+        result = await self._state.appends.append(message)
+        self._put_to = result.end_offset
+        return result
+
+    async def _put_back(self, message: MessageExtBrokerInner) -> PutRowResult:
+        """Put a half message at the end of its queue: as RocketMQ's, the copy has no flag (`renewHalfMessageInner`)."""
+        message.flag = message.reconsume_times = message.prepared_transaction_offset = 0
+        return await self._put(message)
+
+    async def _check(self, half: MessageExt, message: MessageExtBrokerInner) -> None:
+        """Put a half message back, and ask a producer of its group how its transaction ended (`resolveHalfMsg`)."""
+        message.properties = properties = checked_once_more(message.properties)
+        stored = await self._put_back(message)
+        (offset,) = stored.commit_log_offsets
+        key = properties.get(UNIQ_KEY)
+        header = CheckTransactionStateRequestHeader(
+            stored.queue_offset, offset, TRANS_HALF_TOPIC, key, key, stored.message_id, self._state.config.broker_name
+        )
+        magic, topic = encode_topic(properties.get(REAL_TOPIC, ""))
+        record = pack_record(
+            magic, half.body_crc, number(properties.get(REAL_QID, "")), half.flag, stored.queue_offset, offset,
+            half.sys_flag, half.born_timestamp, message.born_host, half.store_timestamp, encode_host(half.store_host),
+            half.reconsume_times, half.prepared_transaction_offset, half.body, topic, write_properties(properties),
+        )  # fmt: skip
+        group = properties.get(PGROUP, "")
+        if not self._clients.check_transaction_state(group, header, record):
+            logger.warning(Event("nobody can be asked how a transaction ended", group=group))
+
+
+def _messages(result: GetRawResult) -> list[MessageExt]:
+    found, position = [], 0
+    while position < len(result.records):
+        found.append(MessageExt(result.records, position))
+        position += found[-1].store_size
+    return found
