@@ -59,6 +59,7 @@ public final class Main {
         commands.put("client-find", Clients::find);
         commands.put("client-request", ClientCalls::request);
         commands.put("retry-send", Retries::send);
+        commands.put("transactions", Transactions::run);
         commands.put("retry-consume", Retries::consume);
         commands.put("consumer-start", ClientCalls::start);
         commands.put("consumer-take", ClientCalls::take);
