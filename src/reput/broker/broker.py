@@ -21,6 +21,7 @@ from reput.broker.send_back_processor import SendBackProcessor
 from reput.broker.send_frames import SendFrameProcessor
 from reput.broker.send_message_processor import SendMessageProcessor
 from reput.broker.state import BrokerState
+from reput.broker.statistics_processor import StatisticsProcessor
 from reput.broker.topic_processor import TopicProcessor
 from reput.broker.transactional_message_check_service import TransactionalMessageCheckService
 from reput.broker.transactional_op_batch_service import TransactionalOpBatchService
@@ -171,7 +172,7 @@ class BrokerController:
         processors = (
             sends, pulls, QueryProcessor(state), self._clients, TopicProcessor(state),
             ReplyMessageProcessor(state, sends, clients), ClientCallProcessor(state, clients),
-            SendBackProcessor(state), self._schedule,
+            StatisticsProcessor(state), SendBackProcessor(state), self._schedule,
             EndTransactionProcessor(state, self._ended),
         )  # fmt: skip
         self._requests = request_table(processors, config, state.sending, state.dispatch.with_all_messages)

@@ -1,0 +1,105 @@
+"""What operators ask of groups and topics, over sockets."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from reput.formats.metadata import SubscriptionGroupConfig
+from reput.remoting.codes import RequestCode, ResponseCode
+from reput.remoting.queue_tables import QueueKey, decode_queue_table
+from tests.support.broker import Client, consumer, fill, serving_broker, with_topic
+from tests.support.sockets import run
+
+
+async def commit(client: Client, offset: int, queue_id: int = 0) -> None:
+    fields = {"consumerGroup": "g", "topic": "orders", "queueId": queue_id, "commitOffset": offset}
+    assert (await client.ask(RequestCode.UPDATE_CONSUMER_OFFSET, **fields)).code == 0
+
+
+def test_connections_of_a_group_and_what_it_subscribes_to(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store") as served:
+            client = await served.client()
+            await client.heartbeat("c@1", consumer("g", "orders"), producers=["p"])
+            host, port = client.writer.get_extra_info("sockname")[:2]
+            member = {"clientAddr": f"{host}:{port}", "clientId": "c@1", "language": "JAVA", "version": 479}
+            answer = await client.ask(RequestCode.GET_CONSUMER_CONNECTION_LIST, consumerGroup="g")
+            told = json.loads(answer.body)
+            assert told["connectionSet"] == [member]
+            assert (told["consumeType"], told["messageModel"]) == ("CONSUME_PASSIVELY", "CLUSTERING")
+            (topic,) = told["subscriptionTable"]
+            assert topic == "orders"
+            assert told["subscriptionTable"][topic].keys() == {
+                "classFilterMode", "codeSet", "expressionType", "subString", "subVersion", "tagsSet", "topic",
+            }  # fmt: skip
+            answer = await client.ask(RequestCode.GET_PRODUCER_CONNECTION_LIST, producerGroup="p")
+            assert json.loads(answer.body) == {"connectionSet": [member]}
+            answer = await client.ask(RequestCode.GET_CONSUMER_CONNECTION_LIST, consumerGroup="none")
+            assert (answer.code, answer.remark) == (206, "the consumer group[none] not online")
+            answer = await client.ask(RequestCode.GET_PRODUCER_CONNECTION_LIST, producerGroup="none")
+            assert (answer.code, answer.remark) == (1, "the producer group[none] not exist")
+
+    run(scenario())
+
+
+def test_offsets_of_a_topic(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store") as served:
+            client = await served.client()
+            await with_topic(client, "orders", 2)
+            await fill(client, "orders", "a", "b")
+            (_, last) = served.controller._state.store.get_message("orders", 0, 0).messages()
+            answer = await client.ask(RequestCode.GET_TOPIC_STATS_INFO, topic="orders")
+            assert decode_queue_table(answer.body, "offsetTable") == {
+                QueueKey("orders", "broker-a", 0): {
+                    "minOffset": 0, "maxOffset": 2, "lastUpdateTimestamp": last.store_timestamp,
+                },
+                QueueKey("orders", "broker-a", 1): {"minOffset": 0, "maxOffset": 0, "lastUpdateTimestamp": 0},
+            }  # fmt: skip
+            answer = await client.ask(RequestCode.GET_TOPIC_STATS_INFO, topic="none")
+            assert (answer.code, answer.remark) == (ResponseCode.TOPIC_NOT_EXIST, "topic[none] not exist")
+
+    run(scenario())
+
+
+def test_how_far_a_group_is(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store") as served:
+            client = await served.client()
+            await with_topic(client, "orders", 2)
+            await with_topic(client, "others")
+            served.controller._state.groups.update_subscription_group_config([SubscriptionGroupConfig("g")], 1)
+            await fill(client, "orders", "a", "b", "c")
+            (first, *_) = served.controller._state.store.get_message("orders", 0, 0).messages()
+            await commit(client, 1)
+            expected = {
+                QueueKey("orders", "broker-a", 0): {
+                    "brokerOffset": 3, "consumerOffset": 1, "pullOffset": 1, "lastTimestamp": first.store_timestamp,
+                },
+                QueueKey("orders", "broker-a", 1): {
+                    "brokerOffset": 0, "consumerOffset": 0, "pullOffset": 0, "lastTimestamp": 0,
+                },
+            }  # fmt: skip
+            for more in ({}, {"topic": "orders"}, {"topicList": "orders;none;"}):
+                answer = await client.ask(RequestCode.GET_CONSUME_STATS, consumerGroup="g", **more)
+                assert decode_queue_table(answer.body, "offsetTable") == expected
+            await client.heartbeat("c", consumer("g", "others"))  # members do not subscribe to the topic any more
+            answer = await client.ask(RequestCode.GET_CONSUME_STATS, consumerGroup="g")
+            assert decode_queue_table(answer.body, "offsetTable") == {}
+
+    run(scenario())
+
+
+def test_groups_of_a_topic_have_members_or_offsets(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store") as served:
+            client = await served.client()
+            await with_topic(client, "orders")
+            served.controller._state.groups.update_subscription_group_config([SubscriptionGroupConfig("g")], 1)
+            await commit(client, 0)
+            await client.heartbeat("c", consumer("online", "orders"))
+            answer = await client.ask(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, topic="orders")
+            assert json.loads(answer.body) == {"groupList": ["g", "online"]}
+
+    run(scenario())
