@@ -16,6 +16,7 @@ from reput.broker.pull_message_processor import PullMessageProcessor
 from reput.broker.query_processor import QueryProcessor
 from reput.broker.reply_message_processor import ReplyMessageProcessor
 from reput.broker.request_table import request_table
+from reput.broker.runtime_processor import RuntimeProcessor
 from reput.broker.schedule_message_service import ScheduleMessageService
 from reput.broker.send_back_processor import SendBackProcessor
 from reput.broker.send_frames import SendFrameProcessor
@@ -172,7 +173,7 @@ class BrokerController:
         processors = (
             sends, pulls, QueryProcessor(state), self._clients, TopicProcessor(state),
             ReplyMessageProcessor(state, sends, clients), ClientCallProcessor(state, clients),
-            StatisticsProcessor(state), SendBackProcessor(state), self._schedule,
+            StatisticsProcessor(state), RuntimeProcessor(state), SendBackProcessor(state), self._schedule,
             EndTransactionProcessor(state, self._ended),
         )  # fmt: skip
         self._requests = request_table(processors, config, state.sending, state.dispatch.with_all_messages)

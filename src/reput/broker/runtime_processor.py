@@ -1,0 +1,119 @@
+"""What a broker says of itself: its state now, and its keys (`AdminBrokerProcessor`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from reput.broker.state import BrokerState
+from reput.config.broker import BrokerConfig
+from reput.config.message_store import MessageStoreConfig
+from reput.config.properties import camel_case, format_properties
+from reput.config.rocketmq_config import keys_of
+from reput.remoting.body import encode_body
+from reput.remoting.codes import VERSION, RequestCode, version_name
+from reput.remoting.command import RemotingCommand
+from reput.store.runtime_info import RuntimeInfo
+from reput.transport.connection import Connection
+from reput.transport.requests import Answer, Handler
+
+#: Seconds of the three rates in one text.
+_WINDOWS = ("10", "60", "600")
+#: Texts that a broker without the thing has: no timers, no transient pool, and no thread pools whose head could wait.
+_NOTHING = {
+    "timerReadBehind": "0", "timerOffsetBehind": "0", "timerCongestNum": "0", "timerEnqueueTps": "0.0",
+    "timerDequeueTps": "0.0", "remainTransientStoreBufferNumbs": "0", "pageCacheLockTimeMills": "0",
+    "litePullThreadPoolQueueSize": "0", "litePullThreadPoolQueueHeadWaitTimeMills": "0", "ackThreadPoolQueueSize": "0",
+    "ackThreadPoolQueueHeadWaitTimeMills": "0", "EndTransactionQueueSize": "0", "queryThreadPoolQueueSize": "0",
+    "sendThreadPoolQueueHeadWaitTimeMills": "0", "pullThreadPoolQueueSize": "0",
+    "pullThreadPoolQueueHeadWaitTimeMills": "0", "queryThreadPoolQueueHeadWaitTimeMills": "0",
+    "msgPutTotalYesterdayMorning": "0", "msgPutTotalTodayMorning": "0", "msgGetTotalYesterdayMorning": "0",
+    "msgGetTotalTodayMorning": "0",
+}  # fmt: skip
+#: Members of a runtime info that are texts of their own, or not RocketMQ's.
+_OTHERS = ("putMessageDistributeTime", "remainHowManyDataToFlush", "putBytesPerSecond", "diskFreeBytes")
+
+
+class RuntimeProcessor:
+    """Takes requests for the broker's state, and for its configuration."""
+
+    def __init__(self, state: BrokerState) -> None:
+        self._state = state
+
+    def handlers(self) -> dict[int, Handler]:
+        """The requests that it takes."""
+        return {
+            RequestCode.GET_BROKER_RUNTIME_INFO: self.runtime_info,
+            RequestCode.GET_BROKER_CONFIG: self.broker_config,
+        }
+
+    async def runtime_info(self, connection: Connection, command: RemotingCommand) -> Answer:
+        """State of the store and of the broker, all as text; totals count from the start of the broker."""
+        state = self._state
+        info = await state.reads.run_for(connection, state.store.runtime_info)
+        config = state.config
+        table = {
+            **_of_store(info),
+            **_NOTHING,
+            "brokerActive": "true",
+            "brokerVersion": str(VERSION),
+            "brokerVersionDesc": version_name(VERSION),
+            "msgPutTotalTodayNow": str(info.put_message_times_total or 0),
+            "msgGetTotalTodayNow": str(sum(one.got_messages or 0 for one in info.topics)),
+            "startAcceptSendRequestTimeStamp": str(config.start_accept_send_request_time_stamp),
+            "sendThreadPoolQueueSize": str(len(state.sending)),
+            "sendThreadPoolQueueCapacity": str(config.send_thread_pool_queue_capacity),
+            "queryThreadPoolQueueCapacity": str(config.query_thread_pool_queue_capacity),
+            "EndTransactionThreadPoolQueueCapacity": str(config.end_transaction_pool_queue_capacity),
+        }
+        return command.response(body=encode_body({"table": table}))
+
+    def broker_config(self, connection: Connection, command: RemotingCommand) -> Answer:
+        """The keys of broker and store as a properties text."""
+        values = _values(self._state.store.config, MessageStoreConfig) | _values(self._state.config, BrokerConfig)
+        return command.response(body=format_properties(values).encode())
+
+
+def _values(config: object, kind: Any) -> dict[str, str]:
+    values = {camel_case(name): getattr(config, name) for name in keys_of(kind)}
+    return {
+        name: str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in values.items()
+        if value is not None
+    }
+
+
+def _of_store(info: RuntimeInfo) -> dict[str, str]:
+    """The texts of a store's runtime info, by RocketMQ's names (`DefaultMessageStore.getRuntimeInfo`)."""
+    table: dict[str, str] = {}
+    for name, value in info.to_dict().items():
+        if name in _OTHERS or isinstance(value, list) or value is None:
+            continue
+        if isinstance(value, Mapping):
+            if set(_WINDOWS) <= value.keys():
+                table[name] = _rates(value)
+            continue
+        table[name] = str(value)
+    table["getTransferedTps"] = table.get("getTransferredTps", "")  # the name before 5.0, which mqadmin 4.9.7 reads
+    ranges = info.put_message_distribute_time or {}
+    table["putMessageDistributeTime"] = " ".join(f"{name}:{count}" for name, count in ranges.items())
+    table["remainHowManyDataToFlush"] = _readable(info.remain_how_many_data_to_flush or 0)
+    table["earliestMessageTimeStamp"] = str(info.earliest_message_time_stamp or -1)
+    total = info.disk_free_bytes / max(1 - info.commit_log_disk_ratio, 0.01)
+    table["commitLogDirCapacity"] = f"Total : {_readable(int(total))}, Free : {_readable(info.disk_free_bytes)}."
+    return table
+
+
+def _rates(rates: Mapping[str, float | None]) -> str:
+    """Rates over 10, 60 and 600 seconds in one text; 0.0 where the store is younger."""
+    return " ".join(str(rates[window] or 0.0) for window in _WINDOWS)
+
+
+def _readable(size: int) -> str:
+    """Bytes as RocketMQ tells them: `512 B`, `1.5 KiB` (`MixAll.humanReadableByteCount`)."""
+    if size < 1024:
+        return f"{size} B"
+    value, unit = size / 1024, 0
+    while value >= 1024 and unit < 5:
+        value, unit = value / 1024, unit + 1
+    return f"{value:.1f} {'KMGTPE'[unit]}iB"
