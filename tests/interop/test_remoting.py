@@ -30,6 +30,7 @@ class Java(NamedTuple):
 #: CFNotNull, but RocketMQ's class begins with a value, or most requests do without the field.
 WITH_DEFAULT = {
     ("CreateTopicRequestHeader", "order"),
+    ("SendMessageRequestHeader", "defaultTopic"),
     ("SendMessageRequestHeader", "defaultTopicQueueNums"),
     ("PullMessageRequestHeader", "commitOffset"),
     ("PullMessageRequestHeader", "suspendTimeoutMillis"),

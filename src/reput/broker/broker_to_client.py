@@ -47,7 +47,8 @@ class BrokerToClient:
         if channel is None or not channel.is_open:
             return False
         code = RequestCode.CHECK_TRANSACTION_STATE
-        channel.send_one_way(RemotingCommand(code, ext_fields=encode_header(header), body=message))
+        fields = encode_header(header) | {"bname": self._state.config.broker_name}
+        channel.send_one_way(RemotingCommand(code, ext_fields=fields, body=message))
         return True
 
     def reset_offset(

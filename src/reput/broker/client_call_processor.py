@@ -9,7 +9,7 @@ from reput.broker.state import BrokerState
 from reput.errors import MessageIllegalError, RemotingError, RemotingTimeoutError
 from reput.formats.message_id import decode_message_id
 from reput.remoting.client_call_headers import (
-    ConsumeMessageDirectlyRequestHeader,
+    ConsumeMessageDirectlyResultRequestHeader,
     GetConsumerRunningInfoRequestHeader,
     GetConsumerStatusRequestHeader,
     ResetOffsetRequestHeader,
@@ -132,7 +132,7 @@ class ClientCallProcessor:
 
     async def consume_directly(self, connection: Connection, command: RemotingCommand) -> Answer:
         """Let a consumer consume one message, and say what became of it."""
-        header = decode_header(ConsumeMessageDirectlyRequestHeader, command.ext_fields)
+        header = decode_header(ConsumeMessageDirectlyResultRequestHeader, command.ext_fields)
         state, given = self._state, command.ext_fields or {}
         fields = given | {"brokerName": state.config.broker_name}
         topic = state.topics.select_topic_config(header.topic or "")

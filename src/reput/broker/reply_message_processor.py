@@ -94,8 +94,9 @@ class ReplyMessageProcessor:
         text = write_properties(properties | {_PUSH_REPLY_TIME: str(now_ms)}).decode()
         pushed = ReplyMessageRequestHeader(
             header.producer_group, header.topic, header.default_topic, header.default_topic_queue_nums,
-            header.queue_id, header.sys_flag, header.born_timestamp, header.flag, text, header.reconsume_times,
-            bool(header.unit_mode), decode_host(connection.host), self._store_host, now_ms,
+            header.queue_id, header.sys_flag, header.born_timestamp, header.flag,
+            decode_host(connection.host), self._store_host, now_ms, text, header.reconsume_times,
+            bool(header.unit_mode),
         )  # fmt: skip
         code = RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT
         try:

@@ -217,7 +217,7 @@ class _Round:
         (offset,) = stored.commit_log_offsets
         key = properties.get(UNIQ_KEY)
         header = CheckTransactionStateRequestHeader(
-            stored.queue_offset, offset, TRANS_HALF_TOPIC, key, key, stored.message_id, self._state.config.broker_name
+            stored.queue_offset, offset, TRANS_HALF_TOPIC, key, key, stored.message_id
         )
         magic, topic = encode_topic(properties.get(REAL_TOPIC, ""))
         record = pack_record(

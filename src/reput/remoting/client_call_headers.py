@@ -22,12 +22,12 @@ class ReplyMessageRequestHeader:
     sys_flag: Int32
     born_timestamp: Int64
     flag: Int32
-    properties: str | None
-    reconsume_times: Int32 | None
-    unit_mode: bool
     born_host: str
     store_host: str
     store_timestamp: Int64
+    properties: str | None = None
+    reconsume_times: Int32 | None = None
+    unit_mode: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +64,11 @@ class GetConsumerRunningInfoRequestHeader:
 
     consumer_group: str
     client_id: str
+    jstack_enable: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class ConsumeMessageDirectlyRequestHeader:
+class ConsumeMessageDirectlyResultRequestHeader:
     """A message for one consumer (CONSUME_MESSAGE_DIRECTLY, an operator's, and handed on to the client).
 
     `msg_id`: an offset message id.
@@ -76,4 +77,7 @@ class ConsumeMessageDirectlyRequestHeader:
     consumer_group: str
     client_id: str | None = None
     msg_id: str | None = None
+    broker_name: str | None = None
     topic: str | None = None
+    topic_sys_flag: Int32 | None = None
+    group_sys_flag: Int32 | None = None

@@ -38,7 +38,6 @@ class CheckTransactionStateRequestHeader:
     msg_id: str | None = None
     transaction_id: str | None = None
     offset_msg_id: str | None = None
-    bname: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
