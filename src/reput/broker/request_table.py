@@ -25,6 +25,8 @@ _SEES_MESSAGES = (
     RequestCode.QUERY_CONSUMER_OFFSET,  # of a new group: by the queue's first message
     RequestCode.INVOKE_BROKER_TO_RESET_OFFSET,
     RequestCode.CONSUME_MESSAGE_DIRECTLY,
+    RequestCode.GET_TOPIC_STATS_INFO,
+    RequestCode.GET_CONSUME_STATS,
 )
 _QUERIES = RequestCode.QUERY_MESSAGE, RequestCode.VIEW_MESSAGE_BY_ID
 

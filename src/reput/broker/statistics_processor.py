@@ -112,12 +112,16 @@ class StatisticsProcessor:
         return command.response(body=encode_queue_tables({"consumeTps": 0.0, "offsetTable": table}))
 
     def _topics_of(self, header: GetConsumeStatsRequestHeader) -> list[str]:
-        """The topics that are asked for, or in which the group has offsets; of a group with members, those of these."""
+        """The topics of a list, as they are; else the one that is asked for, or those in which the group has offsets.
+
+        Of the latter a group with members has those that they subscribe to (`getTopicsForCollectingConsumeStats`).
+        """
         group = header.consumer_group
         names = [name for name in (header.topic_list or "").split(";") if name]
-        if not names:
-            topic = (header.topic or "").strip()
-            names = [topic] if topic else sorted(self._state.offsets.which_topic_by_consumer(group))
+        if names:
+            return names
+        topic = (header.topic or "").strip()
+        names = [topic] if topic else sorted(self._state.offsets.which_topic_by_consumer(group))
         info = self._state.consumers.consumer_group_info(group)
         if info is None or not info.subscription_table:
             return names

@@ -70,7 +70,9 @@ def test_how_far_a_group_is(tmp_path: Path) -> None:
             await with_topic(client, "orders", 2)
             await with_topic(client, "others")
             served.controller._state.groups.update_subscription_group_config([SubscriptionGroupConfig("g")], 1)
-            await fill(client, "orders", "a", "b", "c")
+            for _ in range(3):  # seen by requests that come after them
+                assert (await client.send_message("orders")).code == 0
+            await client.ask(RequestCode.GET_CONSUME_STATS, consumerGroup="g")
             (first, *_) = served.controller._state.store.get_message("orders", 0, 0).messages()
             await commit(client, 1)
             expected = {
@@ -87,6 +89,8 @@ def test_how_far_a_group_is(tmp_path: Path) -> None:
             await client.heartbeat("c", consumer("g", "others"))  # members do not subscribe to the topic any more
             answer = await client.ask(RequestCode.GET_CONSUME_STATS, consumerGroup="g")
             assert decode_queue_table(answer.body, "offsetTable") == {}
+            answer = await client.ask(RequestCode.GET_CONSUME_STATS, consumerGroup="g", topicList="orders;")
+            assert decode_queue_table(answer.body, "offsetTable") == expected
 
     run(scenario())
 
