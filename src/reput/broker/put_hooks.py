@@ -13,6 +13,8 @@ from reput.formats.record_layout import SysFlag
 from reput.service.topic_validator import TRANS_HALF_TOPIC
 
 _TIMERS = ("TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS")
+#: Of a message that a timer has delivered: its time is over.
+_TIMER_OUT = "TIMER_OUT_MS"
 _NUMBER = re.compile(r"[+-]?[0-9]{1,9}")
 
 
@@ -34,7 +36,7 @@ def handle_schedule_message(message: MessageExtBrokerInner, max_delay_level: int
     properties = message.properties
     level = delay_level(properties)
     if level <= 0:
-        if any(name in properties for name in _TIMERS):
+        if _TIMER_OUT not in properties and any(name in properties for name in _TIMERS):
             raise MessageIllegalError("this broker has delay levels, and no timers yet: set a delay level")
         return
     for name in _TIMERS:

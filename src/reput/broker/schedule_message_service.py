@@ -8,13 +8,14 @@ import logging
 import time
 from collections.abc import Sequence
 
-from reput.broker.inner_message import read_properties
+from reput.broker.inner_message import read_properties, write_properties
 from reput.broker.state import BrokerState
 from reput.errors import ReputError
 from reput.events import Event
 from reput.formats.consume_queue import SCHEDULE_TOPIC
 from reput.formats.metadata import encode_metadata
 from reput.formats.properties import REAL_QID, REAL_TOPIC
+from reput.formats.property_crc import PROPERTY_CRC32
 from reput.formats.record_layout import unpack_record
 from reput.remoting.codes import RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand
@@ -132,6 +133,7 @@ class ScheduleMessageService:
         """Deliver those of successive messages that are due; the time at which the first other one is."""
         appends, delay_ms = self._state.appends, self._delays_ms[level - 1]
         now_ms, due_ms, end_offset, following = self._state.now_ms(), None, None, None
+        failure: ReputError | None = None
         for record in records:
             head, _ = unpack_record(record, 0)
             if head[10] + delay_ms > now_ms:
@@ -139,12 +141,18 @@ class ScheduleMessageService:
                 break
             row = _due_row(record)
             if row is not None:
-                end_offset = (await appends.append_row(row)).end_offset
+                try:
+                    end_offset = (await appends.append_row(row)).end_offset
+                except ReputError as error:  # those before it have been delivered, and are not to come again
+                    failure = error
+                    break
             following = head[5] + 1
         if end_offset is not None:
             await appends.safe(end_offset)
         if following is not None:
             self._state.delay_offsets.update_offset(level, following, now_ms)
+        if failure is not None:
+            raise failure
         return due_ms
 
 
@@ -160,5 +168,7 @@ def _due_row(record: bytes) -> PutRow | None:
     if topic is None or topic == TRANS_HALF_TOPIC or not (queue_id.isascii() and queue_id.isdigit()):
         logger.error(Event("a delayed message names no topic to go to", offset=head[6], topic=topic, queue=queue_id))
         return None
+    if properties.pop(PROPERTY_CRC32, None) is not None:  # of the record that waited
+        text = write_properties(properties)
     body = record[bounds[0] : bounds[1]]
     return PutRow(topic, int(queue_id[:10]), body, text, head[4], head[7], head[8], head[9], head[12])

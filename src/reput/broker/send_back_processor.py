@@ -68,6 +68,7 @@ class SendBackProcessor:
             level = header.delay_level or _FIRST_LEVEL + message.reconsume_times
         message.properties[DELAY] = str(level)
         message.reconsume_times += 1
+        message.prepared_transaction_offset = 0  # it is of no transaction any more
         if not message.properties.get(_ORIGIN_MESSAGE_ID, "").strip():
             message.properties[_ORIGIN_MESSAGE_ID] = found.message_id
         try:

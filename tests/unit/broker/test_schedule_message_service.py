@@ -256,3 +256,52 @@ def test_a_slave_is_told_the_offsets(tmp_path: Path) -> None:
             assert told.offset_table == {1: served.controller._state.delay_offsets.offset(1)}
 
     run(scenario())
+
+
+def test_what_was_delivered_before_a_failure_is_not_delivered_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schedule_message_service, "_RETRY_S", 0.01)
+    append, failures = Appends.append_row, [StoreFullError("no space left")] * 2
+
+    async def append_row(self: Appends, row: PutRow) -> Any:
+        if row.body == b"2" and failures:
+            raise failures.pop()
+        return await append(self, row)
+
+    monkeypatch.setattr(Appends, "append_row", append_row)
+
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store") as served:
+            client = await served.client()
+            await with_topic(client, "orders")
+            await asyncio.gather(*(send(client, b"%d" % one, 2) for one in range(5)))
+            await received(client, 5)
+            await send(client, b"last", 1)
+            assert [one.body for one in await received(client, 6)] == [b"0", b"1", b"2", b"3", b"4", b"last"]
+            assert not failures
+
+    run(scenario())
+
+
+def test_a_delivered_message_has_the_crc_of_its_own_record_alone(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store", enabled_append_prop_crc=True) as served:
+            client = await served.client()
+            await with_topic(client, "orders")
+            await send(client, b"a", 1)
+            (message,) = await received(client, 1)
+            assert message.raw.count(b"__CRC32#") == 1
+
+    run(scenario())
+
+
+def test_a_message_that_a_timer_has_delivered_is_put_again(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store") as served:
+            client = await served.client()
+            await with_topic(client, "orders")
+            await send(client, b"a", 0, TIMER_DELAY_MS="5", TIMER_OUT_MS="1700000000000")
+            assert [one.body for one in await received(client, 1)] == [b"a"]
+
+    run(scenario())

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from reput.broker.inner_message import MessageExtBrokerInner
 from reput.config.message_store import MessageStoreConfig
 from reput.formats.consume_queue import SCHEDULE_TOPIC
 from reput.formats.message_ext import MessageExt
@@ -177,5 +178,19 @@ def test_a_retry_of_an_unknown_group_is_refused(tmp_path: Path) -> None:
             (answer,) = client.begin_all([retry(0)])
             assert (await answer).code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
             assert ((await answer).remark or "").startswith("subscription group not exist, g ")
+
+    run(scenario())
+
+
+def test_a_committed_message_comes_again_as_one_of_no_transaction(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store") as served:
+            client, state = await served.client(), served.controller._state
+            first = await sent_message(served, client)
+            message = MessageExtBrokerInner.of_record(first.raw)
+            message.prepared_transaction_offset = 1234
+            committed = await state.appends.put(message)
+            assert (await back(client, committed.commit_log_offsets[0], delayLevel=-1)).code == 0
+            assert (await pulled(client, "%DLQ%g")).prepared_transaction_offset == 0
 
     run(scenario())
