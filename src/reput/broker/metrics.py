@@ -56,7 +56,7 @@ class BrokerMetrics:
 
     async def ready(self) -> Page:
         """200 where messages are taken and given; 503 and the reason where they are not."""
-        failure = self._state.room.failure or self._state.writer.dispatch_failure
+        failure = self._state.writer.put_refusal or self._state.writer.dispatch_failure
         if failure is None:
             return Page(b"the broker takes and gives messages\n")
         return Page(f"{failure}\n".encode(), status=HTTPStatus.SERVICE_UNAVAILABLE)

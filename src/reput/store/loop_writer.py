@@ -75,6 +75,11 @@ class LoopWriter:
         """
         self._writable().flush.submit(end_offset, done)
 
+    @property
+    def put_refusal(self) -> ReputError | None:
+        """The error that every put gets now, as of a full disk or a failed sync; None while puts are taken."""
+        return self._writable().parts.log.refusal
+
     # -- dispatch
 
     def dispatch(self, max_bytes: int = 1 << 20) -> Arrivals | None:

@@ -11,7 +11,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from reput.config.broker import BrokerConfig
-from reput.errors import ConfigError, RemotingError
+from reput.errors import ConfigError, RemotingError, StoreFullError
+from reput.remoting.codes import ResponseCode
 from reput.transport.http import HttpServer
 from tests.support.broker import Served, consumer, pull_command, serving_broker, with_topic
 from tests.support.sockets import run
@@ -109,9 +110,15 @@ def test_a_broker_says_whether_it_is_well(tmp_path: Path) -> None:
             address = served.controller.metrics
             assert await page(address, "/health") == (200, "the broker runs\n")
             assert (await page(address, "/ready"))[0] == 200
-            served.controller._state.room.failure = ConfigError("no space left")
-            assert await page(address, "/ready") == (503, "no space left\n")
+            client, log = await served.client(), served.controller._state.store._writable().parts.log
+            await with_topic(client, "orders")
+            log.refuse_while_full(StoreFullError("91 % full"))
+            assert (await client.send_message("orders")).code == ResponseCode.SERVICE_NOT_AVAILABLE
+            assert await page(address, "/ready") == (503, "91 % full\n")
             assert (await page(address, "/health"))[0] == 200
+            log.refuse_while_full(None)
+            assert (await client.send_message("orders")).code == ResponseCode.SUCCESS
+            assert (await page(address, "/ready"))[0] == 200
             assert (await page(address, "/nope?x=1"))[0] == 404
             assert (await page(address, "/metrics", "POST"))[0] == 405
             assert (await page(address, "/" + "x" * 10_000))[0] == 400

@@ -48,6 +48,11 @@ class AppendGate(ABC):
             self.on_failure(error)
         self._refusal = error  # last: a refused caller may end the process; the next start must be warned
 
+    @property
+    def refusal(self) -> ReputError | None:
+        """The error that every append gets now; None while appends are taken."""
+        return self._refusal
+
     def _wait(self) -> None:
         """Wait until the append lock is free. The caller then takes it by `with`.
 
