@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 from reput.config.namesrv import NamesrvConfig
 from reput.errors import RemotingError
@@ -67,9 +68,9 @@ class NameServer:
         """
         config = self._configuration.config
         self._kv_configs.load()
-        bound = await self._server.start(
-            config.bind_address if host is None else host, config.listen_port if port is None else port
-        )
+        host = config.bind_address if host is None else host
+        bound = await self._server.start(host, config.listen_port if port is None else port)
+        self._configuration.config = replace(config, bind_address=host, listen_port=bound)  # what operators are shown
         self._scan_later()
         return bound
 

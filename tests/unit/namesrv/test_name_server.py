@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from reput.config.namesrv import NamesrvConfig
+from reput.config.properties import parse_properties
 from reput.errors import CorruptMetadataError, RemotingError
 from reput.namesrv.name_server import NameServer
 from reput.remoting.codes import RequestCode
@@ -161,5 +162,15 @@ def test_a_value_that_is_being_written_is_answered_before_the_end(tmp_path: Path
             await asked.server.stop()
             assert (await answer).code == 0
         assert json.loads((tmp_path / "ns/kvConfig.json").read_text()) == {"configTable": {"NS": {"k": "v"}}}
+
+    run(scenario())
+
+
+def test_operators_are_shown_the_port_on_which_it_listens(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with asked_name_server(tmp_path) as asked:
+            answer = await asked.ask(RequestCode.GET_NAMESRV_CONFIG)
+            keys = parse_properties(answer.body.decode(), "answer")
+            assert (keys["listenPort"], keys["bindAddress"]) == (str(asked.port), "127.0.0.1")
 
     run(scenario())
