@@ -55,12 +55,9 @@ class ReplyMessageProcessor:
         refusal = self._sends.refusal(command, header)
         if refusal is not None:
             return refusal
-        topic = self._state.topics.select_topic_config(header.topic)
-        if topic is None:
-            made = self._sends.new_topic(command, header)
-            if isinstance(made, RemotingCommand):
-                return made
-            topic = await self._state.creation.create(made)
+        topic = await self._sends.topic(command, header)
+        if isinstance(topic, RemotingCommand):
+            return topic
         queue_id = self._sends.queue_id(connection, command, header, topic)
         if isinstance(queue_id, RemotingCommand):
             return queue_id

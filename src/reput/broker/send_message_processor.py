@@ -77,12 +77,9 @@ class SendMessageProcessor:
         (`SendMessageProcessor.handleRetryAndDLQ`.)
         """
         state = self._state
-        topic = state.topics.select_topic_config(header.topic)
-        if topic is None:
-            made = self.new_topic(command, header)
-            if isinstance(made, RemotingCommand):
-                return made
-            topic = await state.creation.create(made)
+        topic = await self.topic(command, header)
+        if isinstance(topic, RemotingCommand):
+            return topic
         name = header.topic.removeprefix(RETRY_TOPIC_PREFIX).partition("+")[0]  # a topic of pop retries: GROUP+TOPIC
         group = state.groups.find_subscription_group_config(name, state.now_ms())
         if group is None:
@@ -151,6 +148,14 @@ class SendMessageProcessor:
             remark = f"Sending message to topic[{topic}] is forbidden."
             return self._refuse(command, ResponseCode.NO_PERMISSION, remark)
         return None
+
+    async def topic(self, command: RemotingCommand, header: SendMessageRequestHeader) -> TopicConfig | RemotingCommand:
+        """The topic of a request, made where it is not there, or the answer that refuses it."""
+        known = self._state.topics.select_topic_config(header.topic)
+        if known is not None:
+            return known
+        made = self.new_topic(command, header)
+        return made if isinstance(made, RemotingCommand) else await self._state.creation.create(made)
 
     def new_topic(self, command: RemotingCommand, header: SendMessageRequestHeader) -> TopicConfig | RemotingCommand:
         """The topic that a send to an unknown one makes, or the answer that refuses it."""

@@ -46,6 +46,7 @@ class ConfigManager(ABC, Generic[_T]):
         self._changes = 0
         self._persisted = 0
         self._persisting = Lock()
+        self._counted = 0
         #: Number of changes and time of the last one (RocketMQ's `dataVersion`).
         self.data_version: DataVersion = self._loaded.data_version  # type: ignore[attr-defined]
 
@@ -56,6 +57,13 @@ class ConfigManager(ABC, Generic[_T]):
     def _next_version(self, now_ms: int) -> None:
         self.data_version = next_version(self.data_version, now_ms)
         self._changes += 1
+
+    def _count(self, step: int, now_ms: int) -> None:
+        """Note a change of an offset: `step` of them make one version, as there are so many."""
+        self._changes += 1
+        self._counted += 1
+        if self._counted % step == 0:
+            self._next_version(now_ms)
 
     def snapshot(self) -> Snapshot[_T] | None:
         """What `persist` is to write; None where the file has every change. For the loop."""

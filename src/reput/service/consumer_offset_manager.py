@@ -32,7 +32,6 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsets]):
     def __init__(self, root: str, files: FileLayer = DISK, *, consumer_offset_update_version_step: int = 500) -> None:
         super().__init__(ConsumerOffsets, root, files)
         self._step = consumer_offset_update_version_step
-        self._commits = 0
         self._offsets: _Offsets = {key: dict(queues) for key, queues in self._loaded.offset_table.items()}
         self._resets: _Offsets = {}
         self._pulls: _Offsets = {}
@@ -61,10 +60,7 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsets]):
         if queues is None:
             queues = self._offsets[key] = {}
         queues[queue_id] = offset
-        self._changes += 1
-        self._commits += 1
-        if self._commits % self._step == 0:
-            self._next_version(now_ms)
+        self._count(self._step, now_ms)
 
     def query_offset(self, group: str, topic: str, queue_id: int) -> int:
         """The offset of a pending reset, else the committed one, else -1."""

@@ -25,7 +25,6 @@ class DelayOffsetManager(ConfigManager[DelayOffsets]):
     def __init__(self, root: str, files: FileLayer = DISK, *, delay_offset_update_version_step: int = 200) -> None:
         super().__init__(DelayOffsets, root, files)
         self._step = delay_offset_update_version_step
-        self._updates = 0
         self._offsets = dict(self._loaded.offset_table)
 
     def content(self) -> DelayOffsets:
@@ -41,7 +40,4 @@ class DelayOffsetManager(ConfigManager[DelayOffsets]):
         if self._offsets.get(level) == offset:
             return
         self._offsets[level] = offset
-        self._changes += 1
-        self._updates += 1
-        if self._updates % self._step == 0:
-            self._next_version(now_ms)
+        self._count(self._step, now_ms)
