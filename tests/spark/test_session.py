@@ -41,6 +41,14 @@ def _spark_log(jvm: Any) -> Iterator[Any]:
         root.removeAppender("test")
 
 
+def _reads_for_hadoop(thread: Any) -> bool:
+    """Whether a thread of the JVM is Hadoop's that waits for the standard error of a command."""
+    names = [frame.getClassName() for frame in thread.getStackTrace()]
+    return "java.io.FileInputStream" in names and any(
+        name.startswith("org.apache.hadoop.util.Shell$") for name in names
+    )
+
+
 class TestSession:
     def test_it_starts_with_our_defaults(self, spark: SparkSession) -> None:
         defaults = {
@@ -110,14 +118,21 @@ class TestSession:
     def test_a_stream_that_is_stopped_while_a_command_of_hadoop_runs_says_nothing(
         self, spark: SparkSession, tmp_path: Path
     ) -> None:
-        """The command has ended, but not its standard error, which Hadoop waits for when the interrupt comes."""
+        """The command has ended, but not its standard error, which Hadoop waits for when the interrupt comes.
+
+        It ends when Hadoop reads: Java closes a standard error that nobody reads when the process ends.
+        """
         jvm, gateway = cast(Any, spark._jvm), cast(Any, spark.sparkContext._gateway)
-        os.mkfifo(tmp_path / "end")
+        for name in ("go", "end"):
+            os.mkfifo(tmp_path / name)
         words = gateway.new_array(jvm.java.lang.String, 3)
-        words[0], words[1], words[2] = "sh", "-c", f"cat {tmp_path / 'end'} > /dev/null &"
+        words[0], words[1], words[2] = "sh", "-c", f"cat {tmp_path / 'end'} > /dev/null & cat {tmp_path / 'go'}"
         with ThreadPoolExecutor(1) as pool, _spark_log(jvm) as log:
             thread = pool.submit(jvm.java.lang.Thread.currentThread).result()  # the one of Python's thread
             running = pool.submit(jvm.org.apache.hadoop.util.Shell.execCommand, words)
+            while not any(map(_reads_for_hadoop, jvm.java.lang.Thread.getAllStackTraces().keySet())):
+                assert not running.done(), running.result()
+            (tmp_path / "go").write_bytes(b"")
             while "joinThread" not in [frame.getMethodName() for frame in thread.getStackTrace()]:
                 assert not running.done(), running.result()
             thread.interrupt()
