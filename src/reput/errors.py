@@ -16,6 +16,8 @@ __all__ = [
     "CorruptRecordError",
     "CorruptStoreError",
     "DataLossError",
+    "MQBrokerError",
+    "MQClientError",
     "MessageIllegalError",
     "RemotingCommandError",
     "RemotingDecodeError",
@@ -183,3 +185,23 @@ class MissingFieldError(RemotingCommandError):
     def __init__(self, code: int, remark: str, field: str) -> None:
         super().__init__(code, remark)
         self.field = field
+
+
+class MQClientError(ReputError):
+    """Raised when a producer or a consumer cannot do what was asked: no route, no broker that took it, not started."""
+
+
+class MQBrokerError(RemotingError):
+    """Raised when a broker or a name server refuses a request of a client.
+
+    `address` says which one; `code` (`ResponseCode`) and `remark` are its answer.
+    """
+
+    def __init__(self, address: str, code: int, remark: str) -> None:
+        super().__init__(address, code, remark)
+        self.address = address
+        self.code = code
+        self.remark = remark
+
+    def __str__(self) -> str:
+        return f"{self.address} answers code {self.code}: {self.remark}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from reput.remoting.codes import RequestCode
-from reput.remoting.header import Int32, Int64, decode_header
+from reput.remoting.header import Int32, Int64, decode_header, encode_header
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +77,7 @@ V2_NAMES = {
     "m": "batch",
     "n": "bname",
 }
+_SHORT_NAMES = {name: short for short, name in V2_NAMES.items()}
 _V2_CODES = (RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2)
 
 
@@ -91,3 +92,8 @@ def decode_send_header(code: int, ext_fields: dict[str, str] | None) -> SendMess
     if is_fast:
         fields = {V2_NAMES.get(name, name): value for name, value in fields.items()}
     return decode_header(SendMessageRequestHeader, {"producerGroup": ""} | fields, is_fast=is_fast)
+
+
+def encode_v2_header(header: SendMessageRequestHeader) -> dict[str, str]:
+    """The fields of SEND_MESSAGE_V2 and SEND_BATCH_MESSAGE."""
+    return {_SHORT_NAMES[name]: value for name, value in encode_header(header).items()}

@@ -67,6 +67,8 @@ class Connection(asyncio.BufferedProtocol):
         self._owner = owner
         self._transport: asyncio.Transport | None = None
         self._loop = asyncio.get_running_loop()
+        self._writable = asyncio.Event()
+        self._writable.set()
         self._opaques = count(1)
         self._calls: dict[int, asyncio.Future[RemotingCommand]] = {}
 
@@ -116,11 +118,13 @@ class Connection(asyncio.BufferedProtocol):
     def pause_writing(self) -> None:
         """Called by the loop: the peer does not read, so nothing more is read of it."""
         self._is_choked = True
+        self._writable.clear()
         self._pause()
 
     def resume_writing(self) -> None:
         """Called by the loop: the peer reads again."""
         self._is_choked = False
+        self._writable.set()
         self._resume()
 
     def hold(self) -> None:
@@ -156,6 +160,7 @@ class Connection(asyncio.BufferedProtocol):
         """Called by the loop, once."""
         self.is_open = False
         self._transport = None
+        self._writable.set()
         calls, self._calls = self._calls, {}
         for call in calls.values():
             if not call.done():
@@ -181,6 +186,10 @@ class Connection(asyncio.BufferedProtocol):
             size = transport.get_write_buffer_size()
             logger.warning(Event("connection closed: too much left unread", client=self.remote, bytes=size))
             self.abort()
+
+    async def writable(self) -> None:
+        """Return when the peer has read most of what was written, or is gone."""
+        await self._writable.wait()
 
     def send(self, command: RemotingCommand) -> None:
         """Send one command: an answer, or a request that nobody answers."""

@@ -1,0 +1,44 @@
+"""Producers and consumers of RocketMQ, in asyncio; `reput.client.sync` has the same names without it.
+
+    async with Producer("127.0.0.1:9876", group="shop") as producer:
+        await producer.send(Message("orders", b"..."))
+
+The public names are listed below. Each is imported at its first use; NumPy, Numba and Arrow are not.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from reput.client.producer import Producer
+    from reput.client.send_result import SendResult, SendStatus
+    from reput.errors import MQBrokerError, MQClientError
+    from reput.formats.message import Message
+    from reput.remoting.queue_tables import QueueKey as MessageQueue
+
+__all__ = ["MQBrokerError", "MQClientError", "Message", "MessageQueue", "Producer", "SendResult", "SendStatus"]
+
+_PLACE_OF = {
+    "MQBrokerError": ("reput.errors", "MQBrokerError"),
+    "MQClientError": ("reput.errors", "MQClientError"),
+    "Message": ("reput.formats.message", "Message"),
+    "MessageQueue": ("reput.remoting.queue_tables", "QueueKey"),
+    "Producer": ("reput.client.producer", "Producer"),
+    "SendResult": ("reput.client.send_result", "SendResult"),
+    "SendStatus": ("reput.client.send_result", "SendStatus"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import the module of a public name at the name's first use (PEP 562), and keep the name here."""
+    if name not in _PLACE_OF:
+        raise AttributeError(f"module 'reput.client' has no attribute {name!r}")
+    module, attribute = _PLACE_OF[name]
+    value = globals()[name] = getattr(import_module(module), attribute)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

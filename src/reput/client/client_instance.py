@@ -1,0 +1,168 @@
+"""ClientInstance: what a producer or a consumer has below it: connections, routes, heartbeats (`MQClientInstance`)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+import socket
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
+
+from reput.client.mq_client_api import MQClientAPI
+from reput.client.name_servers import NameServers, name_server_addresses
+from reput.client.topic_routes import TopicRoutes
+from reput.errors import MQClientError, RemotingError, ReputError
+from reput.events import Event
+from reput.service.unique_id import UniqueIds
+from reput.transport.client import RemotingClient
+from reput.transport.requests import Handler, Requests
+
+logger = logging.getLogger("reput.client")
+
+_REFRESH_S = 30.0
+#: How long a client that leaves waits for its brokers.
+_LEAVE_S = 3.0
+
+
+class ClientInstance:
+    """One client of a cluster, known to brokers by its id. It belongs to one event loop, and to one process.
+
+    Args:
+        namesrv: "host:port" of the name servers, separated by `;`.
+        handlers: Of what brokers ask, by request code.
+        heartbeat: Makes the body of a heartbeat, by the client's id.
+        with_slaves: Heartbeats go to slaves, too: they are where consumers pull.
+
+    Attributes:
+        client_id: "host@process#number".
+        versions: The version of each broker that a heartbeat reached, by its address (`MQVersion`).
+    """
+
+    def __init__(
+        self,
+        namesrv: str,
+        *,
+        handlers: Mapping[int, Handler],
+        heartbeat: Callable[[str], bytes],
+        with_slaves: bool = False,
+    ) -> None:
+        addresses = name_server_addresses(namesrv)
+        self.client_id = f"{socket.gethostname()}@{os.getpid()}#{secrets.randbits(48)}"
+        self.versions: dict[str, int] = {}
+        self.remoting = RemotingClient(Requests(handlers))
+        self.api = MQClientAPI(self.remoting)
+        self.name_servers = NameServers(addresses, self.remoting)
+        self.routes = TopicRoutes(self.name_servers.route, self._route_changed)
+        self.on_route_change: Callable[[], None] = lambda: None
+        self._ids = UniqueIds(secrets.token_bytes(8))
+        self._heartbeat = heartbeat
+        self._with_slaves = with_slaves
+        self._process = os.getpid()
+        self._is_open = False
+        self._wake = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self) -> None:
+        """Begin to refresh routes and to send heartbeats."""
+        if self._is_open:
+            raise MQClientError("this client is started already")
+        self._is_open = True
+        self.spawn(self._keep_fresh())
+
+    def check_open(self) -> None:
+        """Raises MQClientError unless it is started, and is not closed, and this is the process that made it."""
+        if os.getpid() != self._process:
+            raise MQClientError("this client was made before the process forked: make another one in this process")
+        if not self._is_open:
+            raise MQClientError("this client is not started, or closed: use it inside of `async with`")
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run a coroutine in the background, until it ends or the client is closed."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            logger.error(Event("work of a client in the background failed"), exc_info=task.exception())
+
+    async def close(self, leave: Callable[[str], Coroutine[Any, Any, None]]) -> None:
+        """End what runs in the background, leave each broker (`leave(address)`), and close the connections."""
+        if not self._is_open:
+            return
+        self._is_open = False
+        tasks = [task for task in self._tasks if task is not asyncio.current_task()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        try:
+            async with asyncio.timeout(_LEAVE_S):
+                await asyncio.gather(*(self._left(leave(address)) for address in self.versions))
+        except TimeoutError:
+            logger.warning(Event("a broker did not answer before this client left", seconds=_LEAVE_S))
+        finally:
+            self.remoting.close()
+
+    async def _left(self, leaving: Coroutine[Any, Any, None]) -> None:
+        try:
+            await leaving
+        except ReputError as error:
+            logger.info(Event("a broker was left without its answer", error=error))
+
+    # -- times and ids
+
+    def now_ms(self) -> int:
+        """The time, in ms since 1970 UTC."""
+        return time.time_ns() // 1_000_000
+
+    def unique_key(self) -> str:
+        """The id of a new message."""
+        return self._ids.create(self.now_ms())
+
+    # -- background
+
+    def _route_changed(self) -> None:
+        self._wake.set()
+        self.on_route_change()
+
+    async def _keep_fresh(self) -> None:
+        """Send heartbeats to new brokers at once, and to all each 30 s, after their routes."""
+        loop = asyncio.get_running_loop()
+        next_at = loop.time() + _REFRESH_S
+        while True:
+            try:
+                async with asyncio.timeout_at(next_at):
+                    await self._wake.wait()
+                self._wake.clear()
+                await self.heartbeat(only_new=True)
+            except TimeoutError:
+                next_at = loop.time() + _REFRESH_S
+                await self.routes.refresh()
+                await self.heartbeat()
+
+    async def heartbeat(self, *, only_new: bool = False) -> None:
+        """Tell the brokers of all routes who is here; those that do not answer are asked again later."""
+        addresses = self.routes.addresses(with_slaves=self._with_slaves)
+        for gone in self.versions.keys() - addresses:
+            del self.versions[gone]
+        body = self._heartbeat(self.client_id)
+        wanted = addresses - self.versions.keys() if only_new else addresses
+        await asyncio.gather(*(self._heartbeat_to(address, body) for address in wanted))
+
+    async def _heartbeat_to(self, address: str, body: bytes) -> None:
+        try:
+            self.versions[address] = await self.api.heartbeat(address, body)
+        except RemotingError as error:
+            self.versions.pop(address, None)
+            logger.warning(Event("a broker takes no heartbeat", address=address, error=error))
+
+    async def version(self, address: str) -> int:
+        """The version of a broker; raises RemotingError where it does not tell."""
+        if address not in self.versions:
+            self.versions[address] = await self.api.heartbeat(address, self._heartbeat(self.client_id))
+        return self.versions[address]

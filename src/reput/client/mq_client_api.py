@@ -1,0 +1,105 @@
+"""MQClientAPI: the requests of producers and consumers to brokers, and what their answers mean (`MQClientAPIImpl`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from reput.client.send_request import SendRequest
+from reput.client.send_result import SendResult, SendStatus
+from reput.errors import MQBrokerError, RemotingCommandError, RemotingError
+from reput.remoting.codes import LanguageCode, RequestCode, ResponseCode
+from reput.remoting.command import RemotingCommand
+from reput.remoting.header import decode_header, encode_header
+from reput.remoting.queue_tables import QueueKey
+from reput.remoting.send_headers import SendMessageResponseHeader
+from reput.transport.client import RemotingClient
+
+_H = TypeVar("_H")
+
+#: How long a broker may take for what needs no disk, and for offsets.
+_CALL_S = 3.0
+_STATUS_OF = {
+    ResponseCode.SUCCESS: SendStatus.SEND_OK,
+    ResponseCode.FLUSH_DISK_TIMEOUT: SendStatus.FLUSH_DISK_TIMEOUT,
+    ResponseCode.FLUSH_SLAVE_TIMEOUT: SendStatus.FLUSH_SLAVE_TIMEOUT,
+    ResponseCode.SLAVE_NOT_AVAILABLE: SendStatus.SLAVE_NOT_AVAILABLE,
+}
+
+
+class MQClientAPI:
+    """Asks brokers by their addresses.
+
+    Every method raises RemotingError where a broker cannot be reached or does not answer in time, and MQBrokerError
+    where it refuses.
+    """
+
+    def __init__(self, remoting: RemotingClient) -> None:
+        self._remoting = remoting
+
+    async def call(
+        self, address: str, code: int, header: Any = None, body: bytes = b"", timeout_s: float = _CALL_S
+    ) -> RemotingCommand:
+        """The answer of success to a request."""
+        fields = None if header is None else encode_header(header)
+        return checked(
+            address, await self._call(address, RemotingCommand(code, ext_fields=fields, body=body), timeout_s)
+        )
+
+    async def _call(self, address: str, command: RemotingCommand, timeout_s: float) -> RemotingCommand:
+        command.language = LanguageCode.PYTHON
+        return await self._remoting.call(address, command, timeout_s)
+
+    async def one_way(self, address: str, command: RemotingCommand) -> None:
+        """Send a request that nobody answers."""
+        command.language = LanguageCode.PYTHON
+        connection = await self._remoting.connection(address)
+        await connection.writable()
+        connection.send_one_way(command)
+
+    async def send(
+        self, address: str, group: str, queue: QueueKey, request: SendRequest, timeout_s: float
+    ) -> list[SendResult]:
+        """Send a message or a batch; a result for each message."""
+        answer = await self._call(address, request.command(group, queue), timeout_s)
+        status = _STATUS_OF.get(ResponseCode(answer.code)) if answer.code in _STATUS_OF else None
+        if status is None:
+            raise MQBrokerError(address, answer.code, answer.remark or "")
+        header = decoded(address, SendMessageResponseHeader, answer.ext_fields)
+        offset_ids = header.msg_id.split(",") if request.is_batch else [header.msg_id]
+        if len(offset_ids) != len(request.ids):  # an inner batch is one record
+            offset_ids = [header.msg_id] * len(request.ids)
+        stored = queue._replace(queue_id=header.queue_id)
+        return [
+            SendResult(
+                status, one, stored, header.queue_offset + i, offset_ids[i], header.transaction_id, header.recall_handle
+            )
+            for i, one in enumerate(request.ids)
+        ]
+
+    async def heartbeat(self, address: str, body: bytes) -> int:
+        """Say who is there; returns the broker's version (`MQVersion`)."""
+        return (await self.call(address, RequestCode.HEART_BEAT, body=body)).version
+
+    async def unregister(self, address: str, client_id: str, *, producer: str | None, consumer: str | None) -> None:
+        """Leave a group."""
+        from reput.remoting.consumer_headers import UnregisterClientRequestHeader  # here: it takes 10 ms
+
+        await self.call(
+            address, RequestCode.UNREGISTER_CLIENT, UnregisterClientRequestHeader(client_id, producer, consumer)
+        )
+
+
+def checked(address: str, answer: RemotingCommand, *codes: int) -> RemotingCommand:
+    """An answer of success, or of another of these codes; raises MQBrokerError for each other one."""
+    if answer.code != ResponseCode.SUCCESS and answer.code not in codes:
+        raise MQBrokerError(address, answer.code, answer.remark or "")
+    return answer
+
+
+def decoded(address: str, kind: type[_H], ext_fields: Mapping[str, str] | None) -> _H:
+    """The header of an answer; raises RemotingError where it lacks what it must have."""
+    try:
+        return decode_header(kind, dict(ext_fields or {}))
+    except RemotingCommandError as error:
+        raise RemotingError(f"{address}: an answer that cannot be read: {error.remark}") from None

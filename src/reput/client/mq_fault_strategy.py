@@ -1,0 +1,43 @@
+"""MQFaultStrategy: which broker a send goes to, away from those that were slow or silent (`MQFaultStrategy`)."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+from reput.remoting.queue_tables import QueueKey
+
+#: A send of so many seconds keeps others away from its broker for so many (`latencyMax`, `notAvailableDuration`).
+_AWAY_S = ((15.0, 30.0), (5.0, 10.0), (3.0, 6.0), (1.8, 5.0), (0.55, 2.0))
+#: A send that failed counts as one of so many seconds.
+FAILED_S = 10.0
+
+
+class MQFaultStrategy:
+    """Chooses queues in turn, and prefers brokers that answer quickly. Times are a loop's, in seconds."""
+
+    def __init__(self) -> None:
+        self._turn = random.randrange(1 << 16)
+        self._away_until: dict[str, float] = {}
+
+    def sent(self, broker_name: str, seconds: float, now: float) -> None:
+        """Note how long a send took."""
+        away = next((away for at_least, away in _AWAY_S if seconds >= at_least), 0.0)
+        if away:
+            self._away_until[broker_name] = now + away
+        else:
+            self._away_until.pop(broker_name, None)
+
+    def is_available(self, broker_name: str, now: float) -> bool:
+        """Whether a broker is worth another send."""
+        return self._away_until.get(broker_name, now) <= now
+
+    def select(self, queues: Sequence[QueueKey], tried: Sequence[str], now: float) -> QueueKey:
+        """The next queue: of a broker that is available and was not tried, else one not tried, else any."""
+        self._turn += 1
+        turn = self._turn % len(queues)
+        in_turn = (*queues[turn:], *queues[:turn])
+        for queue in in_turn:
+            if queue.broker_name not in tried and self.is_available(queue.broker_name, now):
+                return queue
+        return next((queue for queue in in_turn if queue.broker_name not in tried), in_turn[0])

@@ -1,0 +1,88 @@
+"""NameServers: requests to whichever of the name servers answers."""
+
+from __future__ import annotations
+
+import logging
+import random
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from reput.errors import ConfigError, MQBrokerError, MQClientError, RemotingCommandError, RemotingError
+from reput.events import Event
+from reput.remoting.codes import RequestCode, ResponseCode
+from reput.remoting.command import RemotingCommand
+from reput.transport.client import RemotingClient
+
+if TYPE_CHECKING:
+    from reput.remoting.route_bodies import TopicRouteData
+
+logger = logging.getLogger("reput.client")
+
+_CALL_S = 3.0
+
+
+def name_server_addresses(text: str) -> tuple[str, ...]:
+    """The addresses of a text "host:port;host:port".
+
+    Raises ConfigError where one of them is none.
+    """
+    addresses = tuple(part.strip() for part in text.replace(",", ";").split(";") if part.strip())
+    for address in addresses:
+        host, _, port = address.rpartition(":")
+        if not (host and port.isascii() and port.isdigit() and 0 < int(port) <= 0xFFFF):
+            raise ConfigError(f"name server {address!r}: expected HOST:PORT, as in 127.0.0.1:9876")
+    if not addresses:
+        raise ConfigError("no name server: give its address as HOST:PORT, several of them separated by `;`")
+    return addresses
+
+
+@dataclass(slots=True)
+class NameServers:
+    """Asks one name server as long as it answers, and then the next one; the first one is drawn.
+
+    Args:
+        addresses: "host:port" of each.
+        remoting: Makes the connections.
+    """
+
+    addresses: tuple[str, ...]
+    remoting: RemotingClient
+    _current: int = field(init=False, default=0)
+
+    def __post_init__(self) -> None:
+        self._current = random.randrange(len(self.addresses))
+
+    async def call(self, command: RemotingCommand, timeout_s: float = _CALL_S) -> tuple[str, RemotingCommand]:
+        """The answer to a request, and who gave it.
+
+        Raises MQClientError where no name server answers.
+        """
+        reasons = []
+        for _ in self.addresses:
+            address = self.addresses[self._current]
+            try:
+                return address, await self.remoting.call(address, command, timeout_s)
+            except RemotingError as error:
+                logger.warning(Event("a name server does not answer", address=address, error=error))
+                reasons.append(str(error))
+                self._current = (self._current + 1) % len(self.addresses)
+        raise MQClientError(f"no name server answers: {'; '.join(reasons)}; is one running at this address?")
+
+    async def route(self, topic: str) -> TopicRouteData | None:
+        """Where the queues of a topic are; None for a topic that the name server does not know.
+
+        Raises MQClientError where no name server answers, MQBrokerError where one refuses.
+        """
+        from reput.remoting.body import decode_body  # here: an import of the client need not wait 50 ms for bodies
+        from reput.remoting.route_bodies import TopicRouteData
+
+        fields = {"topic": topic, "acceptStandardJsonOnly": "true"}
+        address, answer = await self.call(RemotingCommand(RequestCode.GET_ROUTEINFO_BY_TOPIC, ext_fields=fields))
+        if answer.code == ResponseCode.TOPIC_NOT_EXIST:
+            return None
+        if answer.code != ResponseCode.SUCCESS:
+            raise MQBrokerError(address, answer.code, answer.remark or "")
+        try:
+            return decode_body(TopicRouteData, answer.body)
+        except RemotingCommandError as error:
+            raise MQBrokerError(address, error.code, f"the route of topic {topic} is none: {error.remark}") from None

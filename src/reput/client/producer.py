@@ -1,0 +1,218 @@
+"""Producer: sends messages (`DefaultMQProducer`)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Self
+
+from reput.client.client_instance import ClientInstance
+from reput.client.heartbeat import encode_heartbeat
+from reput.client.mq_fault_strategy import FAILED_S, MQFaultStrategy
+from reput.client.send_request import (
+    SHARDING_KEY,
+    TIMER_DELAY_MS,
+    SendRequest,
+    batch_request,
+    delay_properties,
+    in_batches,
+    send_request,
+)
+from reput.client.send_result import SendResult
+from reput.errors import MQBrokerError, MQClientError, RemotingError, ReputError
+from reput.formats.java import string_hash
+from reput.formats.message import Message
+from reput.remoting.codes import ResponseCode, version_name
+from reput.remoting.queue_tables import QueueKey
+
+#: Refusals after which another broker may take a message (`DefaultMQProducer.retryResponseCodes`).
+_TRY_ANOTHER = frozenset(
+    {
+        ResponseCode.SYSTEM_ERROR, ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE,
+        ResponseCode.NO_PERMISSION, ResponseCode.TOPIC_NOT_EXIST, ResponseCode.GO_AWAY,
+    }
+)  # fmt: skip
+#: The first version of a broker that has timers (V5_0_0).
+_VERSION_TIMERS = 413
+
+
+class Producer:
+    """Sends messages to whichever brokers have the queues of their topics.
+
+        async with Producer("127.0.0.1:9876", group="shop") as producer:
+            result = await producer.send(Message("orders", b"...", tags="paid", keys=["o-1"]))
+
+    Many tasks may send at the same time. It belongs to the event loop in which it was started.
+
+    Args:
+        namesrv: "host:port" of the name servers, separated by `;`.
+        group: Name of the producers that do the same work.
+        timeout: Seconds that one attempt of a send may take.
+        retries: How often a send is tried again with another broker, after one that failed. A message may then be
+            stored twice: a broker whose answer was lost has it, too.
+    """
+
+    def __init__(self, namesrv: str, *, group: str, timeout: float = 3.0, retries: int = 2) -> None:
+        self._namesrv = namesrv
+        self._group = group
+        self._timeout = timeout
+        self._attempts = 1 + retries
+        self._faults = MQFaultStrategy()
+        self._client: ClientInstance | None = None
+
+    async def start(self) -> None:
+        """Begin; no server is asked before the first send. Raises ConfigError where an address is none."""
+        if self._client is not None:
+            raise MQClientError("this producer is started already")
+        client = ClientInstance(self._namesrv, handlers={}, heartbeat=self._heartbeat)
+        client.start()
+        self._client = client
+
+    async def close(self) -> None:
+        """Leave the group, and close the connections; sends that are not answered fail. Closing again does nothing."""
+        client = self._client
+        if client is not None:
+            await client.close(
+                lambda address: client.api.unregister(address, client.client_id, producer=self._group, consumer=None)
+            )
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    def _heartbeat(self, client_id: str) -> bytes:
+        return encode_heartbeat(client_id, [self._group])
+
+    def _open_client(self) -> ClientInstance:
+        if self._client is None:
+            raise MQClientError("this producer is not started: use it inside of `async with`")
+        self._client.check_open()
+        return self._client
+
+    # -- sends
+
+    async def send(
+        self,
+        message: Message,
+        *,
+        sharding_key: str | None = None,
+        queue: QueueKey | None = None,
+        delay_ms: int | None = None,
+        delay_level: int | None = None,
+    ) -> SendResult:
+        """Send a message, and return where it was stored.
+
+        Args:
+            message: Is not changed.
+            sharding_key: Messages with the same key go to the same queue, in the order of their sends, as Java's
+                `SelectMessageQueueByHash` chooses it. Such a send is not tried again: that could change the order.
+            queue: The queue to send to, in place of one that the producer chooses; not tried again either.
+            delay_ms: How much later consumers get the message. A delay that is none of the 18 levels (1 s, 5 s, 10 s,
+                30 s, 1 to 10 min, 20 min, 30 min, 1 h, 2 h) needs a broker of RocketMQ 5.
+            delay_level: A delay by its level, 1 to 18, as the broker's `messageDelayLevel` has them.
+
+        Raises:
+            MessageIllegalError: No broker would take the message; nothing was sent.
+            MQBrokerError: A broker refused it.
+            MQClientError: The topic has no queue, or no attempt succeeded; the broker that did not answer may have it.
+        """
+        client = self._open_client()
+        more = delay_properties(delay_ms, delay_level)
+        if sharding_key is not None:
+            more[SHARDING_KEY] = sharding_key
+        request = send_request(message, client.unique_key(), client.now_ms(), more)
+        if sharding_key is not None and queue is None:
+            queue = queue_of_key(sharding_key, await client.routes.publish_queues(message.topic))
+        return (await self._send(client, request, queue, needs_timer=TIMER_DELAY_MS in more))[0]
+
+    async def send_batch(self, messages: Sequence[Message], *, queue: QueueKey | None = None) -> list[SendResult]:
+        """Send messages of one topic in one request, or in a few where they are more than 4 MiB.
+
+        Returns a result for each message. Errors as of `send`; `stored_messages` of one says how many of the first
+        messages were stored before.
+        """
+        client = self._open_client()
+        results: list[SendResult] = []
+        now_ms = client.now_ms()
+        parts = [batch_request(part, [client.unique_key() for _ in part], now_ms) for part in in_batches(messages)]
+        for part in parts:
+            try:
+                results += await self._send(client, part, queue)
+            except ReputError as error:
+                error.stored_messages = len(results)
+                raise
+        return results
+
+    async def send_oneway(self, message: Message, *, sharding_key: str | None = None) -> None:
+        """Send a message that no broker answers: it may be lost. Returns when it is on its way; errors as of `send`."""
+        client = self._open_client()
+        more = {} if sharding_key is None else {SHARDING_KEY: sharding_key}
+        request = send_request(message, client.unique_key(), client.now_ms(), more)
+        queues = await client.routes.publish_queues(message.topic)
+        if sharding_key is not None:
+            queue = queue_of_key(sharding_key, queues)
+        else:
+            queue = self._faults.select(queues, (), asyncio.get_running_loop().time())
+        await client.api.one_way(_address(client, queue), request.command(self._group, queue, one_way=True))
+
+    async def queues(self, topic: str) -> tuple[QueueKey, ...]:
+        """The queues of a topic that take messages; errors as of `send`."""
+        return await self._open_client().routes.publish_queues(topic)
+
+    async def _send(
+        self, client: ClientInstance, request: SendRequest, queue: QueueKey | None, *, needs_timer: bool = False
+    ) -> list[SendResult]:
+        """Send to one queue, or to queues of one broker after the other."""
+        tried: list[str] = []
+        reasons = []
+        loop = asyncio.get_running_loop()
+        for _ in range(self._attempts if queue is None else 1):
+            to = queue or self._faults.select(await client.routes.publish_queues(request.topic), tried, loop.time())
+            tried.append(to.broker_name)
+            begun = loop.time()
+            try:
+                async with asyncio.timeout(self._timeout):
+                    address = _address(client, to)
+                    if needs_timer:
+                        await _check_timers(client, address)
+                    results = await client.api.send(address, self._group, to, request, self._timeout)
+            except MQBrokerError as error:
+                if error.code not in _TRY_ANOTHER or queue is not None:
+                    raise
+                reasons.append(str(error))
+            except (RemotingError, TimeoutError) as error:
+                self._faults.sent(to.broker_name, FAILED_S, loop.time())
+                reasons.append(str(error) or f"{to.broker_name}: no answer in {self._timeout:g} s")
+                await client.routes.renew(request.topic)
+            else:
+                self._faults.sent(to.broker_name, loop.time() - begun, loop.time())
+                return results
+        found = MQClientError(f"topic {request.topic}: not sent after {len(reasons)} attempts: {'; '.join(reasons)}")
+        found.retriable = True
+        raise found
+
+
+def queue_of_key(sharding_key: str, queues: Sequence[QueueKey]) -> QueueKey:
+    """The queue of a sharding key (`SelectMessageQueueByHash`: the remainder as Java's, without its sign)."""
+    number = string_hash(sharding_key)
+    return queues[abs(number) % len(queues)]
+
+
+def _address(client: ClientInstance, queue: QueueKey) -> str:
+    address = client.routes.master(queue.broker_name)
+    if address is None:
+        raise RemotingError(f"broker {queue.broker_name}: no master is registered at the name server")
+    return address
+
+
+async def _check_timers(client: ClientInstance, address: str) -> None:
+    """Raises MQClientError where a broker would deliver a message with a timer at once."""
+    version = await client.version(address)
+    if version < _VERSION_TIMERS:
+        raise MQClientError(
+            f"{address}: a broker of {version_name(version)} has no timers, and would deliver the message at once: "
+            "give a delay_ms that is one of its levels, or a delay_level"
+        )

@@ -1,0 +1,143 @@
+"""Requests that send messages, out of messages; pure."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from reput.client.topic_route import DEFAULT_TOPIC, DEFAULT_TOPIC_QUEUES
+from reput.errors import MessageIllegalError
+from reput.formats.message import (
+    MAX_TOPIC_SIZE,
+    Message,
+    check_head,
+    check_topic_characters,
+    encode_properties_of,
+    refuse_wrong_types,
+)
+from reput.formats.message_batch import MessageExtBatch
+from reput.formats.properties import DELAY
+from reput.formats.record_layout import SysFlag
+from reput.remoting.codes import RequestCode
+from reput.remoting.command import ONE_WAY_FLAG, RemotingCommand
+from reput.remoting.queue_tables import QueueKey
+from reput.remoting.send_headers import SendMessageRequestHeader, encode_v2_header
+
+#: Largest body that is sent (`maxMessageSize`), and the size from which on a body is compressed.
+MAX_MESSAGE_SIZE = 4 << 20
+_COMPRESS_FROM, _COMPRESS_LEVEL = 4096, 5
+#: About how many bytes a message takes in a batch beside its body and properties.
+_ITEM_SIZE = 22
+SHARDING_KEY = "__SHARDINGKEY"
+TIMER_DELAY_MS = "TIMER_DELAY_MS"
+#: Milliseconds of delay levels 1, 2, ... (`messageDelayLevel`).
+DELAY_LEVELS_MS = tuple(
+    1000 * seconds
+    for seconds in (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SendRequest:
+    """A message or a batch as it is sent, to any queue; `ids` are the messages' ids."""
+
+    topic: str
+    ids: tuple[str, ...]
+    flag: int
+    sys_flag: int
+    born_timestamp: int
+    body: bytes
+    properties: str
+    is_batch: bool = False
+
+    def command(self, group: str, queue: QueueKey, *, one_way: bool = False) -> RemotingCommand:
+        """The request for one queue."""
+        header = SendMessageRequestHeader(
+            group, self.topic, queue.queue_id, self.sys_flag, self.born_timestamp, self.flag, DEFAULT_TOPIC,
+            DEFAULT_TOPIC_QUEUES, self.properties, 0, unit_mode=False, batch=self.is_batch,
+        )  # fmt: skip
+        code = RequestCode.SEND_BATCH_MESSAGE if self.is_batch else RequestCode.SEND_MESSAGE_V2
+        fields = encode_v2_header(header) | {"n": queue.broker_name}
+        return RemotingCommand(code, flag=ONE_WAY_FLAG * one_way, ext_fields=fields, body=self.body)
+
+
+def send_request(message: Message, unique_key: str, now_ms: int, more: Mapping[str, str] | None = None) -> SendRequest:
+    """The request for one message; a large body is compressed.
+
+    Args:
+        message: Is not changed. Its own unique key and time of birth count, where it has them.
+        unique_key: Its id else.
+        now_ms: Its time of birth else.
+        more: Further properties.
+
+    Raises:
+        MessageIllegalError: A broker would refuse the message.
+    """
+    sent = _checked(message, unique_key, more)
+    body, sys_flag = bytes(sent.body), sent.sys_flag
+    if len(body) >= _COMPRESS_FROM and not sys_flag & SysFlag.COMPRESSED:
+        body = zlib.compress(body, _COMPRESS_LEVEL)
+        sys_flag |= SysFlag.COMPRESSED | SysFlag.COMPRESSION_ZLIB
+    properties = encode_properties_of(sent).decode()
+    born = now_ms if sent.born_timestamp is None else sent.born_timestamp
+    return SendRequest(sent.topic, (str(sent.unique_key),), sent.flag, sys_flag, born, body, properties)
+
+
+def batch_request(messages: Sequence[Message], unique_keys: Sequence[str], now_ms: int) -> SendRequest:
+    """The request for messages of one topic, `MAX_MESSAGE_SIZE` bytes at most; errors as of `send_request`."""
+    sent = [_checked(one, key) for one, key in zip(messages, unique_keys, strict=True)]
+    batch = MessageExtBatch.of(sent)
+    born = now_ms if batch.born_timestamp is None else batch.born_timestamp
+    properties = encode_properties_of(batch).decode()
+    ids = tuple(str(one.unique_key) for one in sent)
+    return SendRequest(batch.topic, ids, batch.flag, 0, born, bytes(batch.body), properties, is_batch=True)
+
+
+def in_batches(messages: Sequence[Message]) -> Iterator[Sequence[Message]]:
+    """Messages in their order, cut where a batch would get too large."""
+    begin = size = 0
+    for i, message in enumerate(messages):
+        properties = message.properties or {}
+        needed = _ITEM_SIZE + len(message.body) + sum(2 + 4 * (len(k) + len(v)) for k, v in properties.items())
+        needed += 4 * (len(message.tags or "") + sum(map(len, message.keys)) + 64)
+        if size and size + needed > MAX_MESSAGE_SIZE:
+            yield messages[begin:i]
+            begin, size = i, 0
+        size += needed
+    yield messages[begin:]
+
+
+def _checked(message: Message, unique_key: str, more: Mapping[str, str] | None = None) -> Message:
+    refuse_wrong_types([message], 0)
+    check_head(message, max_message_size=MAX_MESSAGE_SIZE)
+    check_topic_characters(message.topic)
+    if len(message.topic) > MAX_TOPIC_SIZE:
+        raise MessageIllegalError(
+            f"topic {message.topic!r} takes {len(message.topic)} bytes; {MAX_TOPIC_SIZE} are allowed"
+        )
+    if not len(message.body):
+        raise MessageIllegalError("the body is empty: RocketMQ's brokers refuse such a message")
+    properties = {**(message.properties or {}), **(more or {})}
+    return replace(message, unique_key=message.unique_key or unique_key, properties=properties)
+
+
+def delay_properties(delay_ms: int | None, delay_level: int | None) -> dict[str, str]:
+    """The properties of a delay: its level, where one has just this delay and every broker knows it, else a timer.
+
+    Raises MessageIllegalError where both are given, or a delay is negative or more than RocketMQ takes.
+    """
+    if delay_ms is None and delay_level is None:
+        return {}
+    if delay_ms is not None and delay_level is not None:
+        raise MessageIllegalError("give delay_ms or delay_level, not both")
+    if delay_level is not None:
+        if not 1 <= delay_level <= len(DELAY_LEVELS_MS):
+            raise MessageIllegalError(f"delay_level {delay_level}: expected 1 to {len(DELAY_LEVELS_MS)}")
+        return {DELAY: str(delay_level)}
+    assert delay_ms is not None
+    if delay_ms in DELAY_LEVELS_MS:
+        return {DELAY: str(DELAY_LEVELS_MS.index(delay_ms) + 1)}
+    if delay_ms <= 0:
+        raise MessageIllegalError(f"delay_ms {delay_ms}: expected milliseconds, more than 0")
+    return {TIMER_DELAY_MS: str(delay_ms)}

@@ -1,0 +1,45 @@
+"""SendResult: where a message was stored."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from reput.remoting.queue_tables import QueueKey
+
+
+class SendStatus(StrEnum):
+    """How safe a stored message is (`SendStatus`); each of them means that it is stored."""
+
+    SEND_OK = "SEND_OK"
+    FLUSH_DISK_TIMEOUT = "FLUSH_DISK_TIMEOUT"
+    FLUSH_SLAVE_TIMEOUT = "FLUSH_SLAVE_TIMEOUT"
+    SLAVE_NOT_AVAILABLE = "SLAVE_NOT_AVAILABLE"
+
+
+@dataclass(frozen=True, slots=True)
+class SendResult:
+    """A broker's answer to a send.
+
+    Attributes:
+        status: How safe the message is.
+        message_id: The message's id, 32 hexadecimal digits that the producer made (UNIQ_KEY).
+        queue: Where the message is: topic, broker name and queue id.
+        queue_offset: Its place in the queue, counted in messages; of a delayed message, in the topic where it waits.
+        offset_message_id: The id by which its broker finds it at once: address and commit log offset.
+        transaction_id: Of a message in a transaction.
+        recall_handle: Takes a delayed message back (RocketMQ 5.4).
+    """
+
+    status: SendStatus
+    message_id: str
+    queue: QueueKey
+    queue_offset: int
+    offset_message_id: str
+    transaction_id: str | None = None
+    recall_handle: str | None = None
+
+    @property
+    def queue_id(self) -> int:
+        """The number of the queue."""
+        return self.queue.queue_id

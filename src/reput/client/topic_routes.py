@@ -1,0 +1,143 @@
+"""TopicRoutes: where queues and brokers are, as the name servers said last."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from reput.client.topic_route import (
+    DEFAULT_TOPIC,
+    MASTER_ID,
+    default_publish_queues,
+    publish_queues,
+    subscribe_queues,
+)
+from reput.errors import MQClientError, ReputError
+from reput.events import Event
+from reput.remoting.queue_tables import QueueKey
+
+if TYPE_CHECKING:
+    from reput.remoting.route_bodies import TopicRouteData
+
+logger = logging.getLogger("reput.client")
+
+#: A route that a failed send asks for again is as old as this at least.
+_RENEW_AFTER_S = 1.0
+
+
+class TopicRoutes:
+    """Routes of the topics that are in use, kept until they are refreshed.
+
+    Args:
+        ask: Asks the name servers for a topic's route, `NameServers.route`.
+        changed: Called after routes have changed.
+    """
+
+    def __init__(self, ask: Callable[[str], Awaitable[TopicRouteData | None]], changed: Callable[[], None]) -> None:
+        self._ask = ask
+        self._changed = changed
+        self._routes: dict[str, TopicRouteData] = {}
+        self._publish: dict[str, tuple[QueueKey, ...]] = {}
+        self._asked_at: dict[str, float] = {}
+        self._locks: dict[str, asyncio.Lock] = {}
+
+    async def publish_queues(self, topic: str) -> tuple[QueueKey, ...]:
+        """The queues to send to, one at least.
+
+        Raises MQClientError where the topic has none, or no name server answers.
+        """
+        found = self._publish.get(topic)
+        if not found:
+            await self._fetch(topic)
+            found = self._publish.get(topic)
+        if not found:
+            raise MQClientError(
+                f"topic {topic!r} has no queue that takes messages: make it with `mqadmin updateTopic`, or let a "
+                "broker with autoCreateTopicEnable make it; and see that its broker runs and is registered"
+            )
+        return found
+
+    async def subscribe_queues(self, topic: str) -> tuple[QueueKey, ...]:
+        """The queues to consume, sorted; none for a topic that is not there.
+
+        Raises MQClientError where no name server answers.
+        """
+        if topic not in self._asked_at:
+            await self._fetch(topic)
+        route = self._routes.get(topic)
+        return () if route is None else subscribe_queues(topic, route)
+
+    async def renew(self, topic: str) -> None:
+        """Ask for a route again, since a broker of it did not answer; where that fails, the route stays."""
+        try:
+            await self._fetch(topic, max_age_s=_RENEW_AFTER_S)
+        except ReputError as error:
+            logger.warning(Event("a route stays as it was", topic=topic, error=error))
+
+    async def refresh(self) -> None:
+        """Ask for all routes again; those that nobody tells stay."""
+        for topic in list(self._asked_at):
+            try:
+                await self._fetch(topic)
+            except ReputError as error:
+                logger.warning(Event("a route stays as it was", topic=topic, error=error))
+
+    async def _fetch(self, topic: str, max_age_s: float = 0.0) -> None:
+        """Ask for a route, once for all that wait for it; unless there is one that is not older."""
+        now = asyncio.get_running_loop().time
+        begun = now()
+        async with self._locks.setdefault(topic, asyncio.Lock()):
+            asked_at = self._asked_at.get(topic)
+            if asked_at is not None and asked_at + max_age_s > begun:
+                return
+            route = await self._ask(topic)
+            self._asked_at[topic] = now()
+            if route is not None:
+                self._keep(topic, route, publish_queues(topic, route))
+            elif topic not in self._routes:
+                default = await self._ask(DEFAULT_TOPIC)
+                if default is not None:
+                    self._publish[topic] = default_publish_queues(topic, default)
+                    self._routes[DEFAULT_TOPIC] = default
+                    self._changed()
+
+    def _keep(self, topic: str, route: TopicRouteData, queues: tuple[QueueKey, ...]) -> None:
+        is_new = self._routes.get(topic) != route
+        self._routes[topic], self._publish[topic] = route, queues
+        if is_new:
+            self._changed()
+
+    def address(self, broker_name: str, broker_id: int = MASTER_ID) -> str | None:
+        """The "host:port" of a broker, another one of its name where this one is not there; None for no such name."""
+        for route in self._routes.values():
+            for one in route.broker_datas:
+                if one.broker_name == broker_name and one.broker_addrs:
+                    return one.broker_addrs.get(broker_id) or next(iter(one.broker_addrs.values()))
+        return None
+
+    def master(self, broker_name: str) -> str | None:
+        """The "host:port" of a master; None where it is not there."""
+        for route in self._routes.values():
+            for one in route.broker_datas:
+                if one.broker_name == broker_name and MASTER_ID in one.broker_addrs:
+                    return one.broker_addrs[MASTER_ID]
+        return None
+
+    def brokers_of(self, topic: str) -> list[str]:
+        """The addresses of the brokers that a topic is on."""
+        route = self._routes.get(topic)
+        return (
+            [] if route is None else [next(iter(o.broker_addrs.values())) for o in route.broker_datas if o.broker_addrs]
+        )
+
+    def addresses(self, *, with_slaves: bool) -> set[str]:
+        """The addresses of all brokers that are known."""
+        return {
+            address
+            for route in self._routes.values()
+            for one in route.broker_datas
+            for broker_id, address in one.broker_addrs.items()
+            if with_slaves or broker_id == MASTER_ID
+        }

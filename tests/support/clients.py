@@ -1,0 +1,54 @@
+"""Clients against brokers that run in the loop of a test."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from reput.formats.message_ext import MessageExt
+from tests.support.broker import Served, messages_of, serving_broker
+from tests.support.namesrv import Asked, asked_name_server
+from tests.support.sockets import run
+
+
+def run_clean(scenario: Coroutine[Any, Any, None]) -> None:
+    """Run a scenario, after which no task may be left."""
+
+    async def checked() -> None:
+        await scenario
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        assert [task for task in left if "wait_for" not in repr(task)] == []
+
+    run(checked())
+
+
+@asynccontextmanager
+async def cluster(path: Path, *names: str, **keys: object) -> AsyncIterator[tuple[Asked, dict[str, Served]]]:
+    """A name server, and brokers of these names that are registered there."""
+    async with asked_name_server(path) as namesrv:
+        served: dict[str, Served] = {}
+        contexts = []
+        try:
+            for name in names:
+                context = serving_broker(path / name, namesrv_addr=namesrv.address, broker_name=name, **keys)
+                contexts.append(context)
+                served[name] = await context.__aenter__()
+            yield namesrv, served
+        finally:
+            for context in reversed(contexts):
+                await context.__aexit__(None, None, None)
+
+
+async def stored(broker: Served, topic: str, queues: int = 1) -> list[MessageExt]:
+    """The messages of a topic, a queue after the other."""
+    client = await broker.client()
+    found: list[MessageExt] = []
+    for queue_id in range(queues):
+        offset = 0
+        while (answer := await client.pull(topic, offset, queueId=queue_id)).code == 0:
+            found += messages_of(answer)
+            offset = found[-1].queue_offset + 1
+    return found

@@ -1,0 +1,34 @@
+"""A client is imported quickly: nothing that only Arrow needs is loaded with it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+PROGRAM = """
+import sys, time
+before = time.process_time()
+from reput.client import Message, Producer
+seconds = time.process_time() - before
+print(seconds)
+print(*sorted({name.partition(".")[0] for name in sys.modules} & {"numpy", "numba", "pyarrow", "typer", "rich"}))
+rooms = ("reput.store", "reput.broker", "reput.kernels", "reput.log")
+print(*sorted(name for name in sys.modules if name.startswith(rooms)))
+"""
+
+
+def imported() -> tuple[float, str, str]:
+    """Seconds of the processor, heavy packages, and rooms of a store that an import of the client loads."""
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    told = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, env=env).stdout
+    seconds, packages, rooms = told.split("\n")[:3]
+    return float(seconds), packages, rooms
+
+
+def test_neither_numpy_nor_a_store_is_loaded() -> None:
+    assert imported()[1:] == ("", "")
+
+
+def test_the_import_takes_less_than_150_ms() -> None:
+    assert min(imported()[0] for _ in range(3)) < 0.15

@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+from reput.client.topic_route import default_publish_queues, publish_queues, subscribe_queues
+from reput.remoting.route_bodies import BrokerData, QueueData, TopicRouteData
+
+
+def route(*brokers: tuple[str, int, int, int], masters: str = "ab", conf: str | None = None) -> TopicRouteData:
+    """A route; brokers: name, read queues, write queues, perm."""
+    queues = tuple(QueueData(name, read, write, perm) for name, read, write, perm in brokers)
+    datas = tuple(
+        BrokerData("c", name, {0 if name in masters else 1: f"{name}:10911"})
+        for name in dict.fromkeys(b[0] for b in brokers)
+    )
+    return TopicRouteData(queues, datas, order_topic_conf=conf)
+
+
+def test_messages_go_to_write_queues_of_brokers_whose_master_is_there() -> None:
+    found = publish_queues("t", route(("b", 3, 1, 6), ("a", 1, 2, 6), ("slave", 4, 4, 6), masters="ab"))
+    assert found == (("t", "a", 0), ("t", "a", 1), ("t", "b", 0))
+
+
+def test_messages_come_from_read_queues_of_all_brokers_in_one_order_for_all_members() -> None:
+    found = subscribe_queues("t", route(("slave", 1, 4, 6), ("a", 2, 1, 6), masters="a"))
+    assert found == (("t", "a", 0), ("t", "a", 1), ("t", "slave", 0))
+
+
+def test_a_queue_that_may_not_be_written_or_read_is_left_out() -> None:
+    both = route(("a", 1, 1, 4), ("b", 1, 1, 2))
+    assert publish_queues("t", both) == (("t", "b", 0),)
+    assert subscribe_queues("t", both) == (("t", "a", 0),)
+
+
+def test_an_order_topic_has_the_queues_of_its_configuration() -> None:
+    ordered = route(("a", 8, 8, 6), ("b", 8, 8, 6), conf="b:1;a:2;odd;c:x;gone:3")
+    assert publish_queues("t", ordered) == (("t", "b", 0), ("t", "a", 0), ("t", "a", 1))
+    assert subscribe_queues("t", ordered)[:3] == (("t", "a", 0), ("t", "a", 1), ("t", "b", 0))
+
+
+def test_a_topic_that_a_send_makes_has_four_queues_at_most() -> None:
+    assert [queue.queue_id for queue in default_publish_queues("t", route(("a", 8, 8, 7)))] == [0, 1, 2, 3]
+    assert [queue.queue_id for queue in default_publish_queues("t", route(("a", 2, 2, 7)))] == [0, 1]
