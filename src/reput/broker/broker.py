@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from datetime import date
 from functools import partial
 
 from reput.broker.broker_to_client import BrokerToClient
@@ -34,6 +36,7 @@ from reput.files import DISK, FileLayer, NeverWaiting
 from reput.formats.metadata import ConsumerOffsets, DelayOffsets, SubscriptionGroups, TopicConfig
 from reput.log.metadata import read_metadata
 from reput.namesrv.name_server import NameServer
+from reput.service.broker_stats_manager import SAMPLE_S
 from reput.service.topic_config_manager import broker_topics
 from reput.store.message_store import MessageStore
 from reput.transport.connection import Connection
@@ -142,6 +145,7 @@ class BrokerController:
         persist_delays = partial(state.config_files.try_persist, state.delay_offsets)
         self._every(config.flush_delay_offset_interval / 1000, persist_delays)
         self._every(_SCAN_CLIENTS_S, self._clients.scan_not_active_channels)
+        self._every(SAMPLE_S, lambda: state.stats.sample(time.monotonic(), date.today()))
         self._every(config.transaction_check_interval / 1000, self._transactions.check)
 
     def _own_topics(self) -> list[TopicConfig]:

@@ -13,6 +13,7 @@ from reput.config.rocketmq_config import keys_of
 from reput.remoting.body import encode_body
 from reput.remoting.codes import VERSION, RequestCode, version_name
 from reput.remoting.command import RemotingCommand
+from reput.service.broker_stats_manager import Totals
 from reput.store.runtime_info import RuntimeInfo
 from reput.transport.connection import Connection
 from reput.transport.requests import Answer, Handler
@@ -27,8 +28,6 @@ _NOTHING = {
     "ackThreadPoolQueueHeadWaitTimeMills": "0", "EndTransactionQueueSize": "0", "queryThreadPoolQueueSize": "0",
     "sendThreadPoolQueueHeadWaitTimeMills": "0", "pullThreadPoolQueueSize": "0",
     "pullThreadPoolQueueHeadWaitTimeMills": "0", "queryThreadPoolQueueHeadWaitTimeMills": "0",
-    "msgPutTotalYesterdayMorning": "0", "msgPutTotalTodayMorning": "0", "msgGetTotalYesterdayMorning": "0",
-    "msgGetTotalTodayMorning": "0",
 }  # fmt: skip
 #: Members of a runtime info that are texts of their own, or not RocketMQ's.
 _OTHERS = ("putMessageDistributeTime", "remainHowManyDataToFlush", "putBytesPerSecond", "diskFreeBytes")
@@ -48,7 +47,7 @@ class RuntimeProcessor:
         }
 
     async def runtime_info(self, connection: Connection, command: RemotingCommand) -> Answer:
-        """State of the store and of the broker, all as text; totals count from the start of the broker."""
+        """State of the store and of the broker, all as text; totals of messages count from its start."""
         state = self._state
         info = await state.reads.run_for(connection, state.store.runtime_info)
         config = state.config
@@ -58,6 +57,7 @@ class RuntimeProcessor:
             "brokerActive": "true",
             "brokerVersion": str(VERSION),
             "brokerVersionDesc": version_name(VERSION),
+            **_at_midnight(state.stats.totals),
             "msgPutTotalTodayNow": str(info.put_message_times_total or 0),
             "msgGetTotalTodayNow": str(sum(one.got_messages or 0 for one in info.topics)),
             "startAcceptSendRequestTimeStamp": str(config.start_accept_send_request_time_stamp),
@@ -102,6 +102,13 @@ def _of_store(info: RuntimeInfo) -> dict[str, str]:
     total = info.disk_free_bytes / max(1 - info.commit_log_disk_ratio, 0.01)
     table["commitLogDirCapacity"] = f"Total : {_readable(int(total))}, Free : {_readable(info.disk_free_bytes)}."
     return table
+
+
+def _at_midnight(totals: Totals) -> dict[str, str]:
+    """Totals of messages at the last two midnights (`BrokerStats`)."""
+    mornings = {"YesterdayMorning": totals.yesterday_morning, "TodayMorning": totals.today_morning}
+    kinds = ("msgPutTotal", "msgGetTotal")
+    return {kind + when: str(total) for when, both in mornings.items() for kind, total in zip(kinds, both, strict=True)}
 
 
 def _rates(rates: Mapping[str, float | None]) -> str:

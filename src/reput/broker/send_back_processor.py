@@ -75,6 +75,7 @@ class SendBackProcessor:
             await state.appends.put(message)
         except ReputError as error:
             return command.response(ResponseCode.SYSTEM_ERROR, str(error))
+        state.stats.inc_send_back(name, message.properties[_RETRY_TOPIC])
         return command.response(ResponseCode.SUCCESS)
 
     async def _topic(self, name: str, missing: TopicConfig | None) -> TopicConfig:

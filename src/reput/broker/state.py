@@ -87,7 +87,7 @@ class BrokerState:
         expired_ms = config.channel_expired_timeout
         self.consumers: ConsumerManager[Connection] = ConsumerManager(channel_expired_timeout_ms=expired_ms)
         self.producers: ProducerManager[Connection] = ProducerManager(channel_expired_timeout_ms=expired_ms)
-        self.stats = BrokerStatsManager()
+        self.stats = BrokerStatsManager(config.broker_cluster_name, store.topic_counts)
         self.locks: RebalanceLockManager[tuple[str, str, int]] = RebalanceLockManager()
 
         wait_ms = config.wait_time_mills_in_admin_broker_queue if config.broker_fast_failure_enable else None

@@ -19,6 +19,7 @@ from reput.remoting.statistics_headers import (
     GetProducerConnectionListRequestHeader,
     GetTopicStatsInfoRequestHeader,
     QueryTopicConsumeByWhoRequestHeader,
+    ViewBrokerStatsDataRequestHeader,
 )
 from reput.service.client_channels import ClientChannelInfo
 from reput.service.subscription_data import SubscriptionData
@@ -40,6 +41,7 @@ class StatisticsProcessor:
             RequestCode.GET_PRODUCER_CONNECTION_LIST: self.producer_connections,
             RequestCode.GET_CONSUME_STATS: self.consume_stats,
             RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: self.groups_of_topic,
+            RequestCode.VIEW_BROKER_STATS_DATA: self.broker_stats,
         }
 
     # -- connections
@@ -74,6 +76,18 @@ class StatisticsProcessor:
         groups |= self._state.offsets.which_group_by_topic(topic)
         return command.response(body=encode_body({"groupList": sorted(groups)}))
 
+    # -- growth
+
+    def broker_stats(self, connection: Connection, command: RemotingCommand) -> Answer:
+        """How a counter has grown in the last minute, hour and day."""
+        header = decode_header(ViewBrokerStatsDataRequestHeader, command.ext_fields)
+        found = self._state.stats.stats_item(header.stats_name, header.stats_key)
+        if found is None:
+            remark = f"The stats <{header.stats_name}> <{header.stats_key}> not exist"
+            return command.response(ResponseCode.SYSTEM_ERROR, remark)
+        names = ("statsMinute", "statsHour", "statsDay")
+        return command.response(body=encode_body({name: one._asdict() for name, one in zip(names, found, strict=True)}))
+
     # -- offsets
 
     async def topic_stats(self, connection: Connection, command: RemotingCommand) -> Answer:
@@ -83,7 +97,8 @@ class StatisticsProcessor:
         if topic is None:
             return command.response(ResponseCode.TOPIC_NOT_EXIST, f"topic[{name}] not exist")
         table = await self._state.reads.run_for(connection, self._topic_stats, topic)
-        return command.response(body=encode_queue_tables({"offsetTable": table, "topicPutTps": 0.0}))
+        tps = self._state.stats.tps_topic_put_nums(name)
+        return command.response(body=encode_queue_tables({"offsetTable": table, "topicPutTps": tps}))
 
     def _topic_stats(self, topic: TopicConfig) -> Mapping[QueueKey, Any]:
         store, name = self._state.store, topic.topic_name
@@ -101,15 +116,16 @@ class StatisticsProcessor:
         """How far a group is in each queue of its topics, and when the last message that it consumed was stored."""
         header = decode_header(GetConsumeStatsRequestHeader, command.ext_fields)
         offsets, group = self._state.offsets, header.consumer_group
-        queues = []
+        queues, tps = [], 0.0
         for name in self._topics_of(header):
+            tps += self._state.stats.tps_group_get_nums(group, name)
             topic = self._state.topics.select_topic_config(name)
             for queue_id in range(0 if topic is None else topic.read_queue_nums):
                 committed = max(0, offsets.query_offset(group, name, queue_id))
                 pulled = max(committed, offsets.query_pull_offset(group, name, queue_id))
                 queues.append((name, queue_id, committed, pulled))
         table = await self._state.reads.run_for(connection, self._consume_stats, queues)
-        return command.response(body=encode_queue_tables({"consumeTps": 0.0, "offsetTable": table}))
+        return command.response(body=encode_queue_tables({"consumeTps": tps, "offsetTable": table}))
 
     def _topics_of(self, header: GetConsumeStatsRequestHeader) -> list[str]:
         """The topics of a list, as they are; else the one that is asked for, or those in which the group has offsets.

@@ -40,3 +40,11 @@ class QueryTopicConsumeByWhoRequestHeader:
     """The groups of a topic (QUERY_TOPIC_CONSUME_BY_WHO)."""
 
     topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class ViewBrokerStatsDataRequestHeader:
+    """How a counter has grown (VIEW_BROKER_STATS_DATA). `stats_key`: a topic, `topic@group`, or the cluster."""
+
+    stats_name: str
+    stats_key: str

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from reput.store.results import PutBatchResult, PutMessageResult, PutTableResult
     from reput.store.retention import RetentionReport
     from reput.store.runtime_info import RuntimeInfo
+    from reput.store.statistics import TopicCounts
     from reput.store.writer import DispatchMode, Writer
 
 #: What Python says of values of wrong types; MessageIllegalError, a ValueError too, is none of them.
@@ -323,6 +324,11 @@ class MessageStore(MessageReader):
     def dispatch_behind_bytes(self) -> int:
         """Bytes of the log that queues and index do not have yet."""
         return self._writer.reput.dispatch_behind_bytes if self._writer is not None else 0
+
+    @property
+    def topic_counts(self) -> Mapping[str, TopicCounts]:
+        """What was put and pulled by topic since the store was opened; the table grows, and its values change."""
+        return self._stats.topics
 
     def runtime_info(self) -> RuntimeInfo:
         """Sizes, offsets, rates, latencies, topics, groups and index files at this moment (`getRuntimeInfo`).

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,24 @@ def test_the_state_of_a_broker_has_rocketmqs_names_and_texts(tmp_path: Path) -> 
             assert len(table["putTps"].split()) == 3
             assert table["dispatchBehindBytes"] == "0"
             assert int(table["earliestMessageTimeStamp"]) > 0
+
+    run(scenario())
+
+
+def test_totals_of_a_day_begin_at_midnight(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store") as served:
+            client, stats = await served.client(), served.controller._state.stats
+            await with_topic(client, "orders")
+            await fill(client, "orders", "a", "b")
+            for day in (1, 2):
+                stats.sample(10.0 * day, date(2026, 5, day))
+            assert (await client.send_message("orders")).code == 0
+            assert (await client.pull("orders", 0)).code == 0
+            table = json.loads((await client.ask(RequestCode.GET_BROKER_RUNTIME_INFO)).body)["table"]
+            assert (table["msgPutTotalYesterdayMorning"], table["msgPutTotalTodayMorning"]) == ("0", "2")
+            assert table["msgPutTotalTodayNow"] == "3"
+            assert int(table["msgGetTotalTodayNow"]) == int(table["msgGetTotalTodayMorning"]) + 3
 
     run(scenario())
 

@@ -69,6 +69,7 @@ def test_a_message_comes_again_in_the_groups_retry_topic(tmp_path: Path) -> None
             (third,) = messages_of(await client.pull("%RETRY%g", 1, hold_ms=LONG_MS))
             assert (third.reconsume_times, third.properties["ORIGIN_MESSAGE_ID"]) == (2, first.message_id)
             assert third.properties["DELAY"] == "7"
+            assert served.controller._state.stats.send_backs == {("orders", "g"): 2}
 
     run(scenario())
 

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import json
+import time
+from datetime import date
 from pathlib import Path
 
 from reput.formats.metadata import SubscriptionGroupConfig
 from reput.remoting.codes import RequestCode, ResponseCode
 from reput.remoting.queue_tables import QueueKey, decode_queue_table
-from tests.support.broker import Client, consumer, fill, serving_broker, with_topic
+from tests.support.broker import Client, Served, consumer, fill, serving_broker, with_topic
 from tests.support.sockets import run
 
 
 async def commit(client: Client, offset: int, queue_id: int = 0) -> None:
     fields = {"consumerGroup": "g", "topic": "orders", "queueId": queue_id, "commitOffset": offset}
     assert (await client.ask(RequestCode.UPDATE_CONSUMER_OFFSET, **fields)).code == 0
+
+
+def sample(served: Served) -> None:
+    """Take a sample of the counters, as the broker does every ten seconds."""
+    served.controller._state.stats.sample(time.monotonic(), date.today())
 
 
 def test_connections_of_a_group_and_what_it_subscribes_to(tmp_path: Path) -> None:
@@ -105,5 +112,33 @@ def test_groups_of_a_topic_have_members_or_offsets(tmp_path: Path) -> None:
             await client.heartbeat("c", consumer("online", "orders"))
             answer = await client.ask(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, topic="orders")
             assert json.loads(answer.body) == {"groupList": ["g", "online"]}
+
+    run(scenario())
+
+
+def test_growth_of_counters_is_told_once_a_sample_has_them(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store") as served:
+            client = await served.client()
+            await with_topic(client, "orders")
+            await fill(client, "orders", "a", "b", "c")
+            for _ in range(2):
+                assert (await client.pull("orders")).code == 0
+            asked = {"statsName": "TOPIC_PUT_NUMS", "statsKey": "orders"}
+            answer = await client.ask(RequestCode.VIEW_BROKER_STATS_DATA, **asked)
+            assert (answer.code, answer.remark) == (1, "The stats <TOPIC_PUT_NUMS> <orders> not exist")
+            sample(served)
+            answer = await client.ask(RequestCode.VIEW_BROKER_STATS_DATA, **asked)
+            nothing = {"sum": 0, "tps": 0.0, "avgpt": 0.0}
+            assert json.loads(answer.body) == {
+                "statsMinute": {"sum": 3, "tps": 0.3, "avgpt": 1.0}, "statsHour": nothing, "statsDay": nothing,
+            }  # fmt: skip
+            asked = {"statsName": "GROUP_GET_NUMS", "statsKey": "orders@g"}
+            answer = await client.ask(RequestCode.VIEW_BROKER_STATS_DATA, **asked)
+            assert json.loads(answer.body)["statsMinute"] == {"sum": 6, "tps": 0.6, "avgpt": 3.0}
+            answer = await client.ask(RequestCode.GET_TOPIC_STATS_INFO, topic="orders")
+            assert b'"topicPutTps":0.3' in answer.body
+            answer = await client.ask(RequestCode.GET_CONSUME_STATS, consumerGroup="g", topic="orders")
+            assert b'"consumeTps":0.6' in answer.body
 
     run(scenario())
