@@ -9,25 +9,25 @@ from dataclasses import replace
 from datetime import date
 from functools import partial
 
+from reput.broker.admin.client_call_processor import ClientCallProcessor
+from reput.broker.admin.runtime_processor import RuntimeProcessor
+from reput.broker.admin.statistics_processor import StatisticsProcessor
+from reput.broker.admin.topic_processor import TopicProcessor
 from reput.broker.broker_to_client import BrokerToClient
-from reput.broker.client_call_processor import ClientCallProcessor
 from reput.broker.client_processor import ClientProcessor
-from reput.broker.end_transaction_processor import EndTransactionProcessor
 from reput.broker.metrics import BrokerMetrics
 from reput.broker.pull_message_processor import PullMessageProcessor
 from reput.broker.query_processor import QueryProcessor
 from reput.broker.reply_message_processor import ReplyMessageProcessor
 from reput.broker.request_table import request_table
-from reput.broker.runtime_processor import RuntimeProcessor
 from reput.broker.schedule_message_service import ScheduleMessageService
 from reput.broker.send_back_processor import SendBackProcessor
 from reput.broker.send_frames import SendFrameProcessor
 from reput.broker.send_message_processor import SendMessageProcessor
 from reput.broker.state import BrokerState
-from reput.broker.statistics_processor import StatisticsProcessor
-from reput.broker.topic_processor import TopicProcessor
-from reput.broker.transactional_message_check_service import TransactionalMessageCheckService
-from reput.broker.transactional_op_batch_service import TransactionalOpBatchService
+from reput.broker.transactions.end_transaction_processor import EndTransactionProcessor
+from reput.broker.transactions.transactional_message_check_service import TransactionalMessageCheckService
+from reput.broker.transactions.transactional_op_batch_service import TransactionalOpBatchService
 from reput.config.broker import BrokerConfig, MetricsExporterType
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import WouldWaitError

@@ -6,7 +6,7 @@ import logging
 
 from reput.broker.inner_message import MessageExtBrokerInner
 from reput.broker.state import BrokerState
-from reput.broker.transactional_op_batch_service import TransactionalOpBatchService
+from reput.broker.transactions.transactional_op_batch_service import TransactionalOpBatchService
 from reput.errors import MessageIllegalError, RemotingCommandError, ReputError, StoreBusyError
 from reput.events import Event
 from reput.formats.message_ext import MessageExt

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from reput.broker import transactional_message_check_service
-from reput.broker.transactional_op_batch_service import TransactionalOpBatchService
+from reput.broker.transactions import transactional_message_check_service
+from reput.broker.transactions.transactional_op_batch_service import TransactionalOpBatchService
 from reput.errors import MessageIllegalError, StoreBusyError, StoreFullError
 from reput.formats.message_ext import MessageExt
 from reput.formats.message_id import decode_message_id

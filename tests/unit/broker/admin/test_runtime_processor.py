@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from reput.broker.runtime_processor import _readable
+from reput.broker.admin.runtime_processor import _readable
 from reput.config.properties import parse_properties
 from reput.remoting.codes import RequestCode
 from tests.support.broker import fill, serving_broker, with_topic

@@ -8,7 +8,7 @@ from functools import partial
 from reput.broker.broker_to_client import BrokerToClient
 from reput.broker.inner_message import MessageExtBrokerInner, write_properties
 from reput.broker.state import BrokerState
-from reput.broker.transactional_op_batch_service import TransactionalOpBatchService
+from reput.broker.transactions.transactional_op_batch_service import TransactionalOpBatchService
 from reput.errors import ReputError
 from reput.events import Event
 from reput.formats.hosts import encode_host

@@ -1,0 +1,1 @@
+"""Administration: requests of `mqadmin` and of dashboards."""

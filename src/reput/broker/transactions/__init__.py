@@ -1,0 +1,1 @@
+"""Transactions: their ends, and the checks of those that nobody has ended."""
