@@ -130,6 +130,24 @@ class DelayOffsets:
 
 
 @dataclass(frozen=True, slots=True)
+class TimerMetric:
+    """Messages of one topic that wait for a time, and when that changed last (ms since 1970 UTC)."""
+
+    count: int = 0
+    time_stamp: int = 0
+    others: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TimerMetrics:
+    """`timermetrics` (`TimerMetrics`): messages that wait for a time by the topic they go to."""
+
+    timing_count: Mapping[str, TimerMetric] = field(default_factory=dict)
+    data_version: DataVersion = DataVersion()
+    others: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class BloomFilterData:
     """Bits that a subscription sets in the bit map of a consume queue ext unit."""
 
@@ -179,6 +197,7 @@ FILE_NAMES: dict[type, str] = {
     LmqConsumerOffsets: "lmqConsumerOffset.json",
     DelayOffsets: "delayOffset.json",
     ConsumerFilters: "consumerFilter.json",
+    TimerMetrics: "timermetrics",
 }
 
 

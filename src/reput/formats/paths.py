@@ -15,6 +15,9 @@ CHECKPOINT = "checkpoint"
 ABORT = "abort"
 LOCK = "lock"
 CONFIG = "config"
+TIMER_WHEEL = "timerwheel"
+TIMER_LOG = "timerlog"
+TIMER_CHECK = "config/timercheck"
 
 LOCK_CONTENT = b"lock"
 

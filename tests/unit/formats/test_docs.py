@@ -18,6 +18,9 @@ from reput.formats import (
     paths,
     record,
     record_layout,
+    timer_checkpoint,
+    timer_log,
+    timer_wheel,
 )
 from reput.formats.hosts import decode_host, encode_host
 from reput.formats.java import body_crc
@@ -91,6 +94,7 @@ def check_example(data, rows, fields):
         ("batch-consume-queue.md", [batch_consume_queue.FIELDS]),
         ("index-file.md", [index_file.HEADER_FIELDS, index_file.ENTRY_FIELDS]),
         ("checkpoint.md", [checkpoint.FIELDS]),
+        ("timer.md", [timer_wheel.FIELDS, timer_log.FIELDS, timer_checkpoint.FIELDS]),
     ],
 )
 def test_field_tables_agree_with_the_code(name, formats):
@@ -216,6 +220,22 @@ def test_the_worked_checkpoint_is_encoded_from_its_values():
     assert f"The first {len(data)} bytes of a checkpoint after a clean shutdown; the other {rest} are 00." in text
     assert abort == b"4711"
     assert lock == paths.LOCK_CONTENT
+
+
+def test_the_worked_timer_is_that_of_the_code():
+    text = page("timer.md")
+    kinds = [timer_log.FIELDS, timer_wheel.FIELDS, timer_checkpoint.FIELDS]
+    unit, slot, checked = examples(text)
+    for data, rows, fields in zip((unit, slot, checked), tables(text, EXAMPLE_TABLE), kinds, strict=True):
+        check_example(data, rows, [(field.name, field.code) for field in fields])
+    assert timer_log.encode_timer_unit(timer_log.decode_timer_unit(unit)) == unit
+    found = timer_wheel.decode_slot(slot)
+    assert timer_wheel.encode_slot(found) == slot
+    assert f"number {timer_wheel.slot_index(found.time * 1000, 1000)}" in text
+    assert timer_checkpoint.encode_timer_checkpoint(timer_checkpoint.decode_timer_checkpoint(checked)) == checked
+    assert f"{timer_wheel.WHEEL_SIZE:,} bytes".replace(",", " ") in text
+    assert f"{timer_log.DEFAULT_FILE_SIZE:,} bytes".replace(",", " ") in text
+    assert f"the other {timer_checkpoint.FILE_SIZE - len(checked)} are 00" in text
 
 
 def test_the_store_directory_is_laid_out_with_the_names_of_the_code():

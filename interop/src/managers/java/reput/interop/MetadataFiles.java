@@ -34,6 +34,7 @@ import org.apache.rocketmq.remoting.protocol.statictopic.TopicQueueMappingDetail
 import org.apache.rocketmq.remoting.protocol.body.TopicQueueMappingSerializeWrapper;
 import org.apache.rocketmq.remoting.protocol.subscription.SimpleSubscriptionData;
 import org.apache.rocketmq.remoting.protocol.subscription.SubscriptionGroupConfig;
+import org.apache.rocketmq.store.timer.TimerMetrics;
 
 /** RocketMQ's own readers and writers of the JSON files below config/. */
 public final class MetadataFiles {
@@ -51,6 +52,7 @@ public final class MetadataFiles {
         WRITERS.put("consumerOrderInfo.json", MetadataFiles::orders);
         WRITERS.put("messageRequestMode.json", MetadataFiles::requestModes);
         WRITERS.put("topicQueueMapping.json", MetadataFiles::queueMappings);
+        WRITERS.put("timermetrics", MetadataFiles::timers);
         COPIERS.put("topics.json", wrapper(TopicConfigSerializeWrapper.class));
         COPIERS.put("subscriptionGroup.json", manager(() -> new SubscriptionGroupManager(null) {
             @Override
@@ -64,6 +66,7 @@ public final class MetadataFiles {
         COPIERS.put("consumerOrderInfo.json", wrapper(ConsumerOrderInfoManager.class));
         COPIERS.put("messageRequestMode.json", manager(MessageRequestModeManager::new));
         COPIERS.put("topicQueueMapping.json", wrapper(TopicQueueMappingSerializeWrapper.class));
+        COPIERS.put("timermetrics", manager(() -> new TimerMetrics("")));
     }
 
     private MetadataFiles() {
@@ -112,6 +115,13 @@ public final class MetadataFiles {
         version.setTimestamp(1700000000000L);
         version.getCounter().set(counter);
         return version;
+    }
+
+    private static String timers() {
+        TimerMetrics timers = new TimerMetrics("");
+        timers.decode("{\"dataVersion\":{\"counter\":2,\"stateVersion\":0,\"timestamp\":1700000000000},"
+            + "\"timingCount\":{\"order-topic\":{\"count\":2,\"timeStamp\":1700000000000}}}");
+        return timers.encode(true);
     }
 
     private static String topics() {
