@@ -61,6 +61,8 @@ public final class Main {
         commands.put("retry-send", Retries::send);
         commands.put("transactions", Transactions::run);
         commands.put("retry-consume", Retries::consume);
+        commands.put("mqadmin", Mqadmin::run);
+        commands.put("traced", Traces::sendAndConsume);
         commands.put("consumer-start", ClientCalls::start);
         commands.put("consumer-take", ClientCalls::take);
         commands.put("consumer-stop", ClientCalls::stop);

@@ -1,0 +1,71 @@
+"""What RocketMQ's own tools tell of our broker: traces of messages, and messages a second."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from reput import Broker
+from tests.support.broker import make_topic
+from tests.support.rocketmq.apache import Apache
+
+pytestmark = pytest.mark.java
+
+HERE = {"bind_address": "127.0.0.1", "brokerIP1": "127.0.0.1", "mapped_file_size_commit_log": 1 << 20}
+#: Asked again so often: a sample is taken every ten seconds, and a command takes a second.
+_TRIES = 100
+
+
+def mqadmin(apache: Apache, broker: Broker, *words: str) -> str:
+    """What a command prints."""
+    printed = apache.run("mqadmin", namesrv=broker.namesrv, words=words)
+    assert isinstance(printed, str)
+    return printed
+
+
+def row(table: str, *first: str) -> list[str]:
+    """The words of a table's line that begins with these."""
+    for line in table.splitlines():
+        words = line.split()
+        if words[: len(first)] == list(first):
+            return words
+    return []
+
+
+@pytest.mark.parametrize("apache", ["5.3.3", "5.5.0"], indirect=True)  # 4.9.7's mqadmin needs its folder of files
+def test_the_trace_of_a_message_is_read_by_mqadmin(apache: Apache, tmp_path: Path) -> None:
+    with Broker.start(tmp_path / "store", traceTopicEnable="true", **HERE) as broker:
+        make_topic(broker.address, "orders", 1)
+        message_id = apache.run("traced", namesrv=broker.namesrv, topic="orders")
+        told = mqadmin(apache, broker, "queryMsgTraceById", "-i", message_id)
+        assert row(told, "Pub")[:3] == ["Pub", "traced-producers", "127.0.0.1"], told
+        assert row(told, "Pub")[-1] == "success"
+        assert row(told, "Sub")[:3] == ["Sub", "traced", "127.0.0.1"], told
+        assert row(told, "Sub")[-1] == "success"
+
+
+@pytest.mark.parametrize("apache", ["5.3.3"], indirect=True)
+def test_messages_a_second_and_in_a_day_are_told_by_mqadmin(apache: Apache, tmp_path: Path) -> None:
+    with Broker.start(tmp_path / "store", **HERE) as broker:
+        make_topic(broker.address, "orders", 4)
+        where = {"namesrv": broker.namesrv, "topic": "orders"}
+        apache.run("client-send", **where)
+        assert len(apache.run("client-push", **where, group="g", tags="*", count=9)) == 9
+        for _ in range(_TRIES):
+            told = row(mqadmin(apache, broker, "statsAll", "-t", "orders"), "orders", "g")
+            if told and told[-1] != "0":
+                break
+        topic, group, behind, in_tps, out_tps, in_a_day, out_a_day = told
+        assert (topic, group, behind, in_a_day, out_a_day) == ("orders", "g", "0", "9", "9")
+        assert 0 < float(in_tps) <= 0.9
+        assert 0 < float(out_tps) <= 0.9
+        told = mqadmin(apache, broker, "consumerProgress", "-g", "g")
+        assert 0 < float(row(told, "Consume", "TPS:")[-1]) <= 0.9
+        assert row(told, "Consume", "Diff", "Total:")[-1] == "0"
+        told = row(mqadmin(apache, broker, "clusterList", "-m"), "DefaultCluster")
+        assert told[-4:-2] == ["0", "0"]  # of yesterday
+        assert int(told[-2]) >= 9
+        status = mqadmin(apache, broker, "brokerStatus", "-b", broker.address)
+        assert row(status, "msgPutTotalTodayMorning")[-1] == "0"
+        assert int(row(status, "msgPutTotalTodayNow")[-1]) >= 9
