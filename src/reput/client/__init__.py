@@ -12,20 +12,37 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from reput.client.message_client_ext import MessageClientExt
     from reput.client.producer import Producer
+    from reput.client.pull_consumer import PullConsumer
     from reput.client.send_result import SendResult, SendStatus
+    from reput.client.subscriptions import MessageSelector
     from reput.errors import MQBrokerError, MQClientError
     from reput.formats.message import Message
     from reput.remoting.queue_tables import QueueKey as MessageQueue
 
-__all__ = ["MQBrokerError", "MQClientError", "Message", "MessageQueue", "Producer", "SendResult", "SendStatus"]
+__all__ = [
+    "MQBrokerError",
+    "MQClientError",
+    "Message",
+    "MessageClientExt",
+    "MessageQueue",
+    "MessageSelector",
+    "Producer",
+    "PullConsumer",
+    "SendResult",
+    "SendStatus",
+]
 
 _PLACE_OF = {
     "MQBrokerError": ("reput.errors", "MQBrokerError"),
     "MQClientError": ("reput.errors", "MQClientError"),
     "Message": ("reput.formats.message", "Message"),
+    "MessageClientExt": ("reput.client.message_client_ext", "MessageClientExt"),
     "MessageQueue": ("reput.remoting.queue_tables", "QueueKey"),
     "Producer": ("reput.client.producer", "Producer"),
+    "MessageSelector": ("reput.client.subscriptions", "MessageSelector"),
+    "PullConsumer": ("reput.client.pull_consumer", "PullConsumer"),
     "SendResult": ("reput.client.send_result", "SendResult"),
     "SendStatus": ("reput.client.send_result", "SendStatus"),
 }

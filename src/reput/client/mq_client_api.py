@@ -42,11 +42,10 @@ class MQClientAPI:
     ) -> RemotingCommand:
         """The answer of success to a request."""
         fields = None if header is None else encode_header(header)
-        return checked(
-            address, await self._call(address, RemotingCommand(code, ext_fields=fields, body=body), timeout_s)
-        )
+        return checked(address, await self.ask(address, RemotingCommand(code, ext_fields=fields, body=body), timeout_s))
 
-    async def _call(self, address: str, command: RemotingCommand, timeout_s: float) -> RemotingCommand:
+    async def ask(self, address: str, command: RemotingCommand, timeout_s: float) -> RemotingCommand:
+        """The answer to a request, whatever it is."""
         command.language = LanguageCode.PYTHON
         return await self._remoting.call(address, command, timeout_s)
 
@@ -61,7 +60,7 @@ class MQClientAPI:
         self, address: str, group: str, queue: QueueKey, request: SendRequest, timeout_s: float
     ) -> list[SendResult]:
         """Send a message or a batch; a result for each message."""
-        answer = await self._call(address, request.command(group, queue), timeout_s)
+        answer = await self.ask(address, request.command(group, queue), timeout_s)
         status = _STATUS_OF.get(ResponseCode(answer.code)) if answer.code in _STATUS_OF else None
         if status is None:
             raise MQBrokerError(address, answer.code, answer.remark or "")

@@ -170,7 +170,8 @@ class Producer:
         reasons = []
         loop = asyncio.get_running_loop()
         for _ in range(self._attempts if queue is None else 1):
-            to = queue or self._faults.select(await client.routes.publish_queues(request.topic), tried, loop.time())
+            queues = await client.routes.publish_queues(request.topic)
+            to = queue or self._faults.select(queues, tried, loop.time())
             tried.append(to.broker_name)
             begun = loop.time()
             try:

@@ -8,48 +8,20 @@ docs/formats/commit-log.md, and RocketMQ's `MessageDecoder`.
 from __future__ import annotations
 
 import struct
-import zlib
 from collections.abc import Iterator
 
 import numpy as np
-import pyarrow as pa
 
 from reput.formats.message_batch import INNER_BATCH, unfold_record
 from reput.formats.record_layout import SYS_FLAG, SysFlag, unpack_record
 from reput.kernels.columns import N_SIZE, N_STATUS, W_COMMIT_LOG_OFFSET, RecordColumns, RecordStatus
 from reput.kernels.record_scan import read_records_at
+from reput.log.compression import MAX_BODY_BYTES, decompress
 from reput.log.scan import with_rows
 
-#: A body larger than this when decompressed stays as stored, so that a small record cannot fill the memory.
-MAX_BODY_BYTES = 64 << 20
 #: Changed rows are yielded in batches of about so many bytes of records.
 _BATCH_BYTES = 32 << 20
-_READ_BYTES = 64 << 10
-_ARROW_CODECS = {SysFlag.COMPRESSION_LZ4: "lz4", SysFlag.COMPRESSION_ZSTD: "zstd"}
-_ZLIB_TYPES = (0, SysFlag.COMPRESSION_ZLIB)  # clients before 4.9.3 wrote no type
 _INT32 = struct.Struct(">i")
-
-
-def decompress(body: bytes, sys_flag: int, *, max_bytes: int = MAX_BODY_BYTES) -> bytes | None:
-    """The plain body; None if the body is broken, of an unknown compression, or larger than `max_bytes` when plain."""
-    if not body:
-        return body
-    kind = sys_flag & SysFlag.COMPRESSION_MASK
-    try:
-        if kind in _ZLIB_TYPES:
-            inflater = zlib.decompressobj()
-            plain = inflater.decompress(body, max_bytes + 1)
-            return plain if inflater.eof and len(plain) <= max_bytes else None
-        if kind not in _ARROW_CODECS:
-            return None
-        blocks, left = [], max_bytes + 1
-        with pa.CompressedInputStream(pa.BufferReader(body), _ARROW_CODECS[kind]) as stream:
-            while left and (block := stream.read(min(left, _READ_BYTES))):
-                blocks.append(block)
-                left -= len(block)
-        return b"".join(blocks) if left else None
-    except (zlib.error, pa.ArrowException, OSError):
-        return None
 
 
 def shown_rows(columns: RecordColumns, *, bodies: bool) -> Iterator[RecordColumns]:

@@ -11,7 +11,7 @@ import reput
 from reput.formats.message import Message
 from reput.formats.message_batch import decode_batch
 from reput.formats.properties import encode_properties
-from reput.log.bodies import MAX_BODY_BYTES, decompress
+from reput.log.compression import MAX_BODY_BYTES, decompress
 from tests.support.fixtures import LogWriter
 
 TEXT = b"a body that repeats itself, repeats itself, repeats itself" * 20

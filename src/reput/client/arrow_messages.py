@@ -1,0 +1,83 @@
+"""Pulled records as an Arrow table, decoded by the kernels that read a log (`kernels/record_scan.py`)."""
+
+from __future__ import annotations
+
+import logging
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from reput.events import Event
+from reput.formats.record_layout import MIN_RECORD_SIZE, PHYSICAL_OFFSET
+from reput.kernels.columns import RecordColumns, RecordStatus
+from reput.kernels.record_batch import SCHEMA
+from reput.kernels.record_scan import read_records_at
+from reput.log.reader import record_batches
+from reput.log.scan import with_rows
+from reput.log.selection import make_selection
+from reput.service.subscription_data import SubscriptionData
+
+logger = logging.getLogger("reput.client")
+
+_SIZE = struct.Struct(">i")
+_OFFSET_SIZE = 8
+
+
+def table_of(parts: Iterable[tuple[SubscriptionData, bytes]], columns: Sequence[str] | None) -> pa.Table:
+    """The wanted messages of pulls' bodies, as rows with the columns of `reput.read_log`.
+
+    What is no whole record, or has a body with another CRC, is left out. Raises ConfigError for an unknown column.
+    """
+    names = [name for name in SCHEMA.names if name != "store"] if columns is None else list(columns)
+    selection = make_selection(columns=dict.fromkeys([*names, "tags"]), store="")
+    bodies: dict[str, tuple[SubscriptionData, list[bytes]]] = {}
+    for subscription, body in parts:
+        bodies.setdefault(subscription.topic, (subscription, []))[1].append(body)
+    batches = [
+        _wanted(batch, subscription)
+        for subscription, pulled in bodies.values()
+        for rows in _rows(b"".join(pulled))
+        for batch in record_batches(rows, selection)
+    ]
+    return pa.Table.from_batches(batches, selection.schema).select(names)
+
+
+def _rows(body: bytes) -> Iterator[RecordColumns]:
+    """The columns of records that follow each other, by one call of the kernel where all of them are whole."""
+    buffer = np.frombuffer(body, np.uint8)
+    positions = np.fromiter(_positions(body), np.int64)
+    at = positions[:, None] + np.arange(PHYSICAL_OFFSET, PHYSICAL_OFFSET + _OFFSET_SIZE)
+    offsets: npt.NDArray[np.int64] = buffer[at].view(">i8").astype(np.int64).reshape(-1)
+    begin = 0
+    while begin < positions.size:
+        rows = read_records_at(buffer, positions[begin:], offsets[begin:], check_crc=True)
+        whole = (rows["status"] & RecordStatus.BAD_BODY_CRC) == 0
+        if not whole.all():
+            left_out = int(whole.size - np.count_nonzero(whole))
+            logger.error(Event("messages were left out: their bodies have another CRC", messages=left_out))
+        yield rows if whole.all() else with_rows(rows, rows.wide[:, whole], rows.narrow[:, whole])
+        begin += rows.rows
+        if begin < positions.size:
+            logger.error(Event("a message was left out: it is no whole record", commit_log_offset=int(offsets[begin])))
+            begin += 1
+
+
+def _positions(body: bytes) -> Iterator[int]:
+    position = 0
+    while position + MIN_RECORD_SIZE <= len(body):
+        (size,) = _SIZE.unpack_from(body, position)
+        if size < MIN_RECORD_SIZE:
+            return
+        yield position
+        position += size
+
+
+def _wanted(batch: pa.RecordBatch, subscription: SubscriptionData) -> pa.RecordBatch:
+    """The rows with one of the wanted tags: brokers filter by their hashes alone."""
+    if not subscription.tags:
+        return batch
+    return batch.filter(pc.is_in(batch["tags"], pa.array(sorted(subscription.tags))))

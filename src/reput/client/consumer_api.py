@@ -1,0 +1,162 @@
+"""ConsumerAPI: the requests of consumers to brokers (`MQClientAPIImpl`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from reput.client.mq_client_api import MQClientAPI, checked, decoded
+from reput.errors import MQBrokerError, RemotingCommandError, RemotingError
+from reput.remoting.body import decode_json, encode_body
+from reput.remoting.codes import PullSysFlag, RequestCode, ResponseCode
+from reput.remoting.command import RemotingCommand
+from reput.remoting.consumer_headers import (
+    GetConsumerListByGroupRequestHeader,
+    GetMaxOffsetRequestHeader,
+    GetMaxOffsetResponseHeader,
+    GetMinOffsetRequestHeader,
+    QueryConsumerOffsetRequestHeader,
+    QueryConsumerOffsetResponseHeader,
+    SearchOffsetRequestHeader,
+    UpdateConsumerOffsetRequestHeader,
+)
+from reput.remoting.header import encode_header
+from reput.remoting.pull_headers import PullMessageRequestHeader, PullMessageResponseHeader
+from reput.remoting.queue_tables import QueueKey
+from reput.remoting.send_headers import ConsumerSendMsgBackRequestHeader
+from reput.service.subscription_data import SubscriptionData
+
+#: How long a broker without a message waits for one, and how long a client waits for the broker.
+SUSPEND_MS, PULL_S = 15_000, 30.0
+_OFFSET_S = 5.0
+#: Answers to a pull that say where to go on.
+_PULLED = ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY, ResponseCode.PULL_OFFSET_MOVED
+
+
+@dataclass(frozen=True, slots=True)
+class PullResult:
+    """What a pull brought.
+
+    Attributes:
+        body: Records, one after the other; none where nothing was found.
+        next_begin_offset: Queue offset of the next pull.
+        min_offset, max_offset: Of the queue: its first message, and its next one.
+        is_moved: The offset that was asked for is not in the queue.
+        suggested_broker_id: The broker to pull from next time.
+    """
+
+    body: bytes
+    next_begin_offset: int
+    min_offset: int
+    max_offset: int
+    is_moved: bool
+    suggested_broker_id: int
+
+
+class ConsumerAPI:
+    """Asks brokers by their addresses; errors as of `MQClientAPI`."""
+
+    def __init__(self, api: MQClientAPI) -> None:
+        self._api = api
+
+    async def pull(
+        self,
+        address: str,
+        group: str,
+        queue: QueueKey,
+        offset: int,
+        subscription: SubscriptionData,
+        *,
+        count: int,
+        commit_offset: int | None = None,
+    ) -> PullResult:
+        """Messages of a queue from an offset on; the broker waits for one, where there is none yet."""
+        flags = PullSysFlag.SUSPEND | PullSysFlag.SUBSCRIPTION
+        if commit_offset is not None:
+            flags |= PullSysFlag.COMMIT_OFFSET
+        header = PullMessageRequestHeader(
+            group, queue.topic, queue.queue_id, offset, count, int(flags), commit_offset or 0, SUSPEND_MS,
+            subscription.sub_version, subscription.sub_string, subscription.expression_type,
+        )  # fmt: skip
+        fields = encode_header(header) | {"bname": queue.broker_name}
+        command = RemotingCommand(RequestCode.PULL_MESSAGE, ext_fields=fields)
+        answer = checked(address, await self._api.ask(address, command, PULL_S), *_PULLED)
+        found = decoded(address, PullMessageResponseHeader, answer.ext_fields)
+        body = answer.body if answer.code == ResponseCode.SUCCESS else b""
+        is_moved = answer.code == ResponseCode.PULL_OFFSET_MOVED
+        return PullResult(
+            body, found.next_begin_offset, found.min_offset, found.max_offset, is_moved, found.suggest_which_broker_id
+        )
+
+    async def committed(self, address: str, group: str, queue: QueueKey) -> int | None:
+        """The offset of a group in a queue; None where it has none."""
+        header = QueryConsumerOffsetRequestHeader(group, queue.topic, queue.queue_id)
+        try:
+            answer = await self._api.call(address, RequestCode.QUERY_CONSUMER_OFFSET, header, timeout_s=_OFFSET_S)
+        except MQBrokerError as error:
+            if error.code == ResponseCode.QUERY_NOT_FOUND:
+                return None
+            raise
+        return decoded(address, QueryConsumerOffsetResponseHeader, answer.ext_fields).offset
+
+    async def commit(self, address: str, group: str, queue: QueueKey, offset: int) -> None:
+        """The next offset of a group in a queue is this one."""
+        header = UpdateConsumerOffsetRequestHeader(group, queue.topic, queue.queue_id, offset)
+        await self._api.call(address, RequestCode.UPDATE_CONSUMER_OFFSET, header, timeout_s=_OFFSET_S)
+
+    async def max_offset(self, address: str, queue: QueueKey) -> int:
+        """The offset of a queue's next message."""
+        header = GetMaxOffsetRequestHeader(queue.topic, queue.queue_id)
+        answer = await self._api.call(address, RequestCode.GET_MAX_OFFSET, header)
+        return decoded(address, GetMaxOffsetResponseHeader, answer.ext_fields).offset
+
+    async def min_offset(self, address: str, queue: QueueKey) -> int:
+        """The offset of a queue's first message."""
+        header = GetMinOffsetRequestHeader(queue.topic, queue.queue_id)
+        answer = await self._api.call(address, RequestCode.GET_MIN_OFFSET, header)
+        return decoded(address, GetMaxOffsetResponseHeader, answer.ext_fields).offset
+
+    async def search_offset(self, address: str, queue: QueueKey, timestamp_ms: int) -> int:
+        """The offset of the first message that was stored at a time or after it."""
+        header = SearchOffsetRequestHeader(queue.topic, queue.queue_id, timestamp_ms)
+        answer = await self._api.call(address, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
+        return decoded(address, GetMaxOffsetResponseHeader, answer.ext_fields).offset
+
+    async def consumer_ids(self, address: str, group: str) -> list[str]:
+        """The ids of a group's members, sorted."""
+        header = GetConsumerListByGroupRequestHeader(group)
+        answer = await self._api.call(address, RequestCode.GET_CONSUMER_LIST_BY_GROUP, header)
+        ids = _member(address, answer.body, "consumerIdList")
+        return sorted(str(one) for one in ids)
+
+    async def lock(self, address: str, group: str, client_id: str, queues: Iterable[QueueKey]) -> set[QueueKey]:
+        """Lock queues of a broker for a minute; returns those that are now this client's."""
+        answer = await self._api.call(address, RequestCode.LOCK_BATCH_MQ, body=_locks(group, client_id, queues))
+        locked = _member(address, answer.body, "lockOKMQSet")
+        return {QueueKey(str(one["topic"]), str(one["brokerName"]), int(one["queueId"])) for one in locked}
+
+    async def unlock(self, address: str, group: str, client_id: str, queues: Iterable[QueueKey]) -> None:
+        """Give locks back."""
+        await self._api.call(address, RequestCode.UNLOCK_BATCH_MQ, body=_locks(group, client_id, queues))
+
+    async def send_back(self, address: str, header: ConsumerSendMsgBackRequestHeader) -> None:
+        """Let a broker deliver a message to its group again later."""
+        await self._api.call(address, RequestCode.CONSUMER_SEND_MSG_BACK, header, timeout_s=_OFFSET_S)
+
+
+def _locks(group: str, client_id: str, queues: Iterable[QueueKey]) -> bytes:
+    members = [{"brokerName": one.broker_name, "queueId": one.queue_id, "topic": one.topic} for one in queues]
+    return encode_body({"clientId": client_id, "consumerGroup": group, "mqSet": members, "onlyThisBroker": False})
+
+
+def _member(address: str, body: bytes, name: str) -> list[Any]:
+    """A list in the body of an answer; raises RemotingError where there is none."""
+    try:
+        value = decode_json(body)
+    except RemotingCommandError as error:
+        raise RemotingError(f"{address}: an answer that cannot be read: {error.remark}") from None
+    found = value.get(name, []) if isinstance(value, dict) else None
+    if not isinstance(found, list):
+        raise RemotingError(f"{address}: an answer without a list {name}")
+    return found

@@ -1,0 +1,187 @@
+"""ConsumerGroup: a client as a member of a group: its heartbeats, its share of the queues, the group's offsets."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from itertools import groupby
+
+from reput.client.allocate_message_queue import allocate_averagely
+from reput.client.client_instance import ClientInstance
+from reput.client.consumer_api import ConsumerAPI
+from reput.client.heartbeat import ConsumerRegistration, encode_heartbeat
+from reput.client.subscriptions import ConsumeFrom, consume_from_where
+from reput.errors import MQClientError, RemotingError, ReputError
+from reput.events import Event
+from reput.formats.consumers import ConsumeType, MessageModel
+from reput.formats.message import RETRY_TOPIC_PREFIX
+from reput.remoting.codes import RequestCode
+from reput.remoting.command import RemotingCommand
+from reput.remoting.queue_tables import QueueKey
+from reput.service.subscription_data import SubscriptionData
+from reput.transport.connection import Connection
+
+logger = logging.getLogger("reput.client")
+
+#: Seconds between two looks at the group, and where a topic is missing yet, or a look has failed.
+_REBALANCE_S, _SOON_S = 20.0, 1.0
+
+
+class ConsumerGroup:
+    """One member of a group, over a client of its own.
+
+    Args:
+        namesrv: "host:port" of the name servers, separated by `;`.
+        group: The group's name.
+        subscriptions: By topic; none for a consumer that is given its queues, and is no member.
+        consume_type, message_model: What heartbeats tell of the consumer.
+        consume_from: Where the group begins in a queue without an offset.
+        assigned: Called with all queues of this member, after they have changed.
+
+    Attributes:
+        client: The client.
+        api: Its requests of consumers.
+    """
+
+    def __init__(
+        self,
+        namesrv: str,
+        group: str,
+        subscriptions: Mapping[str, SubscriptionData],
+        *,
+        consume_type: ConsumeType,
+        message_model: MessageModel = MessageModel.CLUSTERING,
+        consume_from: ConsumeFrom = "last",
+        assigned: Callable[[set[QueueKey]], None],
+    ) -> None:
+        self.name = group
+        self.subscriptions = dict(subscriptions)
+        self.is_broadcasting = message_model is MessageModel.BROADCASTING
+        self._consume_from = consume_from
+        where = consume_from_where(consume_from)
+        self._registration = ConsumerRegistration(
+            group, consume_type, message_model, where, tuple(self.subscriptions.values())
+        )
+        self.handlers = {int(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED): self._ids_changed}
+        self.client = ClientInstance(namesrv, handlers=self.handlers, heartbeat=self._heartbeat, with_slaves=True)
+        self.client.on_route_change = self.rebalance_soon
+        self.api = ConsumerAPI(self.client.api)
+        self._assigned = assigned
+        self._shares: dict[str, set[QueueKey]] = {}
+        self._wake = asyncio.Event()
+
+    async def start(self) -> None:
+        """Join the group, and take the first share of its queues; raises MQClientError where no name server answers."""
+        self.client.start()
+        for topic in self.subscriptions:
+            await self.client.routes.subscribe_queues(topic)
+        if self.subscriptions:
+            await self.client.heartbeat()
+            self.client.spawn(self._rebalance_service())
+
+    async def close(self) -> None:
+        """Leave the group, and close the client."""
+        client = self.client
+        await client.close(
+            lambda address: client.api.unregister(address, client.client_id, producer=None, consumer=self.name)
+        )
+
+    def _heartbeat(self, client_id: str) -> bytes:
+        return encode_heartbeat(client_id, consumers=[self._registration] if self.subscriptions else [])
+
+    # -- the member's share
+
+    def _ids_changed(self, connection: Connection, command: RemotingCommand) -> None:
+        """Take NOTIFY_CONSUMER_IDS_CHANGED."""
+        self.rebalance_soon()
+
+    def rebalance_soon(self) -> None:
+        """Look at the group again at once."""
+        self._wake.set()
+
+    async def _rebalance_service(self) -> None:
+        while True:
+            is_settled = await self.rebalance()
+            try:
+                async with asyncio.timeout(_REBALANCE_S if is_settled else _SOON_S):
+                    await self._wake.wait()
+            except TimeoutError:
+                pass
+            self._wake.clear()
+
+    async def rebalance(self) -> bool:
+        """Take this member's share of each topic's queues; False where a topic is not there, or does not tell."""
+        is_settled = True
+        for topic in self.subscriptions:
+            try:
+                is_settled &= await self._rebalance_topic(topic)
+            except ReputError as error:
+                is_settled = False
+                logger.warning(Event("a share of queues stays as it was", topic=topic, group=self.name, error=error))
+        self._assigned({queue for share in self._shares.values() for queue in share})
+        return is_settled
+
+    async def _rebalance_topic(self, topic: str) -> bool:
+        routes = self.client.routes
+        queues = await routes.subscribe_queues(topic)
+        if not queues:
+            self._shares[topic] = set()
+            await routes.renew(topic)
+            return topic.startswith(RETRY_TOPIC_PREFIX)
+        if self.is_broadcasting:
+            self._shares[topic] = set(queues)
+            return True
+        addresses = routes.brokers_of(topic)
+        ids = await self.api.consumer_ids(random.choice(addresses), self.name)
+        share = set(allocate_averagely(self.client.client_id, queues, ids))
+        if share != self._shares.get(topic):
+            logger.info(
+                Event("queues of this member", topic=topic, group=self.name, queues=len(share), members=len(ids))
+            )
+        self._shares[topic] = share
+        return self.client.client_id in ids
+
+    # -- where queues are, and the group's offsets
+
+    def master(self, queue: QueueKey) -> str:
+        """The address of a queue's master; raises RemotingError where it is not there."""
+        address = self.client.routes.address(queue.broker_name)
+        if address is None:
+            raise RemotingError(f"broker {queue.broker_name}: it is not registered at the name server")
+        return address
+
+    async def begin_offset(self, queue: QueueKey) -> int:
+        """Where the group goes on in a queue (`computePullFromWhere`); errors as of `MQClientAPI`."""
+        address = self.master(queue)
+        offset = await self.api.committed(address, self.name, queue)
+        return await self.first_offset(queue) if offset is None else offset
+
+    async def first_offset(self, queue: QueueKey) -> int:
+        """Where a group without an offset begins in a queue."""
+        address = self.master(queue)
+        is_retry = queue.topic.startswith(RETRY_TOPIC_PREFIX)
+        if isinstance(self._consume_from, datetime) and not is_retry:
+            return await self.api.search_offset(address, queue, int(self._consume_from.timestamp() * 1000))
+        if self._consume_from == "last" and not is_retry:
+            return await self.api.max_offset(address, queue)
+        return 0
+
+    async def commit(self, offsets: Mapping[QueueKey, int]) -> None:
+        """Keep offsets of the group at the brokers.
+
+        Raises MQClientError where a broker does not take one; those of other brokers are kept.
+        """
+        reasons = []
+        for broker_name, queues in groupby(sorted(offsets), lambda queue: queue.broker_name):
+            try:
+                for queue in queues:
+                    await self.api.commit(self.master(queue), self.name, queue, offsets[queue])
+            except RemotingError as error:
+                reasons.append(f"{broker_name}: {error}")
+        if reasons:
+            found = MQClientError(f"group {self.name}: offsets are not committed: {'; '.join(reasons)}")
+            found.retriable = True
+            raise found

@@ -1,0 +1,241 @@
+"""PullConsumer: gives messages when it is asked for them (`DefaultLitePullConsumer`)."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from reput.client.consumer_group import ConsumerGroup
+from reput.client.message_client_ext import MessageClientExt
+from reput.client.pulled_queue import PulledQueue
+from reput.client.subscriptions import ConsumeFrom, MessageSelector, build_subscriptions
+from reput.errors import MQClientError
+from reput.formats.consumers import ConsumeType
+from reput.remoting.queue_tables import QueueKey
+from reput.service.subscription_data import SubscriptionData, build_subscription_data
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_T = TypeVar("_T")
+
+
+class PullConsumer:
+    """Pulls messages ahead, and gives them in batches: as objects, or as one Arrow table.
+
+        async with PullConsumer("127.0.0.1:9876", group="p", topics={"orders": "*"}) as consumer:
+            messages = await consumer.poll(max_messages=1000, timeout=1.0)
+            await consumer.commit()
+
+    With `topics` it is a member of its group: the group's members, also Java's, share the queues. Without, it has the
+    queues that `assign` gives it. Offsets are committed by `commit` alone: what was polled and is not committed comes
+    again, to the member that has the queue then.
+
+    Args:
+        namesrv: "host:port" of the name servers, separated by `;`.
+        group: The group whose offsets count.
+        topics: Tags by topic, `paid || shipped` or `*`, or a MessageSelector.
+        consume_from: Where the group begins in a queue without an offset: "last", "first" or a time with its zone.
+    """
+
+    def __init__(
+        self,
+        namesrv: str,
+        *,
+        group: str,
+        topics: Mapping[str, str | MessageSelector] | None = None,
+        consume_from: ConsumeFrom = "last",
+    ) -> None:
+        self._namesrv = namesrv
+        self._subscriptions = {} if topics is None else build_subscriptions(topics, time.time_ns() // 1_000_000)
+        self._name = group
+        self._consume_from = consume_from
+        self._group: ConsumerGroup | None = None
+        self._queues: dict[QueueKey, PulledQueue] = {}
+        self._arrived = asyncio.Event()
+
+    async def start(self) -> None:
+        """Join the group; raises MQClientError where no name server answers."""
+        if self._group is not None:
+            raise MQClientError("this consumer is started already")
+        group = ConsumerGroup(
+            self._namesrv, self._name, self._subscriptions, consume_type=ConsumeType.CONSUME_ACTIVELY,
+            consume_from=self._consume_from, assigned=self._assigned,
+        )  # fmt: skip
+        self._group = group
+        try:
+            await group.start()
+        except BaseException:
+            await group.close()
+            raise
+
+    async def close(self) -> None:
+        """Leave the group, without a commit. Closing again does nothing."""
+        if self._group is not None:
+            await self._group.close()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    def _open_group(self) -> ConsumerGroup:
+        if self._group is None:
+            raise MQClientError("this consumer is not started: use it inside of `async with`")
+        self._group.client.check_open()
+        return self._group
+
+    # -- queues
+
+    @property
+    def assignment(self) -> set[QueueKey]:
+        """The queues that this consumer has now."""
+        return set(self._queues)
+
+    async def queues(self, topic: str) -> tuple[QueueKey, ...]:
+        """All queues of a topic, to assign some; raises MQClientError where no name server answers."""
+        return await self._open_group().client.routes.subscribe_queues(topic)
+
+    def assign(self, queues: Iterable[QueueKey]) -> None:
+        """Take these queues and no others; raises MQClientError where topics were given."""
+        self._open_group()
+        if self._subscriptions:
+            raise MQClientError("this consumer has topics, so the group shares their queues: make it without topics")
+        self._assigned(set(queues))
+
+    def _assigned(self, queues: set[QueueKey]) -> None:
+        for queue in self._queues.keys() - queues:
+            self._queues.pop(queue).stop()
+        for queue in queues - self._queues.keys():
+            assert self._group is not None
+            self._queues[queue] = PulledQueue(self._group, queue, self._subscription(queue), self._arrived.set)
+
+    def _subscription(self, queue: QueueKey) -> SubscriptionData:
+        return self._subscriptions.get(queue.topic) or build_subscription_data(queue.topic, None)
+
+    def _pulled(self, queue: QueueKey) -> PulledQueue:
+        self._open_group()
+        if queue not in self._queues:
+            raise MQClientError(f"{queue} is none of this consumer's queues: see `assignment`")
+        return self._queues[queue]
+
+    def pause(self, *queues: QueueKey) -> None:
+        """Poll nothing of these queues until `resume`; raises MQClientError for a queue that it does not have."""
+        for queue in queues:
+            self._pulled(queue).is_paused = True
+
+    def resume(self, *queues: QueueKey) -> None:
+        """Poll these queues again; errors as of `pause`."""
+        for queue in queues:
+            self._pulled(queue).is_paused = False
+        self._arrived.set()
+
+    # -- offsets
+
+    def seek(self, queue: QueueKey, offset: int) -> None:
+        """Go on at an offset of a queue; errors as of `pause`."""
+        self._pulled(queue).seek(offset)
+
+    async def seek_to_begin(self, queue: QueueKey) -> None:
+        """Go on at the first message of a queue; errors as of `pause` and `committed`."""
+        group = self._open_group()
+        self.seek(queue, await group.api.min_offset(group.master(queue), queue))
+
+    async def seek_to_end(self, queue: QueueKey) -> None:
+        """Go on behind the last message of a queue; errors as of `pause` and `committed`."""
+        group = self._open_group()
+        self.seek(queue, await group.api.max_offset(group.master(queue), queue))
+
+    async def offset_of_time(self, queue: QueueKey, moment: datetime) -> int:
+        """The offset of the first message that was stored then or later; errors as of `committed`."""
+        group = self._open_group()
+        return await group.api.search_offset(group.master(queue), queue, int(moment.timestamp() * 1000))
+
+    def position(self, queue: QueueKey) -> int | None:
+        """The offset of the next message that `poll` gives; None before it is known. Errors as of `pause`."""
+        return self._pulled(queue).position
+
+    async def committed(self, queue: QueueKey) -> int | None:
+        """The group's offset in a queue; None for none. Raises RemotingError where its broker does not tell."""
+        group = self._open_group()
+        return await group.api.committed(group.master(queue), group.name, queue)
+
+    async def commit(self, offsets: Mapping[QueueKey, int] | None = None) -> None:
+        """Keep offsets at the brokers: those given, else those behind all that was polled.
+
+        Raises MQClientError where a broker does not take one.
+        """
+        group = self._open_group()
+        if offsets is not None:
+            await group.commit(offsets)
+            return
+        changed = {
+            queue: one.position
+            for queue, one in self._queues.items()
+            if one.position is not None and one.position != one.committed
+        }
+        await group.commit(changed)
+        for queue, offset in changed.items():
+            if queue in self._queues:
+                self._queues[queue].committed = offset
+
+    # -- messages
+
+    async def poll(self, max_messages: int = 1000, timeout: float = 1.0) -> list[MessageClientExt]:
+        """Messages that have come, those of one queue in their order; none where none comes in time.
+
+        Raises MQBrokerError where a broker refuses a pull, and there is no message of another one.
+        """
+        return await self._poll(lambda: self._take(max_messages), timeout)
+
+    async def poll_arrow(self, timeout: float = 1.0, *, columns: Sequence[str] | None = None) -> pa.Table:
+        """All messages that have come as one Arrow table, decoded by kernels: a row for each.
+
+        Args:
+            timeout: Seconds to wait for the first one.
+            columns: Of `reput.read_log`, all of them else. What is not asked for is not decoded.
+
+        Raises:
+            ConfigError: There is no such column.
+            MQBrokerError: As `poll`.
+        """
+        module = await asyncio.to_thread(import_module, "reput.client.arrow_messages")  # NumPy, Numba, Arrow: a second
+        parts = await self._poll(self._take_bodies, timeout)
+        return module.table_of(parts, columns)
+
+    async def _poll(self, take: Callable[[], list[_T]], timeout: float) -> list[_T]:
+        self._open_group()
+        try:
+            async with asyncio.timeout(timeout):
+                while not (found := take()):
+                    self._raise_refusal()
+                    self._arrived.clear()
+                    await self._arrived.wait()
+                    self._open_group()
+        except TimeoutError:
+            return []
+        return found
+
+    def _raise_refusal(self) -> None:
+        for one in self._queues.values():
+            if error := one.take_error():
+                raise error
+
+    def _take(self, count: int) -> list[MessageClientExt]:
+        """Messages of the queues, each in turn the first one."""
+        taken: list[MessageClientExt] = []
+        for queue, one in list(self._queues.items()):
+            taken += one.take(count - len(taken))
+            if len(taken) >= count:
+                self._queues[queue] = self._queues.pop(queue)  # the last one next time
+                break
+        return taken
+
+    def _take_bodies(self) -> list[tuple[SubscriptionData, Any]]:
+        return [(self._subscription(queue), body) for queue, one in self._queues.items() for body in one.take_bodies()]

@@ -1,0 +1,154 @@
+"""PulledQueue: one queue of a pull consumer: what was pulled ahead, and how far it is."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+
+from reput.client.consumer_api import PullResult
+from reput.client.consumer_group import ConsumerGroup
+from reput.client.message_client_ext import MessageClientExt, decode_messages
+from reput.errors import MQBrokerError, ReputError
+from reput.events import Event
+from reput.remoting.queue_tables import QueueKey
+from reput.service.subscription_data import SubscriptionData
+
+logger = logging.getLogger("reput.client")
+
+#: Messages of one pull, and the bytes of a queue that are pulled ahead.
+_PULL_COUNT, _AHEAD_BYTES = 1024, 4 << 20
+#: A pull that failed is tried again after so many seconds.
+_AGAIN_S = 1.0
+
+
+class PulledQueue:
+    """Pulls one queue ahead, in a task of its own.
+
+    Args:
+        group: Asks the broker.
+        queue: The queue.
+        subscription: What is wanted of it.
+        arrived: Called when there is something to take.
+
+    Attributes:
+        position: Offset of the next message to take; None before the group's offset is known.
+        committed: The offset that was committed last.
+        error: Why the last pull failed, where a broker refused it.
+    """
+
+    def __init__(
+        self, group: ConsumerGroup, queue: QueueKey, subscription: SubscriptionData, arrived: Callable[[], None]
+    ) -> None:
+        self.queue = queue
+        self.position: int | None = None
+        self.committed: int | None = None
+        self.error: MQBrokerError | None = None
+        self.is_paused = False
+        self._group = group
+        self._subscription = subscription
+        self._arrived = arrived
+        self._pulled: deque[PullResult] = deque()
+        self._messages: deque[MessageClientExt] = deque()
+        self._after_messages = 0
+        self._bytes = 0
+        self._wanted = asyncio.Event()
+        self._wanted.set()
+        self._task = group.client.spawn(self._pull_all(None))
+
+    def stop(self) -> None:
+        """Pull no more."""
+        self._task.cancel()
+
+    def seek(self, offset: int | None) -> None:
+        """Go on at an offset; None for where the group is. What was pulled ahead is dropped."""
+        self.stop()
+        self.position = offset
+        self._pulled.clear()
+        self._messages.clear()
+        self._bytes = 0
+        self._wanted.set()
+        self._task = self._group.client.spawn(self._pull_all(offset))
+
+    async def _pull_all(self, offset: int | None) -> None:
+        while True:
+            try:
+                if offset is None:
+                    offset = await self._group.begin_offset(self.queue)
+                if self.position is None:
+                    self.position = offset
+                await self._wanted.wait()
+                group = self._group
+                result = await group.api.pull(
+                    group.master(self.queue), group.name, self.queue, offset, self._subscription, count=_PULL_COUNT
+                )
+            except ReputError as error:
+                await self._failed(error)
+                continue
+            if result.is_moved:
+                logger.warning(Event("an offset is moved", queue=self.queue, was=offset, to=result.next_begin_offset))
+            self._keep(result)
+            offset = result.next_begin_offset
+
+    async def _failed(self, error: ReputError) -> None:
+        logger.warning(Event("a pull failed", queue=self.queue, group=self._group.name, error=error))
+        if isinstance(error, MQBrokerError):
+            self.error = error
+            self._arrived()
+        else:
+            await self._group.client.routes.renew(self.queue.topic)
+        await asyncio.sleep(_AGAIN_S)
+
+    def _keep(self, result: PullResult) -> None:
+        self.error = None
+        self._pulled.append(result)
+        self._bytes += len(result.body)
+        if self._bytes >= _AHEAD_BYTES:
+            self._wanted.clear()
+        self._arrived()
+
+    # -- what is pulled
+
+    def take_error(self) -> MQBrokerError | None:
+        """Why the last pull was refused, once."""
+        error, self.error = self.error, None
+        return error
+
+    def take(self, count: int) -> list[MessageClientExt]:
+        """At most so many messages; the position is behind them."""
+        taken: list[MessageClientExt] = []
+        while len(taken) < count and (self._messages or self._pulled) and not self.is_paused:
+            if not self._messages:
+                result = self._next_pulled()
+                self._messages.extend(decode_messages(result.body, self.queue, self._subscription))
+                self._after_messages = result.next_begin_offset
+            while self._messages and len(taken) < count:
+                taken.append(self._messages.popleft())
+                self.position = taken[-1].queue_offset + 1
+            if not self._messages:
+                self.position = self._after_messages
+        return taken
+
+    def take_bodies(self) -> list[bytes]:
+        """The records of all that is pulled ahead, as pulls brought them; the position is behind them."""
+        bodies: list[bytes] = []
+        if self.is_paused:
+            return bodies
+        if self._messages:  # what `take` has left of a pull
+            bodies.append(b"".join(one.raw for one in self._messages))
+            self._messages.clear()
+            self.position = self._after_messages
+        while self._pulled:
+            result = self._next_pulled()
+            self.position = result.next_begin_offset
+            if result.body:
+                bodies.append(result.body)
+        return bodies
+
+    def _next_pulled(self) -> PullResult:
+        result = self._pulled.popleft()
+        self._bytes -= len(result.body)
+        if self._bytes < _AHEAD_BYTES:
+            self._wanted.set()
+        return result

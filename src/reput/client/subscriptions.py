@@ -1,0 +1,67 @@
+"""Subscriptions of a consumer, and where a new group begins."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from reput.errors import ConfigError
+from reput.formats.consumers import ConsumeFromWhere
+from reput.formats.message import check_topic
+from reput.service.subscription_data import SQL92, TAG, SubscriptionData, build_subscription_data
+
+#: Where a group that has no offsets yet begins: behind the last message, at the first, or at a time with its zone.
+ConsumeFrom = Literal["last", "first"] | datetime
+
+
+@dataclass(frozen=True, slots=True)
+class MessageSelector:
+    """Which messages of a topic a consumer wants (`MessageSelector`)."""
+
+    expression: str
+    expression_type: str = TAG
+
+    @classmethod
+    def by_tag(cls, expression: str) -> MessageSelector:
+        """Messages with one of the tags: `paid || shipped`; `*` for all."""
+        return cls(expression)
+
+    @classmethod
+    def by_sql(cls, expression: str) -> MessageSelector:
+        """Messages with such properties, `amount > 100`, from brokers with enablePropertyFilter."""
+        return cls(expression, SQL92)
+
+
+def build_subscriptions(topics: Mapping[str, str | MessageSelector], version_ms: int) -> dict[str, SubscriptionData]:
+    """Subscriptions by topic; texts are tags.
+
+    Raises:
+        ConfigError: No topic.
+        MessageIllegalError: A topic's name is none.
+        SubscriptionError: An expression is none.
+    """
+    if not topics:
+        raise ConfigError('no topic to consume: give them with their tags, topics={"orders": "*"}')
+    found = {}
+    for topic, wanted in topics.items():
+        check_topic(topic)
+        selector = wanted if isinstance(wanted, MessageSelector) else MessageSelector(wanted)
+        found[topic] = build_subscription_data(
+            topic, selector.expression, selector.expression_type, sub_version=version_ms
+        )
+    return found
+
+
+def consume_from_where(begin: ConsumeFrom) -> ConsumeFromWhere:
+    """RocketMQ's word for where a group begins; raises ConfigError for what is none."""
+    if isinstance(begin, datetime):
+        if begin.tzinfo is None:
+            raise ConfigError(f"consume_from: {begin!r} has no time zone")
+        return ConsumeFromWhere.CONSUME_FROM_TIMESTAMP
+    if begin == "first":
+        return ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
+    if begin == "last":
+        return ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
+    raise ConfigError(f"consume_from: {begin!r} is none of 'last', 'first' and a datetime")
