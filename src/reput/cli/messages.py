@@ -120,7 +120,7 @@ def _shown_body(message: MessageExt) -> bytes:
     """Decompressed body; as stored if it is not compressed, or cannot be decompressed."""
     if not message.sys_flag & SysFlag.COMPRESSED:
         return message.body
-    from reput.log.bodies import decompress
+    from reput.log.compression import decompress
 
     plain = decompress(message.body, message.sys_flag)
     return message.body if plain is None else plain
