@@ -12,15 +12,17 @@ from typing import IO
 
 from campaign.soak.children import ROOT, Child, StoreChild, module
 from campaign.soak.ledger import Deliveries
-from campaign.soak.load import GROUPS, SoakedStore
+from campaign.soak.load import GROUPS, KINDS, SoakedStore
 from campaign.soak.telling import Acknowledgement
 from tests.support.rocketmq.apache import classes_command
 
 #: Below those that a kernel gives to clients: one of them would take the port of a broker that was killed.
 _PORTS = range(20_000, 30_000)
 _STOP_S = 60
-_JAVA_OPTIONS = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+_JAVA_OPTIONS = ("-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _VERSION = "5.3.3"
+#: Producers are asked soon how a transaction ended: what a run waits for at its end.
+_CHECKS = {"transactionTimeOut": 2_000, "transactionCheckInterval": 5_000, "transactionCheckMax": 100}
 
 
 class BrokerChild(StoreChild):
@@ -33,7 +35,9 @@ class BrokerChild(StoreChild):
     def __init__(self, store: SoakedStore, folder: Path, chance: random.Random) -> None:
         port, namesrv_port = _free_ports(chance)
         self.namesrv = f"127.0.0.1:{namesrv_port}"
-        keys = store.options | {"bindAddress": "127.0.0.1", "brokerIP1": "127.0.0.1", "brokerName": store.name}
+        keys = (
+            store.options | _CHECKS | {"bindAddress": "127.0.0.1", "brokerIP1": "127.0.0.1", "brokerName": store.name}
+        )
         settings = [word for name, value in keys.items() for word in ("--set", f"{name}={value}")]
         ports = ["--port", str(port), "--namesrv-port", str(namesrv_port)]
         super().__init__(store, folder, module("reput"), ["broker", str(folder / store.name), *ports, *settings])
@@ -64,6 +68,8 @@ class ClientsChild(Child):
     def __init__(self, broker: BrokerChild, folder: Path, rate: float) -> None:
         self._broker = broker
         self._deliveries = {group: Deliveries() for group in GROUPS}
+        self._kinds = {group: Deliveries() for group in KINDS}
+        self._keys_promised: set[tuple[str, str]] = set()
         home = folder / f"{broker.role} clients"
         home.mkdir()
         command = classes_command(_VERSION, home, _JAVA_OPTIONS)
@@ -75,7 +81,14 @@ class ClientsChild(Child):
         for deliveries in self._deliveries.values():
             deliveries.acknowledged(acknowledgement.key)
 
+    def _promised(self, group: str, key: str) -> None:
+        self._keys_promised.add((group, key))
+        self._kinds[group].acknowledged(key)
+
     def _consumed(self, group: str, key: str) -> None:
+        if group in self._kinds:
+            self._kinds[group].consumed(key, is_acknowledged=(group, key) in self._keys_promised)
+            return
         self._deliveries[group].consumed(key, is_acknowledged=key in self._broker.ledger.entries)
 
     def stop_sending(self) -> None:
@@ -86,11 +99,9 @@ class ClientsChild(Child):
     def missing(self) -> list[str]:
         """What a group has not got, though it is in the log; retention may have taken other messages."""
         entries = self._broker.ledger.entries.keys()
-        return [
-            f"{key} has not come to {group}"
-            for group, deliveries in self._deliveries.items()
-            for key in sorted(deliveries.waiting & entries)
-        ]
+        waiting = {group: deliveries.waiting & entries for group, deliveries in self._deliveries.items()}
+        waiting |= {group: deliveries.waiting for group, deliveries in self._kinds.items()}
+        return [f"{key} has not come to {group}" for group, keys in waiting.items() for key in sorted(keys)]
 
 
 def _free_ports(chance: random.Random) -> Sequence[int]:

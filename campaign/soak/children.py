@@ -89,6 +89,8 @@ class Child:
                 self.counts[name] += int(number)
             elif word == "acknowledged":
                 self._acknowledged(Acknowledgement.parse(text))
+            elif word == "promised":
+                self._promised(*text.split(" "))
             elif word == "consumed":
                 self._consumed(*text.split(" "))
             else:
@@ -97,6 +99,9 @@ class Child:
 
     def _acknowledged(self, acknowledgement: Acknowledgement) -> None:
         raise AssertionError(f"{self.role} does not write")
+
+    def _promised(self, group: str, key: str) -> None:
+        raise AssertionError(f"{self.role} promises nothing")
 
     def _consumed(self, group: str, key: str) -> None:
         raise AssertionError(f"{self.role} is in no group")

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 import reput
-from campaign.soak.load import KEPT_FILES, LOG_FILE_SIZE, TABLES, body_of
+from campaign.soak.load import KEPT_FILES, LOG_FILE_SIZE, PLAIN_TOPICS, TABLES, body_of
 from campaign.soak.telling import Acknowledgement
 from reput.log.directory import is_gone
 
@@ -91,7 +91,7 @@ class Ledger:
         return sorted(int(name) for name in os.listdir(folder)) if folder.is_dir() else []
 
     def rows(self) -> list[tuple[int, str, int, int, list[str], bytes]]:
-        """All messages of the log: commit log offset, topic, queue id, queue offset, keys, body."""
+        """All messages of the log in plain topics: commit log offset, topic, queue id, queue offset, keys, body."""
         for attempt in range(_TRIES):
             try:
                 table = reput.read_log(self._store, columns=_COLUMNS).read_all()
@@ -130,4 +130,5 @@ class Deliveries:
 
 
 def _rows(table: pa.Table) -> list[tuple[int, str, int, int, list[str], bytes]]:
-    return list(zip(*(table[name].to_pylist() for name in _COLUMNS), strict=True))
+    rows = zip(*(table[name].to_pylist() for name in _COLUMNS), strict=True)
+    return [row for row in rows if row[1] in PLAIN_TOPICS]

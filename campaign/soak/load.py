@@ -9,10 +9,14 @@ from typing import Any, NamedTuple
 #: Bytes of a log file.
 LOG_FILE_SIZE = 1 << 20
 #: Log files that a store keeps; older ones are made to look expired.
-KEPT_FILES = 24
+KEPT_FILES = 32
 QUEUES = 4
 #: Topic of single puts, of `put_messages`, of `put_arrow`.
 SINGLE, SEVERAL, TABLES = "single", "several", "tables"
+#: Topic of what Java clients send plainly.
+SOAKED = "soaked"
+#: Topics with each message once, with its own key and body. Of others the log has more: what waits, and comes again.
+PLAIN_TOPICS = frozenset((SINGLE, SEVERAL, TABLES, SOAKED))
 _LARGE_BODY = 40_000
 
 
@@ -53,8 +57,10 @@ BROKERS = (
     SoakedStore("broker-steady", "SYNC_FLUSH", is_killed=False),
     SoakedStore("broker-killed", "ASYNC_FLUSH", is_killed=True),
 )
-#: Groups of the Java clients: each gets every message.
+#: Groups of the Java clients: each gets every message of `SOAKED`.
 GROUPS = ("concurrent", "orderly")
+#: Groups of the other kinds, each of its own topic: each gets what was promised to it.
+KINDS = ("delayed", "broadcast", "retried", "transactions")
 
 
 def body_of(key: str) -> bytes:

@@ -11,6 +11,7 @@ import sys
 import time
 
 import reput
+from campaign.soak.load import PLAIN_TOPICS
 from campaign.soak.telling import Teller, check_message
 from reput.log.directory import is_gone
 
@@ -24,6 +25,8 @@ def look(path: str, teller: Teller) -> None:
         if store.recovery.damage is not None:
             raise store.recovery.damage
         for queue in store.queues():
+            if queue.topic not in PLAIN_TOPICS:
+                continue
             offset = max(queue.min_offset, queue.max_offset - _NEWEST)
             keys = []
             while offset < queue.max_offset:

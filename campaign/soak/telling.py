@@ -1,7 +1,7 @@
 """What a process of a soak tells the one that watches it: lines in a file, which no kill takes back.
 
-Each line is a word and a text: `acknowledged` (see `Acknowledgement`), `consumed GROUP KEY`, `count NAME NUMBER`,
-`failed REASON`, `opened`. A broker's line is `ready` and where it listens.
+Each line is a word and a text: `acknowledged` (see `Acknowledgement`), `promised GROUP KEY`, `consumed GROUP KEY`,
+`count NAME NUMBER`, `failed REASON`, `opened`. A broker's line is `ready` and where it listens.
 """
 
 from __future__ import annotations

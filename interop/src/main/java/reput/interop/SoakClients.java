@@ -37,6 +37,7 @@ public final class SoakClients {
     private static final int BATCH = 10;
     private static final int AT_ONCE = 50;
     private static final int INTERVAL_MS = 2_000;
+    private static final double KINDS_SHARE = 0.05;   // of the rate, a kind
     private static final int LIFE_OF_A_MEMBER_MS = 20_000;
     private static final int MOST_MS_WITHOUT_INPUT = 600_000;
 
@@ -55,11 +56,11 @@ public final class SoakClients {
         name = words[3];
     }
 
-    private interface Work {
+    interface Work {
         void run() throws Exception;
     }
 
-    private synchronized void tell(String line) {
+    synchronized void tell(String line) {
         try {
             told.write((line + "\n").getBytes(StandardCharsets.UTF_8));   // in one write, which no kill takes back
         } catch (IOException e) {
@@ -67,16 +68,16 @@ public final class SoakClients {
         }
     }
 
-    private void fail(String reason) {
+    void fail(String reason) {
         tell("failed " + reason.replaceAll("\\s+", " "));
         Runtime.getRuntime().halt(1);
     }
 
-    private void count(String what, long count) {
+    void count(String what, long count) {
         counts.computeIfAbsent(what, ignored -> new AtomicLong()).addAndGet(count);
     }
 
-    private void start(Work work) {
+    void start(Work work) {
         Thread thread = new Thread(() -> {
             try {
                 work.run();
@@ -89,7 +90,7 @@ public final class SoakClients {
     }
 
     /** body_of in campaign/soak/load.py. */
-    private static byte[] bodyOf(String key) {
+    static byte[] bodyOf(String key) {
         try {
             byte[] digest = MessageDigest.getInstance("SHA-256").digest(key.getBytes(StandardCharsets.UTF_8));
             byte[] body = new byte[digest[0] == 0 ? LARGE_BODY : 1 + ((digest[1] & 0xFF) << 8 | digest[2] & 0xFF) % 1000];
@@ -102,8 +103,13 @@ public final class SoakClients {
 
     // -- producers
 
-    private DefaultMQProducer producer(String group) throws Exception {
+    DefaultMQProducer producer(String group) throws Exception {
         DefaultMQProducer producer = new DefaultMQProducer(group);
+        start(producer);
+        return producer;
+    }
+
+    void start(DefaultMQProducer producer) throws Exception {
         producer.setNamesrvAddr(namesrv);
         producer.setVipChannelEnabled(false);
         producer.setHeartbeatBrokerInterval(INTERVAL_MS);
@@ -112,7 +118,10 @@ public final class SoakClients {
         producer.setRetryTimesWhenSendAsyncFailed(0);
         producer.setCompressMsgBodyOverHowmuch(Integer.MAX_VALUE);
         producer.start();
-        return producer;
+    }
+
+    boolean isSending() {
+        return isSending;
     }
 
     private static Message message(String key) {
@@ -136,7 +145,7 @@ public final class SoakClients {
         }
     }
 
-    private void failed(Throwable error) {
+    void failed(Throwable error) {
         count("sends failed", 1);   // the broker is being killed, or is not there
     }
 
@@ -203,9 +212,10 @@ public final class SoakClients {
     // -- consumers
 
     /** Makes and starts a consumer; again and again, where the broker is not there for its start. */
-    private DefaultMQPushConsumer started(String group, String member, Consumer<DefaultMQPushConsumer> listen) throws Exception {
+    DefaultMQPushConsumer started(String group, String member, String topic, Consumer<DefaultMQPushConsumer> listen)
+            throws Exception {
         while (true) {
-            DefaultMQPushConsumer consumer = consumer(group, member);
+            DefaultMQPushConsumer consumer = consumer(group, member, topic);
             listen.accept(consumer);
             try {
                 consumer.start();
@@ -218,7 +228,7 @@ public final class SoakClients {
         }
     }
 
-    private DefaultMQPushConsumer consumer(String group, String member) throws Exception {
+    private DefaultMQPushConsumer consumer(String group, String member, String topic) throws Exception {
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(group);
         consumer.setNamesrvAddr(namesrv);
         consumer.setInstanceName(member);
@@ -227,11 +237,11 @@ public final class SoakClients {
         consumer.setPollNameServerInterval(INTERVAL_MS);
         consumer.setPersistConsumerOffsetInterval(INTERVAL_MS);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
-        consumer.subscribe(TOPIC, "*");
+        consumer.subscribe(topic, "*");
         return consumer;
     }
 
-    private void consumed(String group, MessageExt message) {
+    void consumed(String group, MessageExt message) {
         String key = message.getKeys();
         if (!Arrays.equals(message.getBody(), bodyOf(key))) fail("the body of " + key + " is another one");
         tell("consumed " + group + " " + key);
@@ -239,7 +249,7 @@ public final class SoakClients {
     }
 
     private DefaultMQPushConsumer consumeConcurrently(String member) throws Exception {
-        return started("concurrent", member, consumer ->
+        return started("concurrent", member, TOPIC, consumer ->
             consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
                 for (MessageExt message : messages) consumed("concurrent", message);
                 return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
@@ -248,7 +258,7 @@ public final class SoakClients {
 
     /** Each queue in its order: offsets may go back, after a kill, and leave none out. */
     private void consumeOrderly() throws Exception {
-        started("orderly", "orderly", consumer -> consumer.registerMessageListener((MessageListenerOrderly) (messages, context) -> {
+        started("orderly", "orderly", TOPIC, consumer -> consumer.registerMessageListener((MessageListenerOrderly) (messages, context) -> {
             for (MessageExt message : messages) {
                 long offset = message.getQueueOffset();
                 long next = nextOffsets.getOrDefault(message.getQueueId(), offset);
@@ -281,6 +291,7 @@ public final class SoakClients {
         }
         start(() -> sendAsync(0.3));
         start(() -> sendBatches(0.3));
+        new SoakKinds(this, name, KINDS_SHARE * rate).start();
         tell("opened");
         start(() -> {
             while (System.in.read() >= 0) continue;
