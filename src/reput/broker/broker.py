@@ -16,6 +16,7 @@ from reput.broker.admin.topic_processor import TopicProcessor
 from reput.broker.broker_to_client import BrokerToClient
 from reput.broker.client_processor import ClientProcessor
 from reput.broker.metrics import BrokerMetrics
+from reput.broker.pop.pop import Pop
 from reput.broker.pull_message_processor import PullMessageProcessor
 from reput.broker.query_processor import QueryProcessor
 from reput.broker.reply_message_processor import ReplyMessageProcessor
@@ -140,6 +141,7 @@ class BrokerController:
         state.registration.start()
         self._held_pulls.start()
         self._schedule.start()
+        self._pop.start()
         persist_offsets = partial(state.config_files.try_persist, state.offsets)
         self._every(config.flush_consumer_offset_interval / 1000, persist_offsets)
         persist_delays = partial(state.config_files.try_persist, state.delay_offsets)
@@ -160,6 +162,7 @@ class BrokerController:
             broker_topic_enable=config.broker_topic_enable,
             trace_topic_enable=config.trace_topic_enable,
             msg_trace_topic_name=config.msg_trace_topic_name,
+            revive_queue_num=config.revive_queue_num,
         )
 
     def _serve_from(self, store: MessageStore, own_topics: Sequence[TopicConfig], servers: tuple[str, ...]) -> None:
@@ -170,7 +173,8 @@ class BrokerController:
         pulls = PullMessageProcessor(state)
         self._held_pulls = pulls.held
         self._schedule = ScheduleMessageService(state)
-        state.dispatch.listeners += (pulls.held, self._schedule)
+        self._pop = Pop(state)
+        state.dispatch.listeners += (pulls.held, self._schedule, self._pop.polling)
         sends, clients = SendMessageProcessor(state), BrokerToClient(state)
         self._ended = TransactionalOpBatchService(state)
         self._transactions = TransactionalMessageCheckService(state, clients, self._ended)
@@ -178,7 +182,7 @@ class BrokerController:
             sends, pulls, QueryProcessor(state), self._clients, TopicProcessor(state),
             ReplyMessageProcessor(state, sends, clients), ClientCallProcessor(state, clients),
             StatisticsProcessor(state), RuntimeProcessor(state), SendBackProcessor(state), self._schedule,
-            EndTransactionProcessor(state, self._ended),
+            EndTransactionProcessor(state, self._ended), *self._pop.processors,
         )  # fmt: skip
         self._requests = request_table(processors, config, state.sending, state.dispatch.with_all_messages)
         self._sends = SendFrameProcessor(state, self._requests)
@@ -192,6 +196,7 @@ class BrokerController:
         state = self._state
         await state.registration.stop()
         self._held_pulls.answer_all()
+        await self._pop.stop()
         await self._requests.drain(_DRAIN_S)
         deadline = self._loop.time() + _DRAIN_S
         while not state.answers.is_empty and self._loop.time() < deadline:
@@ -236,6 +241,7 @@ class BrokerController:
     def closed(self, connection: Connection) -> None:
         """Called by the server."""
         self._held_pulls.connection_closed(connection)
+        self._pop.connection_closed(connection)
         self._clients.connection_closed(connection)
 
     # -- files and clients, by time

@@ -10,6 +10,7 @@ from reput.errors import MessageIllegalError
 from reput.formats.consume_queue import SCHEDULE_TOPIC
 from reput.formats.properties import DELAY, REAL_QID, REAL_TOPIC
 from reput.formats.record_layout import SysFlag
+from reput.service.pop.topics import REVIVE_TOPIC_PREFIX
 from reput.service.topic_validator import TRANS_HALF_TOPIC
 
 _TIMERS = ("TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS")
@@ -36,6 +37,8 @@ def handle_schedule_message(message: MessageExtBrokerInner, max_delay_level: int
     properties = message.properties
     level = delay_level(properties)
     if level <= 0:
+        if message.topic.startswith(REVIVE_TOPIC_PREFIX):  # its reader knows when they are due
+            return
         if _TIMER_OUT not in properties and any(name in properties for name in _TIMERS):
             raise MessageIllegalError("this broker has delay levels, and no timers yet: set a delay level")
         return

@@ -27,6 +27,7 @@ _SEES_MESSAGES = (
     RequestCode.CONSUME_MESSAGE_DIRECTLY,
     RequestCode.GET_TOPIC_STATS_INFO,
     RequestCode.GET_CONSUME_STATS,
+    RequestCode.POP_MESSAGE,
 )
 _QUERIES = RequestCode.QUERY_MESSAGE, RequestCode.VIEW_MESSAGE_BY_ID
 

@@ -15,6 +15,7 @@ from reput.config.message_store import MessageStoreConfig
 from reput.config.properties import camel_case
 from reput.config.rocketmq_config import RocketmqConfig, config_key, keys_of
 from reput.errors import ConfigError
+from reput.formats.consumers import MessageRequestMode
 from reput.formats.java import INT64_MAX
 
 __all__ = ["BrokerConfig"]
@@ -117,6 +118,37 @@ class BrokerConfig(RocketmqConfig):
     short_polling_time_mills: int = config_key(1_000, "... else so long.", unit="ms")
     lite_pull_message_enable: bool = config_key(True, "Answer LITE_PULL_MESSAGE.")
     default_query_max_num: int = config_key(32, "Messages in the answer to a query by unique key.", minimum=1)
+
+    # popping
+    revive_queue_num: int = config_key(
+        8, "Queues of check points and acks; fewer than before leaves those of the others unread.", minimum=1,
+        maximum=998,
+    )  # fmt: skip
+    revive_interval: int = config_key(1_000, "Time between two looks at these queues.", unit="ms", minimum=1)
+    revive_max_slow: int = config_key(3, "... of a queue without check points up to so many times as long.", minimum=1)
+    revive_scan_time: int = config_key(10_000, "The longest reading of one look.", unit="ms", minimum=1)
+    pop_polling_size: int = config_key(1_024, "Pops of one topic, group and queue that wait for a message.", minimum=0)
+    max_pop_polling_size: int = config_key(100_000, "Pops that wait for a message.", minimum=0)
+    init_pop_offset_by_check_msg_in_mem: bool = config_key(
+        True, "A new group begins at the first message, where that is still in memory."
+    )
+    pop_from_retry_probability: int = config_key(
+        20, "Of 100 pops so many look for messages to be consumed again first; others if they are not full."
+    )
+    enable_retry_topic_v2: bool = config_key(False, "Messages to be consumed again go to %RETRY%GROUP+TOPIC.")
+    retrieve_message_from_pop_retry_topic_v1: bool = config_key(
+        True, "... and half of the pops look for those in %RETRY%GROUP_TOPIC."
+    )
+    pop_response_return_actual_retry_topic: bool = config_key(
+        False, "A message to be consumed again comes with the name of its retry topic."
+    )
+    server_load_balancer_enable: bool = config_key(True, "Share queues among the members that ask which are theirs.")
+    default_message_request_mode: MessageRequestMode = config_key(
+        MessageRequestMode.PULL, "How members get messages that ask, unless it was set for topic and group."
+    )
+    default_pop_share_queue_num: int = config_key(
+        -1, "... with POP: of how many other members they get the queues too; -1 of all.", minimum=-1
+    )
 
     # offsets
     flush_consumer_offset_interval: int = config_key(

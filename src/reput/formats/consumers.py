@@ -29,3 +29,10 @@ class ConsumeFromWhere(StrEnum):
     CONSUME_FROM_MAX_OFFSET = "CONSUME_FROM_MAX_OFFSET"
     CONSUME_FROM_FIRST_OFFSET = "CONSUME_FROM_FIRST_OFFSET"
     CONSUME_FROM_TIMESTAMP = "CONSUME_FROM_TIMESTAMP"
+
+
+class MessageRequestMode(StrEnum):
+    """How the members of a group get messages that ask the broker for it."""
+
+    PULL = "PULL"
+    POP = "POP"

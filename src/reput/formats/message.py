@@ -148,8 +148,12 @@ def check_topic(topic: str) -> None:
 
 
 def check_topic_characters(topic: str) -> None:
-    """Raises MessageIllegalError unless a broker makes the topic (`TopicValidator.validateTopic`)."""
-    illegal = sorted(set(topic) - TOPIC_CHARACTERS)
+    """Raises MessageIllegalError unless a broker makes the topic (`TopicValidator.validateTopic`).
+
+    It makes retry topics of POP by itself, with a plus in their names (`enableRetryTopicV2`).
+    """
+    plus = {"+"} if topic.startswith(RETRY_TOPIC_PREFIX) else set()
+    illegal = sorted(set(topic) - TOPIC_CHARACTERS - plus)
     if illegal:
         reason = f"topic {topic!r} holds {illegal[0]!r}; allowed are letters a-z A-Z, digits, %, |, _ and -"
         raise MessageIllegalError(reason)

@@ -13,6 +13,7 @@ from reput.formats.consume_queue import SCHEDULE_TOPIC
 from reput.formats.message import RETRY_TOPIC_PREFIX
 from reput.formats.metadata import DataVersion, TopicConfig
 from reput.service.attributes import TOPIC_ATTRIBUTES, alter_attributes
+from reput.service.pop.topics import revive_topic_of
 from reput.service.topic_validator import (
     AUTO_CREATE_TOPIC,
     BENCHMARK_TOPIC,
@@ -74,7 +75,7 @@ def broker_topics(
         (SCHEDULE_TOPIC, _SCHEDULE_TOPIC_QUEUES, _PERM_RW, True),
         (msg_trace_topic_name, 1, _PERM_RW, trace_topic_enable),
         (broker_cluster_name + "_REPLY_TOPIC", 1, _PERM_RW, True),
-        (f"{SYSTEM_TOPIC_PREFIX}REVIVE_LOG_{broker_cluster_name}", revive_queue_num, _PERM_RW, True),
+        (revive_topic_of(broker_cluster_name), revive_queue_num, _PERM_RW, True),
         (f"{SYSTEM_TOPIC_PREFIX}SYNC_BROKER_MEMBER_{broker_name}", 1, PERM_INHERIT, True),
         (TRANS_HALF_TOPIC, 1, _PERM_RW, True),
         (TRANS_OP_HALF_TOPIC, 1, _PERM_RW, True),

@@ -1,0 +1,60 @@
+"""Checks that the requests of POP have in common, in RocketMQ's order and with its remarks."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from reput.broker.state import SEE_FAQ, BrokerState
+from reput.formats.metadata import TopicConfig
+from reput.remoting.codes import PermName, ResponseCode
+from reput.transport.connection import Connection
+
+
+class Refusal(NamedTuple):
+    """The code and the remark of an answer that refuses a request."""
+
+    code: int
+    remark: str
+
+
+class QueueRequest(NamedTuple):
+    """What a request of POP asks for; queue_id: -1 for all queues."""
+
+    group: str
+    topic: str
+    queue_id: int
+
+
+def check_broker(state: BrokerState, what: str) -> Refusal | None:
+    """Whether the broker may be read from; `what`: "pop", or as RocketMQ's remark has it."""
+    if state.config.broker_permission & PermName.READ:
+        return None
+    return Refusal(ResponseCode.NO_PERMISSION, f"the broker[{state.ip}] {what} message is forbidden")
+
+
+def topic_refusal(topic: str) -> Refusal:
+    """The answer to a request for a topic that is not there."""
+    return Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please! {SEE_FAQ}")
+
+
+def check_queue(state: BrokerState, connection: Connection, asked: QueueRequest) -> TopicConfig | Refusal:
+    """The topic of a request, or the answer that refuses it: topic, queue and group are checked."""
+    topic = state.topics.select_topic_config(asked.topic)
+    if topic is None:
+        return topic_refusal(asked.topic)
+    if not topic.perm & PermName.READ:
+        return Refusal(ResponseCode.NO_PERMISSION, f"the topic[{asked.topic}] peeking message is forbidden")
+    if asked.queue_id >= topic.read_queue_nums:
+        remark = (
+            f"queueId[{asked.queue_id}] is illegal, topic:[{asked.topic}] topicConfig.readQueueNums:"
+            f"[{topic.read_queue_nums}] consumer:[/{connection.remote}]"
+        )
+        return Refusal(ResponseCode.INVALID_PARAMETER, remark)
+    group = state.groups.find_subscription_group_config(asked.group, state.now_ms())
+
+    if group is None:
+        remark = f"subscription group [{asked.group}] does not exist, {SEE_FAQ}"
+        return Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
+    if not group.consume_enable:
+        return Refusal(ResponseCode.NO_PERMISSION, f"subscription group no permission, {asked.group}")
+    return topic

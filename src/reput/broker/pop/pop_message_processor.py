@@ -1,0 +1,136 @@
+"""Pops (`PopMessageProcessor`)."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from reput.broker.pop.pop_checks import QueueRequest, Refusal, check_broker, check_queue
+from reput.broker.pop.pop_long_polling_service import Polled, PollingResult, PopLongPollingService
+from reput.broker.pop.pop_offsets import PopOffsets
+from reput.broker.pop.pop_request import PopRequest
+from reput.broker.pop.revive_messages import ReviveMessages
+from reput.broker.state import BrokerState
+from reput.errors import SubscriptionError
+from reput.formats.metadata import TopicConfig
+from reput.formats.pop_messages import MOST_MESSAGES
+from reput.remoting.codes import RequestCode, ResponseCode
+from reput.remoting.command import RemotingCommand
+from reput.remoting.header import decode_header, encode_header
+from reput.remoting.pop_headers import PopMessageRequestHeader, PopMessageResponseHeader
+from reput.service.subscription_data import TAG, SubscriptionData, build_subscription_data
+from reput.transport.connection import Connection
+from reput.transport.requests import Answer, Handler
+
+#: A request that comes so long after its client's patience is over is not done.
+_LATE_MS = 500
+#: The longest time that the timer holds a check point back (`timerMaxDelaySec`).
+MOST_INVISIBLE_MS = 259_200_000
+_FOUND, _NOTHING = "FOUND", "NO_MESSAGE_IN_QUEUE"
+
+
+@dataclass(frozen=True, slots=True)
+class _Pop:
+    """A request that has been checked."""
+
+    connection: Connection
+    command: RemotingCommand
+    header: PopMessageRequestHeader
+    subscription: SubscriptionData
+
+
+class PopMessageProcessor:
+    """Takes POP_MESSAGE.
+
+    Args:
+        state: The broker's.
+        offsets: How far groups have popped.
+        revive: Takes check points.
+        polling: Where pops wait that found nothing.
+    """
+
+    def __init__(
+        self, state: BrokerState, offsets: PopOffsets, revive: ReviveMessages, polling: PopLongPollingService
+    ) -> None:
+        self._state = state
+        self._offsets = offsets
+        self._revive = revive
+        self._polling = polling
+        self._pops = 0
+
+    def handlers(self) -> dict[int, Handler]:
+        """The requests that it takes."""
+        return {RequestCode.POP_MESSAGE: self.pop}
+
+    def pop(self, connection: Connection, command: RemotingCommand) -> Answer | Coroutine[Any, Any, Answer]:
+        """Take one request."""
+        now = str(self._state.now_ms())
+        fields = {"bornTime": now} | (command.ext_fields or {})
+        if fields["bornTime"] == "0":
+            fields["bornTime"] = now
+        return self._pop(connection, command, decode_header(PopMessageRequestHeader, fields))
+
+    async def _pop(self, connection: Connection, command: RemotingCommand, header: PopMessageRequestHeader) -> Answer:
+        topic = self._check(connection, header)
+        if isinstance(topic, Refusal):
+            return _refuse(command, topic)
+        try:
+            subscription = build_subscription_data(header.topic, header.exp, header.exp_type or TAG)
+        except SubscriptionError:
+            remark = "parse the consumer's subscription failed"
+            return _refuse(command, Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, remark))
+        if subscription.expression_type != TAG:
+            remark = f"The broker does not support consumer to filter message by {subscription.expression_type}"
+            return _refuse(command, Refusal(ResponseCode.SYSTEM_ERROR, remark))
+        return await self._take(topic, _Pop(connection, command, header, subscription))
+
+    def _check(self, connection: Connection, header: PopMessageRequestHeader) -> TopicConfig | Refusal:
+        state = self._state
+        if state.now_ms() - header.born_time - header.poll_time > _LATE_MS:
+            remark = f"the broker[{state.ip}] pop message is timeout too much"
+            return Refusal(ResponseCode.POLLING_TIMEOUT, remark)
+        refusal = check_broker(state, "pop")
+        if refusal is not None:
+            return refusal
+        if header.max_msg_nums > MOST_MESSAGES:
+            remark = f"the broker[{state.ip}] pop message's num is greater than {MOST_MESSAGES}"
+            return Refusal(ResponseCode.INVALID_PARAMETER, remark)
+        if header.invisible_time > MOST_INVISIBLE_MS and not header.order:
+            remark = f"invisibleTime {header.invisible_time}: the timer waits {MOST_INVISIBLE_MS} ms at most"
+            return Refusal(ResponseCode.INVALID_PARAMETER, remark)
+        return check_queue(state, connection, QueueRequest(header.consumer_group, header.topic, header.queue_id))
+
+    async def _take(self, topic: TopicConfig, pop: _Pop) -> Answer:
+        """Take messages, or let the request wait for some."""
+        header, command = pop.header, pop.command
+        tags = pop.subscription.sub_string if pop.subscription.tags else None
+        revive_qid = self._pops % self._state.config.revive_queue_num
+        self._pops += 1
+        request = PopRequest(self._state, self._offsets, self._revive, pop.connection, header, tags, revive_qid)
+        answer = await request.run(topic)
+        if request.count:
+            if answer.rest_num > 0:
+                self._polling.wake(header.topic, header.consumer_group, header.queue_id)
+            return command.response(ResponseCode.SUCCESS, _FOUND, encode_header(answer), b"".join(request.records))
+        polled = self._poll(pop)
+        if polled is PollingResult.POLLING_SUC:
+            return None
+        code = ResponseCode.POLLING_FULL if polled is PollingResult.POLLING_FULL else ResponseCode.POLLING_TIMEOUT
+        return command.response(code, _NOTHING, encode_header(answer))
+
+    def _poll(self, pop: _Pop) -> PollingResult:
+        header = pop.header
+        if header.poll_time <= 0:
+            return PollingResult.NOT_POLLING
+        polled = Polled(
+            header.topic, header.consumer_group, header.queue_id, pop.subscription.codes or None,
+            header.born_time + header.poll_time,
+        )  # fmt: skip
+        again = partial(self._pop, pop.connection, pop.command, header)
+        return self._polling.polling(pop.connection, pop.command, polled, again)
+
+
+def _refuse(command: RemotingCommand, refusal: Refusal) -> RemotingCommand:
+    return command.response(refusal.code, refusal.remark, encode_header(PopMessageResponseHeader()))

@@ -1,0 +1,209 @@
+"""PopRequest: the work of one POP_MESSAGE, queue by queue."""
+
+from __future__ import annotations
+
+import random
+from struct import Struct
+
+from reput.broker.pop.pop_offsets import PopKey, PopOffsets
+from reput.broker.pop.retry_records import recoded
+from reput.broker.pop.revive_messages import ReviveMessages
+from reput.broker.state import BrokerState
+from reput.errors import ReputError
+from reput.formats.metadata import TopicConfig
+from reput.formats.pop_messages import CheckPoint, CheckPointKey
+from reput.formats.record_layout import QUEUE_OFFSET
+from reput.remoting.extra_info import ExtraInfo, build_msg_offset_info, build_start_offset_info
+from reput.remoting.pop_headers import PopMessageRequestHeader, PopMessageResponseHeader
+from reput.service.pop.topics import pop_retry_topic_of
+from reput.store.get_result import GetRawResult
+from reput.store.results import GetMessageStatus
+from reput.transport.connection import Connection
+
+_FOUND = GetMessageStatus.FOUND
+#: The group's offset is not in the queue: it is set at once, and read from again.
+_MOVED = (
+    GetMessageStatus.OFFSET_TOO_SMALL,
+    GetMessageStatus.OFFSET_OVERFLOW_BADLY,
+    GetMessageStatus.OFFSET_FOUND_NULL,
+)
+#: There were messages, and none for this request.
+_PASSED = (GetMessageStatus.NO_MATCHED_MESSAGE, GetMessageStatus.MESSAGE_WAS_REMOVING)
+#: An answer gets no more queues once it has so many bytes: a frame takes 16 MiB.
+_MOST_BYTES = 4 << 20
+_SIZE, _OFFSET = Struct(">i"), Struct(">q")
+
+
+class PopRequest:
+    """Takes messages for one request, and remembers what its answer says of them.
+
+    Args:
+        state: The broker's.
+        offsets: How far groups have popped.
+        revive: Takes check points.
+        connection: Of the request.
+        header: The request.
+        tags: A tag expression, None for all messages.
+        revive_qid: The revive queue of all its check points.
+
+    Attributes:
+        records: The messages, as the answer has them.
+        count: How many they are.
+        answer: The answer's header.
+    """
+
+    def __init__(
+        self,
+        state: BrokerState,
+        offsets: PopOffsets,
+        revive: ReviveMessages,
+        connection: Connection,
+        header: PopMessageRequestHeader,
+        tags: str | None,
+        revive_qid: int,
+    ) -> None:
+        self._state = state
+        self._offsets = offsets
+        self._revive = revive
+        self._connection = connection
+        self._header = header
+        self._tags = tags
+        self.records: list[bytes] = []
+        self.count = self._bytes = self._rest = 0
+        self._starts: list[str] = []
+        self._messages: list[str] = []
+        self._commits: list[tuple[PopKey, int]] = []
+        self._end_offset = 0
+        self._pop_time = state.now_ms()
+        self._revive_qid = revive_qid
+
+    async def run(self, topic: TopicConfig) -> PopMessageResponseHeader:
+        """Take messages, and return the answer's header once their check points are safe.
+
+        Raises:
+            ReputError: Nobody knows whether they are: nothing is handed out, as far as the offsets tell.
+        """
+        header, config = self._header, self._state.config
+        chance = random.randrange(100)
+        retry_first = chance < config.pop_from_retry_probability
+        if retry_first:
+            await self._pop_retry_topics(chance)
+        if header.queue_id < 0:
+            for number in range(topic.read_queue_nums):
+                await self._pop_queue(topic.topic_name, (chance + number) % topic.read_queue_nums)
+        else:
+            await self._pop_queue(topic.topic_name, header.queue_id)
+        if not retry_first and not self._is_full:
+            await self._pop_retry_topics(chance)
+        if self._end_offset:
+            await self._state.appends.safe(self._end_offset)
+        for key, following in self._commits:
+            self._offsets.commit(key, following)
+        return PopMessageResponseHeader(
+            self._pop_time, header.invisible_time, self._revive_qid, self._rest, ";".join(self._starts),
+            ";".join(self._messages),
+        )  # fmt: skip
+
+    @property
+    def _is_full(self) -> bool:
+        return self.count >= self._header.max_msg_nums or self._bytes >= _MOST_BYTES
+
+    async def _pop_retry_topics(self, chance: int) -> None:
+        """Look for messages to be consumed again; of one retry topic only: the answer's texts know no two."""
+        config, header = self._state.config, self._header
+        v2 = config.enable_retry_topic_v2
+        kinds = [v2]
+        if v2 and config.retrieve_message_from_pop_retry_topic_v1:
+            kinds = [False, True] if chance % 2 == 0 else [True, False]
+        before = self.count
+        for kind in kinds:
+            name = pop_retry_topic_of(header.topic, header.consumer_group, v2=kind)
+            topic = self._state.topics.select_topic_config(name)
+            for number in range(topic.read_queue_nums if topic is not None else 0):
+                await self._pop_queue(name, (chance + number) % topic.read_queue_nums)  # type: ignore[union-attr]
+            if self.count > before:
+                return
+
+    async def _pop_queue(self, topic: str, queue_id: int) -> None:
+        key = PopKey(topic, self._header.consumer_group, queue_id)
+        if not self._offsets.try_lock(key):
+            self._rest += self._offsets.left(key)
+            return
+        try:
+            await self._pop_locked(key)
+        finally:
+            self._offsets.unlock(key)
+
+    async def _pop_locked(self, key: PopKey) -> None:
+        offsets = self._offsets
+        start = offsets.take_reset(key)
+        if start is None:
+            start = await offsets.begin(key, self._header)
+        if self._is_full:
+            self._rest += offsets.left(key)
+            return
+        result = await self._read(key, start)
+        if result.status in _MOVED:
+            offsets.move(key, result.next_begin_offset)
+            result = await self._read(key, result.next_begin_offset)
+        if result.status is _FOUND:
+            await self._hand_out(key, start, result)
+        elif result.status in _PASSED:
+            if offsets.is_uncommitted(key):  # of another pop, whose check point is not safe yet
+                self._end_offset = max(self._end_offset, self._state.store.max_commit_log_offset)
+            self._follow(key, result.next_begin_offset)
+        self._rest += max(result.max_offset - result.next_begin_offset, 0)
+
+    async def _read(self, key: PopKey, offset: int) -> GetRawResult:
+        store, most = self._state.store, self._header.max_msg_nums - self.count
+        result = store.get_raw(key.topic, key.queue_id, offset, most, self._tags, may_wait=False)
+        if result is None:
+            reads = self._state.reads
+            result = await reads.run_for(
+                self._connection, store.get_raw, key.topic, key.queue_id, offset, most, self._tags
+            )
+        assert result is not None, "a read that may wait has a result"
+        return result
+
+    def _follow(self, key: PopKey, following: int) -> None:
+        self._offsets.hand_out(key, following)
+        self._commits.append((key, following))
+
+    async def _hand_out(self, key: PopKey, start: int, result: GetRawResult) -> None:
+        """Put the check point of messages, and take them; they stay in the queue where it cannot be put."""
+        state, header, (topic, group, queue_id) = self._state, self._header, key
+        messages = _queue_offsets(result)
+        broker = state.config.broker_name
+        check_point = CheckPoint(
+            CheckPointKey(topic, group, queue_id, start, self._pop_time, broker), header.invisible_time, messages
+        )
+        try:
+            self._end_offset = await self._revive.append_check_point(check_point, self._revive_qid)
+        except ReputError:
+            if not self.count:
+                raise
+            self._rest += len(messages)
+            return
+        self._follow(key, result.next_begin_offset)
+        records = result.records
+        if topic != header.topic and not state.config.pop_response_return_actual_retry_topic:
+            info = ExtraInfo(start, self._pop_time, header.invisible_time, self._revive_qid, broker)
+            records = recoded(records, header.topic, topic, info)
+        self.records.append(records)
+        self.count += len(messages)
+        self._bytes += len(records)
+        self._starts.append(build_start_offset_info(topic, queue_id, start))
+        self._messages.append(build_msg_offset_info(topic, queue_id, messages))
+        state.stats.inc_group_get(group, header.topic, len(messages), len(records))
+
+
+def _queue_offsets(result: GetRawResult) -> tuple[int, ...]:
+    """The queue offset of each message of a result."""
+    records, position, found = result.records, 0, []
+    (first,) = _OFFSET.unpack_from(records, QUEUE_OFFSET)
+    if result.next_begin_offset - first == result.messages:  # one after the other, as most are
+        return tuple(range(first, result.next_begin_offset))
+    while position < len(records):
+        found.append(_OFFSET.unpack_from(records, position + QUEUE_OFFSET)[0])
+        position += _SIZE.unpack_from(records, position)[0]
+    return tuple(found)

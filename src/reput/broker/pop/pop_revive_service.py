@@ -1,0 +1,199 @@
+"""PopReviveService: messages that were popped and not acked go to the retry topics of their groups."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+
+from reput.broker.inner_message import MessageExtBrokerInner
+from reput.broker.pop.pop_offsets import PopKey
+from reput.broker.pop.revive_messages import ReviveMessages
+from reput.broker.state import BrokerState
+from reput.errors import ReputError
+from reput.events import Event
+from reput.formats.message import RETRY_TOPIC_PREFIX
+from reput.formats.message_ext import MessageExt
+from reput.formats.metadata import TopicConfig
+from reput.formats.pop_messages import FIRST_POP_TIME, REVIVE_GROUP, TIMER_DELIVER_MS, CheckPointKey
+from reput.log.store_host import encode_store_host
+from reput.service.pop.revive_round import Judged, ReviveRound, written_again
+from reput.service.pop.topics import normal_topic_of, pop_retry_topic_of
+from reput.service.transactional_message import number
+from reput.store.results import GetMessageStatus
+
+logger = logging.getLogger("reput.broker")
+
+_BATCH = 32
+#: After a look at a queue's end, and the longest wait there.
+_LOOK_EVERY_S, _LOOK_FOR_S = 0.1, 4.0
+#: After a failure.
+_RETRY_S = 5.0
+_STOP_S = 1.0
+_AT_END = (GetMessageStatus.OFFSET_OVERFLOW_ONE, GetMessageStatus.NO_MESSAGE_IN_QUEUE)
+
+
+class PopReviveService:
+    """Looks at each revive queue again and again, from the check point after the last one done.
+
+    What is revived is safe before its check point counts as done: a kill in between revives a message twice, and loses
+    none.
+
+    Args:
+        state: The broker's.
+        revive: Takes check points that are written again.
+        timer_lag_ms: How late the timer is.
+    """
+
+    def __init__(self, state: BrokerState, revive: ReviveMessages, timer_lag_ms: Callable[[], int]) -> None:
+        self._state = state
+        self._revive = revive
+        self._timer_lag_ms = timer_lag_ms
+        self._host = encode_store_host(state.store.config)
+        self._stopped = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Revive from now on what is due."""
+        loop = asyncio.get_running_loop()
+        queues = range(self._state.config.revive_queue_num)
+        self._tasks = [loop.create_task(self._run(queue_id)) for queue_id in queues]
+
+    async def stop(self) -> None:
+        """Revive nothing more; what is being revived counts, if the disk answers in time."""
+        self._stopped.set()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=_STOP_S)
+        for task in self._tasks:
+            task.cancel()
+
+    async def _run(self, queue_id: int) -> None:
+        interval_s, most_slow = self._state.config.revive_interval / 1000, self._state.config.revive_max_slow
+        slow = 1
+        while not self._stopped.is_set():
+            try:
+                has_check_points = await self._look(queue_id)
+            except ReputError as error:
+                logger.error(Event("popped messages were not revived", queue=queue_id, error=error))
+                await self._sleep(_RETRY_S)
+            except Exception:
+                logger.exception(Event("bug: popped messages were not revived", queue=queue_id))
+                await self._sleep(_RETRY_S)
+            else:
+                await self._sleep(interval_s if has_check_points else interval_s * (1 + slow))
+                slow = 1 if has_check_points else min(slow + 1, most_slow)
+
+    async def _sleep(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._stopped.wait()
+
+    async def _look(self, queue_id: int) -> bool:
+        """Do one round; whether it had check points."""
+        round_ = await self._read(queue_id)
+        done, end_offset = None, 0
+        for judged in round_.judged():
+            if self._stopped.is_set():
+                break
+            end_offset = max(end_offset, await self._revive_one(queue_id, judged))
+            done = judged.revive_offset
+        if end_offset:
+            await self._state.appends.safe(end_offset)
+        if done is not None:
+            self._commit(queue_id, done)
+        return round_.has_check_points
+
+    # -- reading
+
+    def _done(self, queue_id: int) -> int:
+        """The queue offset of the last check point done; -1 for none."""
+        return self._state.offsets.query_offset(REVIVE_GROUP, self._revive.topic, queue_id)
+
+    def _commit(self, queue_id: int, done: int) -> None:
+        self._state.offsets.commit_offset(REVIVE_GROUP, self._revive.topic, queue_id, done, self._state.now_ms())
+
+    async def _read(self, queue_id: int) -> ReviveRound:
+        """Read check points and acks, until the first check point can be judged, or nothing more comes."""
+        state, topic = self._state, self._revive.topic
+        round_ = ReviveRound(state.config.broker_name)
+        offset = self._done(queue_id) + 1
+        loop = asyncio.get_running_loop()
+        began = last = loop.time()
+        while not self._stopped.is_set():
+            if state.store.max_offset(topic, queue_id) == offset:  # as at most looks
+                if self._timer_lag_ms() <= 0:
+                    round_.quiet(state.now_ms())
+                if round_.is_empty or round_.is_at_end or loop.time() - last > _LOOK_FOR_S:
+                    break
+                await self._sleep(_LOOK_EVERY_S)
+                continue
+            result = await state.reads.run(state.store.get_message, topic, queue_id, offset, _BATCH)
+            if result.status is not GetMessageStatus.FOUND:
+                if result.status not in _AT_END and result.next_begin_offset != offset:
+                    self._commit(queue_id, result.next_begin_offset - 1)
+                return ReviveRound(state.config.broker_name)
+            last = loop.time()
+            if (last - began) * 1000 > state.config.revive_scan_time:
+                break
+            for message in result.messages():
+                self._add(round_, queue_id, message)
+            offset = result.next_begin_offset
+        return round_
+
+    def _add(self, round_: ReviveRound, queue_id: int, message: MessageExt) -> None:
+        deliver_ms = number(message.properties.get(TIMER_DELIVER_MS, "0"))
+        if not round_.add(message.queue_offset, message.tags, message.body, deliver_ms, self._state.now_ms()):
+            what = Event("a message is no check point and no ack", queue=queue_id, offset=message.queue_offset)
+            logger.warning(what)
+
+    # -- reviving
+
+    async def _revive_one(self, queue_id: int, judged: Judged) -> int:
+        """Revive the messages of a check point that nobody acked; the log offset after what was put for them."""
+        state, key = self._state, judged.check_point.key
+        end_offset = 0
+        topic = state.topics.select_topic_config(normal_topic_of(key.topic, key.group))
+        if topic is None or key.group not in state.groups.subscription_group_table:
+            return end_offset
+        for offset in judged.unacked:
+            if key.broker_name != state.config.broker_name:
+                again = written_again(judged.check_point, offset, state.now_ms())
+                end_offset = await self._revive.append_check_point(again, queue_id)
+                continue
+            message = await self._message(key, offset)
+            if message is None:  # retention has deleted it
+                continue
+            topic = await self._retry_topic(key)
+            end_offset = await self._put(message, topic.topic_name, key.pop_time)
+        return end_offset
+
+    async def _message(self, key: CheckPointKey, offset: int) -> MessageExt | None:
+        state = self._state
+        result = await state.reads.run(state.store.get_raw, key.topic, key.queue_id, offset, 1)
+        assert result is not None, "a read that may wait has a result"
+        if result.status is not GetMessageStatus.FOUND:
+            return None
+        message = MessageExt(result.records)
+        return message if message.queue_offset == offset else None
+
+    async def _retry_topic(self, key: CheckPointKey) -> TopicConfig:
+        """Where the messages of a check point go; made where it is not there, with the group's offset."""
+        state, v2 = self._state, self._state.config.enable_retry_topic_v2
+        name = key.topic
+        if not name.startswith(RETRY_TOPIC_PREFIX):
+            name = pop_retry_topic_of(key.topic, key.group, v2=v2)
+        topic = state.topics.select_topic_config(name) or await state.creation.create(TopicConfig(name, 1, 1))
+        retry = PopKey(name, key.group, 0)
+        if state.offsets.query_offset(retry.group, retry.topic, retry.queue_id) < 0:
+            state.offsets.commit_offset(retry.group, retry.topic, retry.queue_id, 0, state.now_ms())
+        return topic
+
+    async def _put(self, message: MessageExt, topic: str, pop_time: int) -> int:
+        """Put a message into a retry topic (`reviveRetry`); the log offset after it."""
+        again = MessageExtBrokerInner.of_record(message.raw)
+        again.topic, again.queue_id, again.born_host = topic, 0, self._host
+        if again.reconsume_times == 0 or FIRST_POP_TIME not in again.properties:
+            again.properties[FIRST_POP_TIME] = str(pop_time)
+        again.reconsume_times += 1
+        return (await self._state.appends.append_row(again.row())).end_offset

@@ -1,0 +1,1 @@
+"""Rules of POP, without sockets and clock."""
