@@ -10,6 +10,7 @@ _EXTRAS = {
     "deltalake": "delta",
     "duckdb": "sql",
     "fsspec": "backup",
+    "lark": "filter",
     "plotly": "report",
     "prometheus_client": "metrics",
     "pyspark": "spark",

@@ -63,6 +63,8 @@ public final class Main {
         commands.put("retry-consume", Retries::consume);
         commands.put("mqadmin", Mqadmin::run);
         commands.put("traced", Traces::sendAndConsume);
+        commands.put("filter-evaluate", Filters::evaluate);
+        commands.put("filter-bits", Filters::bits);
         commands.put("consumer-start", ClientCalls::start);
         commands.put("consumer-take", ClientCalls::take);
         commands.put("consumer-stop", ClientCalls::stop);
