@@ -62,6 +62,9 @@ public final class Main {
         commands.put("transactions", Transactions::run);
         commands.put("retry-consume", Retries::consume);
         commands.put("mqadmin", Mqadmin::run);
+        commands.put("failover-start", Failover::start);
+        commands.put("failover-look", Failover::look);
+        commands.put("failover-stop", Failover::stop);
         commands.put("traced", Traces::sendAndConsume);
         commands.put("filter-evaluate", Filters::evaluate);
         commands.put("filter-bits", Filters::bits);
