@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from reput import Broker
+from reput import Broker, MessageStore
+from reput.formats.message_ext import MessageExt
+from reput.formats.property_crc import PROPERTY_CRC32
 from tests.support.broker import Client, make_topic, messages_of
 from tests.support.rocketmq.apache import Apache
 from tests.support.sockets import run
@@ -18,6 +20,7 @@ FILE_SIZE = 1 << 20
 HERE = {
     "bind_address": "127.0.0.1", "brokerIP1": "127.0.0.1", "mapped_file_size_commit_log": FILE_SIZE,
     "transaction_check_interval": 500, "transaction_time_out": 500,
+    "transaction_check_max": 1000,  # a Java client takes its time to come, and nothing is given up before
 }  # fmt: skip
 
 
@@ -63,3 +66,61 @@ def test_our_broker_ends_the_transactions_that_apaches_began(apache: Apache, tmp
         told = apache.run("transactions", namesrv=broker.namesrv, topic="orders", bodies=["commit"], checks=2)
         assert told["checked"] == ["checked-commit", "checked-rollback"]
         assert pulled(broker.address, "orders", 3) == {b"commit", b"checked-commit"}
+
+
+@pytest.mark.parametrize("apache", ["5.3.3"], indirect=True)
+def test_apaches_broker_ends_the_transactions_that_ours_began(apache: Apache, tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    with Broker.start(path, **HERE | {"transaction_check_interval": 3_600_000}) as broker:
+        make_topic(broker.address, "orders", 1)
+        bodies = ["commit", "rollback", "checked-rollback", "checked-commit"]
+        apache.run("transactions", namesrv=broker.namesrv, topic="orders", bodies=bodies, checks=0)
+    keys = {"transactionCheckInterval": "500", "transactionTimeOut": "500", "transactionCheckMax": "1000"}
+    where = {"path": str(path), "log_file_size": FILE_SIZE, "topic": "orders", "queues": 1, "keys": keys}
+    namesrv = apache.run("broker-serve", **where)
+    told = apache.run("transactions", namesrv=namesrv, topic="orders", bodies=["commit"], checks=2)
+    assert told["checked"] == ["checked-commit", "checked-rollback"]
+    taken = apache.run("client-push", namesrv=namesrv, topic="orders", count=3, group="g", tags="*")
+    assert sorted(one["body"] for one in taken) == ["checked-commit", "commit", "commit"]
+    apache.run("broker-stop")
+    apache.kill()
+
+
+def kept(path: Path, topic: str) -> list[MessageExt]:
+    """All messages of a queue of a closed store."""
+    with MessageStore.open(path, mapped_file_size_commit_log=FILE_SIZE) as store:
+        return store.get_message(topic, 0, 0).messages()
+
+
+def shape(message: MessageExt) -> tuple[object, ...]:
+    """What is stored of a message, without its times, its ids and its hosts; properties in any order."""
+    own = {"UNIQ_KEY", "__transactionId__", PROPERTY_CRC32}
+    properties = {name: value for name, value in message.properties.items() if name not in own}
+    same = message.properties.get("UNIQ_KEY") == message.properties.get("__transactionId__")
+    return (
+        message.topic, message.queue_id, message.queue_offset, message.flag, message.sys_flag, message.body,
+        message.reconsume_times, message.prepared_transaction_offset > 0, properties, same,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("apache", ["5.3.3"], indirect=True)
+def test_half_op_and_committed_messages_are_stored_as_apaches(apache: Apache, tmp_path: Path) -> None:
+    """One after the other, so that each ends in an op message of its own time and order."""
+    topics = ("RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "orders")
+    found = {}
+    for name in ("ours", "theirs"):
+        path = tmp_path / name
+        with Broker.start(path, **HERE | {"transaction_check_interval": 3_600_000}) as broker:
+            make_topic(broker.address, "orders", 1)
+            if name == "ours":
+                apache.run(
+                    "transactions", namesrv=broker.namesrv, topic="orders", bodies=["commit", "rollback"], checks=0
+                )
+        if name == "theirs":
+            where = {"path": str(path), "log_file_size": FILE_SIZE, "topic": "orders", "queues": 1}
+            namesrv = apache.run("broker-serve", **where)
+            apache.run("transactions", namesrv=namesrv, topic="orders", bodies=["commit", "rollback"], checks=0)
+            apache.run("broker-stop")
+            apache.kill()
+        found[name] = {topic: [shape(one) for one in kept(path, topic)] for topic in topics}
+    assert found["ours"] == found["theirs"]

@@ -1,9 +1,12 @@
 package reput.interop;
 
+import com.google.gson.JsonElement;
 import com.google.gson.JsonObject;
 import java.io.File;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
+import java.util.Properties;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
@@ -12,6 +15,7 @@ import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
 import org.apache.rocketmq.client.consumer.PullResult;
 import org.apache.rocketmq.client.consumer.PullStatus;
 import org.apache.rocketmq.common.BrokerConfig;
+import org.apache.rocketmq.common.MixAll;
 import org.apache.rocketmq.common.TopicConfig;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
@@ -42,7 +46,10 @@ final class BrokerPull {
         return namesrv;
     }
 
-    /** path: a store with a topic, which a broker serves until broker-stop. Its name server, which knows the topic by then. */
+    /**
+     * path: a store with a topic, which a broker serves until broker-stop; keys: of BrokerConfig. Its name server, which knows
+     * the topic by then.
+     */
     Object serveKept(JsonObject arguments) throws Exception {
         if (names == null) startNames(Names.freePort());
         kept = broker(arguments);
@@ -96,6 +103,13 @@ final class BrokerPull {
         if (arguments.has("log_file_size")) store.setMappedFileSizeCommitLog(arguments.get("log_file_size").getAsInt());
         if (arguments.has("flush")) store.setFlushDiskType(arguments.get("flush").getAsString());
         BrokerConfig config = new BrokerConfig();
+        if (arguments.has("keys")) {
+            Properties keys = new Properties();
+            for (Map.Entry<String, JsonElement> key : arguments.get("keys").getAsJsonObject().entrySet()) {
+                keys.setProperty(key.getKey(), key.getValue().getAsString());
+            }
+            MixAll.properties2Object(keys, config);
+        }
         config.setBrokerIP1(Names.LOCALHOST);
         config.setNamesrvAddr(namesrv);
         NettyServerConfig server = new NettyServerConfig();

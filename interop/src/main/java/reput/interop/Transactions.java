@@ -42,7 +42,7 @@ final class Transactions {
             @Override
             public LocalTransactionState checkLocalTransaction(MessageExt message) {
                 String body = new String(message.getBody(), StandardCharsets.UTF_8);
-                checked.add(body);
+                if (body.startsWith("checked-")) checked.add(body);   // of one that has just ended a broker may ask, too
                 return state(body.substring(body.indexOf('-') + 1));
             }
         });
