@@ -14,7 +14,7 @@ from reput.config.dispatch_rules import DispatchRules
 from reput.config.properties import split_folders
 from reput.config.rocketmq_config import RocketmqConfig, config_key
 from reput.errors import ConfigError, MessageIllegalError
-from reput.formats import batch_consume_queue, consume_queue, consume_queue_ext, index_file
+from reput.formats import batch_consume_queue, consume_queue, consume_queue_ext, index_file, timer_log, timer_wheel
 from reput.formats.hosts import encode_host
 from reput.formats.java import INT32_MAX
 
@@ -208,6 +208,26 @@ class MessageStoreConfig(RocketmqConfig):
         10, "Commit log files that one run deletes at most.", unit="files", minimum=1
     )
 
+    # messages with a time
+    timer_wheel_enable: bool = config_key(True, "Take messages with a time; POP needs it, too.")
+    timer_precision_ms: int = config_key(
+        1000, "The length of one slot of the timer wheel; it cannot change while messages wait.", unit="ms", minimum=1,
+        maximum=10_000,
+    )  # fmt: skip
+    timer_max_delay_sec: int = config_key(259_200, "The longest wait of a message with a time.", unit="s", minimum=1)
+    timer_roll_window_slot: int = config_key(
+        172_800, "A message that is due in more slots than this is put back into the log on its way.", unit="slots"
+    )
+    timer_congest_num_each_slot: int = config_key(
+        INT32_MAX, "From so many messages in one slot on, some are refused; from twice as many on, all are.", minimum=1
+    )
+    timer_flush_interval_ms: int = config_key(
+        1000, "Time between two syncs of timer log and wheel.", unit="ms", minimum=1
+    )
+    mapped_file_size_timer_log: int = config_key(
+        timer_log.DEFAULT_FILE_SIZE, "Size of one timer log file.", unit="bytes", minimum=128, frozen=True
+    )
+
     # recovery
     check_crc_on_recover: bool = config_key(True, "Check the CRC of each body that a recovery reads.")
     force_verify_prop_crc: bool = config_key(
@@ -271,6 +291,13 @@ class MessageStoreConfig(RocketmqConfig):
                 )
             levels.append(int(match[1]) * _DELAY_UNIT_MS[match[2]])
         return tuple(levels)
+
+    @property
+    def timer_roll_window_ms(self) -> int:
+        """The longest wait in one slot of the wheel, ms (`TimerMessageStore.timerRollWindowSlots`)."""
+        most = timer_wheel.SLOTS_TOTAL - timer_wheel.BLANK_SLOTS
+        slots = self.timer_roll_window_slot if 2 <= self.timer_roll_window_slot <= most else most
+        return min(slots, INT32_MAX // self.timer_precision_ms) * self.timer_precision_ms
 
     @property
     def delete_hours(self) -> frozenset[int]:

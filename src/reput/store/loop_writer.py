@@ -75,6 +75,16 @@ class LoopWriter:
         """
         self._writable().flush.submit(end_offset, done)
 
+    def flush(self) -> None:
+        """Sync all that was appended until now, whatever the flush mode; waits for the disk.
+
+        Raises:
+            StorePoisonedError: The sync failed, now or before.
+        """
+        sync = self._writable().flush.sync
+        with sync.lock:
+            sync.run()
+
     @property
     def put_refusal(self) -> ReputError | None:
         """The error that every put gets now, as of a full disk or a failed sync; None while puts are taken."""

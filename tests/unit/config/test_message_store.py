@@ -38,6 +38,13 @@ ROCKETMQ_DEFAULTS = {
     "flushConsumeQueueThoroughInterval": 60_000,
     "flushDiskType": "ASYNC_FLUSH",
     "flushIntervalCommitLog": 500,
+    "mappedFileSizeTimerLog": 104_857_600,
+    "timerCongestNumEachSlot": 2**31 - 1,
+    "timerFlushIntervalMs": 1000,
+    "timerMaxDelaySec": 259_200,
+    "timerPrecisionMs": 1000,
+    "timerRollWindowSlot": 172_800,
+    "timerWheelEnable": True,
     "flushIntervalConsumeQueue": 1000,
     "flushLeastPagesWhenWarmMapedFile": 4096,
     "listenPort": 10911,
@@ -84,7 +91,7 @@ def test_the_keys_that_decide_the_files_geometry_are_frozen() -> None:
     assert frozen == {
         "mapped_file_size_commit_log", "mapped_file_size_consume_queue", "mapped_file_size_consume_queue_ext",
         "mapper_file_size_batch_consume_queue",
-        "max_hash_slot_num", "max_index_num",
+        "max_hash_slot_num", "max_index_num", "mapped_file_size_timer_log",
     }  # fmt: skip
 
 

@@ -1,0 +1,118 @@
+"""Rules of messages with a time (`HookUtils`, `TimerMessageStore`): when one is due, which slot it waits in."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from reput.errors import MessageIllegalError
+from reput.formats.properties import (
+    TIMER_DELAY_MS,
+    TIMER_DELAY_SEC,
+    TIMER_DELIVER_MS,
+    TIMER_DEQUEUE_MS,
+    TIMER_ENQUEUE_MS,
+    TIMER_ROLL_TIMES,
+)
+
+#: What a producer asks for its time with, in the order in which they count.
+TIMER_REQUESTS = (TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS)
+_NUMBER = re.compile(r"[+-]?[0-9]{1,18}")
+_HANDLE_VERSION = "v1"
+
+
+def deliver_time(properties: Mapping[str, str], now_ms: int) -> int | None:
+    """The time (ms) at which a message is to be delivered that is stored now; None where it names none.
+
+    Raises:
+        MessageIllegalError: It is no number.
+    """
+    for name in TIMER_REQUESTS:
+        text = properties.get(name)
+        if text is not None:
+            if not _NUMBER.fullmatch(text):
+                raise MessageIllegalError(f"the property {name} is {text[:40]!r}, no number")
+            number = int(text)
+            if name == TIMER_DELIVER_MS:
+                return number
+            return now_ms + number * (1000 if name == TIMER_DELAY_SEC else 1)
+    return None
+
+
+def out_time(deliver_ms: int, precision_ms: int) -> int:
+    """The time of the slot of a message (TIMER_OUT_MS): the last multiple of the precision before its own time."""
+    return (deliver_ms - 1) // precision_ms * precision_ms
+
+
+def due_time(properties: Mapping[str, str], stored_ms: int, out_ms: int, precision_ms: int) -> int:
+    """The exact time (ms) at which a message is due, after its slot's time and at most one precision later.
+
+    A message with a delay that was put back into the log on its way is due at the end of its slot, since its first
+    store time is not known any more.
+    """
+    try:
+        due_ms = deliver_time(properties, stored_ms)
+    except MessageIllegalError:
+        due_ms = None
+    latest = out_ms + precision_ms
+    return latest if due_ms is None else min(max(due_ms, out_ms + 1), latest)
+
+
+def slot_time(out_ms: int, write_ms: int, window_ms: int, precision_ms: int) -> int:
+    """The time of the slot in which a message is to wait now: its own, or an earlier one, to be put back there.
+
+    Args:
+        out_ms: Time of its own slot.
+        write_ms: Now, rounded down to the precision.
+        window_ms: The longest wait in one slot.
+        precision_ms: Length of a slot.
+    """
+    if out_ms - write_ms < window_ms:
+        return out_ms
+    slots = window_ms // precision_ms
+    if out_ms - write_ms - window_ms < slots // 3 * precision_ms:  # give enough time to the next one
+        return write_ms + slots // 2 * precision_ms
+    return write_ms + window_ms
+
+
+def delete_key(real_topic: str, unique_key: str) -> str:
+    """The value of TIMER_DEL_UNIQKEY of a message that deletes another one."""
+    return f"{real_topic}+{unique_key}"
+
+
+def properties_when_due(
+    properties: Mapping[str, str], *, enqueued_ms: int, now_ms: int, is_rolled: bool
+) -> dict[str, str]:
+    """The properties of a message whose slot is due, as it is put into its topic, or back into the log."""
+    changed = dict(properties) | {TIMER_ENQUEUE_MS: str(enqueued_ms)}
+    if is_rolled:
+        times = changed.get(TIMER_ROLL_TIMES, "0")
+        changed[TIMER_ROLL_TIMES] = str(int(times) + 1 if _NUMBER.fullmatch(times) else 1)
+    changed[TIMER_DEQUEUE_MS] = str(now_ms)
+    return changed
+
+
+class RecallHandle(NamedTuple):
+    """What a producer recalls a message with (`RecallMessageHandle.HandleV1`); time_text: ms, as it was sent."""
+
+    topic: str
+    broker_name: str
+    time_text: str
+    unique_key: str
+
+
+def encode_recall_handle(handle: RecallHandle) -> str:
+    """The text of a handle."""
+    return base64.urlsafe_b64encode(" ".join((_HANDLE_VERSION, *handle)).encode()).decode()
+
+
+def decode_recall_handle(text: str) -> RecallHandle | None:
+    """The handle of a text; None where it is none."""
+    try:
+        words = base64.b64decode(text.encode() + b"=" * (-len(text) % 4), b"-_", validate=True).decode().split(" ")
+    except (binascii.Error, UnicodeDecodeError, ValueError):
+        return None
+    return RecallHandle(*words[1:5]) if len(words) >= 5 and words[0] == _HANDLE_VERSION else None

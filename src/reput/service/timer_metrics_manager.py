@@ -1,0 +1,42 @@
+"""How many messages wait for a time, by the topic that they go to (`TimerMetrics`)."""
+
+from __future__ import annotations
+
+from reput.files import DISK, FileLayer
+from reput.formats.metadata import TimerMetric, TimerMetrics
+from reput.service.config_manager import ConfigManager
+
+
+class TimerMetricsManager(ConfigManager[TimerMetrics]):
+    """The counts of `config/timermetrics`: for people; nothing depends on them. A kill leaves them a little wrong.
+
+    Args:
+        root: The store directory.
+        files: The file layer.
+
+    Raises:
+        CorruptMetadataError: The file and its backup are damaged.
+    """
+
+    def __init__(self, root: str, files: FileLayer = DISK) -> None:
+        super().__init__(TimerMetrics, root, files)
+        self._counts = dict(self._loaded.timing_count)
+
+    def content(self) -> TimerMetrics:
+        """The content of `timermetrics`, as of now."""
+        return TimerMetrics(dict(self._counts), self.data_version, self._loaded.others)
+
+    def add(self, topic: str, count: int, now_ms: int) -> None:
+        """So many more messages wait for a topic."""
+        self._counts[topic] = TimerMetric(self.count(topic) + count, now_ms)
+        self._next_version(now_ms)
+
+    def count(self, topic: str) -> int:
+        """The number of messages that wait for a topic."""
+        metric = self._counts.get(topic)
+        return 0 if metric is None else metric.count
+
+    @property
+    def total(self) -> int:
+        """The number of messages that wait."""
+        return sum(metric.count for metric in self._counts.values())

@@ -1,0 +1,1 @@
+"""Messages that wait for a time: timer log, timer wheel, and how far both are (docs/formats/timer.md)."""

@@ -1,0 +1,200 @@
+"""TimerMessageStore: which messages of the log wait for which time, on the disk as RocketMQ keeps it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from reput.errors import CorruptStoreError
+from reput.files import FileLayer
+from reput.formats.paths import TIMER_CHECK
+from reput.formats.timer_checkpoint import (
+    FILE_SIZE,
+    TimerCheckpoint,
+    decode_timer_checkpoint,
+    encode_timer_checkpoint,
+)
+from reput.formats.timer_log import NO_POSITION, Magic, TimerUnit, encode_timer_unit
+from reput.formats.timer_wheel import BLANK_SLOTS, SLOTS_TOTAL
+from reput.store.message_store import MessageStore
+from reput.store.timer.recovery import recover
+from reput.store.timer.timer_log import TimerLog
+from reput.store.timer.timer_wheel import TimerWheel
+
+#: Messages with a time wait in its queue 0.
+TIMER_TOPIC = "rmq_sys_wheel_timer"
+
+
+class TimerEntry(NamedTuple):
+    """A message of the queue that is to wait. `time`: of its slot, ms; `topic_hash`: Java's, of its real topic."""
+
+    time: int
+    magic: Magic
+    commit_log_offset: int
+    size: int
+    topic_hash: int
+
+
+class TimerMessageStore:
+    """Timer log, timer wheel and checkpoint of one store (RocketMQ's `TimerMessageStore`).
+
+    Methods are called by one thread at a time, and may wait for the disk, but for `begin_flush`; what that returns runs
+    beside the others.
+
+    Args:
+        store: The store, open for writing.
+        files: The file layer.
+        now_ms: The time.
+
+    Raises:
+        StoreFormatError: Files have other sizes than they must. Nothing was changed.
+
+    Attributes:
+        read_time_ms: Messages of all slots before this time were delivered.
+        queue_offset: Of the next message of the queue that is to get a unit.
+    """
+
+    def __init__(self, store: MessageStore, files: FileLayer, now_ms: int) -> None:
+        self._files = files
+        self._check_path = f"{store.path}/{TIMER_CHECK}"
+        self._precision = precision = store.config.timer_precision_ms
+        checkpoint = TimerCheckpoint()
+        if files.exists(self._check_path):
+            checkpoint = decode_timer_checkpoint(files.read_bytes(self._check_path)[:FILE_SIZE])
+        self.checkpoint = checkpoint
+        oldest = now_ms // precision * precision - (SLOTS_TOTAL - BLANK_SLOTS) * precision
+        self.read_time_ms = checkpoint.last_read_time_ms or oldest
+        least, most = store.min_offset(TIMER_TOPIC, 0), store.max_offset(TIMER_TOPIC, 0)
+        self.queue_offset = max(min(checkpoint.last_timer_queue_offset, most), least)
+        log = TimerLog(files, store.path, store.config.mapped_file_size_timer_log)
+        wheel = TimerWheel(files, store.path, precision, self.read_time_ms)
+        self._log, self._wheel = log, wheel
+        first = 0 if wheel.is_new else checkpoint.last_timer_log_flush_pos - store.config.mapped_file_size_timer_log
+        self._with_units = recover(
+            log, wheel, self.read_time_ms, max(first, 0), store.max_commit_log_offset,
+            _commit_log_offset(store, self.queue_offset),
+        )  # fmt: skip
+        self._failed: tuple[list[str], list[tuple[int, bytes]]] = ([], [])
+
+    # -- waiting
+
+    def has_unit(self, commit_log_offset: int) -> bool:
+        """Whether a message got its unit before the start, after the checkpoint was written last."""
+        index = int(np.searchsorted(self._with_units, commit_log_offset))
+        return index < len(self._with_units) and bool(self._with_units[index] == commit_log_offset)
+
+    def enqueue(self, entries: Sequence[TimerEntry], write_time: int) -> None:
+        """Let messages wait.
+
+        Args:
+            entries: In the order of the queue.
+            write_time: Now, rounded down to the precision.
+
+        Raises:
+            StoreFullError, StoreError: None of them waits.
+        """
+        slots: dict[int, tuple[int, int, int]] = {}
+        units, end = [], self._log.end
+        for time, magic, offset, size, topic_hash in entries:
+            position = self._log.position_after(end)
+            first, last, num = slots.get(time) or self._slot(time)
+            unit = TimerUnit(last, magic, write_time, time - write_time, offset, size, topic_hash)
+            units.append((position, encode_timer_unit(unit)))
+            num += -1 if magic & Magic.DELETE else 1
+            slots[time] = (position if first == NO_POSITION else first, position, num)
+            end = position + len(units[-1][1])
+        if units:
+            self._log.write(units)
+        for time, slot in slots.items():
+            self._wheel.put(time, *slot)
+
+    def _slot(self, time: int) -> tuple[int, int, int]:
+        slot = self._wheel.slot(time)
+        return (NO_POSITION, NO_POSITION, 0) if slot is None else (slot.first_pos, slot.last_pos, slot.num)
+
+    def num(self, time_ms: int) -> int:
+        """The number of messages in the slot of a time."""
+        slot = self._wheel.slot(time_ms)
+        return 0 if slot is None else slot.num
+
+    def next_time(self, begin_ms: int, end_ms: int) -> int | None:
+        """The first slot's time in [begin, end) for which a message waits; None without one."""
+        return self._wheel.next_time(begin_ms, end_ms)
+
+    def units(self, time_ms: int) -> list[TimerUnit]:
+        """The units of a slot, oldest first.
+
+        A chain that is damaged ends there: what waited before that is lost, as it is for RocketMQ.
+        """
+        found = list(self._chain(time_ms))
+        found.reverse()
+        return found
+
+    def _chain(self, time_ms: int) -> Iterator[TimerUnit]:
+        slot = self._wheel.slot(time_ms)
+        position = NO_POSITION if slot is None else slot.last_pos
+        while position != NO_POSITION and position >= self._log.begin:
+            unit = self._log.unit(position)
+            if unit.prev_pos >= position:
+                raise CorruptStoreError(self._check_path, position, f"expected an earlier unit, found {unit.prev_pos}")
+            yield unit
+            position = unit.prev_pos
+
+    def delete_before(self, min_commit_log_offset: int) -> None:
+        """Delete files of the timer log whose messages have all left the commit log."""
+        self._log.delete_before(min_commit_log_offset)
+
+    # -- the disk
+
+    def begin_flush(self, now_ms: int) -> Callable[[], None]:
+        """What makes the state of this moment durable: log, then wheel, then checkpoint. It runs in any thread, once.
+
+        It raises StoreError where the disk fails; the checkpoint stays then, and the next flush writes all again.
+        """
+        (failed, failed_pages), self._failed = self._failed, ([], [])
+        paths, pages = self._log.take_unsynced(), self._wheel.changed_pages()
+        pages = list((dict(failed_pages) | dict(pages)).items())
+        before = self.checkpoint
+        after = TimerCheckpoint(
+            self.read_time_ms, self._log.end, self.queue_offset, self.queue_offset, before.state_version, now_ms,
+            before.counter + 1,
+        )  # fmt: skip
+
+        def flush() -> None:
+            try:
+                for path in failed:
+                    with self._files.open(path, writable=True) as file:
+                        file.write_again()
+                self._files.sync_files(paths)
+                self._wheel.write(pages)
+                self._write_checkpoint(after)
+            except BaseException:
+                self._failed = [*failed, *paths], pages
+                raise
+
+        return flush
+
+    def _write_checkpoint(self, checkpoint: TimerCheckpoint) -> None:
+        data = encode_timer_checkpoint(checkpoint)
+        if self._files.exists(self._check_path):
+            with self._files.open(self._check_path, writable=True) as file:
+                file.write(0, data)  # its bytes lie in one sector
+                file.sync()
+        else:
+            self._files.make_directories(self._check_path.rpartition("/")[0])
+            self._files.write_atomically(self._check_path, data.ljust(FILE_SIZE, b"\0"))
+        self.checkpoint = checkpoint
+
+    def close(self) -> None:
+        """Close the files; `begin_flush` is called before."""
+        self._log.close()
+
+
+def _commit_log_offset(store: MessageStore, queue_offset: int) -> int:
+    """Commit log offset of a message of the queue; the log's end where it has none."""
+    result = store.get_message(TIMER_TOPIC, 0, queue_offset, 1)
+    pairs: npt.NDArray[np.int64] = result.pairs
+    return int(pairs[0, 0]) if len(pairs) else store.max_commit_log_offset

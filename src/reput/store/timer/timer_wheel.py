@@ -1,0 +1,120 @@
+"""TimerWheel: which messages are due at which moment of two weeks."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from reput.errors import StoreFormatError
+from reput.files import FileLayer
+from reput.formats.paths import TIMER_WHEEL
+from reput.formats.timer_log import NO_POSITION
+from reput.formats.timer_wheel import FIELDS, SLOT_SIZE, SLOTS, WHEEL_SIZE, Slot, slot_index
+
+_SLOTS = np.dtype([(field.name, f">{field.code}") for field in FIELDS])
+#: What is written at once: whole slots, and a page of the system's.
+_PAGE_SIZE = 4096
+_SLOTS_OF_PAGE = _PAGE_SIZE // SLOT_SIZE
+
+
+class TimerWheel:
+    """Timer wheel of one store (RocketMQ's `TimerWheel`), in memory; used by one thread at a time, but for `write`.
+
+    The file is written from copies of pages (`changed_pages`), after the units that they lead to are synced. Memory is
+    taken for pages that have been used since the start.
+
+    Args:
+        files: The file layer.
+        root: The store's directory.
+        precision_ms: Length of one slot.
+        begin_ms: Slots before this time are over.
+
+    Raises:
+        StoreFormatError: The file has another length. Nothing was changed.
+
+    Attributes:
+        is_new: There was no file.
+    """
+
+    def __init__(self, files: FileLayer, root: str, precision_ms: int, begin_ms: int) -> None:
+        self._files = files
+        self._path = f"{root}/{TIMER_WHEEL}"
+        self.precision_ms = precision_ms
+        self._slots: npt.NDArray[np.void] = np.zeros(SLOTS, _SLOTS)
+        self._times = self._slots["TIME"]
+        self._changed: set[int] = set()
+        self.is_new = not files.exists(self._path)
+        if not self.is_new:
+            self._read(begin_ms // precision_ms)
+
+    def _read(self, begin: int) -> None:
+        with self._files.open(self._path) as file:
+            if file.size != WHEEL_SIZE:
+                raise StoreFormatError(
+                    f"{self._path}: expected {WHEEL_SIZE} bytes, found {file.size}; remove it together with timerlog "
+                    "and config/timercheck, and all messages with a time that the log still has are delivered again"
+                )
+            for first in range(0, SLOTS, 64 * _SLOTS_OF_PAGE):
+                part = np.frombuffer(file.read(first * SLOT_SIZE, 64 * _PAGE_SIZE), _SLOTS)
+                is_live = part["TIME"] >= max(begin, 1)
+                if is_live.any():  # memory is taken for these alone
+                    self._slots[first : first + len(part)][is_live] = part[is_live]
+
+    # -- slots
+
+    def slot(self, time_ms: int) -> Slot | None:
+        """The slot of a time; None where no message waits for it."""
+        index = slot_index(time_ms, self.precision_ms)
+        time, first, last, num, _ = self._slots[index].item()
+        return Slot(time, first, last, num) if time == time_ms // self.precision_ms and last != NO_POSITION else None
+
+    def put(self, time_ms: int, first_pos: int, last_pos: int, num: int) -> None:
+        """Set the slot of a time."""
+        index = slot_index(time_ms, self.precision_ms)
+        self._slots[index] = (time_ms // self.precision_ms, first_pos, last_pos, num, 0)
+        self._changed.add(index // _SLOTS_OF_PAGE)
+
+    def clear(self, time_ms: int) -> None:
+        """Empty the slot of a time."""
+        index = slot_index(time_ms, self.precision_ms)
+        self._slots[index] = (0, 0, 0, 0, 0)
+        self._changed.add(index // _SLOTS_OF_PAGE)
+
+    def next_time(self, begin_ms: int, end_ms: int) -> int | None:
+        """The first time in [begin, end) for which a message waits, at most half a wheel on; None without one."""
+        begin, end = begin_ms // self.precision_ms, -(-end_ms // self.precision_ms)
+        end = min(end, begin + SLOTS // 2)
+        while begin < end:
+            index = begin % SLOTS
+            count = min(end - begin, SLOTS - index)
+            found = np.flatnonzero(self._times[index : index + count] == np.arange(begin, begin + count))
+            if len(found):
+                return (begin + int(found[0])) * self.precision_ms
+            begin += count
+        return None
+
+    def beyond(self, end: int) -> list[Slot]:
+        """Slots whose last unit is not before a position: the timer log has lost it."""
+        found = np.flatnonzero((self._times != 0) & (self._slots["LASTPOS"] >= end))
+        return [Slot(*self._slots[index].item()[:4]) for index in found.tolist()]
+
+    # -- the file
+
+    def changed_pages(self) -> list[tuple[int, bytes]]:
+        """(position, bytes) of each page that has changed since the last call."""
+        pages = [
+            (page * _PAGE_SIZE, self._slots[page * _SLOTS_OF_PAGE : (page + 1) * _SLOTS_OF_PAGE].tobytes())
+            for page in sorted(self._changed)
+        ]
+        self._changed.clear()
+        return pages
+
+    def write(self, pages: list[tuple[int, bytes]]) -> None:
+        """Write pages, durably; waits for the disk."""
+        is_new = not self._files.exists(self._path)
+        with self._files.open(self._path, writable=True, create=True, size=WHEEL_SIZE) as file:
+            for position, page in pages:
+                file.write(position, page)
+            file.sync()
+        if is_new:
+            self._files.sync_directory(self._path.rpartition("/")[0])
