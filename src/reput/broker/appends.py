@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 from reput.broker.inner_message import MessageExtBrokerInner
 from reput.broker.log_room import LogRoom
 from reput.broker.loop_dispatch import LoopDispatch
-from reput.broker.put_hooks import handle_schedule_message
+from reput.broker.put_hooks import PutHooks
 from reput.errors import ReputError, StorePoisonedError, WouldWaitError
 from reput.files import NeverWaiting
 from reput.store.loop_writer import LoopWriter
@@ -23,23 +24,23 @@ class Appends:
         room: Room in the log.
         dispatch: Told once messages are safe.
         is_sync: Whether a message is safe only after a sync.
-        max_delay_level: A message with a delay waits by this level at most.
+        hooks: Lets messages wait for their delay or their time.
     """
 
     def __init__(
-        self, writer: LoopWriter, room: LogRoom, dispatch: LoopDispatch, *, is_sync: bool, max_delay_level: int
+        self, writer: LoopWriter, room: LogRoom, dispatch: LoopDispatch, hooks: PutHooks, *, is_sync: bool
     ) -> None:
         self._writer = writer
         self._room = room
         self._dispatch = dispatch
         self._is_sync = is_sync
-        self._max_delay_level = max_delay_level
+        self._hooks = hooks
 
     async def put(self, message: MessageExtBrokerInner) -> PutRowResult:
         """Put a message, or let it wait for its delay, and return where it went once it is safe.
 
         Raises:
-            ReputError: It is not in the log, as of `MessageStore.put_message`.
+            ReputError: It is not in the log, as of `MessageStore.put_message` and `PutHooks`.
             StorePoisonedError: A sync has failed: nobody knows whether it is in the log.
         """
         result = await self.append(message)
@@ -48,7 +49,7 @@ class Appends:
 
     async def append(self, message: MessageExtBrokerInner) -> PutRowResult:
         """Put a message, and return where it went; `safe` waits for many at once. Errors as of `put`."""
-        handle_schedule_message(message, self._max_delay_level)
+        self._hooks.handle_schedule_message(message, int(time.time() * 1000))
         return await self.append_row(message.row())
 
     async def append_row(self, row: PutRow) -> PutRowResult:

@@ -26,6 +26,8 @@ from reput.broker.send_back_processor import SendBackProcessor
 from reput.broker.send_frames import SendFrameProcessor
 from reput.broker.send_message_processor import SendMessageProcessor
 from reput.broker.state import BrokerState
+from reput.broker.timer.recall_message_processor import RecallMessageProcessor
+from reput.broker.timer.timer_message_service import TimerMessageService
 from reput.broker.transactions.end_transaction_processor import EndTransactionProcessor
 from reput.broker.transactions.transactional_message_check_service import TransactionalMessageCheckService
 from reput.broker.transactions.transactional_op_batch_service import TransactionalOpBatchService
@@ -142,6 +144,8 @@ class BrokerController:
         self._held_pulls.start()
         self._schedule.start()
         self._pop.start()
+        if self._timers is not None:
+            self._timers.start()
         persist_offsets = partial(state.config_files.try_persist, state.offsets)
         self._every(config.flush_consumer_offset_interval / 1000, persist_offsets)
         persist_delays = partial(state.config_files.try_persist, state.delay_offsets)
@@ -163,6 +167,7 @@ class BrokerController:
             trace_topic_enable=config.trace_topic_enable,
             msg_trace_topic_name=config.msg_trace_topic_name,
             revive_queue_num=config.revive_queue_num,
+            timer_wheel_enable=self._store_config.timer_wheel_enable,
         )
 
     def _serve_from(self, store: MessageStore, own_topics: Sequence[TopicConfig], servers: tuple[str, ...]) -> None:
@@ -175,6 +180,9 @@ class BrokerController:
         self._schedule = ScheduleMessageService(state)
         self._pop = Pop(state)
         state.dispatch.listeners += (pulls.held, self._schedule, self._pop.polling)
+        self._timers = None if state.timers is None else TimerMessageService(state, state.timers)
+        if self._timers is not None:
+            state.dispatch.listeners.append(self._timers)
         sends, clients = SendMessageProcessor(state), BrokerToClient(state)
         self._ended = TransactionalOpBatchService(state)
         self._transactions = TransactionalMessageCheckService(state, clients, self._ended)
@@ -182,7 +190,8 @@ class BrokerController:
             sends, pulls, QueryProcessor(state), self._clients, TopicProcessor(state),
             ReplyMessageProcessor(state, sends, clients), ClientCallProcessor(state, clients),
             StatisticsProcessor(state), RuntimeProcessor(state), SendBackProcessor(state), self._schedule,
-            EndTransactionProcessor(state, self._ended), *self._pop.processors,
+            EndTransactionProcessor(state, self._ended), RecallMessageProcessor(state, self._timers),
+            *self._pop.processors,
         )  # fmt: skip
         self._requests = request_table(processors, config, state.sending, state.dispatch.with_all_messages)
         self._sends = SendFrameProcessor(state, self._requests)
@@ -204,6 +213,8 @@ class BrokerController:
         for task in self._tasks:
             task.cancel()
         await self._schedule.stop()
+        if self._timers is not None:
+            await self._timers.stop()
         await self._ended.stop()
         await self._close_ports()
         await state.room.drain()

@@ -1,52 +1,115 @@
-"""What is done to each message before it is put (`HookUtils`): a message with a delay waits in another topic."""
+"""What is done to each message before it is put (`HookUtils`): a message with a delay or a time waits elsewhere."""
 
 from __future__ import annotations
 
+import random
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from reput.broker.inner_message import MessageExtBrokerInner
-from reput.errors import MessageIllegalError
+from reput.config.message_store import MessageStoreConfig
+from reput.errors import MessageIllegalError, RemotingCommandError
 from reput.formats.consume_queue import SCHEDULE_TOPIC
-from reput.formats.properties import DELAY, REAL_QID, REAL_TOPIC
+from reput.formats.properties import DELAY, REAL_QID, REAL_TOPIC, TIMER_DEL_UNIQKEY, TIMER_OUT_MS
 from reput.formats.record_layout import SysFlag
+from reput.remoting.codes import ResponseCode
 from reput.service.pop.topics import REVIVE_TOPIC_PREFIX
+from reput.service.timer_messages import TIMER_REQUESTS, deliver_time, out_time
 from reput.service.topic_validator import TRANS_HALF_TOPIC
+from reput.store.timer.timer_message_store import TIMER_TOPIC
 
-_TIMERS = ("TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS")
-#: Of a message that a timer has delivered: its time is over.
-_TIMER_OUT = "TIMER_OUT_MS"
 _NUMBER = re.compile(r"[+-]?[0-9]{1,9}")
 
 
-def handle_schedule_message(message: MessageExtBrokerInner, max_delay_level: int) -> None:
-    """Let a message with a delay level wait in SCHEDULE_TOPIC_XXXX (`HookUtils.handleScheduleMessage`).
-
-    Of a transaction only the message that is committed waits; its half message has its own topic.
+class PutHooks:
+    """Lets messages wait for their delay level or their time.
 
     Args:
-        message: Changed in place: topic and queue, and the properties that keep the real ones.
-        max_delay_level: A message with a larger level gets this one.
-
-    Raises:
-        MessageIllegalError: The level is no number, or the message names a time, which this broker cannot wait for.
+        config: The store's keys.
+        num_of_slot: The number of messages that wait in the slot of a time (ms).
     """
-    is_half = message.sys_flag & SysFlag.TRANSACTION_MASK not in (0, SysFlag.TRANSACTION_COMMIT)
-    if is_half or message.topic == TRANS_HALF_TOPIC:
-        return
-    properties = message.properties
-    level = delay_level(properties)
-    if level <= 0:
-        if message.topic.startswith(REVIVE_TOPIC_PREFIX):  # its reader knows when they are due
+
+    def __init__(self, config: MessageStoreConfig, num_of_slot: Callable[[int], int]) -> None:
+        self._config = config
+        self._max_delay_level = len(config.delay_levels_ms)
+        self._num_of_slot = num_of_slot
+
+    def handle_schedule_message(self, message: MessageExtBrokerInner, now_ms: int) -> None:
+        """Let a message with a delay level wait in SCHEDULE_TOPIC_XXXX, one with a time in rmq_sys_wheel_timer.
+
+        A time that has passed is no reason to wait. Of a transaction only the message that is committed waits; its half
+        message has its own topic (`HookUtils.handleScheduleMessage`).
+
+        Args:
+            message: Changed in place: topic and queue, and the properties that keep the real ones.
+            now_ms: The time.
+
+        Raises:
+            MessageIllegalError: The level is no number.
+            RemotingCommandError: It cannot wait for its time: the time is no number or too far, the message deletes
+                another one too late, there are no timers, or too many messages wait for the same moment.
+        """
+        is_half = message.sys_flag & SysFlag.TRANSACTION_MASK not in (0, SysFlag.TRANSACTION_COMMIT)
+        if is_half or message.topic in (TRANS_HALF_TOPIC, TIMER_TOPIC):
             return
-        if _TIMER_OUT not in properties and any(name in properties for name in _TIMERS):
-            raise MessageIllegalError("this broker has delay levels, and no timers yet: set a delay level")
-        return
-    for name in _TIMERS:
-        properties.pop(name, None)
-    level = min(level, max_delay_level)
-    properties |= {DELAY: str(level), REAL_TOPIC: message.topic, REAL_QID: str(message.queue_id)}
-    message.topic, message.queue_id = SCHEDULE_TOPIC, level - 1
+        properties = message.properties
+        level = delay_level(properties)
+        if level > 0:
+            for name in TIMER_REQUESTS:
+                properties.pop(name, None)
+            level = min(level, self._max_delay_level)
+            properties[DELAY] = str(level)
+            _wait_in(message, SCHEDULE_TOPIC, level - 1)
+        elif message.topic.startswith(REVIVE_TOPIC_PREFIX):  # its reader knows when they are due
+            return
+        elif TIMER_OUT_MS not in properties and any(name in properties for name in TIMER_REQUESTS):
+            self._wait_for_time(message, now_ms)
+
+    def _wait_for_time(self, message: MessageExtBrokerInner, now_ms: int) -> None:
+        """Let a message wait for its time (`transformTimerMessage`)."""
+        config, properties = self._config, message.properties
+        if not config.timer_wheel_enable:
+            remark = "accurate timer message is not enabled, timerWheelEnable is false"
+            raise RemotingCommandError(ResponseCode.SYSTEM_ERROR, remark)
+        try:
+            deliver_ms = deliver_time(properties, now_ms)
+        except MessageIllegalError:
+            raise self._illegal() from None
+        assert deliver_ms is not None
+        if deliver_ms <= now_ms:
+            if TIMER_DEL_UNIQKEY in properties:
+                raise self._illegal()
+            return
+        if deliver_ms - now_ms > config.timer_max_delay_sec * 1000:
+            raise self._illegal()
+        out_ms = out_time(deliver_ms, config.timer_precision_ms)
+        self._check_congestion(out_ms)
+        properties[TIMER_OUT_MS] = str(out_ms)
+        _wait_in(message, TIMER_TOPIC, 0)
+
+    def _check_congestion(self, out_ms: int) -> None:
+        """Refuse some messages for a slot with many, and all for one with twice as many (`isReject`)."""
+        most = self._config.timer_congest_num_each_slot
+        beyond = self._num_of_slot(out_ms) - most
+        if beyond > 0 and (beyond >= most or random.randrange(1000) > 1000 * beyond / (most + 0.1)):
+            remark = (
+                f"timer message is under flow control, max num limit is {2 * most} or the current value is greater "
+                f"than {most} and less than {2 * most}, trigger random flow control"
+            )
+            raise RemotingCommandError(ResponseCode.SYSTEM_ERROR, remark)
+
+    def _illegal(self) -> RemotingCommandError:
+        remark = (
+            "timer message illegal, the delay time should not be bigger than the max delay "
+            f"{self._config.timer_max_delay_sec * 1000}ms; or if set del msg, the delay time should be bigger than the "
+            "current time"
+        )
+        return RemotingCommandError(ResponseCode.MESSAGE_ILLEGAL, remark)
+
+
+def _wait_in(message: MessageExtBrokerInner, topic: str, queue_id: int) -> None:
+    message.properties |= {REAL_TOPIC: message.topic, REAL_QID: str(message.queue_id)}
+    message.topic, message.queue_id = topic, queue_id
 
 
 def delay_level(properties: Mapping[str, str]) -> int:

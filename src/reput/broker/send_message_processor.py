@@ -8,15 +8,14 @@ from datetime import datetime
 from typing import Any
 
 from reput.broker.inner_message import MessageExtBrokerInner, read_properties
-from reput.broker.put_hooks import handle_schedule_message
 from reput.broker.state import SEE_FAQ, BrokerState
 from reput.config.message_store import FlushDiskType
-from reput.errors import MessageIllegalError, ReputError, StoreBusyError, WouldWaitError
+from reput.errors import MessageIllegalError, RemotingCommandError, ReputError, StoreBusyError, WouldWaitError
 from reput.files import NeverWaiting
 from reput.formats.message import RETRY_TOPIC_PREFIX
 from reput.formats.message_batch import INNER_BATCH
 from reput.formats.metadata import TopicConfig, TopicFilterType
-from reput.formats.properties import DELAY, INNER_NUM
+from reput.formats.properties import DELAY, INNER_NUM, REAL_TOPIC, TIMER_OUT_MS
 from reput.formats.record_layout import SysFlag
 from reput.log.queue_types import is_batch_cq
 from reput.log.store_host import encode_store_host
@@ -24,6 +23,7 @@ from reput.remoting.codes import V3_4_9, PermName, RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand
 from reput.remoting.header import encode_header, required
 from reput.remoting.send_headers import SendMessageRequestHeader, SendMessageResponseHeader, decode_send_header
+from reput.service.timer_messages import RecallHandle, encode_recall_handle
 from reput.service.topic_validator import NOT_ALLOWED_SEND_TOPICS, dlq_topic_of, validate_topic
 from reput.service.transactional_message import TRAN_MSG, number
 from reput.service.unique_id import UniqueIds
@@ -217,9 +217,11 @@ class SendMessageProcessor:
         if dead_letters is not None:
             message.topic, message.queue_id, properties[DELAY] = dead_letters, 0, "-1"
         try:
-            handle_schedule_message(message, len(self._state.store.config.delay_levels_ms))
+            self._state.hooks.handle_schedule_message(message, self._state.now_ms())
         except MessageIllegalError as error:
             return self._refuse(command, ResponseCode.MESSAGE_ILLEGAL, str(error))
+        except RemotingCommandError as error:
+            return self._refuse(command, error.code, error.remark)
         (result,) = self._state.writer.put_rows([message.row()])
         if isinstance(result, WouldWaitError):
             if self._state.room.failure is None:
@@ -230,14 +232,25 @@ class SendMessageProcessor:
         self._state.on_append()
         key = properties.get(_UNIQ_KEY)
         stored = SendMessageResponseHeader(
-            result.message_id, queue_id, result.queue_offset, key, key if is_inner_batch else None
-        )
+            result.message_id, queue_id, result.queue_offset, key, key if is_inner_batch else None,
+            None if header.batch else self._recall_handle(message),
+        )  # fmt: skip
         answer = command.response(ResponseCode.SUCCESS, None, {**encode_header(stored), **self.ext})
         if not self._is_sync:
             return answer
         waits = properties.get(_WAIT, "true").lower() != "false"
         self._state.answers.add(connection, answer if waits and not command.is_one_way else None, result.end_offset)
         return None if waits else answer
+
+    def _recall_handle(self, message: MessageExtBrokerInner) -> str | None:
+        """What a message that waits for a time can be recalled with (`attachRecallHandle`); None for another one."""
+        properties = message.properties
+        topic, out_ms = properties.get(REAL_TOPIC), properties.get(TIMER_OUT_MS)
+        if topic is None or out_ms is None or not out_ms.isdigit() or topic.startswith(RETRY_TOPIC_PREFIX):
+            return None
+        time_text = str(int(out_ms[:18]) + 1)  # after the slot's time, so that the recall gets the same slot
+        name = self._state.config.broker_name
+        return encode_recall_handle(RecallHandle(topic, name, time_text, properties.get(_UNIQ_KEY, "")))
 
     @staticmethod
     def _is_half(header: SendMessageRequestHeader, properties: Mapping[str, str]) -> bool:

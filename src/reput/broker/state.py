@@ -10,6 +10,7 @@ from reput.broker.disk_work import DiskWork
 from reput.broker.durable_answers import DurableAnswers
 from reput.broker.log_room import LogRoom
 from reput.broker.loop_dispatch import LoopDispatch
+from reput.broker.put_hooks import PutHooks
 from reput.broker.registration import Registration
 from reput.broker.state_files import StateFiles
 from reput.broker.topic_creation import TopicCreation
@@ -26,6 +27,7 @@ from reput.service.rebalance_lock_manager import RebalanceLockManager
 from reput.service.subscription_group_manager import SubscriptionGroupManager
 from reput.service.topic_config_manager import TopicConfigManager
 from reput.store.message_store import MessageStore
+from reput.store.timer.timer_message_store import TimerMessageStore
 from reput.transport.connection import Connection
 from reput.transport.request_queue import RequestQueue
 
@@ -57,6 +59,8 @@ class BrokerState:
         on_append: To call after an append: there is something to dispatch, if not before it is synced.
         sending: Where sends wait.
         answers: Answers that wait for a sync.
+        timers: Which messages wait for which time; None with timerWheelEnable=false.
+        hooks: What is done to each message before it is put.
         appends: Messages of the broker's own.
         creation: Topics that clients make.
         stats: What is counted of requests.
@@ -73,7 +77,7 @@ class BrokerState:
         own_topics: Sequence[TopicConfig],
         files: FileLayer,
     ) -> None:
-        self.config, self.store, self.address = config, store, address
+        self.config, self.store, self.address, self.files = config, store, address, files
         self.topics = TopicConfigManager(store, own_topics, auto_create_topic_enable=config.auto_create_topic_enable)
         self.groups = SubscriptionGroupManager(
             store.path, files, auto_create_subscription_group=config.auto_create_subscription_group
@@ -105,10 +109,9 @@ class BrokerState:
         self.answers = DurableAnswers(
             writer, self.sending, store.config.sync_flush_timeout, on_safe=self.dispatch.soon if is_sync else None
         )
-        self.appends = Appends(
-            writer, self.room, self.dispatch,
-            is_sync=is_sync, max_delay_level=len(store.config.delay_levels_ms),
-        )  # fmt: skip
+        self.timers = TimerMessageStore(store, files, self.now_ms()) if store.config.timer_wheel_enable else None
+        self.hooks = PutHooks(store.config, _no_message if self.timers is None else self.timers.num)
+        self.appends = Appends(writer, self.room, self.dispatch, self.hooks, is_sync=is_sync)
         self.registration = Registration(config, store, address, name_servers)
         self.creation = TopicCreation(self.topics, self.writes, self.registration.register)
 
@@ -121,6 +124,11 @@ class BrokerState:
     def now_ms() -> int:
         """The time in ms since 1970 UTC."""
         return int(time.time() * 1000)
+
+
+def _no_message(time_ms: int) -> int:
+    """Without timers no message waits for a time."""
+    return 0
 
 
 def _nothing() -> None:

@@ -161,6 +161,10 @@ class BrokerConfig(RocketmqConfig):
         True, "The broker resets offsets itself, also of groups without members; else it tells the members."
     )
 
+    # messages with a time
+    recall_message_enable: bool = config_key(False, "Producers may recall messages that wait for a time.")
+    allow_recall_when_broker_not_writeable: bool = config_key(True, "... also while brokerPermission allows no sends.")
+
     # monitoring
     metrics_exporter_type: MetricsExporterType = config_key(
         MetricsExporterType.DISABLE, "PROM: serve /metrics for Prometheus, /health and /ready."

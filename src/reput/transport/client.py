@@ -46,8 +46,9 @@ class RemotingClient:
             raise RemotingError(f"address {address!r}: expected HOST:PORT")
         loop = asyncio.get_running_loop()
         try:
-            async with asyncio.timeout(_CONNECT_S):
-                _, connection = await loop.create_connection(lambda: Connection(self), host.strip("[]"), int(port))
+            _, connection = await asyncio.wait_for(
+                loop.create_connection(lambda: Connection(self), host.strip("[]"), int(port)), _CONNECT_S
+            )
         except TimeoutError:
             raise RemotingError(f"{address}: no connection in {_CONNECT_S:g} s") from None
         except (OSError, OverflowError, ValueError) as error:  # the last two: no port, no name

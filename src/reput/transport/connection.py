@@ -212,8 +212,7 @@ class Connection(asyncio.BufferedProtocol):
         answer = self._calls[opaque] = self._loop.create_future()
         try:
             self.send(command)
-            async with asyncio.timeout(timeout_s):  # wait_for of Python 3.11 may swallow a cancellation
-                return await answer
+            return await asyncio.wait_for(answer, timeout_s)
         except TimeoutError:
             raise RemotingTimeoutError(f"{self.remote}: no answer to request {command.code} in {timeout_s} s") from None
         finally:

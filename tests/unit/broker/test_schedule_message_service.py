@@ -118,7 +118,7 @@ def test_a_level_above_the_last_is_the_last_and_none_is_at_once(tmp_path: Path) 
 
 @pytest.mark.parametrize(
     ("properties", "remark"),
-    [({"DELAY": "x"}, "the property DELAY is 'x', no number"), ({"TIMER_DELAY_MS": "5"}, "no timers yet")],
+    [({"DELAY": "x"}, "the property DELAY is 'x', no number"), ({"TIMER_DELAY_MS": "x"}, "timer message illegal")],
 )
 def test_what_cannot_wait_is_refused(tmp_path: Path, properties: dict[str, str], remark: str) -> None:
     async def scenario() -> None:

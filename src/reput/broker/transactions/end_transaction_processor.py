@@ -89,6 +89,8 @@ class EndTransactionProcessor:
 
     def _fault(self, error: ReputError) -> tuple[int, str]:
         """(code, remark) of a commit that failed (`sendFinalMessage`)."""
+        if isinstance(error, RemotingCommandError):  # the message cannot wait for its time
+            return error.code, error.remark
         if isinstance(error, MessageIllegalError):
             return ResponseCode.MESSAGE_ILLEGAL, (
                 "The message is illegal, maybe msg body or properties length not matched. msg body length limit "

@@ -1,0 +1,1 @@
+"""Messages with a time: delivered when it has come, and recalled before."""

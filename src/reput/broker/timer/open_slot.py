@@ -1,0 +1,56 @@
+"""OpenSlot: the slot whose time has come; its messages are delivered one by one at their exact times."""
+
+from __future__ import annotations
+
+import heapq
+from typing import NamedTuple
+
+from reput.formats.timer_log import TimerUnit
+
+
+class Waiting(NamedTuple):
+    """A message of the open slot: when it is due (ms), its number in the slot, and its unit."""
+
+    due_ms: int
+    number: int
+    unit: TimerUnit
+
+
+class OpenSlot:
+    """Messages of one slot that are not delivered yet.
+
+    Attributes:
+        time_ms: The slot's time: its messages are due after it, and at most one precision later.
+        deleted: Topic and key of messages that are not to be delivered, and the topic of each.
+        found: Those of them that were in the slot.
+        has_begun: Whether a message has been delivered: a start reads the whole slot again.
+    """
+
+    def __init__(self, time_ms: int) -> None:
+        self.time_ms = time_ms
+        self.deleted: dict[str, str] = {}
+        self.found: set[str] = set()
+        self.has_begun = False
+        self._waiting: list[Waiting] = []
+        self._count = 0
+
+    def add(self, due_ms: int, unit: TimerUnit) -> None:
+        """A message waits; of those that are due at once the first added comes first."""
+        self._count += 1
+        heapq.heappush(self._waiting, Waiting(due_ms, self._count, unit))
+
+    def put_back(self, waiting: Waiting) -> None:
+        """A message was taken, and not delivered."""
+        heapq.heappush(self._waiting, waiting)
+
+    def take(self, now_ms: int, most: int) -> list[Waiting]:
+        """The next messages that are due."""
+        taken: list[Waiting] = []
+        while self._waiting and self._waiting[0].due_ms <= now_ms and len(taken) < most:
+            taken.append(heapq.heappop(self._waiting))
+        return taken
+
+    @property
+    def next_due_ms(self) -> int | None:
+        """When the next message is due; None where none waits."""
+        return self._waiting[0].due_ms if self._waiting else None

@@ -1,0 +1,334 @@
+"""TimerMessageService: delivers messages with a time when it has come (`TimerMessageStore`'s services)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Sequence
+
+from reput.broker.disk_work import DiskWork
+from reput.broker.state import BrokerState
+from reput.broker.timer.open_slot import OpenSlot, Waiting
+from reput.broker.timer.timer_message import TimerMessage
+from reput.errors import MessageIllegalError, ReputError
+from reput.events import Event
+from reput.formats.timer_log import Magic, TimerUnit
+from reput.formats.timer_wheel import SLOTS_TOTAL
+from reput.service.timer_metrics_manager import TimerMetricsManager
+from reput.store.dispatch.arrivals import Arrivals
+from reput.store.results import GetMessageStatus
+from reput.store.timer.timer_message_store import TIMER_TOPIC, TimerMessageStore
+
+logger = logging.getLogger("reput.broker")
+
+#: Messages that are read and put at once, before the loop does other work; a pull gives no more by default.
+_MOST = 32
+#: Units of a slot whose messages are looked at at once.
+_MOST_LOOKED_AT = 256
+#: The shortest sleep, so that what is due at about the same time is one batch.
+_LEAST_SLEEP_S = 0.005
+#: The longest sleep: the machine's clock may be set.
+_MOST_SLEEP_S = 1.0
+_RETRY_S = 1.0
+_STOP_S = 2.0
+_DELETE_EVERY_S = 30.0
+
+
+class TimerMessageService:
+    """Gives each message of rmq_sys_wheel_timer a slot of the wheel, and delivers it at its time, never before.
+
+    All is done in turns of one task, so the timers have one user at a time: what is new gets its slot; the slot whose
+    time has come is opened; of it is delivered what is due; the state is flushed. A slot is over once all of it is
+    delivered and safe. A kill loses no message; those of the slots that were not over when the checkpoint was written
+    last are delivered again (as by RocketMQ's `TimerMessageStore`).
+
+    Args:
+        state: The broker's.
+        timers: On the disk.
+
+    Attributes:
+        metrics: How many messages wait.
+        recalled_to: Commit log offset after the last message that recalls another one; it counts before later slots.
+    """
+
+    any_wait = False
+
+    def __init__(self, state: BrokerState, timers: TimerMessageStore) -> None:
+        self._state = state
+        self._timers = timers
+        config = state.store.config
+        self._precision, self._window = config.timer_precision_ms, config.timer_roll_window_ms
+        self._flush_every_s = config.timer_flush_interval_ms / 1000
+        self._work = DiskWork("reput-broker-timer", 1, None)
+        self.metrics = TimerMetricsManager(state.store.path, state.files)
+        self.recalled_to = 0
+        self._slot: OpenSlot | None = None
+        self._arrived = asyncio.Event()
+        self._is_stopped = False
+        self._is_changed = True
+        self._flushed_at = self._deleted_at = 0.0
+        self._flushing: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether messages have no slot yet, or were due and are not delivered."""
+        timers, due_ms = self._timers, None if self._slot is None else self._slot.next_due_ms
+        is_late = due_ms is not None and due_ms < self._state.now_ms()
+        return is_late or self._state.store.max_offset(TIMER_TOPIC, 0) > timers.queue_offset
+
+    # -- life
+
+    def start(self) -> None:
+        """Deliver from now on what is due."""
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def stop(self) -> None:
+        """Deliver nothing more, but the rest of a slot that has begun, and leave the state on the disk.
+
+        So nothing is delivered again by the next start. The rest is due within one precision.
+        """
+        self._is_stopped = True
+        self._arrived.set()
+        if self._task is not None:
+            await asyncio.wait((self._task,), timeout=_STOP_S + self._precision / 1000)
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+        if self._flushing is not None:
+            await self._flushing
+        try:
+            await self._flush(self._begin_flush())
+        finally:
+            self._timers.close()
+            await self._state.writes.run(self._work.stop)
+
+    def messages_arrived(self, arrivals: Arrivals) -> None:
+        """Called by dispatch."""
+        if any(topic == TIMER_TOPIC for topic, _ in arrivals.queues):
+            self._arrived.set()
+
+    async def _run(self) -> None:
+        while not self._is_stopped or (self._slot is not None and self._slot.has_begun):
+            self._arrived.clear()
+            try:
+                due_ms = await self._turn()
+            except ReputError as error:
+                logger.error(Event("messages with a time were not delivered", error=error))
+                await asyncio.sleep(_RETRY_S)
+            except Exception:
+                logger.exception(Event("bug: messages with a time were not delivered"))
+                self._slot = None  # to be read again
+                await asyncio.sleep(_RETRY_S)
+            else:
+                await self._sleep(min(max(due_ms / 1000 - time.time(), _LEAST_SLEEP_S), _MOST_SLEEP_S))
+
+    async def _sleep(self, seconds: float) -> None:
+        """Sleep, but only until messages arrive."""
+        if self._is_stopped:  # the rest of a slot is waited for
+            await asyncio.sleep(seconds)
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._arrived.wait()
+
+    async def _turn(self) -> int:
+        """Do all that is to be done now; the time (ms) at which something will be."""
+        now_ms = self._state.now_ms()
+        if now_ms - self._timers.read_time_ms <= SLOTS_TOTAL * self._precision:  # else their slots may be in use
+            await self._wait_for_recalls()
+            await self._enqueue()
+        while (due_ms := await self._advance(now_ms)) is None:
+            pass
+        self._flush_soon()
+        if time.monotonic() >= self._deleted_at + _DELETE_EVERY_S:
+            self._deleted_at = time.monotonic()
+            state = self._state
+            await self._work.run(self._timers.delete_before, state.store.min_commit_log_offset)
+        return due_ms
+
+    async def _wait_for_recalls(self) -> None:
+        """Return once the messages that recall others are in their queue: their recalls may have been answered."""
+        store, end = self._state.store, self.recalled_to
+        if end:
+            await self._state.appends.safe(end)
+        while store.max_commit_log_offset - store.dispatch_behind_bytes < end and not self._is_stopped:
+            self._arrived.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_MOST_SLEEP_S):
+                    await self._arrived.wait()
+        if self.recalled_to == end:
+            self.recalled_to = 0
+
+    # -- messages that are new
+
+    async def _enqueue(self) -> None:
+        """Give all messages of the queue a slot."""
+        state, timers = self._state, self._timers
+        while not self._is_stopped:
+            offset = timers.queue_offset
+            result = await self._work.run(state.store.get_raw, TIMER_TOPIC, 0, offset, _MOST)
+            assert result is not None, "a read that may wait has a result"
+            if result.status is GetMessageStatus.FOUND:
+                await self._wait(result.records)
+                timers.queue_offset = result.next_begin_offset
+            elif result.next_begin_offset == offset:
+                return
+            else:
+                offsets = {"offset": offset, "min": result.min_offset, "max": result.max_offset}
+                logger.warning(Event("the offset of the timers has no message", **offsets))
+                timers.queue_offset = result.next_begin_offset
+            self._is_changed = True
+
+    async def _wait(self, records: bytes) -> None:
+        """Let successive messages wait."""
+        timers, slot, now_ms = self._timers, self._slot, self._state.now_ms()
+        write_ms = now_ms // self._precision * self._precision
+        waiting, position = [], 0
+        while position < len(records):
+            message = TimerMessage.of_record(memoryview(records)[position:])
+            position += int.from_bytes(records[position : position + 4])
+            if message is None:
+                logger.error(Event("a message with a time names no time, or no topic to go to"))
+            elif not timers.has_unit(message.commit_log_offset):
+                entry = message.entry(write_ms, timers.read_time_ms, self._window, self._precision)
+                waiting.append((message, entry))
+        await self._work.run(timers.enqueue, [entry for _, entry in waiting], write_ms)
+        for message, entry in waiting:
+            self.metrics.add(message.real_topic, -1 if entry.magic & Magic.DELETE else 1, now_ms)
+            if slot is not None and entry.time == slot.time_ms:
+                unit = TimerUnit(-1, entry.magic, write_ms, entry.time - write_ms, *entry[2:])
+                self._add(slot, message, unit)
+
+    def _add(self, slot: OpenSlot, message: TimerMessage, unit: TimerUnit) -> None:
+        """Add a message to the slot that is open."""
+        if message.deletes is not None and not unit.magic & Magic.ROLL:
+            slot.deleted[message.deletes] = message.real_topic
+        else:
+            slot.add(message.due_ms(unit.time, unit.magic, self._precision), unit)
+
+    # -- slots
+
+    async def _advance(self, looked_ms: int) -> int | None:
+        """Open the next slot, deliver what is due of the open one, or end it.
+
+        Args:
+            looked_ms: Messages that were put until then have their slots.
+
+        Returns:
+            The time (ms) at which something is to be done again; None: at once.
+        """
+        timers, precision = self._timers, self._precision
+        if self._slot is None:
+            this_slot = looked_ms // precision * precision
+            time_ms = timers.next_time(timers.read_time_ms, this_slot + precision)
+            if time_ms is None:
+                timers.read_time_ms = max(timers.read_time_ms, this_slot)
+                next_ms = timers.next_time(timers.read_time_ms, this_slot + precision + int(1000 * _MOST_SLEEP_S))
+                return looked_ms + int(1000 * _MOST_SLEEP_S) if next_ms is None else next_ms + 1
+            timers.read_time_ms = time_ms
+            if looked_ms <= time_ms or self._is_stopped:
+                return time_ms + 1
+            self._slot = await self._open(time_ms)
+        slot = self._slot
+        await self._deliver(slot)
+        if slot.next_due_ms is not None:
+            return slot.next_due_ms
+        if self._state.now_ms() < slot.time_ms + precision:
+            return slot.time_ms + precision
+        timers.read_time_ms = slot.time_ms + precision
+        self._slot, self._is_changed = None, True
+        for key in slot.deleted.keys() - slot.found:  # it has counted as one message less
+            self.metrics.add(slot.deleted[key], 1, looked_ms)
+        return None
+
+    async def _open(self, time_ms: int) -> OpenSlot:
+        """The slot of a time, with all its messages."""
+        slot = OpenSlot(time_ms)
+        units = await self._work.run(self._timers.units, time_ms)
+        for begin in range(0, len(units), _MOST_LOOKED_AT):
+            some = units[begin : begin + _MOST_LOOKED_AT]
+            for unit, message in zip(some, await self._work.run(self._look, some), strict=True):
+                if message is not None:
+                    self._add(slot, message, unit)
+        return slot
+
+    def _look(self, units: Sequence[TimerUnit]) -> list[TimerMessage | None]:
+        """The messages of units; None, and an error in the log, for one that is not there."""
+        found = []
+        for unit in units:
+            stored = self._state.store.look_message_by_offset(unit.commit_log_offset)
+            message = None if stored is None else TimerMessage.of_record(stored.raw)
+            if message is None:
+                logger.error(Event("a message with a time is not in the log", offset=unit.commit_log_offset))
+            found.append(message)
+        return found
+
+    async def _deliver(self, slot: OpenSlot) -> None:
+        """Deliver what is due of a slot, and return once that is safe."""
+        state, ends = self._state, []
+        try:
+            while taken := slot.take(state.now_ms(), _MOST):
+                messages = await self._work.run(self._look, [one.unit for one in taken])
+                end_offset = await self._put(slot, list(zip(taken, messages, strict=True)))
+                if end_offset is not None:
+                    ends.append(asyncio.ensure_future(state.appends.safe(end_offset)))
+        finally:
+            if ends:
+                self._is_changed = True
+                try:
+                    await asyncio.gather(*ends)
+                except BaseException:
+                    self._slot = None  # nobody knows what is safe: the slot is to be read again
+                    raise
+
+    async def _put(self, slot: OpenSlot, taken: Sequence[tuple[Waiting, TimerMessage | None]]) -> int | None:
+        """Put messages where they go; commit log offset after the last one."""
+        now_ms, end_offset = self._state.now_ms(), None
+        for number, (waiting, message) in enumerate(taken):
+            if message is None:
+                continue
+            if message.key is not None and message.key in slot.deleted:
+                slot.found.add(message.key)
+                continue
+            try:
+                end_offset = (await self._state.appends.append_row(message.row(waiting.unit, now_ms))).end_offset
+            except MessageIllegalError as error:
+                logger.error(Event("a message with a time cannot be put", topic=message.real_topic, error=error))
+            except ReputError:  # those before it have been delivered, and are not to come again
+                for one, _ in taken[number:]:
+                    slot.put_back(one)
+                raise
+            slot.has_begun = True
+            self.metrics.add(message.real_topic, -1, now_ms)
+        return end_offset
+
+    # -- the disk
+
+    def _flush_soon(self) -> None:
+        """Flush beside the loop, if something has changed and the last flush was some time ago."""
+        is_due = time.monotonic() >= self._flushed_at + self._flush_every_s
+        if self._is_changed and is_due and (self._flushing is None or self._flushing.done()):
+            self._flushed_at = time.monotonic()
+            self._flushing = asyncio.get_running_loop().create_task(self._try_flush(self._begin_flush()))
+
+    async def _try_flush(self, flush: Callable[[], None]) -> None:
+        try:
+            await self._flush(flush)
+        except ReputError as error:
+            self._is_changed = True
+            logger.error(Event("the state of the timers was not written", error=error))
+
+    def _begin_flush(self) -> Callable[[], None]:
+        self._is_changed = False
+        return self._timers.begin_flush(self._state.now_ms())
+
+    async def _flush(self, flush: Callable[[], None]) -> None:
+        """Write a state of the timers: the log first, in which all is that was delivered before."""
+        state = self._state
+        await state.writes.run(state.writer.flush)
+        await state.writes.run(flush)
+        if self.metrics.snapshot() is not None:
+            await state.config_files.try_persist(self.metrics)

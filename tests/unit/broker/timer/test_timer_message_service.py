@@ -1,0 +1,323 @@
+"""Messages with a time in a broker: never early, never lost, and none that was recalled."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reput.broker.appends import Appends
+from reput.broker.timer import timer_message_service
+from reput.errors import StoreFullError
+from reput.formats.message_ext import MessageExt
+from reput.formats.metadata import TimerMetrics, decode_metadata
+from reput.formats.timer_checkpoint import decode_timer_checkpoint
+from reput.remoting.codes import RequestCode, ResponseCode
+from reput.remoting.command import RemotingCommand
+from reput.service.timer_messages import RecallHandle, encode_recall_handle
+from reput.store.put_rows import PutRow, PutRowResult
+from reput.store.timer.timer_message_store import TIMER_TOPIC
+from tests.support.broker import LONG_MS, SYNCED, Client, Served, messages_of, send_command, serving_broker, with_topic
+from tests.support.sockets import run
+
+#: Slots of a tenth of a second.
+FAST = {"timer_precision_ms": 100, "timer_flush_interval_ms": 50, "recall_message_enable": True}
+
+
+def now_ms() -> int:
+    return int(time.time() * 1000)
+
+
+async def send(client: Client, body: bytes, **properties: object) -> RemotingCommand:
+    texts = {name.upper(): str(value) for name, value in properties.items()}
+    return await client.send_message("orders", body, properties=texts)
+
+
+async def received(client: Client, count: int, topic: str = "orders", offset: int = 0) -> list[MessageExt]:
+    """So many messages of a topic; waits until they are there."""
+    found: list[MessageExt] = []
+    while len(found) < count:
+        found += messages_of(await client.pull(topic, offset + len(found), hold_ms=LONG_MS))
+    return found
+
+
+def waiting(served: Served) -> list[MessageExt]:
+    """All messages that have waited, or do."""
+    found: list[MessageExt] = []
+    while some := served.controller._state.store.get_message(TIMER_TOPIC, 0, len(found)).messages():
+        found += some
+    return found
+
+
+@pytest.mark.parametrize("keys", [{}, SYNCED], ids=["async", "sync"])
+def test_messages_come_at_their_times_as_they_were_sent(tmp_path: Path, keys: dict[str, Any]) -> None:
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store", **FAST | keys) as served:
+            client = await served.client()
+            await with_topic(client, "orders", 3)
+            began = now_ms()
+            times = {b"by time": began + 250, b"by ms": began + 130, b"by s": began + 1000}
+            command = await client.send_message(
+                "orders", b"by time", queueId=2, flag=7,
+                properties={"TIMER_DELIVER_MS": str(began + 250), "KEYS": "k", "TAGS": "t", "UNIQ_KEY": "u"},
+            )  # fmt: skip
+            assert (command.code, (command.ext_fields or {})["queueId"]) == (0, "2")
+            assert (await send(client, b"by ms", timer_delay_ms=130)).code == 0
+            assert (await send(client, b"by s", timer_delay_sec=1)).code == 0
+            (one,) = messages_of(await client.pull("orders", queueId=2, hold_ms=LONG_MS))
+            found = [one, *await received(client, 2)]
+            assert [message.body for message in found] == [b"by time", b"by ms", b"by s"]
+            for message in found:
+                assert message.store_timestamp >= times[message.body]
+            assert (one.flag, one.tags, one.keys, one.unique_key) == (7, "t", ("k",), "u")
+            sent = waiting(served)[0]
+            out_ms = (began + 249) // 100 * 100
+            assert sent.properties.items() >= {"TIMER_OUT_MS": str(out_ms), "REAL_QID": "2"}.items()
+            assert one.properties.items() >= sent.properties.items()
+            assert one.properties.keys() - sent.properties.keys() == {"TIMER_ENQUEUE_MS", "TIMER_DEQUEUE_MS"}
+            assert one.born_timestamp == sent.born_timestamp
+
+    run(scenario())
+
+
+def test_many_messages_come_in_the_order_of_their_times_and_none_is_early(tmp_path: Path) -> None:
+    count = 300  # more than are put at once
+
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store", **FAST) as served:
+            client = await served.client()
+            await with_topic(client, "orders")
+            began = now_ms() + 1500
+            dues = [began + number * 7919 % count for number in range(count)]
+            commands = [send_command("orders", b"%d" % due, properties={"TIMER_DELIVER_MS": str(due)}) for due in dues]
+            assert [(await answer).code for answer in client.begin_all(commands)] == [0] * count
+            found = await received(client, count)
+            assert sorted(int(one.body) for one in found) == list(range(began, began + count))
+            assert all(one.store_timestamp >= int(one.body) for one in found)
+            slots = [(int(one.body) - 1) // 100 for one in found]
+            assert slots == sorted(slots)
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("properties", "keys", "code", "remark"),
+    [
+        ({"timer_delay_ms": "x"}, {}, 13, "timer message illegal, the delay time should not be bigger than the max"),
+        ({"timer_delay_sec": 259_202}, {}, 13, "max delay 259200000ms; or if set del msg"),
+        ({"timer_delay_ms": 0, "timer_del_uniqkey": "orders+u"}, {}, 13, "timer message illegal"),
+        ({"timer_delay_sec": 5}, {"timer_wheel_enable": False}, 1, "not enabled, timerWheelEnable is false"),
+    ],
+)
+def test_a_message_that_cannot_wait_is_refused(
+    tmp_path: Path, properties: dict[str, Any], keys: dict[str, Any], code: int, remark: str
+) -> None:
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store", **keys) as served:
+            client = await served.client()
+            await with_topic(client, "orders")
+            answer = await send(client, b"never", **properties)
+            assert answer.code == code
+            assert remark in (answer.remark or "")
+            assert served.controller._state.store.max_commit_log_offset == 0
+
+    run(scenario())
+
+
+def test_a_crowded_slot_takes_no_more(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store", timer_congest_num_each_slot=3) as served:
+            client = await served.client()
+            await with_topic(client, "orders")
+            due = now_ms() + 60_000
+            answers = []
+            while len(answers) < 100:
+                answers.append(await send(client, b"x", timer_deliver_ms=due))
+                await asyncio.sleep(0.001)
+                if answers[-1].code:
+                    break
+            assert answers[-1].code == ResponseCode.SYSTEM_ERROR
+            assert "max num limit is 6" in (answers[-1].remark or "")
+            assert (await send(client, b"x", timer_deliver_ms=due + 5000)).code == 0
+
+    run(scenario())
+
+
+def test_a_time_that_has_passed_is_no_reason_to_wait(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store") as served:
+            client = await served.client()
+            await with_topic(client, "orders")
+            answer = await send(client, b"now", timer_deliver_ms=5)
+            assert "recallHandle" not in (answer.ext_fields or {})
+            (one,) = await received(client, 1)
+            assert (one.body, "TIMER_OUT_MS" in one.properties) == (b"now", False)
+
+    run(scenario())
+
+
+def test_a_far_message_is_put_back_on_its_way_and_comes_at_its_time(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store", **FAST, timer_roll_window_slot=4) as served:
+            client = await served.client()
+            await with_topic(client, "orders")
+            due = now_ms() + 1300
+            answer = await send(client, b"far", timer_deliver_ms=due)
+            deleted = await send(client, b"deleted", timer_deliver_ms=due)
+            handle = (deleted.ext_fields or {})["recallHandle"]
+            assert (await client.ask(RequestCode.RECALL_MESSAGE, topic="orders", recallHandle=handle)).code == 0
+            assert answer.code == 0
+            (one,) = await received(client, 1)
+            assert one.body == b"far"
+            assert one.store_timestamp - due >= 0
+            assert int(one.properties["TIMER_ROLL_TIMES"]) >= 2
+            assert (await client.pull("orders", 1)).code == ResponseCode.PULL_NOT_FOUND
+
+    run(scenario())
+
+
+def test_a_recalled_message_does_not_come_and_others_do(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store", **FAST | SYNCED) as served:
+            client = await served.client()
+            await with_topic(client, "orders")
+            due = now_ms() + 700
+            for number in range(20):
+                answer = await send(client, b"%d" % number, timer_deliver_ms=due, uniq_key=f"u{number}")
+                if number % 2:
+                    handle = (answer.ext_fields or {})["recallHandle"]
+                    recalled = await client.ask(RequestCode.RECALL_MESSAGE, topic="orders", recallHandle=handle)
+                    assert (recalled.code, (recalled.ext_fields or {})["msgId"]) == (0, f"u{number}")
+            found = await received(client, 10)
+            assert {int(one.body) for one in found} == set(range(0, 20, 2))
+            metrics = decode_metadata(TimerMetrics, (await client.ask(RequestCode.GET_TIMER_METRICS)).body)
+            assert metrics.timing_count["orders"].count == 0
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("fields", "keys", "code", "remark"),
+    [
+        ({}, {"recall_message_enable": False}, 16, "recall failed, operation is forbidden"),
+        ({"topic": "none"}, {}, 17, "recall failed, the topic[none] not exist"),
+        ({"recallHandle": "x"}, {}, 604, "recall handle is invalid"),
+        ({"topic": "bills"}, {}, 604, "recall failed, topic not match"),
+        ({"name": "other"}, {}, 604, "recall failed, broker service not available"),
+        ({"time": "5"}, {}, 604, "recall failed, timestamp invalid"),
+        ({}, {"broker_permission": 4, "allow_recall_when_broker_not_writeable": False}, 14, "broker service not"),
+        ({}, {"timer_wheel_enable": False}, 1, "recall failed, execute error"),
+    ],
+)
+def test_a_recall_that_cannot_be_is_refused(
+    tmp_path: Path, fields: dict[str, str], keys: dict[str, Any], code: int, remark: str
+) -> None:
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store", **FAST | keys) as served:
+            client = await served.client()
+            for topic in ("orders", "bills"):
+                await with_topic(client, topic)
+            name, text = fields.get("name", "broker-a"), fields.get("time", str(now_ms() + 60_000))
+            handle = encode_recall_handle(RecallHandle("orders", name, text, "u"))
+            asked = {"topic": "orders", "recallHandle": handle} | {
+                key: value for key, value in fields.items() if key in ("topic", "recallHandle")
+            }
+            answer = await client.ask(RequestCode.RECALL_MESSAGE, **asked)
+            assert answer.code == code
+            assert remark in (answer.remark or "")
+
+    run(scenario())
+
+
+def test_a_restart_delivers_what_waited_and_nothing_twice(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+
+    async def scenario() -> None:
+        async with serving_broker(path, **FAST) as served:
+            client = await served.client()
+            await with_topic(client, "orders")
+            due = now_ms() + 300
+            await send(client, b"first", timer_deliver_ms=due)
+            await send(client, b"same slot", timer_deliver_ms=due + 1)
+            await send(client, b"second", timer_deliver_ms=due + 900)
+            await received(client, 1)
+        for _ in range(2):
+            async with serving_broker(path, **FAST) as served:
+                client = await served.client()
+                assert [one.body for one in await received(client, 3)] == [b"first", b"same slot", b"second"]
+                answer = await client.ask(RequestCode.GET_TIMER_CHECK_POINT)
+                assert decode_timer_checkpoint(answer.body).last_timer_queue_offset == 3
+        async with serving_broker(path, **FAST) as served:
+            client = await served.client()
+            assert (await client.pull("orders", 3)).code == ResponseCode.PULL_NOT_FOUND
+
+    run(scenario())
+
+
+def test_a_killed_broker_delivers_what_waited_and_gives_no_second_unit(tmp_path: Path) -> None:
+    path, copy = tmp_path / "store", tmp_path / "copy"
+
+    async def scenario() -> None:
+        async with serving_broker(path, **FAST | {"timer_flush_interval_ms": 100_000}) as served:
+            client = await served.client()
+            await with_topic(client, "orders")
+            due = now_ms() + 1500
+            for number in range(40):
+                await send(client, b"%d" % number, timer_deliver_ms=due)
+            timers = served.controller._state.timers
+            assert timers is not None
+            while timers.queue_offset < 40:
+                await asyncio.sleep(0.001)
+            shutil.copytree(path, copy)
+        async with serving_broker(copy, **FAST) as served:
+            client = await served.client()
+            assert [int(one.body) for one in await received(client, 40)] == list(range(40))
+            assert all(one.store_timestamp >= due for one in await received(client, 40))
+            assert (await client.pull("orders", 40)).code == ResponseCode.PULL_NOT_FOUND
+
+    run(scenario())
+
+
+def test_a_full_disk_delays_what_is_due_and_repeats_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timer_message_service, "_RETRY_S", 0.01)
+    append_row, faults = Appends.append_row, [StoreFullError("full")] * 2
+
+    async def failing(self: Appends, row: PutRow) -> PutRowResult:
+        if bytes(row.body) == b"5" and faults:
+            raise faults.pop()
+        return await append_row(self, row)
+
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store", **FAST) as served:
+            client = await served.client()
+            await with_topic(client, "orders")
+            due = now_ms() + 300
+            for number in range(10):
+                await send(client, b"%d" % number, timer_deliver_ms=due)
+            monkeypatch.setattr(Appends, "append_row", failing)
+            assert [int(one.body) for one in await received(client, 10)] == list(range(10))
+            assert not faults
+            assert (await client.pull("orders", 10)).code == ResponseCode.PULL_NOT_FOUND
+
+    run(scenario())
+
+
+def test_a_message_that_names_no_time_or_topic_stops_no_other(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store", **FAST) as served:
+            client = await served.client()
+            await with_topic(client, "orders")
+            for properties in (
+                {}, {"TIMER_OUT_MS": "x", "REAL_TOPIC": "orders", "REAL_QID": "0"},
+                {"TIMER_OUT_MS": "5", "REAL_TOPIC": "orders", "REAL_QID": "-1"},
+                {"TIMER_OUT_MS": "5", "REAL_TOPIC": "or/ders" * 99, "REAL_QID": "0"},
+            ):  # fmt: skip
+                assert (await client.send_message(TIMER_TOPIC, properties=properties)).code == 0
+            await send(client, b"good", timer_delay_ms=20)
+            assert [one.body for one in await received(client, 1)] == [b"good"]
+
+    run(scenario())
