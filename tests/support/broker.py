@@ -7,7 +7,7 @@ import json
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from reput.broker.broker import BrokerController
 from reput.config.broker import broker_configs
@@ -20,6 +20,8 @@ from reput.remoting.command import ONE_WAY_FLAG, RemotingCommand
 from reput.remoting.send_headers import V2_NAMES
 from reput.transport.client import RemotingClient
 from tests.support.sockets import Peer, run
+
+T = TypeVar("T")
 
 #: Files of a few pages, and no syncs: most tests are about answers.
 SMALL = {
@@ -52,7 +54,9 @@ class Client(Peer):
             while True:
                 command = await self.receive()
                 if command.is_response:
-                    self._answers.pop(command.opaque).set_result(command)
+                    answer = self._answers.pop(command.opaque)
+                    if not answer.done():  # nobody waits any more
+                        answer.set_result(command)
                 else:
                     self.requests.put_nowait(command)
         except (asyncio.IncompleteReadError, ConnectionError) as error:
@@ -114,6 +118,18 @@ class Client(Peer):
     async def round_trip(self) -> None:
         """Return when the broker has taken all that was sent before."""
         await self.ask(RequestCode.GET_MAX_OFFSET, topic="none", queueId=0)
+
+    async def until_gone(self, awaited: asyncio.Future[T]) -> T:
+        """The result of a future; ConnectionResetError where the connection ends before."""
+        await asyncio.wait((awaited, self._reading), return_when=asyncio.FIRST_COMPLETED)
+        if not awaited.done():
+            awaited.cancel()
+            raise ConnectionResetError
+        return awaited.result()
+
+    async def next_request(self) -> RemotingCommand:
+        """What the broker asks next; ConnectionResetError where the connection ends before."""
+        return await self.until_gone(asyncio.ensure_future(self.requests.get()))
 
     async def ended(self) -> None:
         """Return when the broker has closed the connection."""

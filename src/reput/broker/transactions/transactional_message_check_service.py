@@ -98,6 +98,7 @@ class _Round:
         self._halves: dict[int, MessageExt] = {}
         self._has_jumped = False
         self._put_to = 0
+        self._questions: list[tuple[str, CheckTransactionStateRequestHeader, bytes]] = []
 
     def _consumed(self, topic: str) -> int:
         offset = self._state.offsets.query_offset(TRANS_GROUP, topic, self._queue_id)
@@ -113,8 +114,7 @@ class _Round:
 
     async def _commit(self) -> None:
         """Keep how far half and op messages are judged, once what was put back for them is safe."""
-        if self._put_to:
-            await self._state.appends.safe(self._put_to)
+        await self._ask()
         for topic, begin, end in (
             (TRANS_HALF_TOPIC, self._begin_half, self._half),
             (TRANS_OP_HALF_TOPIC, self._begin_op, self._ops.op_offset),
@@ -175,6 +175,7 @@ class _Round:
 
     async def _read_halves(self) -> bool:
         """Read the next half messages; False where there are none. What ended meanwhile is looked up again."""
+        await self._ask()
         result = await self._read(TRANS_HALF_TOPIC, self._half)
         if result.status is GetMessageStatus.FOUND:
             self._halves = {message.queue_offset: message for message in _messages(result)}
@@ -211,7 +212,7 @@ class _Round:
         return await self._put(message)
 
     async def _check(self, half: MessageExt, message: MessageExtBrokerInner) -> None:
-        """Put a half message back, and ask a producer of its group how its transaction ended (`resolveHalfMsg`)."""
+        """Put a half message back, to ask a producer of its group how its transaction ended (`resolveHalfMsg`)."""
         message.properties = properties = checked_once_more(message.properties)
         stored = await self._put_back(message)
         (offset,) = stored.commit_log_offsets
@@ -225,9 +226,16 @@ class _Round:
             half.sys_flag, half.born_timestamp, message.born_host, half.store_timestamp, encode_host(half.store_host),
             half.reconsume_times, half.prepared_transaction_offset, half.body, topic, write_properties(properties),
         )  # fmt: skip
-        group = properties.get(PGROUP, "")
-        if not self._clients.check_transaction_state(group, header, record):
-            logger.warning(Event("nobody can be asked how a transaction ended", group=group))
+        self._questions.append((properties.get(PGROUP, ""), header, record))
+
+    async def _ask(self) -> None:
+        """Ask, once what was put back is safe: before that, an end that is said finds no half message."""
+        if self._put_to:
+            await self._state.appends.safe(self._put_to)
+        questions, self._questions = self._questions, []
+        for group, header, record in questions:
+            if not self._clients.check_transaction_state(group, header, record):
+                logger.warning(Event("nobody can be asked how a transaction ended", group=group))
 
 
 def _messages(result: GetRawResult) -> list[MessageExt]:

@@ -18,6 +18,8 @@ from reput.remoting.codes import RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand
 from reput.store.loop_writer import LoopWriter
 from tests.support.broker import LONG_MS, SYNCED, Client, Served, messages_of, send_command, serving_broker, with_topic
+from tests.support.faulty_files import FaultyFiles
+from tests.support.held_disk import HeldDisk
 from tests.support.sockets import run
 
 HALF, OP, GIVEN_UP = "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC"
@@ -204,6 +206,26 @@ def test_a_producer_that_does_not_know_is_asked_until_it_does(tmp_path: Path) ->
             await check(served)
             assert judged(served) == (3, 1)
             assert client.requests.empty()
+
+    run(scenario())
+
+
+def test_a_producer_is_asked_when_an_end_finds_the_half_message(tmp_path: Path) -> None:
+    disk = HeldDisk()
+
+    async def scenario() -> None:
+        files = FaultyFiles(disk.judge)
+        async with serving_broker(tmp_path / "store", files=files, **KEYS | SYNCED) as served:
+            client = await started(served)
+            await send_half(client)
+            with disk.held():
+                checking = asyncio.ensure_future(check(served))
+                await asyncio.to_thread(disk.wait)
+                await client.round_trip()
+                assert client.requests.empty()
+            half, _ = await asked(client)
+            assert (await end(client, half)).code == 0
+            await checking
 
     run(scenario())
 
