@@ -14,6 +14,7 @@ _EXTRAS = {
     "plotly": "report",
     "prometheus_client": "metrics",
     "pyspark": "spark",
+    "yaml": "acl",
 }
 
 

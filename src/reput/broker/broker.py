@@ -33,6 +33,7 @@ from reput.broker.transactions.transactional_message_check_service import Transa
 from reput.broker.transactions.transactional_op_batch_service import TransactionalOpBatchService
 from reput.config.broker import BrokerConfig, MetricsExporterType
 from reput.config.message_store import MessageStoreConfig
+from reput.config.namesrv import NamesrvConfig
 from reput.errors import WouldWaitError
 from reput.extras import require
 from reput.files import DISK, FileLayer, NeverWaiting
@@ -42,10 +43,13 @@ from reput.namesrv.name_server import NameServer
 from reput.service.broker_stats_manager import SAMPLE_S
 from reput.service.topic_config_manager import broker_topics
 from reput.store.message_store import MessageStore
+from reput.transport.client import RemotingClient
 from reput.transport.connection import Connection
 from reput.transport.http import HttpServer
 from reput.transport.requests import Requests
 from reput.transport.server import RemotingServer, reached_at
+from reput.transport.server_tls import ServerTls
+from reput.transport.tls import ClientTls
 
 _SCAN_CLIENTS_S = 10.0
 _DRAIN_S = 1.0
@@ -61,6 +65,9 @@ class BrokerController:
             free one.
         namesrv_port: Of its own name server, where `config` names none; 0 takes a free one.
         files: The file layer.
+
+    Raises:
+        ConfigError: A certificate of the configuration cannot be used.
     """
 
     def __init__(
@@ -79,7 +86,9 @@ class BrokerController:
         self._files = files
         self._name_server: NameServer | None = None
         self._pages = HttpServer()
-        self._server = RemotingServer(self, max_idle_s=config.server_channel_max_idle_time_seconds)
+        self._server = RemotingServer(
+            self, max_idle_s=config.server_channel_max_idle_time_seconds, tls=ServerTls.of(config)
+        )
         self._requests = Requests({})
         self._tasks: set[asyncio.Task[None]] = set()
         self.address = ""
@@ -113,7 +122,7 @@ class BrokerController:
             servers = config.name_servers
             self.namesrv = ";".join(servers)
             if not servers:
-                self._name_server = NameServer()
+                self._name_server = NameServer(NamesrvConfig(**config.tls_values))
                 namesrv_port = await self._name_server.start(config.bind_address, self._namesrv_port)
                 self.namesrv = f"{self.address.rpartition(':')[0]}:{namesrv_port}"
                 servers = (reached_at(config.bind_address, namesrv_port),)  # brokerIP1 may be another machine's
@@ -173,7 +182,9 @@ class BrokerController:
     def _serve_from(self, store: MessageStore, own_topics: Sequence[TopicConfig], servers: tuple[str, ...]) -> None:
         """Make what answers requests."""
         config = self._config
-        self._state = state = BrokerState(config, store, self.address, servers, own_topics, self._files)
+        self._state = state = BrokerState(
+            config, store, self.address, servers, self._name_server_client(servers), own_topics, self._files
+        )
         self._clients = ClientProcessor(state)
         pulls = PullMessageProcessor(state)
         self._held_pulls = pulls.held
@@ -195,6 +206,11 @@ class BrokerController:
         )  # fmt: skip
         self._requests = request_table(processors, config, state.sending, state.dispatch.with_all_messages)
         self._sends = SendFrameProcessor(state, self._requests)
+
+    def _name_server_client(self, servers: Sequence[str]) -> RemotingClient:
+        """What reaches name servers: its own one without the network."""
+        own = {} if self._name_server is None else {servers[0]: self._name_server.join}
+        return RemotingClient(tls=ClientTls.of(self._config), own_servers=own)
 
     async def stop(self) -> None:
         """Answer what was accepted, unregister, persist, and close the store clean.

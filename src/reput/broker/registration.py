@@ -34,14 +34,22 @@ class Registration:
         store: Has the topics.
         address: "host:port" that clients are told.
         name_servers: "host:port" of each.
+        client: Reaches them; it is closed at the end.
     """
 
-    def __init__(self, config: BrokerConfig, store: MessageStore, address: str, name_servers: Sequence[str]) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: MessageStore,
+        address: str,
+        name_servers: Sequence[str],
+        client: RemotingClient,
+    ) -> None:
         self._config = config
         self._store = store
         self._address = address
         self._name_servers = tuple(name_servers)
-        self._client = RemotingClient()
+        self._client = client
         self._registering = asyncio.Lock()
         self._wanted = self._done = 0
         self._is_at: set[str] = set()

@@ -28,6 +28,7 @@ from reput.service.subscription_group_manager import SubscriptionGroupManager
 from reput.service.topic_config_manager import TopicConfigManager
 from reput.store.message_store import MessageStore
 from reput.store.timer.timer_message_store import TimerMessageStore
+from reput.transport.client import RemotingClient
 from reput.transport.connection import Connection
 from reput.transport.request_queue import RequestQueue
 
@@ -45,6 +46,7 @@ class BrokerState:
         store: Open, with `dispatch="caller"`.
         address: "host:port" that clients are told.
         name_servers: "host:port" of each.
+        name_server_client: Reaches them.
         own_topics: The topics that the broker has from its start.
         files: The file layer.
 
@@ -74,6 +76,7 @@ class BrokerState:
         store: MessageStore,
         address: str,
         name_servers: Sequence[str],
+        name_server_client: RemotingClient,
         own_topics: Sequence[TopicConfig],
         files: FileLayer,
     ) -> None:
@@ -112,7 +115,7 @@ class BrokerState:
         self.timers = TimerMessageStore(store, files, self.now_ms()) if store.config.timer_wheel_enable else None
         self.hooks = PutHooks(store.config, _no_message if self.timers is None else self.timers.num)
         self.appends = Appends(writer, self.room, self.dispatch, self.hooks, is_sync=is_sync)
-        self.registration = Registration(config, store, address, name_servers)
+        self.registration = Registration(config, store, address, name_servers, name_server_client)
         self.creation = TopicCreation(self.topics, self.writes, self.registration.register)
 
     @property

@@ -19,13 +19,14 @@ def config(*, settings: Settings, broker_conf: BrokerConf = None, as_json: Json 
       reput config --set flushDiskType=ASYNC_FLUSH --set mappedFileSizeCommitLog=67108864
     """
     from reput.config.properties import camel_case
+    from reput.config.rocketmq_config import shown
 
     chosen, chosen_store, ignored = broker_and_store_config(settings, broker_conf)
     keys = [
         {
             "key": camel_case(key.name),
             "of": of,
-            "value": getattr(one, key.name),
+            "value": shown(key, getattr(one, key.name)),
             "default": key.default,
             "unit": key.metadata["unit"],
             "meaning": key.metadata["doc"],

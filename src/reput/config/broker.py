@@ -13,7 +13,8 @@ from typing import ClassVar
 
 from reput.config.message_store import MessageStoreConfig
 from reput.config.properties import camel_case
-from reput.config.rocketmq_config import RocketmqConfig, config_key, keys_of
+from reput.config.rocketmq_config import config_key, keys_of
+from reput.config.tls import TlsConfig
 from reput.errors import ConfigError
 from reput.formats.consumers import MessageRequestMode
 from reput.formats.java import INT64_MAX
@@ -29,7 +30,7 @@ class MetricsExporterType(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerConfig(RocketmqConfig):
+class BrokerConfig(TlsConfig):
     """Configuration of a broker; immutable. Each field also accepts text ("4096", "true").
 
     Raises ConfigError for a value of the wrong type or outside its bounds.
@@ -182,7 +183,7 @@ class BrokerConfig(RocketmqConfig):
     )
 
     def __post_init__(self) -> None:
-        RocketmqConfig.__post_init__(self)  # no super(): a dataclass with slots is another class than this body's
+        TlsConfig.__post_init__(self)  # no super(): a dataclass with slots is another class than this body's
         _ = self.name_servers, self.metric_labels
 
     @property

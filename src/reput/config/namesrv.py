@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from reput.config.rocketmq_config import RocketmqConfig, config_key
+from reput.config.rocketmq_config import config_key
+from reput.config.tls import TlsConfig
 from reput.formats.java import INT64_MAX
 
 __all__ = ["NamesrvConfig"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NamesrvConfig(RocketmqConfig):
+class NamesrvConfig(TlsConfig):
     """Configuration of a name server; immutable. Each field also accepts text ("4096", "true").
 
     Raises ConfigError for a value of the wrong type or outside its bounds.

@@ -24,6 +24,9 @@ _ESCAPED, _ESCAPED_IN_KEYS = re.compile(r"[\\\t\n\r\f]|^ "), re.compile(r"[\\\t\
 _WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 #: Words that RocketMQ writes in capitals inside the keys that reput uses.
 _CAPITALS = {"crc": "CRC", "ip1": "IP1"}
+#: Keys of TLS have points in their names.
+_TLS_PREFIX = re.compile(r"tls_(server_|client_|)")
+_TLS_AUTH = "tls_server_need_client_auth"
 
 
 class Property(NamedTuple):
@@ -69,12 +72,19 @@ def split_folders(text: str) -> tuple[str, ...]:
 
 
 def snake_case(name: str) -> str:
-    """Python's spelling of RocketMQ's key: `checkCRCOnRecover` becomes `check_crc_on_recover`."""
-    return _WORD_START.sub("_", name).lower()
+    """Python's spelling of RocketMQ's key: `checkCRCOnRecover` becomes `check_crc_on_recover`.
+
+    Points become underscores, too: `tls.server.mode` becomes `tls_server_mode`.
+    """
+    return _WORD_START.sub("_", name.replace(".", "_")).lower()
 
 
 def camel_case(name: str) -> str:
     """Inverse of `snake_case` for every key that reput uses."""
+    if name == _TLS_AUTH:
+        return name.replace("_", ".")
+    if prefix := _TLS_PREFIX.match(name):
+        return prefix[0].replace("_", ".") + camel_case(name[prefix.end() :])
     first, *others = name.split("_")
     return first + "".join(_CAPITALS.get(word, word.capitalize()) for word in others)
 

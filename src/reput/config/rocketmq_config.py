@@ -22,11 +22,28 @@ from reput.formats.java import INT32_MAX
 
 
 def config_key(
-    default: Any, doc: str, *, unit: str = "", minimum: int = 0, maximum: int = INT32_MAX, frozen: bool = False
+    default: Any,
+    doc: str,
+    *,
+    unit: str = "",
+    minimum: int = 0,
+    maximum: int = INT32_MAX,
+    frozen: bool = False,
+    secret: bool = False,
 ) -> Any:
-    """Field for a RocketMQ key. `frozen`: the key fixes the geometry of a store's files and cannot be changed later."""
-    metadata = {"doc": doc, "unit": unit, "minimum": minimum, "maximum": maximum, "frozen": frozen}
-    return field(default=default, metadata=metadata)
+    """Field for a RocketMQ key. `frozen`: the key fixes the geometry of a store's files and cannot be changed later.
+
+    `secret`: its value is shown nowhere.
+    """
+    metadata = {
+        "doc": doc, "unit": unit, "minimum": minimum, "maximum": maximum, "frozen": frozen, "secret": secret,
+    }  # fmt: skip
+    return field(default=default, metadata=metadata, repr=not secret)
+
+
+def shown(key: Field[Any], value: object) -> object:
+    """The value of a key as it may be shown: a secret is stars."""
+    return "******" if key.metadata["secret"] and value is not None else value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +112,16 @@ class RocketmqConfig:
         return replace(base, **changes) if base else cls(**changes)
 
 
+def key_texts(config: RocketmqConfig, kind: Any) -> dict[str, str]:
+    """The keys of a class, by RocketMQ's names, and their values as texts of a properties file; secrets are stars."""
+    values = {key.name: shown(key, getattr(config, key.name)) for key in keys_of(kind).values()}
+    return {
+        camel_case(name): str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in values.items()
+        if value is not None
+    }
+
+
 @cache
 def keys_of(kind: Any) -> Mapping[str, Field[Any]]:
     """The keys of a class of configuration, by their names in snake_case."""
@@ -145,4 +172,4 @@ def _coerce(key: Field[Any], value: object, prefix: str = "") -> object:
         if isinstance(text, str) and text:
             return text
         expected = "a text"
-    raise ConfigError(f"{prefix}{camel_case(key.name)}={value}: expected {expected}")
+    raise ConfigError(f"{prefix}{camel_case(key.name)}={shown(key, value)}: expected {expected}")

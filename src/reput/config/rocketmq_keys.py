@@ -1,7 +1,7 @@
 """Keys of a broker.conf that RocketMQ 5.3.3 knows and this store does not use: accepted, and listed as ignored.
 
 From the setters of `BrokerConfig`, `BrokerIdentity`, `MessageStoreConfig` (of the store and of the tiered store),
-`NettyServerConfig`, `NettyClientConfig` and `AuthConfig`, and the additional keys of 4.9.
+`NettyServerConfig`, `NettyClientConfig`, `TlsSystemConfig` and `AuthConfig`, and the additional keys of 4.9.
 """
 
 from __future__ import annotations
@@ -106,7 +106,8 @@ ROCKETMQ_KEYS: tuple[str, ...] = tuple(
     timerEnableCheckMetrics timerEnableDisruptor timerEnableRetryUntilSuccess
     timerGetMessageThreadNum timerInterceptDelayLevel timerMetricSmallThreshold
     timerProgressLogIntervalMs timerPutMessageThreadNum timerSkipUnknownError timerStopDequeue
-    timerStopEnqueue timerWarmEnable topicQueueLockNum totalReplicas traceOn traceTopicEnable
+    timerStopEnqueue timerWarmEnable tls.ciphers tls.config.file tls.protocols
+    tls.server.authClient tls.test.mode.enable topicQueueLockNum totalReplicas traceOn traceTopicEnable
     transactionCheckInterval transactionCheckMax transactionMetricFlushInterval transactionOpBatchInterval
     transactionOpMsgMaxSize transactionTimeOut transferMsgByHeap transientStorePoolEnable transientStorePoolSize
     travelCqFileNumWhenGetMessage updateNameServerAddrPeriod useABSLock useEpollNativeSelector usePIDColdCtrStrategy

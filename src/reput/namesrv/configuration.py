@@ -7,8 +7,8 @@ import os
 from collections.abc import Callable
 
 from reput.config.namesrv import NamesrvConfig
-from reput.config.properties import camel_case, format_properties, parse_properties
-from reput.config.rocketmq_config import keys_of
+from reput.config.properties import format_properties, parse_properties
+from reput.config.rocketmq_config import key_texts
 from reput.errors import RemotingCommandError
 from reput.files import DISK
 from reput.files.layer import FileLayer
@@ -38,10 +38,7 @@ class Configuration:
 
     def text(self) -> str:
         """All keys as a properties text."""
-        values = {camel_case(name): getattr(self.config, name) for name in keys_of(NamesrvConfig)}
-        return format_properties(
-            {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in values.items()}
-        )
+        return format_properties(key_texts(self.config, NamesrvConfig))
 
     async def update(self, text: str) -> None:
         """Change keys by a properties text; returns when the file `configStorePath` holds them, too.

@@ -24,6 +24,8 @@ from reput.transport.client import RemotingClient
 from reput.transport.connection import Connection
 from reput.transport.requests import Requests
 from reput.transport.server import RemotingServer
+from reput.transport.server_tls import ServerTls
+from reput.transport.tls import ClientTls
 
 logger = logging.getLogger("reput.namesrv")
 
@@ -37,6 +39,9 @@ class NameServer:
     Args:
         now_ms: A clock that never goes back.
         files: Where the KV values and the configuration are kept.
+
+    Raises:
+        ConfigError: A certificate of the configuration cannot be used.
     """
 
     def __init__(
@@ -55,8 +60,10 @@ class NameServer:
             self._routes, self._kv_configs, self._configuration, Clock(now_ms, now_ms()), self._notify
         )
         self._requests = Requests(processor.handlers())
-        self._server = RemotingServer(self, max_idle_s=config.server_channel_max_idle_time_seconds)
-        self._client = RemotingClient()
+        self._server = RemotingServer(
+            self, max_idle_s=config.server_channel_max_idle_time_seconds, tls=ServerTls.of(config)
+        )
+        self._client = RemotingClient(tls=ClientTls.of(config))
         self._telling: set[asyncio.Task[None]] = set()
         self._scan_timer: asyncio.TimerHandle | None = None
 
@@ -73,6 +80,10 @@ class NameServer:
         self._configuration.config = replace(config, bind_address=host, listen_port=bound)  # what operators are shown
         self._scan_later()
         return bound
+
+    async def join(self, connection: Connection) -> Connection:
+        """Connect a client of this loop, without the network; returns the client's side."""
+        return await self._server.join(connection)
 
     async def stop(self) -> None:
         """Answer what is being worked on, and close the port and all connections; takes at most 1.5 s."""

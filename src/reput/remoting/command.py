@@ -16,6 +16,8 @@ MAX_FRAME_SIZE = 16_777_216
 #: The length word and the header word.
 FRAME_HEAD = struct.Struct(">iI")
 LENGTH_SIZE = 4
+#: First byte of a TLS connection; a frame that begins with it would have 369 MB.
+TLS_HANDSHAKE = 0x16
 _HEADER_SIZE_MASK = 0xFFFFFF
 _TYPE_SHIFT = 24
 
@@ -113,7 +115,9 @@ def frame_size(head: bytes | bytearray | memoryview) -> int:
         raise RemotingDecodeError(f"a frame of {len(head)} bytes: expected {FRAME_HEAD.size} at least")
     length, word = FRAME_HEAD.unpack_from(head)
     if not LENGTH_SIZE <= length <= MAX_FRAME_SIZE - LENGTH_SIZE:
-        raise RemotingDecodeError(f"frame length {length}: expected {LENGTH_SIZE} to {MAX_FRAME_SIZE - LENGTH_SIZE}")
+        tls = "; this is TLS, and the server has no tls.server.certPath" if length >> 24 == TLS_HANDSHAKE else ""
+        most = MAX_FRAME_SIZE - LENGTH_SIZE
+        raise RemotingDecodeError(f"frame length {length}: expected {LENGTH_SIZE} to {most}{tls}")
     if word & _HEADER_SIZE_MASK > length - LENGTH_SIZE:
         raise RemotingDecodeError(f"a header of {word & _HEADER_SIZE_MASK} bytes in a frame of {length}")
     if word >> _TYPE_SHIFT > SerializeType.ROCKETMQ:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
+from collections.abc import Awaitable, Callable, Mapping
 
-from reput.errors import RemotingError
+from reput.errors import ConfigError, RemotingError
 from reput.remoting.command import RemotingCommand
 from reput.transport.connection import Connection
 from reput.transport.requests import Requests
+from reput.transport.tls import ClientTls, why
 
 _CONNECT_S = 3.0
 
@@ -17,9 +20,19 @@ class RemotingClient:
 
     Args:
         requests: Handlers of what the servers ask in return.
+        tls: How to talk TLS, and with which files; None for the plain protocol.
+        own_servers: By address, how a server of this process is reached without the network (`RemotingServer.join`).
     """
 
-    def __init__(self, requests: Requests | None = None) -> None:
+    def __init__(
+        self,
+        requests: Requests | None = None,
+        *,
+        tls: ClientTls | None = None,
+        own_servers: Mapping[str, Callable[[Connection], Awaitable[Connection]]] | None = None,
+    ) -> None:
+        self._tls = tls
+        self._own_servers = own_servers or {}
         self._requests = requests or Requests({})
         self._connections: dict[str, Connection] = {}
         self._connecting: dict[str, asyncio.Lock] = {}
@@ -41,16 +54,23 @@ class RemotingClient:
             return connection
 
     async def _connect(self, address: str) -> Connection:
+        if address in self._own_servers:
+            return await self._own_servers[address](Connection(self))
         host, _, port = address.rpartition(":")
         if not (host and port.isascii() and port.isdigit()):
             raise RemotingError(f"address {address!r}: expected HOST:PORT")
         loop = asyncio.get_running_loop()
         try:
+            context = None if self._tls is None else await asyncio.to_thread(self._tls.context)
             _, connection = await asyncio.wait_for(
-                loop.create_connection(lambda: Connection(self), host.strip("[]"), int(port)), _CONNECT_S
+                loop.create_connection(lambda: Connection(self), host.strip("[]"), int(port), ssl=context), _CONNECT_S
             )
         except TimeoutError:
             raise RemotingError(f"{address}: no connection in {_CONNECT_S:g} s") from None
+        except ConfigError as error:
+            raise RemotingError(f"{address}: {error}") from None
+        except ssl.SSLError as error:
+            raise RemotingError(f"{address}: no TLS: {why(error)}") from None
         except (OSError, OverflowError, ValueError) as error:  # the last two: no port, no name
             raise RemotingError(f"{address}: {getattr(error, 'strerror', None) or error}") from None
         return connection

@@ -82,7 +82,7 @@ class Connection(asyncio.BufferedProtocol):
         transport = cast("asyncio.Transport", transport)  # uvloop's is no instance of it
         self._transport = transport
         transport.set_write_buffer_limits(_PAUSE_AT, _RESUME_AT)
-        name = transport.get_extra_info("peername") or ("0.0.0.0", 0)
+        name = transport.get_extra_info("peername") or ("127.0.0.1", 0)  # a client of this process
         address, port = name[0].partition("%")[0], name[1]  # an IPv6 address may name its interface
         self.remote_host = address, port
         self.remote = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
@@ -153,7 +153,7 @@ class Connection(asyncio.BufferedProtocol):
     def end_unacknowledged(self, seconds: float) -> None:
         """Let the connection end where the peer's machine acknowledges nothing for so long: it may be gone."""
         sock = None if self._transport is None else self._transport.get_extra_info("socket")
-        if sock is not None and hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux has it
+        if sock is not None and sock.family != socket.AF_UNIX and hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux has it
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, min(int(seconds * 1000), INT32_MAX))
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -6,16 +6,22 @@ import asyncio
 import contextlib
 import errno
 import logging
+import socket
 
 from reput.errors import RemotingError
 from reput.events import Event
 from reput.transport.connection import Connection, Owner
+from reput.transport.server_tls import ServerTls
+from reput.transport.tls_transport import FirstByte
 
 logger = logging.getLogger("reput.transport")
 
 _MAX_PORT = 65_535
 _BACKLOG = 1024
 _CHECK_S = 1.0
+_RELOAD_S = 1.0
+#: Handshakes at once, and the longest time of one.
+_MOST_HANDSHAKES, _HANDSHAKE_S = 1000, 10.0
 #: Memory for frames that come and answers that nobody reads, of all connections.
 _MOST_HELD_BYTES = 2 << 30
 #: What to do where a port cannot be taken, by the system's reason.
@@ -36,18 +42,29 @@ class RemotingServer:
         max_connections: More are closed at once.
         max_idle_s: A connection without a read or a write for so long is closed (`serverChannelMaxIdleTimeSeconds`). So
             is one with a frame that has not come whole, or whose machine has acknowledged nothing.
+        tls: The server's certificate; without one it speaks no TLS.
 
     Attributes:
         connections: Those that are open.
     """
 
-    def __init__(self, owner: Owner, *, max_connections: int = 10_000, max_idle_s: float = 120.0) -> None:
+    def __init__(
+        self,
+        owner: Owner,
+        *,
+        max_connections: int = 10_000,
+        max_idle_s: float = 120.0,
+        tls: ServerTls | None = None,
+    ) -> None:
         self.connections: set[Connection] = set()
         self._owner = owner
         self._max_connections = max_connections
         self._max_idle_s = max_idle_s
         self._server: asyncio.Server | None = None
         self._watch: asyncio.TimerHandle | None = None
+        self._tls = tls
+        self._beginnings: set[FirstByte] = set()
+        self._reloading: asyncio.Task[None] | None = None
         self._all_closed = asyncio.Event()
 
     async def start(self, host: str, port: int) -> int:
@@ -65,14 +82,16 @@ class RemotingServer:
         if not 0 <= port <= _MAX_PORT:  # uvloop would take another one
             raise RemotingError(f"cannot listen on {host}:{port}: a port is a number from 0 to {_MAX_PORT}")
         try:
-            self._server = await loop.create_server(
-                lambda: Connection(self), host, port, backlog=_BACKLOG, start_serving=False
-            )
+            self._server = await loop.create_server(self._protocol, host, port, backlog=_BACKLOG, start_serving=False)
         except OSError as error:
             raise not_bound(host, port, error) from None
         except ValueError as error:  # no name
             raise RemotingError(f"cannot listen on {host}:{port}: {error}") from None
         return int(self._server.sockets[0].getsockname()[1])
+
+    def _protocol(self) -> asyncio.BaseProtocol:
+        connection = Connection(self)
+        return connection if self._tls is None else FirstByte(self, self._tls, connection)
 
     async def listen(self) -> None:
         """Serve whoever connects; raises RemotingError where another process has begun to listen on the port."""
@@ -82,14 +101,29 @@ class RemotingServer:
             await self._server.start_serving()
         except OSError as error:
             raise not_bound(host, port, error) from None
-        self._watch = asyncio.get_running_loop().call_later(_CHECK_S, self._check)
+        loop = asyncio.get_running_loop()
+        self._watch = loop.call_later(_CHECK_S, self._check)
+        if self._tls is not None:
+            self._reloading = loop.create_task(_keep_reloading(self._tls))
+
+    async def join(self, connection: Connection) -> Connection:
+        """Connect a client of this loop, without the network; returns the client's side."""
+        loop = asyncio.get_running_loop()
+        ours, theirs = socket.socketpair()
+        await loop.connect_accepted_socket(lambda: Connection(self), theirs)
+        await loop.create_unix_connection(lambda: connection, sock=ours)
+        return connection
 
     async def stop(self, timeout_s: float = 1.0) -> None:
         """Close the port and all connections; what was written to them is sent, if they read it in time."""
         if self._watch is not None:
             self._watch.cancel()
+        if self._reloading is not None:
+            self._reloading.cancel()
         if self._server is not None:
             self._server.close()
+        for beginning in list(self._beginnings):
+            beginning.abort()
         for connection in list(self.connections):
             connection.close()
         if self.connections:
@@ -104,6 +138,11 @@ class RemotingServer:
         loop = asyncio.get_running_loop()
         oldest = loop.time() - self._max_idle_s
         held = 0
+        for beginning in list(self._beginnings):
+            if beginning.is_shaking and beginning.since < loop.time() - _HANDSHAKE_S:
+                beginning.abort("the handshake is not done in time")
+            elif beginning.since < oldest:
+                beginning.abort()
         for connection in list(self.connections):
             if connection.last_active < oldest:
                 logger.debug(Event("connection closed: idle", client=connection.remote, seconds=self._max_idle_s))
@@ -126,6 +165,22 @@ class RemotingServer:
             logger.warning(Event("connection closed: it holds most memory", client=connection.remote, bytes=size))
             connection.abort()
             held -= size
+
+    # -- Beginnings, where there is TLS
+
+    def began(self, beginning: FirstByte) -> None:
+        """Called by a socket whose first byte has not come yet."""
+        self._beginnings.add(beginning)
+        if len(self.connections) + len(self._beginnings) > self._max_connections:
+            beginning.abort("too many connections")
+
+    def handshakes(self, beginning: FirstByte) -> bool:
+        """Called at the first byte of TLS."""
+        return sum(one.is_shaking for one in self._beginnings) < _MOST_HANDSHAKES
+
+    def decided(self, beginning: FirstByte) -> None:
+        """Called when it is a connection, or has ended."""
+        self._beginnings.discard(beginning)
 
     # -- Owner of the connections
 
@@ -150,6 +205,12 @@ class RemotingServer:
         self._owner.closed(connection)
         if not self.connections:
             self._all_closed.set()
+
+
+async def _keep_reloading(tls: ServerTls) -> None:
+    while True:
+        await asyncio.sleep(_RELOAD_S)
+        await asyncio.to_thread(tls.reload)
 
 
 def not_bound(host: str, port: int, error: OSError) -> RemotingError:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from reput.broker.state import BrokerState
 from reput.config.broker import BrokerConfig
 from reput.config.message_store import MessageStoreConfig
-from reput.config.properties import camel_case, format_properties
-from reput.config.rocketmq_config import keys_of
+from reput.config.properties import format_properties
+from reput.config.rocketmq_config import key_texts
 from reput.remoting.body import encode_body
 from reput.remoting.codes import VERSION, RequestCode, version_name
 from reput.remoting.command import RemotingCommand
@@ -70,17 +69,8 @@ class RuntimeProcessor:
 
     def broker_config(self, connection: Connection, command: RemotingCommand) -> Answer:
         """The keys of broker and store as a properties text."""
-        values = _values(self._state.store.config, MessageStoreConfig) | _values(self._state.config, BrokerConfig)
+        values = key_texts(self._state.store.config, MessageStoreConfig) | key_texts(self._state.config, BrokerConfig)
         return command.response(body=format_properties(values).encode())
-
-
-def _values(config: object, kind: Any) -> dict[str, str]:
-    values = {camel_case(name): getattr(config, name) for name in keys_of(kind)}
-    return {
-        name: str(value).lower() if isinstance(value, bool) else str(value)
-        for name, value in values.items()
-        if value is not None
-    }
 
 
 def _of_store(info: RuntimeInfo) -> dict[str, str]:
