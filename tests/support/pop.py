@@ -58,3 +58,18 @@ def handle_fields(topic: str, handle: str, group: str = "g") -> dict[str, object
 async def ack(client: Client, topic: str, handle: str, group: str = "g") -> RemotingCommand:
     """The answer to the ack of one message."""
     return await client.ask(RequestCode.ACK_MESSAGE, **handle_fields(topic, handle, group))
+
+
+async def change_invisible_time(
+    client: Client, topic: str, handle: str, invisible_ms: int, group: str = "g"
+) -> RemotingCommand:
+    """The answer to a change."""
+    fields = handle_fields(topic, handle, group)
+    return await client.ask(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, **fields, invisibleTime=invisible_ms)
+
+
+def renewed(handle: str, answer: RemotingCommand) -> str:
+    """The handle after a change that was answered so."""
+    words, fields = handle.split(" "), answer.ext_fields or {}
+    words[0], words[1], words[2], words[3] = words[7], fields["popTime"], fields["invisibleTime"], fields["reviveQid"]
+    return " ".join(words)

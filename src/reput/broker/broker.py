@@ -37,7 +37,14 @@ from reput.config.namesrv import NamesrvConfig
 from reput.errors import WouldWaitError
 from reput.extras import require
 from reput.files import DISK, FileLayer, NeverWaiting
-from reput.formats.metadata import ConsumerOffsets, DelayOffsets, SubscriptionGroups, TopicConfig
+from reput.formats.metadata import (
+    ConsumerOffsets,
+    ConsumerOrderInfos,
+    DelayOffsets,
+    MessageRequestModes,
+    SubscriptionGroups,
+    TopicConfig,
+)
 from reput.log.metadata import read_metadata
 from reput.namesrv.name_server import NameServer
 from reput.service.broker_stats_manager import SAMPLE_S
@@ -53,6 +60,8 @@ from reput.transport.tls import ClientTls
 
 _SCAN_CLIENTS_S = 10.0
 _DRAIN_S = 1.0
+#: Between two writes of consumerOrderInfo.json.
+_ORDER_INFO_S = 10.0
 
 
 class BrokerController:
@@ -115,6 +124,8 @@ class BrokerController:
         read_metadata(self._path, SubscriptionGroups, self._files)
         read_metadata(self._path, ConsumerOffsets, self._files)
         read_metadata(self._path, DelayOffsets, self._files)
+        read_metadata(self._path, ConsumerOrderInfos, self._files)
+        read_metadata(self._path, MessageRequestModes, self._files)
         try:
             port = await self._server.bind(config.bind_address, store_config.listen_port)
             self._store_config = store_config = replace(store_config, listen_port=port)
@@ -155,6 +166,7 @@ class BrokerController:
         self._pop.start()
         if self._timers is not None:
             self._timers.start()
+        self._every(_ORDER_INFO_S, self._pop.persist_orders)
         persist_offsets = partial(state.config_files.try_persist, state.offsets)
         self._every(config.flush_consumer_offset_interval / 1000, persist_offsets)
         persist_delays = partial(state.config_files.try_persist, state.delay_offsets)
@@ -189,9 +201,9 @@ class BrokerController:
         pulls = PullMessageProcessor(state)
         self._held_pulls = pulls.held
         self._schedule = ScheduleMessageService(state)
-        self._pop = Pop(state)
-        state.dispatch.listeners += (pulls.held, self._schedule, self._pop.polling)
         self._timers = None if state.timers is None else TimerMessageService(state, state.timers)
+        self._pop = Pop(state, self._timers)
+        state.dispatch.listeners += (pulls.held, self._schedule, *self._pop.listeners)
         if self._timers is not None:
             state.dispatch.listeners.append(self._timers)
         sends, clients = SendMessageProcessor(state), BrokerToClient(state)
@@ -239,6 +251,7 @@ class BrokerController:
             await state.config_files.persist(state.offsets)
             await state.config_files.persist(state.groups)
             await state.config_files.persist(state.delay_offsets)
+            await state.config_files.persist(self._pop.orders)
         finally:
             for work in (state.reads, state.log_work):
                 await state.writes.run(work.stop)

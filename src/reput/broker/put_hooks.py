@@ -13,7 +13,6 @@ from reput.formats.consume_queue import SCHEDULE_TOPIC
 from reput.formats.properties import DELAY, REAL_QID, REAL_TOPIC, TIMER_DEL_UNIQKEY, TIMER_OUT_MS
 from reput.formats.record_layout import SysFlag
 from reput.remoting.codes import ResponseCode
-from reput.service.pop.topics import REVIVE_TOPIC_PREFIX
 from reput.service.timer_messages import TIMER_REQUESTS, deliver_time, out_time
 from reput.service.topic_validator import TRANS_HALF_TOPIC
 from reput.store.timer.timer_message_store import TIMER_TOPIC
@@ -60,8 +59,6 @@ class PutHooks:
             level = min(level, self._max_delay_level)
             properties[DELAY] = str(level)
             _wait_in(message, SCHEDULE_TOPIC, level - 1)
-        elif message.topic.startswith(REVIVE_TOPIC_PREFIX):  # its reader knows when they are due
-            return
         elif TIMER_OUT_MS not in properties and any(name in properties for name in TIMER_REQUESTS):
             self._wait_for_time(message, now_ms)
 

@@ -12,11 +12,17 @@ from reput.config.broker import BrokerConfig
 from reput.errors import RemotingError
 from reput.events import Event
 from reput.formats.metadata import Topics
+from reput.remoting.body import decode_body
 from reput.remoting.codes import PermName, RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand
 from reput.remoting.header import encode_header
 from reput.remoting.namesrv_headers import RegisterBrokerRequestHeader, UnRegisterBrokerRequestHeader
-from reput.remoting.route_bodies import RegisterBrokerBody, TopicConfigSerializeWrapper, encode_register_body
+from reput.remoting.route_bodies import (
+    RegisterBrokerBody,
+    TopicConfigSerializeWrapper,
+    TopicRouteData,
+    encode_register_body,
+)
 from reput.store.message_store import MessageStore
 from reput.transport.client import RemotingClient
 
@@ -108,6 +114,22 @@ class Registration:
         elif name_server not in self._is_at:
             self._is_at.add(name_server)
             logger.info(Event("registered", namesrv=name_server))
+
+    async def route(self, topic: str) -> TopicRouteData | None:
+        """Where the queues of a topic are, as the first name server tells that answers; None for an unknown topic.
+
+        Raises RemotingError where none answers.
+        """
+        failure: RemotingError = RemotingError("the broker has no name server")
+        for name_server in self._name_servers:
+            command = RemotingCommand(RequestCode.GET_ROUTEINFO_BY_TOPIC, ext_fields={"topic": topic})
+            try:
+                answer = await self._client.call(name_server, command)
+            except RemotingError as error:
+                failure = error
+                continue
+            return decode_body(TopicRouteData, answer.body) if answer.code == ResponseCode.SUCCESS else None
+        raise failure
 
     async def stop(self) -> None:
         """Unregister at all name servers."""

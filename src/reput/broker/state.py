@@ -52,6 +52,7 @@ class BrokerState:
 
     Attributes:
         store: Read from, and closed at the end.
+        files: The file layer.
         writer: What appends to the store, and dispatches.
         reads: For what reads the store, and may wait for the disk.
         writes: For what writes files of the broker's, or opens and closes.

@@ -75,10 +75,10 @@ def _decode(kind: Any, value: Any, where: str) -> Any:
     if origin in (UnionType, Union):
         (kind,) = (one for one in arguments if one is not NoneType)
         return _decode(kind, value, where)
-    if origin is tuple:
+    if origin in (tuple, list):
         if not isinstance(value, list | tuple):
             _refuse(where, "a list", value)
-        return tuple(_decode(arguments[0], one, f"{where}[{i}]") for i, one in enumerate(value))
+        return origin(_decode(arguments[0], one, f"{where}[{i}]") for i, one in enumerate(value))
     if origin is Mapping:
         if not isinstance(value, dict):
             _refuse(where, "an object", value)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypeVar
 
+from reput.formats.consumers import MessageRequestMode
 from reput.formats.fastjson import decode_fastjson, encode_fastjson
 from reput.formats.java_bean import decode_bean, encode_bean
 
@@ -189,6 +190,56 @@ class ConsumerFilters:
     others: Mapping[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class OrderInfo:
+    """The messages of a queue that a group popped in order last, by RocketMQ's short names (`OrderInfo`).
+
+    Times are in ms. `o`: the first offset, and by how much each other one is greater; `cm`: bit n is set where message
+    n is acked; `oc`: by offset, how often a message was delivered before; `ot`: until when it is invisible, where that
+    was changed; `i`: for how long the others are; `l`: the time of the last pop; `a`: its attemptId.
+    """
+
+    pop_time: int = 0
+    i: int | None = None
+    l: int = 0  # noqa: E741
+    o: list[int] = field(default_factory=list)
+    cm: int = 0
+    oc: Mapping[int, int] | None = None
+    ot: Mapping[int, int] | None = None
+    a: str | None = None
+    others: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerOrderInfos:
+    """`consumerOrderInfo.json` (`ConsumerOrderInfoManager`): pops in order by `topic@group` and queue id."""
+
+    table: Mapping[str, Mapping[int, OrderInfo]] = field(default_factory=dict)
+    others: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class MessageRequestModeBody:
+    """How the members of a group get the messages of a topic (`SetMessageRequestModeRequestBody`).
+
+    `pop_share_queue_num`: of how many other members each gets the queues too; 0 and less of all.
+    """
+
+    topic: str
+    consumer_group: str
+    mode: MessageRequestMode = MessageRequestMode.PULL
+    pop_share_queue_num: int = 0
+    others: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class MessageRequestModes:
+    """`messageRequestMode.json` (`MessageRequestModeManager`): by topic and group."""
+
+    message_request_mode_map: Mapping[str, Mapping[str, MessageRequestModeBody]] = field(default_factory=dict)
+    others: Mapping[str, Any] = field(default_factory=dict)
+
+
 #: File names of the classes above. Any other JSON file of RocketMQ's is read as plain values.
 FILE_NAMES: dict[type, str] = {
     Topics: "topics.json",
@@ -197,6 +248,8 @@ FILE_NAMES: dict[type, str] = {
     LmqConsumerOffsets: "lmqConsumerOffset.json",
     DelayOffsets: "delayOffset.json",
     ConsumerFilters: "consumerFilter.json",
+    ConsumerOrderInfos: "consumerOrderInfo.json",
+    MessageRequestModes: "messageRequestMode.json",
     TimerMetrics: "timermetrics",
 }
 

@@ -47,8 +47,8 @@ class ConfigManager(ABC, Generic[_T]):
         self._persisted = 0
         self._persisting = Lock()
         self._counted = 0
-        #: Number of changes and time of the last one (RocketMQ's `dataVersion`).
-        self.data_version: DataVersion = self._loaded.data_version  # type: ignore[attr-defined]
+        #: Number of changes and time of the last one (RocketMQ's `dataVersion`); some files have none.
+        self.data_version: DataVersion = getattr(self._loaded, "data_version", DataVersion())
 
     @abstractmethod
     def content(self) -> _T:

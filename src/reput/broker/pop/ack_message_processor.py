@@ -5,61 +5,96 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any
 
-from reput.broker.pop.pop_checks import topic_refusal
+from reput.broker.pop.handles import Wake, ack_in_order, check_handle, check_point_key
+from reput.broker.pop.pop_offsets import PopKey, PopOffsets
 from reput.broker.pop.revive_messages import ReviveMessages
 from reput.broker.state import BrokerState
-from reput.formats.pop_messages import Ack, CheckPointKey
+from reput.formats.pop_messages import Ack
 from reput.remoting.codes import RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand
 from reput.remoting.extra_info import ExtraInfo, decode_extra_info
 from reput.remoting.header import decode_header
+from reput.remoting.pop_bodies import BatchAck, decode_batch_acks
 from reput.remoting.pop_headers import AckMessageRequestHeader
+from reput.service.pop.topics import pop_retry_topic_of
 from reput.transport.connection import Connection
 from reput.transport.requests import Answer, Handler
 
 
 class AckMessageProcessor:
-    """Takes ACK_MESSAGE."""
+    """Takes ACK_MESSAGE and BATCH_ACK_MESSAGE: success says nothing about whether a message was still invisible.
 
-    def __init__(self, state: BrokerState, revive: ReviveMessages) -> None:
+    Args:
+        state: The broker's.
+        offsets: How far groups have popped.
+        revive: Takes acks.
+        wake: Called where a queue is free that was popped in order.
+    """
+
+    def __init__(self, state: BrokerState, offsets: PopOffsets, revive: ReviveMessages, wake: Wake) -> None:
         self._state = state
+        self._offsets = offsets
         self._revive = revive
+        self._wake = wake
 
     def handlers(self) -> dict[int, Handler]:
         """The requests that it takes."""
-        return {RequestCode.ACK_MESSAGE: self.ack}
+        return {RequestCode.ACK_MESSAGE: self.ack, RequestCode.BATCH_ACK_MESSAGE: self.batch_ack}
 
     def ack(self, connection: Connection, command: RemotingCommand) -> Answer | Coroutine[Any, Any, Answer]:
-        """Take one ack: success says nothing about whether the message was still invisible."""
+        """Take the ack of one message."""
         state, header = self._state, decode_header(AckMessageRequestHeader, command.ext_fields)
-        topic = state.topics.select_topic_config(header.topic)
-        if topic is None:
-            return command.response(*topic_refusal(header.topic))
-        if not 0 <= header.queue_id < topic.read_queue_nums:
-            remark = (
-                f"queueId[{header.queue_id}] is illegal, topic:[{header.topic}] topicConfig.readQueueNums:"
-                f"[{topic.read_queue_nums}] consumer:[/{connection.remote}]"
-            )
-            return command.response(ResponseCode.MESSAGE_ILLEGAL, remark)
+        key = PopKey(header.topic, header.consumer_group, header.queue_id)
+        refusal = check_handle(state, connection, key)
+        if refusal is not None:
+            return command.response(*refusal)
         info = decode_extra_info(header.extra_info)
-        low = state.store.min_offset(header.topic, header.queue_id)
-        high = state.store.max_offset(header.topic, header.queue_id)
+        low, high = state.store.min_offset(key.topic, key.queue_id), state.store.max_offset(key.topic, key.queue_id)
         if not low <= header.offset <= high:
-            remark = (
-                f"offset is illegal, key:{header.topic}@{header.queue_id}, commit:{header.offset}, store:{low}~{high}"
-            )
+            remark = f"offset is illegal, key:{key.topic}@{key.queue_id}, commit:{header.offset}, store:{low}~{high}"
             return command.response(ResponseCode.NO_MESSAGE, remark)
-        return self._ack(command, header, info)
+        return self._ack(command, key, header.offset, info)
 
-    async def _ack(self, command: RemotingCommand, header: AckMessageRequestHeader, info: ExtraInfo) -> Answer:
-        if not 0 <= info.revive_qid < self._state.config.revive_queue_num:
-            return command.response()  # nobody reads there
-        ack = Ack(ack_key(header.topic, header.consumer_group, header.queue_id, info), (header.offset,))
-        end = await self._revive.append_ack(ack, info.revive_qid, info.pop_time + info.invisible_time)
-        await self._state.appends.safe(end)
+    async def _ack(self, command: RemotingCommand, key: PopKey, offset: int, info: ExtraInfo) -> Answer:
+        state = self._state
+        if info.is_order:
+            refusal = await ack_in_order(state, self._offsets, self._wake, key, offset, info)
+            return command.response() if refusal is None else command.response(*refusal)
+        if self._revive.has_queue(info.revive_qid):
+            ack = Ack(check_point_key(key, info), (offset,))
+            end = await self._revive.append_ack(ack, info.revive_qid, info.pop_time + info.invisible_time)
+            await state.appends.safe(end)
         return command.response()
 
+    async def batch_ack(self, connection: Connection, command: RemotingCommand) -> Answer:
+        """Take the acks of messages of several pops; those of unknown topics, queues and offsets are passed."""
+        broker_name, acks = decode_batch_acks(command.body)
+        if not acks:
+            return command.response(ResponseCode.NO_MESSAGE, "no acks")
+        end = 0
+        for one in acks:
+            end = max(end, await self._ack_many(one, broker_name))
+        if end:
+            await self._state.appends.safe(end)
+        return command.response()
 
-def ack_key(topic: str, group: str, queue_id: int, info: ExtraInfo) -> CheckPointKey:
-    """What the check point of a handle and its acks have in common."""
-    return CheckPointKey(topic, group, queue_id, info.ck_queue_offset, info.pop_time, info.broker_name)
+    async def _ack_many(self, one: BatchAck, broker_name: str) -> int:
+        """Put the acks of one pop; the log offset after them, 0 for none."""
+        state, info = self._state, one.info(broker_name)
+        topic = one.topic if one.retry == "0" else pop_retry_topic_of(one.topic, one.group, v2=one.retry == "2")
+        key = PopKey(topic, one.group, one.queue_id)
+        config = state.topics.select_topic_config(topic)
+        if config is None or not 0 <= one.queue_id < config.read_queue_nums:
+            return 0
+        low, high = state.store.min_offset(topic, one.queue_id), state.store.max_offset(topic, one.queue_id)
+        offsets = tuple(offset for offset in one.offsets if low <= offset <= high)
+        if not offsets:
+            return 0
+        if info.is_order:
+            for offset in offsets:
+                await ack_in_order(state, self._offsets, self._wake, key, offset, info)
+            return 0
+        if not self._revive.has_queue(info.revive_qid):
+            return 0
+        ack = Ack(check_point_key(key, info), offsets)
+        return await self._revive.append_batch_ack(ack, info.revive_qid, info.pop_time + info.invisible_time)

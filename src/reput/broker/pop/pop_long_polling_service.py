@@ -86,8 +86,12 @@ class PopLongPollingService:
         command: RemotingCommand,
         polled: Polled,
         again: Callable[[], Coroutine[Any, Any, Answer]],
+        again_at_ms: int = 0,
     ) -> PollingResult:
-        """Let a request wait, and do it again once a message has come or its time is over."""
+        """Let a request wait, and do it again once a message has come or its time is over.
+
+        again_at_ms: When to do it again in any case, 0 for no such time.
+        """
         now_ms, config = self._state.now_ms(), self._state.config
         if self._is_stopped:
             return PollingResult.NOT_POLLING
@@ -99,6 +103,8 @@ class PopLongPollingService:
         if self.polling_num(polled.topic, polled.group, polled.queue_id) > config.pop_polling_size:
             return PollingResult.POLLING_FULL
         waiting = _Waiting(connection, command, polled, again, request_size(command))
+        if again_at_ms:
+            left_ms = min(left_ms, max(again_at_ms - now_ms, 1))
         waiting.timer = self._loop.call_later(left_ms / 1000, self._run, waiting)
         pair = polled.topic, polled.group
         if pair not in self._waiting:

@@ -26,8 +26,6 @@ from reput.transport.requests import Answer, Handler
 
 #: A request that comes so long after its client's patience is over is not done.
 _LATE_MS = 500
-#: The longest time that the timer holds a check point back (`timerMaxDelaySec`).
-MOST_INVISIBLE_MS = 259_200_000
 _FOUND, _NOTHING = "FOUND", "NO_MESSAGE_IN_QUEUE"
 
 
@@ -97,8 +95,12 @@ class PopMessageProcessor:
         if header.max_msg_nums > MOST_MESSAGES:
             remark = f"the broker[{state.ip}] pop message's num is greater than {MOST_MESSAGES}"
             return Refusal(ResponseCode.INVALID_PARAMETER, remark)
-        if header.invisible_time > MOST_INVISIBLE_MS and not header.order:
-            remark = f"invisibleTime {header.invisible_time}: the timer waits {MOST_INVISIBLE_MS} ms at most"
+        if not state.store.config.timer_wheel_enable:
+            remark = f"the broker[{state.ip}] pop message is forbidden because timerWheelEnable is false"
+            return Refusal(ResponseCode.SYSTEM_ERROR, remark)
+        most_ms = state.store.config.timer_max_delay_sec * 1000
+        if header.invisible_time > most_ms and not header.order:
+            remark = f"invisibleTime {header.invisible_time}: the timer waits {most_ms} ms at most"
             return Refusal(ResponseCode.INVALID_PARAMETER, remark)
         return check_queue(state, connection, QueueRequest(header.consumer_group, header.topic, header.queue_id))
 
@@ -114,13 +116,13 @@ class PopMessageProcessor:
             if answer.rest_num > 0:
                 self._polling.wake(header.topic, header.consumer_group, header.queue_id)
             return command.response(ResponseCode.SUCCESS, _FOUND, encode_header(answer), b"".join(request.records))
-        polled = self._poll(pop)
+        polled = self._poll(pop, request.free_at_ms)
         if polled is PollingResult.POLLING_SUC:
             return None
         code = ResponseCode.POLLING_FULL if polled is PollingResult.POLLING_FULL else ResponseCode.POLLING_TIMEOUT
         return command.response(code, _NOTHING, encode_header(answer))
 
-    def _poll(self, pop: _Pop) -> PollingResult:
+    def _poll(self, pop: _Pop, again_at_ms: int) -> PollingResult:
         header = pop.header
         if header.poll_time <= 0:
             return PollingResult.NOT_POLLING
@@ -129,7 +131,7 @@ class PopMessageProcessor:
             header.born_time + header.poll_time,
         )  # fmt: skip
         again = partial(self._pop, pop.connection, pop.command, header)
-        return self._polling.polling(pop.connection, pop.command, polled, again)
+        return self._polling.polling(pop.connection, pop.command, polled, again, again_at_ms)
 
 
 def _refuse(command: RemotingCommand, refusal: Refusal) -> RemotingCommand:

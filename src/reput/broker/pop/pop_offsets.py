@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from reput.broker.state import BrokerState
 from reput.remoting.pop_headers import PopMessageRequestHeader
+from reput.service.pop.consumer_order_info_manager import ConsumerOrderInfoManager
 from reput.service.topic_validator import is_retry_or_dlq_topic
 from reput.store.get_result import GetMessageResult
 from reput.store.results import GetMessageStatus
@@ -28,10 +29,14 @@ class PopOffsets:
 
     What was handed out is committed once its check point is safe: an offset that is in consumerOffset.json never has a
     message before it that has neither an ack nor a check point. Until then the next pop goes on from memory.
+
+    Attributes:
+        orders: What was popped in order: there the offset stays where it is until messages are acked.
     """
 
     def __init__(self, state: BrokerState) -> None:
         self._state = state
+        self.orders = ConsumerOrderInfoManager(state.store.path, state.files)
         self._handed_out: dict[PopKey, int] = {}
         self._locked: dict[PopKey, asyncio.Event | None] = {}
 
@@ -80,8 +85,8 @@ class PopOffsets:
             return None
         offset = state.offsets.query_then_erase_reset_offset(topic, group, queue_id)
         if offset is not None:
-            self._handed_out.pop(key, None)
-            state.offsets.commit_offset(group, topic, queue_id, offset, state.now_ms())
+            self.orders.clear_block(topic, group, queue_id, state.now_ms())
+            self.move(key, offset)
         return offset
 
     async def begin(self, key: PopKey, header: PopMessageRequestHeader) -> int:

@@ -13,7 +13,13 @@ from reput.errors import ReputError
 from reput.formats.metadata import TopicConfig
 from reput.formats.pop_messages import CheckPoint, CheckPointKey
 from reput.formats.record_layout import QUEUE_OFFSET
-from reput.remoting.extra_info import ExtraInfo, build_msg_offset_info, build_start_offset_info
+from reput.remoting.extra_info import (
+    ORDER_REVIVE_QID,
+    ExtraInfo,
+    build_msg_offset_info,
+    build_order_count_info,
+    build_start_offset_info,
+)
 from reput.remoting.pop_headers import PopMessageRequestHeader, PopMessageResponseHeader
 from reput.service.pop.topics import pop_retry_topic_of
 from reput.store.get_result import GetRawResult
@@ -49,7 +55,7 @@ class PopRequest:
     Attributes:
         records: The messages, as the answer has them.
         count: How many they are.
-        answer: The answer's header.
+        free_at_ms: When a queue is free again that was popped in order and is not acked, 0 for none.
     """
 
     def __init__(
@@ -72,10 +78,12 @@ class PopRequest:
         self.count = self._bytes = self._rest = 0
         self._starts: list[str] = []
         self._messages: list[str] = []
+        self._counts: list[str] = []
         self._commits: list[tuple[PopKey, int]] = []
         self._end_offset = 0
         self._pop_time = state.now_ms()
-        self._revive_qid = revive_qid
+        self._revive_qid = ORDER_REVIVE_QID if header.order else revive_qid
+        self.free_at_ms = 0
 
     async def run(self, topic: TopicConfig) -> PopMessageResponseHeader:
         """Take messages, and return the answer's header once their check points are safe.
@@ -86,14 +94,14 @@ class PopRequest:
         header, config = self._header, self._state.config
         chance = random.randrange(100)
         retry_first = chance < config.pop_from_retry_probability
-        if retry_first:
+        if retry_first and not header.order:
             await self._pop_retry_topics(chance)
         if header.queue_id < 0:
             for number in range(topic.read_queue_nums):
                 await self._pop_queue(topic.topic_name, (chance + number) % topic.read_queue_nums)
         else:
             await self._pop_queue(topic.topic_name, header.queue_id)
-        if not retry_first and not self._is_full:
+        if not retry_first and not header.order and not self._is_full:
             await self._pop_retry_topics(chance)
         if self._end_offset:
             await self._state.appends.safe(self._end_offset)
@@ -101,7 +109,7 @@ class PopRequest:
             self._offsets.commit(key, following)
         return PopMessageResponseHeader(
             self._pop_time, header.invisible_time, self._revive_qid, self._rest, ";".join(self._starts),
-            ";".join(self._messages),
+            ";".join(self._messages), ";".join(self._counts) if header.order else None,
         )  # fmt: skip
 
     @property
@@ -127,7 +135,8 @@ class PopRequest:
     async def _pop_queue(self, topic: str, queue_id: int) -> None:
         key = PopKey(topic, self._header.consumer_group, queue_id)
         if not self._offsets.try_lock(key):
-            self._rest += self._offsets.left(key)
+            if not self._header.order:
+                self._rest += self._offsets.left(key)
             return
         try:
             await self._pop_locked(key)
@@ -139,6 +148,8 @@ class PopRequest:
         start = offsets.take_reset(key)
         if start is None:
             start = await offsets.begin(key, self._header)
+        if self._header.order and self._is_blocked(key):
+            return
         if self._is_full:
             self._rest += offsets.left(key)
             return
@@ -146,7 +157,9 @@ class PopRequest:
         if result.status in _MOVED:
             offsets.move(key, result.next_begin_offset)
             result = await self._read(key, result.next_begin_offset)
-        if result.status is _FOUND:
+        if result.status is _FOUND and self._header.order:
+            self._hand_out_in_order(key, start, result)
+        elif result.status is _FOUND:
             await self._hand_out(key, start, result)
         elif result.status in _PASSED:
             if offsets.is_uncommitted(key):  # of another pop, whose check point is not safe yet
@@ -189,12 +202,35 @@ class PopRequest:
         if topic != header.topic and not state.config.pop_response_return_actual_retry_topic:
             info = ExtraInfo(start, self._pop_time, header.invisible_time, self._revive_qid, broker)
             records = recoded(records, header.topic, topic, info)
+        self._add(key, start, messages, records)
+
+    def _is_blocked(self, key: PopKey) -> bool:
+        """Whether messages of a queue that were popped in order are neither acked nor visible again."""
+        header, now_ms = self._header, self._state.now_ms()
+        free_at = self._offsets.orders.free_at(*key, header.attempt_id, header.invisible_time)
+        if free_at <= now_ms:
+            return False
+        self.free_at_ms = min(self.free_at_ms or free_at, free_at)
+        return True
+
+    def _hand_out_in_order(self, key: PopKey, start: int, result: GetRawResult) -> None:
+        """Take messages, and leave the group's offset where it is: acks move it."""
+        header, now_ms, messages = self._header, self._state.now_ms(), _queue_offsets(result)
+        counts = self._offsets.orders.update(
+            *key, pop_time=self._pop_time, invisible_time=header.invisible_time, offsets=messages,
+            attempt_id=header.attempt_id, now_ms=now_ms,
+        )  # fmt: skip
+        self._state.offsets.commit_offset(key.group, key.topic, key.queue_id, start, now_ms)
+        self._counts.append(build_order_count_info(key.topic, key.queue_id, messages, counts))
+        self._add(key, start, messages, result.records)
+
+    def _add(self, key: PopKey, start: int, messages: tuple[int, ...], records: bytes) -> None:
         self.records.append(records)
         self.count += len(messages)
         self._bytes += len(records)
-        self._starts.append(build_start_offset_info(topic, queue_id, start))
-        self._messages.append(build_msg_offset_info(topic, queue_id, messages))
-        state.stats.inc_group_get(group, header.topic, len(messages), len(records))
+        self._starts.append(build_start_offset_info(key.topic, key.queue_id, start))
+        self._messages.append(build_msg_offset_info(key.topic, key.queue_id, messages))
+        self._state.stats.inc_group_get(key.group, self._header.topic, len(messages), len(records))
 
 
 def _queue_offsets(result: GetRawResult) -> tuple[int, ...]:

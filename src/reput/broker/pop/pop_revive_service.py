@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
 
 from reput.broker.inner_message import MessageExtBrokerInner
 from reput.broker.pop.pop_offsets import PopKey
 from reput.broker.pop.revive_messages import ReviveMessages
 from reput.broker.state import BrokerState
+from reput.broker.timer.timer_message_service import TimerMessageService
 from reput.errors import ReputError
 from reput.events import Event
 from reput.formats.message import RETRY_TOPIC_PREFIX
@@ -43,13 +43,13 @@ class PopReviveService:
     Args:
         state: The broker's.
         revive: Takes check points that are written again.
-        timer_lag_ms: How late the timer is.
+        timers: Put check points and acks into the revive topic.
     """
 
-    def __init__(self, state: BrokerState, revive: ReviveMessages, timer_lag_ms: Callable[[], int]) -> None:
+    def __init__(self, state: BrokerState, revive: ReviveMessages, timers: TimerMessageService) -> None:
         self._state = state
         self._revive = revive
-        self._timer_lag_ms = timer_lag_ms
+        self._timers = timers
         self._host = encode_store_host(state.store.config)
         self._stopped = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -122,7 +122,7 @@ class PopReviveService:
         began = last = loop.time()
         while not self._stopped.is_set():
             if state.store.max_offset(topic, queue_id) == offset:  # as at most looks
-                if self._timer_lag_ms() <= 0:
+                if not self._timers.is_behind:
                     round_.quiet(state.now_ms())
                 if round_.is_empty or round_.is_at_end or loop.time() - last > _LOOK_FOR_S:
                     break

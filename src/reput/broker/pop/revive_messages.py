@@ -31,6 +31,10 @@ class ReviveMessages:
         self.topic = revive_topic_of(state.config.broker_cluster_name)
         self._host = encode_store_host(state.store.config)
 
+    def has_queue(self, revive_qid: int) -> bool:
+        """Whether somebody reads this revive queue; a handle may name any."""
+        return 0 <= revive_qid < self._state.config.revive_queue_num
+
     async def append_check_point(self, check_point: CheckPoint, revive_qid: int) -> int:
         """Put a check point, and return the log offset after it; errors as of `Appends.append`."""
         body, key = encode_check_point(check_point), check_point_unique_key(check_point.key)

@@ -30,12 +30,12 @@ def test_a_message_without_an_ack_comes_again_and_wakes_who_waits(tmp_path: Path
             client = await served.client()
             await with_topic(client, "orders")
             await fill(client, "orders", *"abc")
-            first = handles(await pop(client, "orders", invisible_ms=50))
+            first = handles(await pop(client, "orders", invisible_ms=1500))
             assert [message.tags for message, _, _ in first] == ["a", "b", "c"]
             for message, topic, handle in first:
                 if message.tags != "b":
                     assert (await ack(client, topic, handle)).code == 0
-            again = await pop(client, "orders", invisible_ms=50, poll_ms=LONG_MS)
+            again = await pop(client, "orders", invisible_ms=20, poll_ms=LONG_MS)
             assert (again.ext_fields or {})["startOffsetInfo"] == "1 0 0"
             ((message, topic, handle),) = handles(again)
             assert (message.tags, message.topic, message.reconsume_times) == ("b", "orders", 1)
@@ -69,7 +69,7 @@ def test_a_stop_between_pop_and_revival_loses_nothing(tmp_path: Path) -> None:
             client = await served.client()
             await with_topic(client, "orders")
             await fill(client, "orders", *"ab")
-            (_, topic, handle), _ = handles(await pop(client, "orders", invisible_ms=200))
+            (_, topic, handle), _ = handles(await pop(client, "orders", invisible_ms=1500))
             assert (await ack(client, topic, handle)).code == 0
         async with serving_broker(tmp_path / "store", **QUICK) as served:
             client = await served.client()

@@ -1,0 +1,95 @@
+"""Changes of the invisible time of popped messages (`ChangeInvisibleTimeProcessor`)."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import Any
+
+from reput.broker.pop.handles import Wake, check_handle, check_point_key
+from reput.broker.pop.pop_offsets import PopKey, PopOffsets
+from reput.broker.pop.revive_messages import ReviveMessages
+from reput.broker.state import BrokerState
+from reput.formats.pop_messages import Ack, CheckPoint, CheckPointKey
+from reput.remoting.codes import RequestCode, ResponseCode
+from reput.remoting.command import RemotingCommand
+from reput.remoting.extra_info import ExtraInfo, decode_extra_info
+from reput.remoting.header import decode_header, encode_header
+from reput.remoting.pop_headers import ChangeInvisibleTimeRequestHeader, ChangeInvisibleTimeResponseHeader
+from reput.transport.connection import Connection
+from reput.transport.requests import Answer, Handler
+
+_REMARK = "not set any response code"  # RocketMQ's, of answers that are well
+
+
+class ChangeInvisibleTimeProcessor:
+    """Takes CHANGE_MESSAGE_INVISIBLETIME: a new check point, then the ack of the old one.
+
+    A kill between the two gives the message twice. Both are in the log before the answer.
+
+    Args:
+        state: The broker's.
+        offsets: How far groups have popped.
+        revive: Takes check points and acks.
+        wake: Called where a queue that was popped in order may be free at another time.
+    """
+
+    def __init__(self, state: BrokerState, offsets: PopOffsets, revive: ReviveMessages, wake: Wake) -> None:
+        self._state = state
+        self._offsets = offsets
+        self._revive = revive
+        self._wake = wake
+
+    def handlers(self) -> dict[int, Handler]:
+        """The requests that it takes."""
+        return {RequestCode.CHANGE_MESSAGE_INVISIBLETIME: self.change}
+
+    def change(self, connection: Connection, command: RemotingCommand) -> Answer | Coroutine[Any, Any, Answer]:
+        """Take one request."""
+        state, header = self._state, decode_header(ChangeInvisibleTimeRequestHeader, command.ext_fields)
+        key = PopKey(header.topic, header.consumer_group, header.queue_id)
+        refusal = check_handle(state, connection, key)
+        if refusal is not None:
+            return self._refuse(command, *refusal)
+        low, high = state.store.min_offset(key.topic, key.queue_id), state.store.max_offset(key.topic, key.queue_id)
+        if not low <= header.offset < high:
+            return self._refuse(command, ResponseCode.NO_MESSAGE, _REMARK)
+        info = decode_extra_info(header.extra_info)
+        if info.is_order:
+            return self._change_in_order(command, key, header, info)
+        most_ms = state.store.config.timer_max_delay_sec * 1000
+        if header.invisible_time > most_ms or not self._revive.has_queue(info.revive_qid):
+            remark = f"invisibleTime {header.invisible_time} or reviveQid {info.revive_qid} is out of range"
+            return self._refuse(command, ResponseCode.INVALID_PARAMETER, remark)
+        return self._change(command, key, header, info)
+
+    def _refuse(self, command: RemotingCommand, code: int, remark: str | None) -> RemotingCommand:
+        return command.response(code, remark, encode_header(ChangeInvisibleTimeResponseHeader()))
+
+    async def _change(
+        self, command: RemotingCommand, key: PopKey, header: ChangeInvisibleTimeRequestHeader, info: ExtraInfo
+    ) -> Answer:
+        state, revive, offset = self._state, self._revive, header.offset
+        now_ms = state.now_ms()
+        new_key = CheckPointKey(key.topic, key.group, key.queue_id, offset, now_ms, info.broker_name)
+        await revive.append_check_point(CheckPoint(new_key, header.invisible_time, (offset,)), info.revive_qid)
+        ack = Ack(check_point_key(key, info), (offset,))
+        end = await revive.append_ack(ack, info.revive_qid, info.pop_time + info.invisible_time)
+        await state.appends.safe(end)
+        answer = ChangeInvisibleTimeResponseHeader(now_ms, header.invisible_time, info.revive_qid)
+        return command.response(ResponseCode.SUCCESS, _REMARK, encode_header(answer))
+
+    async def _change_in_order(
+        self, command: RemotingCommand, key: PopKey, header: ChangeInvisibleTimeRequestHeader, info: ExtraInfo
+    ) -> Answer:
+        state, (topic, group, queue_id), now_ms = self._state, key, self._state.now_ms()
+        if header.offset < state.offsets.query_offset(group, topic, queue_id):
+            return self._refuse(command, ResponseCode.SUCCESS, _REMARK)
+        await self._offsets.lock(key)
+        try:
+            visible_ms = now_ms + header.invisible_time
+            self._offsets.orders.update_next_visible_time(*key, header.offset, info.pop_time, visible_ms, now_ms)
+        finally:
+            self._offsets.unlock(key)
+        self._wake(topic, group, queue_id)  # to wait until then
+        answer = ChangeInvisibleTimeResponseHeader(info.pop_time, visible_ms - info.pop_time, info.revive_qid)
+        return command.response(ResponseCode.SUCCESS, _REMARK, encode_header(answer))

@@ -1,0 +1,100 @@
+"""Which queues a member gets, and how (`QueryAssignmentProcessor`)."""
+
+from __future__ import annotations
+
+from reput.broker.state import SEE_FAQ, BrokerState
+from reput.client.topic_route import subscribe_queues
+from reput.errors import RemotingCommandError, RemotingError
+from reput.formats.consumers import MessageModel, MessageRequestMode
+from reput.formats.message import RETRY_TOPIC_PREFIX
+from reput.formats.metadata import MessageRequestModeBody
+from reput.remoting.body import decode_body, encode_body
+from reput.remoting.client_bodies import MessageQueue
+from reput.remoting.codes import RequestCode, ResponseCode
+from reput.remoting.command import RemotingCommand
+from reput.remoting.pop_bodies import (
+    MessageQueueAssignment,
+    QueryAssignmentRequestBody,
+    QueryAssignmentResponseBody,
+)
+from reput.remoting.queue_tables import QueueKey
+from reput.service.pop.assignment import STRATEGIES, popped_queues, pulled_queues
+from reput.service.pop.message_request_mode_manager import MessageRequestModeManager
+from reput.transport.connection import Connection
+from reput.transport.requests import Answer, Handler
+
+
+class QueryAssignmentProcessor:
+    """Takes QUERY_ASSIGNMENT and SET_MESSAGE_REQUEST_MODE."""
+
+    def __init__(self, state: BrokerState) -> None:
+        self._state = state
+        self._modes = MessageRequestModeManager(state.store.path, state.files)
+
+    def handlers(self) -> dict[int, Handler]:
+        """The requests that it takes."""
+        return {
+            RequestCode.QUERY_ASSIGNMENT: self.query_assignment,
+            RequestCode.SET_MESSAGE_REQUEST_MODE: self.set_message_request_mode,
+        }
+
+    async def set_message_request_mode(self, connection: Connection, command: RemotingCommand) -> Answer:
+        """Set how the members of a group get the messages of a topic; it is on the disk before the answer."""
+        state, body = self._state, decode_body(MessageRequestModeBody, command.body)
+        if body.topic.startswith(RETRY_TOPIC_PREFIX):
+            return command.response(ResponseCode.NO_PERMISSION, "retry topic is not allowed to set mode")
+        if state.topics.select_topic_config(body.topic) is None:
+            remark = f"topic[{body.topic}] not exist, apply first please! {SEE_FAQ}"
+            return command.response(ResponseCode.TOPIC_NOT_EXIST, remark)
+        if state.groups.find_subscription_group_config(body.consumer_group, state.now_ms()) is None:
+            remark = f"subscription group [{body.consumer_group}] does not exist, {SEE_FAQ}"
+            return command.response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
+        self._modes.set_message_request_mode(body, state.now_ms())
+        await state.config_files.persist(self._modes)
+        return command.response()
+
+    async def query_assignment(self, connection: Connection, command: RemotingCommand) -> Answer:
+        """The queues of a member; a body without them where it is to keep those that it has."""
+        body = decode_body(QueryAssignmentRequestBody, command.body)
+        mode = self._mode(body.topic, body.consumer_group)
+        queues = await self._assigned(body, mode)
+        assigned = None
+        if queues is not None:
+            assigned = tuple(
+                MessageQueueAssignment(MessageQueue(one.topic, one.broker_name, one.queue_id), mode.mode)
+                for one in queues
+            )
+        return command.response(body=encode_body(QueryAssignmentResponseBody(assigned)))
+
+    def _mode(self, topic: str, group: str) -> MessageRequestModeBody:
+        config, known = self._state.config, self._modes.find(topic, group)
+        if known is not None:
+            return known
+        if topic.startswith(RETRY_TOPIC_PREFIX):
+            return MessageRequestModeBody(topic, group, MessageRequestMode.PULL)
+        return MessageRequestModeBody(
+            topic, group, config.default_message_request_mode, config.default_pop_share_queue_num
+        )
+
+    async def _assigned(self, body: QueryAssignmentRequestBody, mode: MessageRequestModeBody) -> list[QueueKey] | None:
+        """The queues of a member; None where nobody can say."""
+        queues = await self._queues(body.topic)
+        if queues is None:
+            return None
+        if body.message_model is MessageModel.BROADCASTING or not self._state.config.server_load_balancer_enable:
+            return queues
+        members = sorted(self._state.consumers.client_ids(body.consumer_group))
+        strategy = STRATEGIES.get(body.strategy_name)
+        if not members or not queues or strategy is None:
+            return None
+        if mode.mode is MessageRequestMode.POP:
+            return popped_queues(strategy, body.client_id, queues, members, mode.pop_share_queue_num)
+        return pulled_queues(strategy, body.client_id, queues, members)
+
+    async def _queues(self, topic: str) -> list[QueueKey] | None:
+        """The queues of a topic that consumers read, as the name servers tell, sorted; None where they know none."""
+        try:
+            route = await self._state.registration.route(topic)
+        except (RemotingError, RemotingCommandError):
+            return None
+        return None if route is None else sorted(subscribe_queues(topic, route))
