@@ -258,11 +258,13 @@ class Served:
             await client.leave()
 
 
-def controller_of(path: Path, *, files: FileLayer = DISK, **keys: object) -> BrokerController:
+def controller_of(
+    path: Path, *, files: FileLayer = DISK, config_path: str | None = None, **keys: object
+) -> BrokerController:
     """A broker that is not started, on free ports of this machine."""
     given = SMALL | {"bind_address": "127.0.0.1", "listen_port": 0, "brokerIP1": "127.0.0.1"} | keys
     config, store_config, _ = broker_configs(given)
-    return BrokerController(str(path), config, store_config, namesrv_port=0, files=files)
+    return BrokerController(str(path), config, store_config, namesrv_port=0, config_path=config_path, files=files)
 
 
 @contextmanager
@@ -276,12 +278,14 @@ def _waiting() -> Iterator[None]:
 
 
 @asynccontextmanager
-async def serving_broker(path: Path, *, files: FileLayer = DISK, **keys: object) -> AsyncIterator[Served]:
+async def serving_broker(
+    path: Path, *, files: FileLayer = DISK, config_path: str | None = None, **keys: object
+) -> AsyncIterator[Served]:
     """A broker on a folder, with these keys of broker and store; it is stopped, unless the test has done so.
 
     While it runs, whatever would make the loop's thread wait for the disk is an error.
     """
-    controller = controller_of(path, files=files, **keys)
+    controller = controller_of(path, files=files, config_path=config_path, **keys)
     with _waiting():  # other brokers may be served in this loop
         await controller.start()
     served = Served(controller)

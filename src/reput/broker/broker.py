@@ -9,10 +9,7 @@ from dataclasses import replace
 from datetime import date
 from functools import partial
 
-from reput.broker.admin.client_call_processor import ClientCallProcessor
-from reput.broker.admin.runtime_processor import RuntimeProcessor
-from reput.broker.admin.statistics_processor import StatisticsProcessor
-from reput.broker.admin.topic_processor import TopicProcessor
+from reput.broker.admin.processors import admin_processors
 from reput.broker.broker_to_client import BrokerToClient
 from reput.broker.client_processor import ClientProcessor
 from reput.broker.metrics import BrokerMetrics
@@ -20,7 +17,7 @@ from reput.broker.pop.pop import Pop
 from reput.broker.pull_message_processor import PullMessageProcessor
 from reput.broker.query_processor import QueryProcessor
 from reput.broker.reply_message_processor import ReplyMessageProcessor
-from reput.broker.request_table import request_table
+from reput.broker.request_table import Processor, request_table
 from reput.broker.schedule_message_service import ScheduleMessageService
 from reput.broker.send_back_processor import SendBackProcessor
 from reput.broker.send_frames import SendFrameProcessor
@@ -73,6 +70,7 @@ class BrokerController:
         store_config: The store's keys; `brokerIP1` and `listenPort` are where clients find the broker, port 0 takes a
             free one.
         namesrv_port: Of its own name server, where `config` names none; 0 takes a free one.
+        config_path: The broker.conf in which changes of keys are kept; else `config/broker.properties` of the store.
         files: The file layer.
 
     Raises:
@@ -86,12 +84,14 @@ class BrokerController:
         store_config: MessageStoreConfig,
         *,
         namesrv_port: int = 9876,
+        config_path: str | None = None,
         files: FileLayer = DISK,
     ) -> None:
         self._path = path
         self._config = config
         self._store_config = store_config
         self._namesrv_port = namesrv_port
+        self._config_path = config_path
         self._files = files
         self._name_server: NameServer | None = None
         self._pages = HttpServer()
@@ -209,12 +209,11 @@ class BrokerController:
         sends, clients = SendMessageProcessor(state), BrokerToClient(state)
         self._ended = TransactionalOpBatchService(state)
         self._transactions = TransactionalMessageCheckService(state, clients, self._ended)
-        processors = (
-            sends, pulls, QueryProcessor(state), self._clients, TopicProcessor(state),
-            ReplyMessageProcessor(state, sends, clients), ClientCallProcessor(state, clients),
-            StatisticsProcessor(state), RuntimeProcessor(state), SendBackProcessor(state), self._schedule,
-            EndTransactionProcessor(state, self._ended), RecallMessageProcessor(state, self._timers),
-            *self._pop.processors,
+        processors: tuple[Processor, ...] = (
+            sends, pulls, QueryProcessor(state), self._clients, ReplyMessageProcessor(state, sends, clients),
+            *admin_processors(state, clients, self._files, self._config_path),
+            SendBackProcessor(state), self._schedule, EndTransactionProcessor(state, self._ended),
+            RecallMessageProcessor(state, self._timers), *self._pop.processors,
         )  # fmt: skip
         self._requests = request_table(processors, config, state.sending, state.dispatch.with_all_messages)
         self._sends = SendFrameProcessor(state, self._requests)

@@ -36,7 +36,7 @@ class Registration:
     """Registers at all name servers: at the start, by a period, and when topics change.
 
     Args:
-        config: The broker's.
+        config: The broker's; may be changed later.
         store: Has the topics.
         address: "host:port" that clients are told.
         name_servers: "host:port" of each.
@@ -51,7 +51,7 @@ class Registration:
         name_servers: Sequence[str],
         client: RemotingClient,
     ) -> None:
-        self._config = config
+        self.config = config
         self._store = store
         self._address = address
         self._name_servers = tuple(name_servers)
@@ -68,7 +68,7 @@ class Registration:
 
     async def _keep_registered(self) -> None:
         while True:
-            await asyncio.sleep(self._config.register_name_server_period / 1000)
+            await asyncio.sleep(self.config.register_name_server_period / 1000)
             await self.register()
 
     async def register(self) -> None:
@@ -88,7 +88,7 @@ class Registration:
 
     def _command(self) -> tuple[dict[str, str], bytes]:
         """Fields and body of REGISTER_BROKER."""
-        config, address = self._config, self._address
+        config, address = self.config, self._address
         host, _, port = address.rpartition(":")
         topics = self._store.topic_metadata
         body = encode_register_body(RegisterBrokerBody(_wrapper(topics, config.broker_permission)))
@@ -100,7 +100,7 @@ class Registration:
 
     async def _register_at(self, name_server: str, command_of: tuple[dict[str, str], bytes]) -> None:
         fields, body = command_of
-        timeout_s = self._config.register_broker_timeout_mills / 1000
+        timeout_s = self.config.register_broker_timeout_mills / 1000
         command = RemotingCommand(RequestCode.REGISTER_BROKER, ext_fields=fields, body=body)
         try:
             answer = await self._client.call(name_server, command, timeout_s)
@@ -136,7 +136,7 @@ class Registration:
         self._is_stopped = True
         if self._task is not None:
             self._task.cancel()
-        config, address = self._config, self._address
+        config, address = self.config, self._address
         header = UnRegisterBrokerRequestHeader(
             config.broker_name, address, config.broker_cluster_name, config.broker_id
         )

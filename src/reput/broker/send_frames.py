@@ -62,7 +62,6 @@ class SendFrameProcessor:
         )
         self._configs: dict[str, TopicConfig] = {}
         self._topics: object = None
-        self._starts_at = config.start_accept_send_request_time_stamp
         self._end_offset = 0
         self._has_appended = False
         self._sends = 0
@@ -77,7 +76,8 @@ class SendFrameProcessor:
             WouldWaitError: In `NeverWaiting`: the next frame needs room in the log, which is to be made elsewhere.
         """
         host, now_ms = connection.host, self._state.now_ms()
-        if not self._is_usable or len(host) != HOST_V4_SIZE or now_ms < self._starts_at:
+        starts_at = self._state.config.start_accept_send_request_time_stamp
+        if not self._is_usable or len(host) != HOST_V4_SIZE or now_ms < starts_at:
             self._requests.take_all(connection)
             return
         self._look_at_topics()
@@ -184,12 +184,12 @@ class SendFrameProcessor:
     # -- topics
 
     def _look_at_topics(self) -> None:
-        """Forget the topics that have changed since the last read."""
+        """Forget the topics that have changed since the last read; `brokerPermission` makes all of them anew."""
         metadata = self._state.store.topic_metadata
         if metadata is self._topics:
             return
         self._topics, topics = metadata, metadata.topic_config_table
-        if any(topics.get(name) is not config for name, config in self._configs.items()):
+        if any(topics.get(name) is not config or not self._takes(config) for name, config in self._configs.items()):
             self._configs.clear()
             self._kernel.topics.forget_topics()
 

@@ -119,6 +119,12 @@ class BrokerState:
         self.registration = Registration(config, store, address, name_servers, name_server_client)
         self.creation = TopicCreation(self.topics, self.writes, self.registration.register)
 
+    def change_config(self, config: BrokerConfig) -> None:
+        """Take other values of the keys that are looked at where they are used."""
+        self.config = self.registration.config = config
+        self.topics.auto_create_topic_enable = config.auto_create_topic_enable
+        self.groups.auto_create_subscription_group = config.auto_create_subscription_group
+
     @property
     def ip(self) -> str:
         """The address of the broker without its port, for remarks."""

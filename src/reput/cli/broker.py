@@ -48,7 +48,7 @@ def broker(
     chosen, chosen_store, ignored = broker_and_store_config(settings, config, more)
 
     async def start() -> Serving:
-        controller = BrokerController(store, chosen, chosen_store, namesrv_port=namesrv_port)
+        controller = BrokerController(store, chosen, chosen_store, namesrv_port=namesrv_port, config_path=config)
         await controller.start()
         return Serving({"broker": controller.address, "namesrv": controller.namesrv}, controller.stop)
 

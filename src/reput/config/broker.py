@@ -74,6 +74,10 @@ class BrokerConfig(TlsConfig):
         120_000, "A client without a heartbeat for so long has left.", unit="ms", minimum=1
     )
 
+    config_black_list: str = config_key(
+        "configBlackList;brokerConfigPath", "Keys that UPDATE_BROKER_CONFIG does not change."
+    )
+
     # sending
     start_accept_send_request_time_stamp: int = config_key(
         0, "Refuse messages before this time (ms since 1970 UTC).", unit="ms", maximum=INT64_MAX

@@ -66,6 +66,22 @@ def format_properties(properties: Mapping[str, str]) -> str:
     return "".join(lines)
 
 
+def change_properties(text: str, source: str, changes: Mapping[str, str]) -> str:
+    """A properties text with other values for some keys; all other lines stay, comments too.
+
+    Raises ConfigError, as `read_properties`, for a text that cannot be read.
+    """
+    lines = _LINE_END.split(text)
+    begins = [entry.line - 1 for entry in read_properties(text, source) if entry.name in changes]
+    for begin in reversed(begins):
+        end = begin + 1
+        while end < len(lines) and _is_continued(lines[end - 1]):
+            end += 1
+        del lines[begin:end]
+    kept = "\n".join(lines).rstrip("\n")
+    return (kept + "\n" if kept else "") + format_properties(changes)
+
+
 def split_folders(text: str) -> tuple[str, ...]:
     """The folders of a `storePathCommitLog`, separated by commas (MixAll.MULTI_PATH_SPLITTER)."""
     return tuple(dict.fromkeys(stripped.strip() for stripped in text.split(",") if stripped.strip()))
@@ -100,13 +116,18 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
                 continue
             begun = number
         content += stripped
-        if (len(stripped) - len(stripped.rstrip("\\"))) % 2:
+        if _is_continued(stripped):
             content = content[:-1]
             continue
         yield begun, content
         begun, content = 0, ""
     if content:
         yield begun, content
+
+
+def _is_continued(line: str) -> bool:
+    """Whether a line ends with a backslash that escapes the line's end."""
+    return (len(line) - len(line.rstrip("\\"))) % 2 == 1
 
 
 def _escape(text: str, escaped: re.Pattern[str] = _ESCAPED) -> str:

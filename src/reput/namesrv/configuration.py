@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 
 from reput.config.namesrv import NamesrvConfig
-from reput.config.properties import format_properties, parse_properties
+from reput.config.properties import change_properties, format_properties, parse_properties
 from reput.config.rocketmq_config import key_texts
 from reput.errors import RemotingCommandError
 from reput.files import DISK
@@ -59,4 +59,4 @@ class Configuration:
         path = os.path.expanduser(self.config.config_store_path)
         before = self._files.read_bytes(path).decode("utf-8", "replace") if self._files.exists(path) else ""
         self._files.make_directories(os.path.dirname(path))
-        self._files.write_atomically(path, format_properties(parse_properties(before, path) | changes).encode())
+        self._files.write_atomically(path, change_properties(before, path, changes).encode())

@@ -26,7 +26,9 @@ class QueueKey(NamedTuple):
 
 
 def encode_queue_tables(value: Any) -> bytes:
-    """The body of dicts, whose keys are texts or queues, and of what `encode_body` takes as their values."""
+    """The body of dicts, whose keys are texts or queues, of lists of dicts, and of what `encode_body` takes."""
+    if isinstance(value, list):
+        return b"[" + b",".join(map(encode_queue_tables, value)) + b"]"
     if not isinstance(value, dict):
         return encode_body(value)
     members = (_key(key) + b":" + encode_queue_tables(member) for key, member in value.items())

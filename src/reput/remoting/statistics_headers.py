@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from reput.remoting.header import Int32, Int64
+
 
 @dataclass(frozen=True, slots=True)
 class GetTopicStatsInfoRequestHeader:
@@ -48,3 +50,63 @@ class ViewBrokerStatsDataRequestHeader:
 
     stats_name: str
     stats_key: str
+
+
+@dataclass(frozen=True, slots=True)
+class GetConsumeStatsInBrokerHeader:
+    """How far all groups are (GET_BROKER_CONSUME_STATS). `is_order`: in order topics alone."""
+
+    is_order: bool
+
+
+@dataclass(frozen=True, slots=True)
+class QueryConsumeTimeSpanRequestHeader:
+    """Store times of a topic's messages, and of a group in them (QUERY_CONSUME_TIME_SPAN)."""
+
+    topic: str
+    group: str
+
+
+@dataclass(frozen=True, slots=True)
+class QueryCorrectionOffsetHeader:
+    """The smallest offsets of groups in a topic (QUERY_CORRECTION_OFFSET), without `filter_groups`, a , between two."""
+
+    topic: str
+    compare_group: str
+    filter_groups: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CloneGroupOffsetRequestHeader:
+    """Give a group the offsets of another one (CLONE_GROUP_OFFSET). `offline`: whatever members subscribe to."""
+
+    src_group: str
+    dest_group: str
+    topic: str | None = None
+    offline: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class QueryTopicsByConsumerRequestHeader:
+    """The topics of a group (QUERY_TOPICS_BY_CONSUMER)."""
+
+    group: str
+
+
+@dataclass(frozen=True, slots=True)
+class QuerySubscriptionByConsumerRequestHeader:
+    """What a group subscribes to in a topic (QUERY_SUBSCRIPTION_BY_CONSUMER)."""
+
+    group: str
+    topic: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QueryConsumeQueueRequestHeader:
+    """Units of a consume queue (QUERY_CONSUME_QUEUE). `index`: of the first one; `count`: most of them."""
+
+    topic: str | None = None
+    queue_id: Int32 | None = None
+    index: Int64 | None = None
+    count: Int32 | None = None
+    consumer_group: str | None = None

@@ -20,7 +20,7 @@ class SubscriptionGroupManager(ConfigManager[SubscriptionGroups]):
     Args:
         root: The store directory.
         files: The file layer.
-        auto_create_subscription_group: Whether `find` makes a group that it does not know.
+        auto_create_subscription_group: Whether `find` makes a group that it does not know; may be changed later.
         enable_create_sys_group: Whether it makes those of the system (`CID_RMQ_SYS_...`) in any case.
 
     Raises:
@@ -36,7 +36,7 @@ class SubscriptionGroupManager(ConfigManager[SubscriptionGroups]):
         enable_create_sys_group: bool = True,
     ) -> None:
         super().__init__(SubscriptionGroups, root, files)
-        self._auto_create = auto_create_subscription_group
+        self.auto_create_subscription_group = auto_create_subscription_group
         self._creates_system_groups = enable_create_sys_group
         self._table = {group: SubscriptionGroupConfig(group) for group in SYSTEM_GROUPS}
         self._table.update(self._loaded.subscription_group_table)
@@ -57,7 +57,7 @@ class SubscriptionGroupManager(ConfigManager[SubscriptionGroups]):
         config = self._table.get(group)
         if config is not None or not is_legal_group(group):
             return config
-        if not self._auto_create and not (self._creates_system_groups and is_system_group(group)):
+        if not self.auto_create_subscription_group and not (self._creates_system_groups and is_system_group(group)):
             return None
         config = self._table[group] = SubscriptionGroupConfig(group)
         self._next_version(now_ms)

@@ -94,14 +94,14 @@ class TopicConfigManager:
     Args:
         store: The broker's store, open for writing.
         own_topics: What `broker_topics` gives for this broker; `create` makes them at a start.
-        auto_create_topic_enable: Whether a send makes a topic after the template TBW102.
+        auto_create_topic_enable: Whether a send makes a topic after the template TBW102; may be changed later.
     """
 
     def __init__(
         self, store: MessageStore, own_topics: Sequence[TopicConfig], *, auto_create_topic_enable: bool = True
     ) -> None:
         self._store = store
-        self._auto_create = auto_create_topic_enable
+        self.auto_create_topic_enable = auto_create_topic_enable
         self._writing = Lock()
         self.own_topics = tuple(own_topics)
         #: What RocketMQ answers to GET_SYSTEM_TOPIC_LIST_FROM_BROKER.
@@ -149,7 +149,7 @@ class TopicConfigManager:
         if (
             template is not None
             and template.perm & PERM_INHERIT
-            and (self._auto_create or default_topic != AUTO_CREATE_TOPIC)
+            and (self.auto_create_topic_enable or default_topic != AUTO_CREATE_TOPIC)
         ):
             queues = max(min(client_default_topic_queue_nums, template.write_queue_nums), 0)
             perm = template.perm & ~PERM_INHERIT

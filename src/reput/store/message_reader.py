@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import ConfigError, StoreStateError
+from reput.formats.consume_queue import Unit
 from reput.formats.message_ext import MessageExt
 from reput.store.results import QueueInfo
 
@@ -77,6 +78,17 @@ class MessageReader:
             raise ConfigError(f"boundary {boundary!r}: expected 'lower' or 'upper'")
         queue = self._queues.find(topic, queue_id)
         return 0 if queue is None else self._querying.offset_by_time(queue, timestamp_ms, upper=boundary == "upper")
+
+    def units(self, topic: str, queue_id: int, offset: int, count: int) -> list[Unit] | None:
+        """The units of a queue from a queue offset on, `count` at most, with tags codes out of ext units.
+
+        None where the queue is not there, or does not have the offset.
+        """
+        self._check_open()
+        queue = self._queues.find(topic, queue_id)
+        if queue is None or not queue.min_offset <= offset < queue.max_offset:
+            return None
+        return self._querying.units(queue, offset, count)
 
     # -- messages
 

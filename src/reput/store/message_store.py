@@ -368,6 +368,10 @@ class MessageStore(MessageReader):
         self._check_open()
         return self._reader.plan_deletion() if self._writer is None else self._writer.cleaning.plan(manual=True)
 
+    def change_retention(self, config: MessageStoreConfig) -> None:
+        """Delete by the keys of another configuration from the next run on; its other keys change nothing."""
+        self._writable().cleaning.config = config
+
     # -- lifecycle
 
     def close(self) -> None:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from reput.errors import CorruptRecordError
 from reput.files import FileLayer
-from reput.formats.consume_queue import FILLER, UNIT_SIZE
+from reput.formats.consume_queue import FILLER, UNIT_SIZE, Unit
 from reput.formats.message_ext import MessageExt
 from reput.formats.message_id import decode_message_id
 from reput.formats.record_layout import TOTAL_SIZE
@@ -254,13 +254,28 @@ class QueryMessage:
         message = self.by_offset(decode_message_id(message_id)[1])
         return message if message is not None and message.message_id == message_id.upper() else None
 
-    def store_timestamp(self, queue: Queue, offset: int) -> int:
-        """Store time (ms) of the message at a queue offset; -1 where the log no longer has it."""
+    def units(self, queue: Queue, offset: int, count: int) -> list[Unit]:
+        """See `MessageStore.units`."""
+        units = []
+        for one in range(offset, min(offset + count, queue.max_offset)):
+            unit = self._unit(queue, one)
+            if unit is None:
+                break
+            ext = queue.ext_unit(one) if isinstance(queue, ConsumeQueue) else None
+            units.append(unit if ext is None else unit._replace(tags_code=ext.tags_code))
+        return units
+
+    def _unit(self, queue: Queue, offset: int) -> Unit | None:
+        """The unit at a queue offset, whose page is read without the interpreter lock; None where there is none."""
         found = queue.units_from(offset) if type(queue) is ConsumeQueue else None
         if found is not None:
             position = found[0] - found[2].address
             self._pages.read_in(queue.file_path(offset * UNIT_SIZE - position), found[2], position, UNIT_SIZE)
-        unit = queue.unit(offset)
+        return queue.unit(offset)
+
+    def store_timestamp(self, queue: Queue, offset: int) -> int:
+        """Store time (ms) of the message at a queue offset; -1 where the log no longer has it."""
+        unit = self._unit(queue, offset)
         if unit is None or unit == FILLER:
             return -1
         message = self.by_offset(unit.commit_log_offset)

@@ -132,7 +132,7 @@ class CleanService:
 
     Args:
         parts: The store's parts.
-        config: The store's configuration.
+        config: The store's configuration; may be changed later.
         files: The file layer, which tells how full the disk is.
         path: The store's directory.
         reput_from_offset: Returns the commit log offset up to which the log is dispatched.
@@ -150,7 +150,7 @@ class CleanService:
         reput_from_offset: Callable[[], int],
     ) -> None:
         self._parts = parts
-        self._config = config
+        self.config = config
         self._files = files
         self._path = path
         self._reput_from_offset = reput_from_offset
@@ -174,7 +174,7 @@ class CleanService:
             return
 
     def _run(self) -> None:
-        while not self._stop.wait(self._config.clean_resource_interval / 1000):
+        while not self._stop.wait(self.config.clean_resource_interval / 1000):
             try:
                 self._judge_disk()
                 self.delete_expired(manual=False)
@@ -187,14 +187,14 @@ class CleanService:
     def _judge_disk(self) -> None:
         """Refuse puts on a full disk; accept them again when there is space."""
         used = self._disk_used_percent()
-        level = disk_level(used, self._config)
+        level = disk_level(used, self.config)
         if level is DiskLevel.WARNING:
             failure = f" (the last run failed: {self.failure})" if self.failure else ""
             self._parts.log.refuse_while_full(
                 StoreFullError(
                     f"{self._path}: the disk is {used} % full, and from diskSpaceWarningLevelRatio="
-                    f"{self._config.disk_space_warning_level_ratio} on puts are refused; free some space: they are "
-                    f"accepted again at diskSpaceCleanForciblyRatio={self._config.disk_space_clean_forcibly_ratio}"
+                    f"{self.config.disk_space_warning_level_ratio} on puts are refused; free some space: they are "
+                    f"accepted again at diskSpaceCleanForciblyRatio={self.config.disk_space_clean_forcibly_ratio}"
                     f"{failure}"
                 )
             )
@@ -216,17 +216,17 @@ class CleanService:
     def plan(self, *, manual: bool) -> RetentionReport:
         """Plan which log files `delete_expired` would delete now."""
         used = self._disk_used_percent()
-        level = disk_level(used, self._config)
-        due = manual or is_due(level, time.localtime().tm_hour, self._config)
+        level = disk_level(used, self.config)
+        due = manual or is_due(level, time.localtime().tm_hour, self.config)
         log = self._parts.log
-        max_files = self._config.delete_file_batch_max * (_MANUAL_RUNS if manual else 1)
+        max_files = self.config.delete_file_batch_max * (_MANUAL_RUNS if manual else 1)
         expired = plan_deletion(
             self._candidates() if due else (),
             keep_from=min(self._reput_from_offset(), log.flushed_offset, log.confirm_offset),
             level=level,
             now_ms=int(time.time() * 1000),
             max_files=max_files,
-            config=self._config,
+            config=self.config,
         )
         return RetentionReport(used, due, expired, [], [], sum(file.size for file in expired))
 
@@ -260,7 +260,7 @@ class CleanService:
             # The queues must be on the disk first: without these log files only they hold the next queue offsets.
             self._parts.queues.flush()
         for number in range(len(deleted)):
-            if number and self._stop.wait(self._config.delete_commit_log_files_interval / 1000):
+            if number and self._stop.wait(self.config.delete_commit_log_files_interval / 1000):
                 deleted = deleted[:number]
                 break
             log.queue.delete_first_file()
@@ -277,7 +277,7 @@ class CleanService:
         """Delete queue and index files after log files: when the log has become shorter, and once after each start."""
         if min_offset <= self._last_min_offset:
             return {}, {}
-        interval_s = self._config.delete_consume_queue_files_interval / 1000
+        interval_s = self.config.delete_consume_queue_files_interval / 1000
         queue_files = self._parts.queues.delete_expired(min_offset, lambda: self._stop.wait(interval_s))
         index_files = self._parts.index.delete_expired(min_offset) if self._parts.index is not None else {}
         self._last_min_offset = min_offset

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from reput.config.properties import camel_case, format_properties, parse_properties, snake_case
+from reput.config.properties import camel_case, change_properties, format_properties, parse_properties, snake_case
 from reput.errors import ConfigError
 
 
@@ -96,3 +96,18 @@ def test_a_key_has_two_spellings(camel: str, snake: str) -> None:
 @example({"a": " x", "#b": "\\", "!": "\r\n", "=": "\t", " k ": "\f v"})
 def test_formatted_properties_are_read_as_they_were(properties: dict[str, str]) -> None:
     assert parse_properties(format_properties(properties), "x") == properties
+
+
+def test_a_changed_text_keeps_comments_and_other_keys() -> None:
+    text = "# ours\na = 1 \\\n  2\n\n! b=0\nb: x\na=3"
+    assert change_properties(text, "f", {"a": "4", "c": "5 6"}) == "# ours\n\n! b=0\nb: x\na=4\nc=5 6\n"
+    assert change_properties("", "f", {"a": "1"}) == "a=1\n"
+
+
+_KEYS = st.dictionaries(st.sampled_from("abcd"), st.text(st.characters(exclude_categories=["Cs"]), max_size=6))
+
+
+@given(before=_KEYS, changes=_KEYS)
+def test_a_changed_text_has_the_changes_over_what_was_there(before: dict[str, str], changes: dict[str, str]) -> None:
+    text = change_properties(format_properties(before), "f", changes)
+    assert parse_properties(text, "f") == before | changes

@@ -29,7 +29,7 @@ def test_a_change_is_in_use_and_in_the_file_beside_what_was_there(tmp_path: Path
     assert path.read_text() == "orderMessageEnable=true\n"
     path.write_text("# mine\nclusterTest=true\norderMessageEnable=true\n")
     run(configuration.update("orderMessageEnable=false\nenableTopicList=false"))
-    assert path.read_text() == "clusterTest=true\nenableTopicList=false\norderMessageEnable=false\n"
+    assert path.read_text() == "# mine\nclusterTest=true\nenableTopicList=false\norderMessageEnable=false\n"
 
 
 @pytest.mark.parametrize("key", ["configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome", "listenPort"])

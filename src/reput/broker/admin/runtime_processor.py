@@ -1,14 +1,10 @@
-"""What a broker says of itself: its state now, and its keys (`AdminBrokerProcessor`)."""
+"""What a broker says of its state now (`AdminBrokerProcessor`)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from reput.broker.state import BrokerState
-from reput.config.broker import BrokerConfig
-from reput.config.message_store import MessageStoreConfig
-from reput.config.properties import format_properties
-from reput.config.rocketmq_config import key_texts
 from reput.remoting.body import encode_body
 from reput.remoting.codes import VERSION, RequestCode, version_name
 from reput.remoting.command import RemotingCommand
@@ -33,7 +29,7 @@ _OTHERS = ("putMessageDistributeTime", "remainHowManyDataToFlush", "putBytesPerS
 
 
 class RuntimeProcessor:
-    """Takes requests for the broker's state, and for its configuration."""
+    """Takes requests for the broker's state."""
 
     def __init__(self, state: BrokerState) -> None:
         self._state = state
@@ -42,7 +38,6 @@ class RuntimeProcessor:
         """The requests that it takes."""
         return {
             RequestCode.GET_BROKER_RUNTIME_INFO: self.runtime_info,
-            RequestCode.GET_BROKER_CONFIG: self.broker_config,
         }
 
     async def runtime_info(self, connection: Connection, command: RemotingCommand) -> Answer:
@@ -66,11 +61,6 @@ class RuntimeProcessor:
             "EndTransactionThreadPoolQueueCapacity": str(config.end_transaction_pool_queue_capacity),
         }
         return command.response(body=encode_body({"table": table}))
-
-    def broker_config(self, connection: Connection, command: RemotingCommand) -> Answer:
-        """The keys of broker and store as a properties text."""
-        values = key_texts(self._state.store.config, MessageStoreConfig) | key_texts(self._state.config, BrokerConfig)
-        return command.response(body=format_properties(values).encode())
 
 
 def _of_store(info: RuntimeInfo) -> dict[str, str]:

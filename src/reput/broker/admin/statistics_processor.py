@@ -1,8 +1,8 @@
-"""Who is connected, and how far groups are: what operators ask most (`AdminBrokerProcessor`)."""
+"""How far topics and groups are: what operators ask most (`AdminBrokerProcessor`)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from reput.broker.state import BrokerState
@@ -14,21 +14,22 @@ from reput.remoting.command import RemotingCommand
 from reput.remoting.header import decode_header
 from reput.remoting.queue_tables import QueueKey, encode_queue_tables
 from reput.remoting.statistics_headers import (
-    GetConsumerConnectionListRequestHeader,
+    GetConsumeStatsInBrokerHeader,
     GetConsumeStatsRequestHeader,
-    GetProducerConnectionListRequestHeader,
     GetTopicStatsInfoRequestHeader,
+    QueryConsumeTimeSpanRequestHeader,
     QueryTopicConsumeByWhoRequestHeader,
     ViewBrokerStatsDataRequestHeader,
 )
-from reput.service.client_channels import ClientChannelInfo
-from reput.service.subscription_data import SubscriptionData
 from reput.transport.connection import Connection
 from reput.transport.requests import Answer, Handler
 
+#: Topic, queue id, and the offsets up to which a group has consumed and pulled.
+_Queue = tuple[str, int, int, int]
+
 
 class StatisticsProcessor:
-    """Takes requests for the connections of groups, and for the offsets of topics and of groups."""
+    """Takes requests for the offsets of topics and of groups, and for what is counted."""
 
     def __init__(self, state: BrokerState) -> None:
         self._state = state
@@ -37,37 +38,12 @@ class StatisticsProcessor:
         """The requests that it takes."""
         return {
             RequestCode.GET_TOPIC_STATS_INFO: self.topic_stats,
-            RequestCode.GET_CONSUMER_CONNECTION_LIST: self.consumer_connections,
-            RequestCode.GET_PRODUCER_CONNECTION_LIST: self.producer_connections,
             RequestCode.GET_CONSUME_STATS: self.consume_stats,
+            RequestCode.GET_BROKER_CONSUME_STATS: self.broker_consume_stats,
+            RequestCode.QUERY_CONSUME_TIME_SPAN: self.consume_time_span,
             RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: self.groups_of_topic,
             RequestCode.VIEW_BROKER_STATS_DATA: self.broker_stats,
         }
-
-    # -- connections
-
-    def consumer_connections(self, connection: Connection, command: RemotingCommand) -> Answer:
-        """The members of a group, and what they subscribe to."""
-        name = decode_header(GetConsumerConnectionListRequestHeader, command.ext_fields).consumer_group
-        info = self._state.consumers.consumer_group_info(name)
-        if info is None:
-            return command.response(ResponseCode.CONSUMER_NOT_ONLINE, f"the consumer group[{name}] not online")
-        body = {
-            "connectionSet": _connections(self._state.consumers.channels(name).values()),
-            "consumeFromWhere": info.consume_from_where,
-            "consumeType": info.consume_type,
-            "messageModel": info.message_model,
-            "subscriptionTable": {topic: _subscription(one) for topic, one in info.subscription_table.items()},
-        }
-        return command.response(body=encode_body(body))
-
-    def producer_connections(self, connection: Connection, command: RemotingCommand) -> Answer:
-        """The members of a group of producers."""
-        name = decode_header(GetProducerConnectionListRequestHeader, command.ext_fields).producer_group
-        members = self._state.producers.channels(name)
-        if not members:
-            return command.response(ResponseCode.SYSTEM_ERROR, f"the producer group[{name}] not exist")
-        return command.response(body=encode_body({"connectionSet": _connections(members.values())}))
 
     def groups_of_topic(self, connection: Connection, command: RemotingCommand) -> Answer:
         """The groups that subscribe to a topic, or have offsets in it."""
@@ -115,17 +91,80 @@ class StatisticsProcessor:
     async def consume_stats(self, connection: Connection, command: RemotingCommand) -> Answer:
         """How far a group is in each queue of its topics, and when the last message that it consumed was stored."""
         header = decode_header(GetConsumeStatsRequestHeader, command.ext_fields)
-        offsets, group = self._state.offsets, header.consumer_group
-        queues, tps = [], 0.0
-        for name in self._topics_of(header):
-            tps += self._state.stats.tps_group_get_nums(group, name)
-            topic = self._state.topics.select_topic_config(name)
-            for queue_id in range(0 if topic is None else topic.read_queue_nums):
-                committed = max(0, offsets.query_offset(group, name, queue_id))
-                pulled = max(committed, offsets.query_pull_offset(group, name, queue_id))
-                queues.append((name, queue_id, committed, pulled))
+        group, topics = header.consumer_group, self._topics_of(header)
+        queues = [one for name in topics for one in self._queues(group, name)]
         table = await self._state.reads.run_for(connection, self._consume_stats, queues)
-        return command.response(body=encode_queue_tables({"consumeTps": tps, "offsetTable": table}))
+        tps = sum(self._state.stats.tps_group_get_nums(group, name) for name in topics)
+        return command.response(body=encode_queue_tables({"consumeTps": float(tps), "offsetTable": table}))
+
+    async def broker_consume_stats(self, connection: Connection, command: RemotingCommand) -> Answer:
+        """How far all groups are in all their topics, or in order topics."""
+        is_order = decode_header(GetConsumeStatsInBrokerHeader, command.ext_fields).is_order
+        state = self._state
+        asked = []
+        for group in list(state.groups.subscription_group_table):
+            topics = [state.topics.select_topic_config(n) for n in self._topics_of(GetConsumeStatsRequestHeader(group))]
+            names = [one.topic_name for one in topics if one is not None and (one.order or not is_order)]
+            asked.append((group, [(name, list(self._queues(group, name))) for name in names]))
+
+        def look() -> list[dict[str, Any]]:
+            return [{group: [self._stats_of(group, *one) for one in topics]} for group, topics in asked]
+
+        found = await state.reads.run_for(connection, look)
+        queues = [
+            one
+            for group in found
+            for topics in group.values()
+            for stats in topics
+            for one in stats["offsetTable"].values()
+        ]
+        body = {
+            "brokerAddr": state.address,
+            "consumeStatsList": found,
+            "totalDiff": sum(one["brokerOffset"] - one["consumerOffset"] for one in queues),
+            "totalInflightDiff": sum(one["pullOffset"] - one["consumerOffset"] for one in queues),
+        }
+        return command.response(body=encode_queue_tables(body))
+
+    def _stats_of(self, group: str, topic: str, queues: Sequence[_Queue]) -> dict[str, Any]:
+        tps = self._state.stats.tps_group_get_nums(group, topic)
+        return {"consumeTps": tps, "offsetTable": self._consume_stats(queues)}
+
+    def _queues(self, group: str, topic: str) -> Iterator[_Queue]:
+        """The queues of a topic, and how far a group is there: committed, and pulled."""
+        config, offsets = self._state.topics.select_topic_config(topic), self._state.offsets
+        for queue_id in range(0 if config is None else config.read_queue_nums):
+            committed = max(0, offsets.query_offset(group, topic, queue_id))
+            yield topic, queue_id, committed, max(committed, offsets.query_pull_offset(group, topic, queue_id))
+
+    async def consume_time_span(self, connection: Connection, command: RemotingCommand) -> Answer:
+        """Store times of each queue's first and last message, and of the last one that a group has consumed."""
+        header = decode_header(QueryConsumeTimeSpanRequestHeader, command.ext_fields)
+        state, name = self._state, header.topic
+        topic = state.topics.select_topic_config(name)
+        if topic is None:
+            return command.response(ResponseCode.TOPIC_NOT_EXIST, f"topic[{name}] not exist")
+        queues = range(topic.write_queue_nums)
+        consumed = [state.offsets.query_offset(header.group, name, queue_id) for queue_id in queues]
+
+        def look() -> list[dict[str, Any]]:
+            return [self._time_span(name, *one) for one in zip(queues, consumed, strict=True)]
+
+        return command.response(body=encode_body({"consumeTimeSpanSet": await state.reads.run_for(connection, look)}))
+
+    def _time_span(self, topic: str, queue_id: int, consumed: int) -> dict[str, Any]:
+        """The times of one queue (`QueueTimeSpan`); -1 where there is no message."""
+        store = self._state.store
+        begin, end = store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
+        first = self._store_time(topic, queue_id, begin)
+        next_one = self._store_time(topic, queue_id, max(consumed, begin))
+        return {
+            "consumeTimeStamp": self._store_time(topic, queue_id, consumed - 1) if consumed > 0 else first,
+            "delayTime": self._state.now_ms() - next_one if next_one >= 0 else 0,
+            "maxTimeStamp": self._store_time(topic, queue_id, end - 1),
+            "messageQueue": {"brokerName": self._state.config.broker_name, "queueId": queue_id, "topic": topic},
+            "minTimeStamp": first,
+        }
 
     def _topics_of(self, header: GetConsumeStatsRequestHeader) -> list[str]:
         """The topics of a list, as they are; else the one that is asked for, or those in which the group has offsets.
@@ -143,7 +182,7 @@ class StatisticsProcessor:
             return names
         return [name for name in names if name in info.subscription_table]
 
-    def _consume_stats(self, queues: Iterable[tuple[str, int, int, int]]) -> Mapping[QueueKey, Any]:
+    def _consume_stats(self, queues: Iterable[_Queue]) -> Mapping[QueueKey, Any]:
         return {
             self._key(name, queue_id): {
                 "brokerOffset": max(0, self._state.store.max_offset(name, queue_id)),
@@ -164,21 +203,3 @@ class StatisticsProcessor:
 
     def _key(self, topic: str, queue_id: int) -> QueueKey:
         return QueueKey(topic, self._state.config.broker_name, queue_id)
-
-
-def _connections(infos: Iterable[ClientChannelInfo[Connection]]) -> list[dict[str, Any]]:
-    return [
-        {
-            "clientAddr": info.channel.remote, "clientId": info.client_id, "language": info.language,
-            "version": info.version,
-        }
-        for info in infos
-    ]  # fmt: skip
-
-
-def _subscription(one: SubscriptionData) -> dict[str, Any]:
-    """A subscription as Java writes it (`SubscriptionData`)."""
-    return {
-        "classFilterMode": one.class_filter_mode, "codeSet": sorted(one.codes), "expressionType": one.expression_type,
-        "subString": one.sub_string, "subVersion": one.sub_version, "tagsSet": sorted(one.tags), "topic": one.topic,
-    }  # fmt: skip

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from reput.broker.state import SEE_FAQ, BrokerState
@@ -28,6 +30,22 @@ from reput.transport.requests import Answer, Handler
 logger = logging.getLogger("reput.broker")
 
 
+@dataclass(frozen=True, slots=True)
+class TopicList:
+    """Body of UPDATE_AND_CREATE_TOPIC_LIST (`CreateTopicListRequestBody`)."""
+
+    topic_config_list: tuple[TopicConfig, ...] = ()
+    others: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupList:
+    """Body of UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST (`SubscriptionGroupList`)."""
+
+    group_config_list: tuple[SubscriptionGroupConfig, ...] = ()
+    others: Mapping[str, Any] = field(default_factory=dict)
+
+
 class TopicProcessor:
     """Takes requests about topics and groups; changes are on the disk before they are answered."""
 
@@ -38,10 +56,13 @@ class TopicProcessor:
         """The requests that it takes."""
         return {
             RequestCode.UPDATE_AND_CREATE_TOPIC: self.update_topic,
+            RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: self.update_topics,
             RequestCode.DELETE_TOPIC_IN_BROKER: self.delete_topic,
+            RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: self.system_topics,
             RequestCode.GET_TOPIC_CONFIG: self.topic_config,
             RequestCode.GET_ALL_TOPIC_CONFIG: self.all_topics,
             RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: self.update_group,
+            RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: self.update_groups,
             RequestCode.DELETE_SUBSCRIPTIONGROUP: self.delete_group,
             RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: self.group_config,
             RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: self.all_groups,
@@ -59,12 +80,30 @@ class TopicProcessor:
                 TopicFilterType(header.topic_filter_type), header.topic_sys_flag or 0, header.order,
                 parse_attributes(header.attributes or ""),
             )  # fmt: skip
-            changed = await self._state.writes.run_for(connection, self._state.topics.update, [config])
         except (ConfigError, ValueError) as error:
             return command.response(ResponseCode.SYSTEM_ERROR, str(error))
-        logger.info(
-            Event("topic made or changed", topic=header.topic, queues=header.write_queue_nums, client=connection.remote)
-        )
+        return await self._update(connection, command, [config])
+
+    async def update_topics(self, connection: Connection, command: RemotingCommand) -> Answer:
+        """Make topics or change them, all or none."""
+        configs = decode_body(TopicList, command.body).topic_config_list
+        for config in configs:
+            remark = self._state.topics.validate_update(config.topic_name)
+            if remark is not None:
+                return command.response(ResponseCode.INVALID_PARAMETER, remark)
+        return await self._update(connection, command, configs)
+
+    async def _update(self, connection: Connection, command: RemotingCommand, configs: Sequence[TopicConfig]) -> Answer:
+        try:
+            changed = await self._state.writes.run_for(connection, self._state.topics.update, configs)
+        except ConfigError as error:
+            return command.response(ResponseCode.SYSTEM_ERROR, str(error))
+        for one in configs:
+            logger.info(
+                Event(
+                    "topic made or changed", topic=one.topic_name, queues=one.write_queue_nums, client=connection.remote
+                )
+            )
         if changed:
             await self._state.registration.register()
         return command.response()
@@ -80,6 +119,10 @@ class TopicProcessor:
         self._state.offsets.clean_offset_by_topic(header.topic, self._state.now_ms())
         await self._state.registration.register()
         return command.response()
+
+    def system_topics(self, connection: Connection, command: RemotingCommand) -> Answer:
+        """The topics that the broker has from its start, and those that RocketMQ keeps for itself."""
+        return command.response(body=encode_body({"topicList": sorted(self._state.topics.system_topics)}))
 
     def topic_config(self, connection: Connection, command: RemotingCommand) -> Answer:
         """The configuration of a topic."""
@@ -103,13 +146,22 @@ class TopicProcessor:
 
     async def update_group(self, connection: Connection, command: RemotingCommand) -> Answer:
         """Make a group or change it."""
-        config = decode_body(SubscriptionGroupConfig, command.body)
+        return await self._update_groups(connection, command, [decode_body(SubscriptionGroupConfig, command.body)])
+
+    async def update_groups(self, connection: Connection, command: RemotingCommand) -> Answer:
+        """Make groups or change them, all or none."""
+        return await self._update_groups(connection, command, decode_body(GroupList, command.body).group_config_list)
+
+    async def _update_groups(
+        self, connection: Connection, command: RemotingCommand, configs: Sequence[SubscriptionGroupConfig]
+    ) -> Answer:
         try:
-            self._state.groups.update_subscription_group_config([config], self._state.now_ms())
+            self._state.groups.update_subscription_group_config(configs, self._state.now_ms())
         except ConfigError as error:
             return command.response(ResponseCode.INVALID_PARAMETER, str(error))
         await self._state.config_files.persist(self._state.groups)
-        logger.info(Event("group made or changed", group=config.group_name, client=connection.remote))
+        for config in configs:
+            logger.info(Event("group made or changed", group=config.group_name, client=connection.remote))
         return command.response()
 
     async def delete_group(self, connection: Connection, command: RemotingCommand) -> Answer:

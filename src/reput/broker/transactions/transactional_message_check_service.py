@@ -58,9 +58,12 @@ class TransactionalMessageCheckService:
         self._state = state
         self._clients = clients
         self._ended = ended
-        config = state.config
-        reserved_ms = state.store.config.file_reserved_time * _HOUR_MS
-        self._limits = CheckLimits(config.transaction_time_out, config.transaction_check_max, reserved_ms)
+
+    @property
+    def _limits(self) -> CheckLimits:
+        config = self._state.config
+        reserved_ms = self._state.store.config.file_reserved_time * _HOUR_MS
+        return CheckLimits(config.transaction_time_out, config.transaction_check_max, reserved_ms)
 
     async def check(self) -> None:
         """Do one round of all half queues; what fails is logged, and the next round tries again."""

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from reput.broker.admin.runtime_processor import _readable
-from reput.config.properties import parse_properties
 from reput.remoting.codes import RequestCode
 from tests.support.broker import fill, serving_broker, with_topic
 from tests.support.sockets import run
@@ -72,19 +71,6 @@ def test_an_empty_store_has_no_first_message(tmp_path: Path) -> None:
             client = await served.client()
             table = json.loads((await client.ask(RequestCode.GET_BROKER_RUNTIME_INFO)).body)["table"]
             assert table["earliestMessageTimeStamp"] == "-1"
-
-    run(scenario())
-
-
-def test_the_keys_of_a_broker_are_a_properties_text(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store", broker_name="b-7", delete_when="05") as served:
-            client = await served.client()
-            answer = await client.ask(RequestCode.GET_BROKER_CONFIG)
-            keys = parse_properties(answer.body.decode(), "answer")
-            assert (keys["brokerName"], keys["deleteWhen"], keys["traceOn"]) == ("b-7", "05", "true")
-            assert keys["listenPort"] == served.controller.address.rpartition(":")[2]
-            assert "namesrvAddr" not in keys
 
     run(scenario())
 

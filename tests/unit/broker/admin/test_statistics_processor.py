@@ -24,32 +24,6 @@ def sample(served: Served) -> None:
     served.controller._state.stats.sample(time.monotonic(), date.today())
 
 
-def test_connections_of_a_group_and_what_it_subscribes_to(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store") as served:
-            client = await served.client()
-            await client.heartbeat("c@1", consumer("g", "orders"), producers=["p"])
-            host, port = client.writer.get_extra_info("sockname")[:2]
-            member = {"clientAddr": f"{host}:{port}", "clientId": "c@1", "language": "JAVA", "version": 479}
-            answer = await client.ask(RequestCode.GET_CONSUMER_CONNECTION_LIST, consumerGroup="g")
-            told = json.loads(answer.body)
-            assert told["connectionSet"] == [member]
-            assert (told["consumeType"], told["messageModel"]) == ("CONSUME_PASSIVELY", "CLUSTERING")
-            (topic,) = told["subscriptionTable"]
-            assert topic == "orders"
-            assert told["subscriptionTable"][topic].keys() == {
-                "classFilterMode", "codeSet", "expressionType", "subString", "subVersion", "tagsSet", "topic",
-            }  # fmt: skip
-            answer = await client.ask(RequestCode.GET_PRODUCER_CONNECTION_LIST, producerGroup="p")
-            assert json.loads(answer.body) == {"connectionSet": [member]}
-            answer = await client.ask(RequestCode.GET_CONSUMER_CONNECTION_LIST, consumerGroup="none")
-            assert (answer.code, answer.remark) == (206, "the consumer group[none] not online")
-            answer = await client.ask(RequestCode.GET_PRODUCER_CONNECTION_LIST, producerGroup="none")
-            assert (answer.code, answer.remark) == (1, "the producer group[none] not exist")
-
-    run(scenario())
-
-
 def test_offsets_of_a_topic(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with serving_broker(tmp_path / "store") as served:
@@ -140,5 +114,57 @@ def test_growth_of_counters_is_told_once_a_sample_has_them(tmp_path: Path) -> No
             assert b'"topicPutTps":0.3' in answer.body
             answer = await client.ask(RequestCode.GET_CONSUME_STATS, consumerGroup="g", topic="orders")
             assert b'"consumeTps":0.6' in answer.body
+
+    run(scenario())
+
+
+def test_how_far_all_groups_are(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store") as served:
+            client = await served.client()
+            await with_topic(client, "orders")
+            await with_topic(client, "sorted", order=True)
+            served.controller._state.groups.update_subscription_group_config([SubscriptionGroupConfig("g")], 1)
+            await fill(client, "orders", "a", "b")
+            (first, *_) = served.controller._state.store.get_message("orders", 0, 0).messages()
+            await commit(client, 1)
+            answer = await client.ask(RequestCode.GET_BROKER_CONSUME_STATS, isOrder=False)
+            queue = b'{"brokerName":"broker-a","queueId":0,"topic":"orders"}'
+            offsets = b'{"brokerOffset":2,"consumerOffset":1,"lastTimestamp":%d,"pullOffset":1}' % first.store_timestamp
+            stats = b'{"g":[{"consumeTps":0.0,"offsetTable":{%b:%b}}]}' % (queue, offsets)
+            assert stats in answer.body
+            assert answer.body.startswith(b'{"brokerAddr":"%b"' % served.controller.address.encode())
+            assert answer.body.endswith(b'"totalDiff":1,"totalInflightDiff":0}')
+            answer = await client.ask(RequestCode.GET_BROKER_CONSUME_STATS, isOrder=True)
+            assert b'{"g":[]}' in answer.body
+            assert b'"totalDiff":0' in answer.body
+
+    run(scenario())
+
+
+def test_store_times_of_a_topic_and_of_a_group_in_it(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store") as served:
+            client = await served.client()
+            await with_topic(client, "orders", 2)
+            served.controller._state.groups.update_subscription_group_config([SubscriptionGroupConfig("g")], 1)
+            await fill(client, "orders", "a", "b", "c")
+            first, second, third = served.controller._state.store.get_message("orders", 0, 0).messages()
+            await commit(client, 2)
+            before = int(time.time() * 1000)
+            answer = await client.ask(RequestCode.QUERY_CONSUME_TIME_SPAN, topic="orders", group="g")
+            full, empty = json.loads(answer.body)["consumeTimeSpanSet"]
+            assert full.pop("delayTime") >= before - third.store_timestamp
+            assert full == {
+                "messageQueue": {"brokerName": "broker-a", "queueId": 0, "topic": "orders"},
+                "minTimeStamp": first.store_timestamp, "maxTimeStamp": third.store_timestamp,
+                "consumeTimeStamp": second.store_timestamp,
+            }  # fmt: skip
+            assert (empty["minTimeStamp"], empty["maxTimeStamp"], empty["delayTime"]) == (-1, -1, 0)
+            await commit(client, 3)
+            answer = await client.ask(RequestCode.QUERY_CONSUME_TIME_SPAN, topic="orders", group="g")
+            assert json.loads(answer.body)["consumeTimeSpanSet"][0]["delayTime"] == 0
+            answer = await client.ask(RequestCode.QUERY_CONSUME_TIME_SPAN, topic="none", group="g")
+            assert (answer.code, answer.remark) == (ResponseCode.TOPIC_NOT_EXIST, "topic[none] not exist")
 
     run(scenario())

@@ -124,3 +124,38 @@ def test_a_group_is_made_changed_shown_and_deleted(tmp_path: Path) -> None:
             assert "g" not in on_disk(store, "subscriptionGroup.json", "subscriptionGroupTable")
 
     run(scenario())
+
+
+def test_topics_and_groups_are_made_by_lists_all_or_none(tmp_path: Path) -> None:
+    def topics(*names: str) -> bytes:
+        rows = [{"topicName": name, "readQueueNums": 2, "writeQueueNums": 2, "perm": 6} for name in names]
+        return json.dumps({"topicConfigList": rows}).encode()
+
+    def groups(*names: str) -> bytes:
+        return json.dumps({"groupConfigList": [{"groupName": name} for name in names]}).encode()
+
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store") as served:
+            client, state = await served.client(), served.controller._state
+            code = RequestCode.UPDATE_AND_CREATE_TOPIC_LIST
+            assert (await client.ask(code, topics("a", "b"))).code == 0
+            assert state.topics.select_topic_config("b").write_queue_nums == 2
+            assert (await client.ask(code, topics("c", "no name"))).code == ResponseCode.INVALID_PARAMETER
+            assert state.topics.select_topic_config("c") is None
+            code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST
+            assert (await client.ask(code, groups("g", "h"))).code == 0
+            assert (await client.ask(code, groups("i", "no name"))).code == ResponseCode.INVALID_PARAMETER
+            assert {"g", "h"} <= state.groups.subscription_group_table.keys()
+            assert "i" not in state.groups.subscription_group_table
+
+    run(scenario())
+
+
+def test_system_topics_are_those_of_the_start(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store") as served:
+            client = await served.client()
+            answer = await client.ask(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER)
+            assert {"TBW102", "SCHEDULE_TOPIC_XXXX", "broker-a"} <= set(json.loads(answer.body)["topicList"])
+
+    run(scenario())

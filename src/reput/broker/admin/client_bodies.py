@@ -1,0 +1,29 @@
+"""Clients and subscriptions as the bodies of answers have them (`Connection`, `SubscriptionData`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from reput.service.client_channels import ClientChannelInfo
+from reput.service.subscription_data import SubscriptionData
+from reput.transport.connection import Connection
+
+
+def connections_body(infos: Iterable[ClientChannelInfo[Connection]]) -> list[dict[str, Any]]:
+    """Members of a group as Java writes them (`Connection`)."""
+    return [
+        {
+            "clientAddr": info.channel.remote, "clientId": info.client_id, "language": info.language,
+            "version": info.version,
+        }
+        for info in infos
+    ]  # fmt: skip
+
+
+def subscription_body(one: SubscriptionData) -> dict[str, Any]:
+    """A subscription as Java writes it (`SubscriptionData`)."""
+    return {
+        "classFilterMode": one.class_filter_mode, "codeSet": sorted(one.codes), "expressionType": one.expression_type,
+        "subString": one.sub_string, "subVersion": one.sub_version, "tagsSet": sorted(one.tags), "topic": one.topic,
+    }  # fmt: skip

@@ -1,0 +1,120 @@
+"""The broker's configuration, shown and changed by requests (`Configuration`, `AdminBrokerProcessor`)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+
+from reput.broker.state import BrokerState
+from reput.config.broker import BrokerConfig, broker_configs
+from reput.config.message_store import MessageStoreConfig
+from reput.config.properties import camel_case, change_properties, format_properties, parse_properties
+from reput.config.rocketmq_config import key_texts, keys_of
+from reput.errors import ConfigError
+from reput.events import Event
+from reput.files import FileLayer
+from reput.formats.metadata import DataVersion
+from reput.remoting.body import encode_body
+from reput.remoting.codes import RequestCode, ResponseCode
+from reput.remoting.command import RemotingCommand
+from reput.transport.connection import Connection
+from reput.transport.requests import Answer, Handler
+
+logger = logging.getLogger("reput.broker")
+
+#: Where changes are kept by a broker that was started without a broker.conf (`BrokerPathConfigHelper`).
+_FILE = "broker.properties"
+_ALWAYS_REFUSED = ("configBlackList", "brokerConfigPath", "rocketmqHome")
+#: Keys that count at once. All others count from the next start on.
+_OF_BROKER = frozenset(
+    """
+    auto_create_subscription_group auto_create_topic_enable broker_permission default_query_max_num
+    lite_pull_message_enable long_polling_enable notify_consumer_ids_changed_enable reject_transaction_message
+    short_polling_time_mills start_accept_send_request_time_stamp store_reply_message_enable transaction_check_max
+    transaction_time_out use_server_side_reset_offset
+    """.split()
+)
+#: ... of the store: what retention goes by.
+_OF_RETENTION = frozenset(
+    """
+    clean_file_forcibly_enable clean_resource_interval delete_commit_log_files_interval
+    delete_consume_queue_files_interval delete_file_batch_max delete_when disk_max_used_space_ratio
+    disk_space_clean_forcibly_ratio disk_space_warning_level_ratio file_reserved_time
+    """.split()
+)
+
+
+class ConfigProcessor:
+    """Takes requests that show and change the broker's keys.
+
+    Args:
+        state: The broker's.
+        files: The file layer.
+        path: The broker.conf in which changes are kept; None for `config/broker.properties` of the store.
+    """
+
+    def __init__(self, state: BrokerState, files: FileLayer, path: str | None) -> None:
+        self._state = state
+        self._files = files
+        self._path = path or os.path.join(state.store.path, "config", _FILE)
+        self._config, self._store_config = state.config, state.store.config  # as of the next start
+        self._version = DataVersion(timestamp=state.now_ms())
+        self._changing = asyncio.Lock()
+
+    def handlers(self) -> dict[int, Handler]:
+        """The requests that it takes."""
+        return {
+            RequestCode.GET_BROKER_CONFIG: self.broker_config,
+            RequestCode.UPDATE_BROKER_CONFIG: self.update_config,
+        }
+
+    def broker_config(self, connection: Connection, command: RemotingCommand) -> Answer:
+        """The keys of broker and store as a properties text, as they are at the next start."""
+        values = key_texts(self._store_config, MessageStoreConfig) | key_texts(self._config, BrokerConfig)
+        version = encode_body(self._version).decode()
+        return command.response(ext_fields={"version": version}, body=format_properties(values).encode())
+
+    async def update_config(self, connection: Connection, command: RemotingCommand) -> Answer:
+        """Change keys by a properties text, all or none; answered when the file has them, too."""
+        changes = parse_properties(command.body.decode("utf-8", "replace"), "UPDATE_BROKER_CONFIG")
+        if not changes.keys().isdisjoint((*_ALWAYS_REFUSED, *self._config.config_black_list.split(";"))):
+            return command.response(ResponseCode.NO_PERMISSION, "Can not update config in black list.")
+        async with self._changing:
+            config, store_config, _ = broker_configs(changes, base=self._config, store_base=self._store_config)
+            _refuse_other_files(self._store_config, store_config)
+            await self._state.writes.run_for(connection, self._write, changes)
+            self._config, self._store_config = config, store_config
+            self._version = replace(self._version, counter=self._version.counter + 1, timestamp=self._state.now_ms())
+            await self._use(config, store_config)
+        logger.info(Event("configuration changed", keys=",".join(changes), file=self._path, client=connection.remote))
+        return command.response()
+
+    def _write(self, changes: Mapping[str, str]) -> None:
+        before = self._files.read_bytes(self._path).decode("utf-8", "replace") if self._files.exists(self._path) else ""
+        self._files.make_directories(os.path.dirname(os.path.abspath(self._path)))
+        self._files.write_atomically(self._path, change_properties(before, self._path, changes).encode())
+
+    async def _use(self, config: BrokerConfig, store_config: MessageStoreConfig) -> None:
+        """Let those keys count that count at once."""
+        state = self._state
+        permission = state.config.broker_permission
+        state.change_config(replace(state.config, **{name: getattr(config, name) for name in _OF_BROKER}))
+        kept = {name: getattr(store_config, name) for name in _OF_RETENTION}
+        state.store.change_retention(replace(state.store.config, **kept))
+        if config.broker_permission != permission:
+            await state.writes.run(state.store.update_topics, [])  # name servers look at topics of a new version alone
+            await state.registration.register()
+
+
+def _refuse_other_files(before: MessageStoreConfig, after: MessageStoreConfig) -> None:
+    """Raise ConfigError where the store would look for its files elsewhere, or in other sizes."""
+    for name, key in keys_of(MessageStoreConfig).items():
+        is_fixed = key.metadata["frozen"] or name.startswith("store_path")
+        if is_fixed and getattr(before, name) != getattr(after, name):
+            raise ConfigError(
+                f"{camel_case(name)}={getattr(after, name)}: the store's files are of "
+                f"{camel_case(name)}={getattr(before, name)}; nothing was changed"
+            )
